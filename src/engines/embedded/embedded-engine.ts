@@ -105,8 +105,8 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     { ...settings, threads: samplerThreads },
     { ...settings, threads },
   );
-  const found = await engine.start();
-  if (runtime === 'auto' && found === 'onnxruntime-web')
+  const started = await engine.start();
+  if (runtime === 'auto' && started === 'onnxruntime-web')
     process.emitWarning(
       `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to hide this warning.`,
       { type: 'MartingaleWarning', code: 'slow_runtime' },

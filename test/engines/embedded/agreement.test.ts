@@ -57,7 +57,7 @@ describe('the trainer', () => {
     return { decisions: metrics.num_decisions, difference: metrics.logprob_difference_max };
   }
 
-  it('finds the log-probabilities of the sampler (1e-4) under masks, temperature and cut-offs', async () => {
+  it('computes the log-probabilities of the sampler (1e-4) under masks, temperature and cut-offs', async () => {
     const chosen = [{}, { temperature: 0.6 }, { temperature: 1.3, topP: 0.9, topK: 7, minP: 0.02 }];
     const { decisions, difference } = await train(
       'cut-offs',
@@ -74,7 +74,7 @@ describe('the trainer', () => {
     expect(difference).toBeLessThan(1e-4);
   });
 
-  it('finds them under any combination of options', async () => {
+  it('computes them under any combination of options', async () => {
     const asked = fc.sample(samplings, { seed: 20, numRuns: 80 }).map((sampling, index) => {
       const constraint = index % 2 ? bench.constraint() : null;
       return bench.request('please refund order 1234', index, { sampling, constraint, maxTokens: 40 });
@@ -85,7 +85,7 @@ describe('the trainer', () => {
     expect(difference).toBeLessThan(1e-4);
   });
 
-  it('sees as prompt all that stands before a reply, also earlier replies', async () => {
+  it('treats everything before a reply as its prompt, also earlier replies', async () => {
     const sampling = { ...plainSampling, repetitionPenalty: 2, frequencyPenalty: 0.7, presencePenalty: 0.4 };
     const first = bench.request('tell me', 1, { sampling, constraint: null, maxTokens: 20 });
     const one = await bench.engine.generate(first);

@@ -10,7 +10,7 @@ const runProgram = (name: string, ...given: string[]) =>
   promisify(execFile)(process.execPath, [...fromSource, programOf(name), ...given]);
 
 describe('closing the embedded engine', () => {
-  it('ends every call at once and the threads by themselves, whatever they are in the middle of', {
+  it('fails every call at once, and the threads end by themselves, whatever they do', {
     tags: ['long'],
   }, async () => {
     // In a process of its own, which a thread that is torn out of the native runtime would take with it.
@@ -49,7 +49,7 @@ describe('closing the embedded engine', () => {
   });
 });
 
-describe('a process that ends while its embedded engine works', () => {
+describe('a process that ends while its embedded engine is busy', () => {
   it.each([
     { how: 'exit', code: 7, said: /^$/ },
     { how: 'throw', code: 1, said: /Error: not caught/ },

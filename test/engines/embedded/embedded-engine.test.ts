@@ -28,7 +28,7 @@ describe('the embedded engine', () => {
     expect(among.logprobs).toEqual(alone.logprobs);
   });
 
-  it('writes only what its constraint allows, and says what was forced with log-probability 0', async () => {
+  it('writes only what its constraint allows, with log-probability 0 for forced tokens', async () => {
     const tokenizer = bench.engine.tokenizer(baseModel);
     const { callToken, endToken } = bench.engine.chatFormat(baseModel);
     for (let seed = 0; seed < 20; seed++) {
@@ -67,14 +67,14 @@ describe('the embedded engine', () => {
     expect(streamed).toEqual(tokens);
   });
 
-  it('computes a shared prompt once, but for what fills no whole block', async () => {
+  it('computes a shared prompt once, except for its last incomplete block', async () => {
     const text = 'a long enough prompt about order 99 that nobody has asked before, and then some';
     const group = await bench.generate(Array.from({ length: 8 }, (_, seed) => bench.request(text, seed)));
     const cached = group.map(({ cachedTokens }) => cachedTokens).sort((a, b) => a - b);
     expect(cached.slice(1).every((tokens) => tokens >= bench.prompt(text).length - 16)).toBe(true);
   });
 
-  it('leaves a batch when its signal is aborted', async () => {
+  it('removes a reply from its batch when its signal aborts', async () => {
     const stop = new AbortController();
     const running = bench.engine.generate(
       bench.request('hello', 6, { constraint: null, maxTokens: 400, signal: stop.signal }),
@@ -107,7 +107,7 @@ describe('the embedded engine', () => {
     expect(new Set([...expected.values()].map(String)).size).toBe(6);
   });
 
-  it('refuses what it does not have by name', async () => {
+  it('names unknown base models, missing weights and invalid options', async () => {
     const { engine } = bench;
     await expect(
       engine.generate(bench.request('x', 1, { weights: { baseModel: 'gpt', folder: null } })),

@@ -35,7 +35,7 @@ describe('a request to the embedded engine', () => {
       ...more,
     });
 
-  it('is not computed any further, once it is aborted, than to the end of the step in progress', async () => {
+  it('is computed no further than the end of the current step once it is aborted', async () => {
     const folder = await temporaryFolder();
     const stop = new AbortController();
     const sampling = (name: string, more = {}) => ({ kwargs: { folder, name, ...more } });
@@ -61,7 +61,7 @@ describe('a request to the embedded engine', () => {
     expect(sampled.filter((name) => name === 'aborted').length).toBeGreaterThan(0);
   });
 
-  it('is told when the thread dies, with thirty others, and the next one finds a new thread', async () => {
+  it('fails when the thread dies, like thirty others, and later ones run on a new thread', async () => {
     const others = Array.from({ length: 30 }, (_, seed) => bench.request('hello', seed, { maxTokens: 300 }));
     const crashing = endless({ name: 'test.Crash' }, { maxTokens: 300 });
     const ends = await Promise.allSettled(
@@ -76,7 +76,7 @@ describe('a request to the embedded engine', () => {
     expect(after).toHaveLength(30);
   });
 
-  it('fails where its weights are no numbers, with thirty others, and requests of other weights go on', async () => {
+  it('fails if its weights are NaN, like thirty others, while requests of other weights continue', async () => {
     const [datum] = await bench.sample([bench.request('hello', 1)], () => 1);
     const { to } = await bench.train(base, 'broken', datum ? [datum] : []);
     const path = join(to.folder, 'model.safetensors');
@@ -98,7 +98,7 @@ describe('a request to the embedded engine', () => {
     expect(tokensOf(await good)).toEqual(tokensOf(await bench.generate(requests)));
   });
 
-  it('fails alone where its listener throws, and is computed no further', async () => {
+  it('fails alone if its listener throws, and is computed no further', async () => {
     const requests = Array.from({ length: 8 }, (_, seed) => bench.request('hello', seed));
     let heard = 0;
     const ends = await Promise.allSettled(
@@ -115,7 +115,7 @@ describe('a request to the embedded engine', () => {
     expect(heard).toBe(1);
   });
 
-  it('is refused where its prompt holds what is no token of the model, and nothing beside it fails', async () => {
+  it('is refused alone if its prompt has a token that the model does not have', async () => {
     const good = bench.generate([bench.request('hello', 1)]);
     for (const token of [512, -1, 0.5, Number.NaN]) {
       const prompt = [...bench.prompt('x'), token];
@@ -130,7 +130,7 @@ describe('a request to the embedded engine', () => {
     expect(await good).toHaveLength(1);
   });
 
-  it('leaves nothing behind in the engine, however it ended', { tags: ['long'] }, async () => {
+  it('leaves nothing in the engine, however it ends', { tags: ['long'] }, async () => {
     class Listener {
       heard = 0;
     }

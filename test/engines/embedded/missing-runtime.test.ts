@@ -51,7 +51,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     expect(stderr).not.toMatch(/^\s+at /m);
   });
 
-  it('runs on onnxruntime-web alone, and says what is faster unless that was chosen', {
+  it('runs on onnxruntime-web alone, and warns that it is slower unless it was chosen', {
     tags: ['long'],
   }, async () => {
     const alone = { HIDDEN_PACKAGES: 'onnxruntime-node' };
@@ -62,7 +62,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     expect(chosen).toEqual({ code: 0, stdout: 'works\n', stderr: '' });
   });
 
-  it('runs on onnxruntime-node alone, and refuses the other where it is chosen', {
+  it('runs on onnxruntime-node alone, and refuses the other if it is chosen', {
     tags: ['long'],
   }, async () => {
     const alone = { HIDDEN_PACKAGES: 'onnxruntime-web' };
@@ -73,7 +73,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     );
   });
 
-  it('names the other runtime where the native one does not work on the machine', {
+  it('suggests the other runtime if the native one cannot be loaded', {
     tags: ['long'],
   }, async () => {
     const broken = { BROKEN_PACKAGES: 'onnxruntime-node' };
@@ -86,7 +86,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     );
   });
 
-  it('asks for the version that the package and its tests have', async () => {
+  it('names the version that the package and its tests use', async () => {
     const manifest = JSON.parse(await readFile(`${root}package.json`, 'utf8'));
     for (const name of runtimeNames) {
       expect([manifest.peerDependencies[name], manifest.devDependencies[name]]).toEqual([

@@ -2,8 +2,8 @@
 export class BannedTexts {
   /** The texts, with one character for each byte. */
   readonly #texts: readonly string[];
-  readonly #longest: number;
-  readonly #longestToken: number;
+  readonly #maxLength: number;
+  readonly #maxTokenBytes: number;
   readonly #bytes: readonly string[];
   /** 1 for tokens that contain a whole text. */
   readonly #whole: Uint8Array;
@@ -11,9 +11,9 @@ export class BannedTexts {
   /** `bytes`: the bytes of each token, with one character for each byte. */
   constructor(texts: readonly string[], bytes: readonly string[]) {
     this.#texts = texts.map((text) => Buffer.from(text).toString('latin1')).filter((text) => text !== '');
-    this.#longest = Math.max(0, ...this.#texts.map((text) => text.length));
+    this.#maxLength = Math.max(0, ...this.#texts.map((text) => text.length));
     this.#bytes = bytes;
-    this.#longestToken = Math.max(0, ...bytes.map((token) => token.length));
+    this.#maxTokenBytes = Math.max(0, ...bytes.map((token) => token.length));
     this.#whole = Uint8Array.from(bytes, (token) =>
       this.#texts.some((text) => token.includes(text)) ? 1 : 0,
     );
@@ -25,9 +25,9 @@ export class BannedTexts {
     const rests = new Set<string>();
     for (const text of this.#texts) {
       // A text that no single token can complete is not banned yet.
-      const least = Math.max(1, text.length - this.#longestToken);
-      for (let begun = Math.min(tail.length, text.length - 1); begun >= least; begun--)
-        if (tail.endsWith(text.slice(0, begun))) rests.add(text.slice(begun));
+      const minLength = Math.max(1, text.length - this.#maxTokenBytes);
+      for (let length = Math.min(tail.length, text.length - 1); length >= minLength; length--)
+        if (tail.endsWith(text.slice(0, length))) rests.add(text.slice(length));
     }
     return (token) => this.#whole[token] === 0 && !startsWithOne(this.#bytes[token] as string, rests);
   }
@@ -35,7 +35,7 @@ export class BannedTexts {
   /** The last bytes, as many as an incomplete text can have. */
   #tail(tokens: readonly number[], start: number, end: number): string {
     let tail = '';
-    for (let at = end - 1; at >= start && tail.length < this.#longest - 1; at--)
+    for (let at = end - 1; at >= start && tail.length < this.#maxLength - 1; at--)
       tail = (this.#bytes[tokens[at] as number] as string) + tail;
     return tail;
   }

@@ -177,12 +177,12 @@ function bestAfter(beams: readonly ScoredBeam[], beam: number, last: Candidate |
 /** Scores the replies of a search by their sum of log-probabilities and their length. */
 export class LengthPenalty {
   readonly #exponent: number;
-  readonly #longest: number;
+  readonly #maxTokens: number;
 
-  /** `longest`: the largest number of tokens a reply can have. */
-  constructor(exponent: number, longest: number) {
+  /** `maxTokens`: the largest number of tokens a reply can have. */
+  constructor(exponent: number, maxTokens: number) {
     this.#exponent = exponent;
-    this.#longest = longest;
+    this.#maxTokens = maxTokens;
   }
 
   /** sum / tokens ^ exponent. An empty reply counts as one token, because 0 ^ exponent may be 0 or infinite. */
@@ -192,13 +192,13 @@ export class LengthPenalty {
 
   /**
    * The best score that a beam of `tokens` tokens with this sum can reach. No log-probability is above 0, so the sum
-   * stays the same at best, when every further token is certain. The final length m is between `tokens` and `longest`.
+   * stays the same at best, when every further token is certain. The final length m is between `tokens` and `maxTokens`.
    * Since sum <= 0, sum / m ^ exponent rises with m for an exponent above 0, is constant for 0, and falls with m below
    * 0. So the bound is the score at the longest length or at the current one (the end token does not count). Without
    * knowing the model there is no tighter bound.
    */
   bound(sum: number, tokens: number): number {
-    return this.score(sum, this.#exponent > 0 ? this.#longest : tokens);
+    return this.score(sum, this.#exponent > 0 ? this.#maxTokens : tokens);
   }
 }
 

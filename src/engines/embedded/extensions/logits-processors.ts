@@ -74,8 +74,8 @@ async function load(name: string, address: string): Promise<LogitsProcessorFacto
     throw unusable(name, address, error instanceof Error ? error.message : String(error));
   }
   if (isFactory(factory)) return factory;
-  const found = factory === undefined ? 'has no default export' : `exports ${typeof factory} as default`;
-  throw unusable(name, address, `the module ${found}; it must be the function that makes the processor`);
+  const problem = factory === undefined ? 'has no default export' : `exports ${typeof factory} as default`;
+  throw unusable(name, address, `the module ${problem}; it must be the function that makes the processor`);
 }
 
 /** Its parameters and result can be checked only when it is called. */
@@ -105,7 +105,7 @@ export function makeProcessors(
       const known = [...factories.keys()].join(', ') || 'none';
       throw new EngineError(
         'unknown_logits_processor',
-        `there is no logits processor ${name}; registered: ${known}`,
+        `unknown logits processor ${name}; registered: ${known}`,
       );
     }
     const process = run(name, () => factory({ args, kwargs, extra, vocabularySize }));
@@ -132,14 +132,14 @@ export function runProcessors(
       returned.catch(() => undefined);
       throw failed(name, 'it returned a promise; it must be done when it returns');
     }
-    let left = 0;
+    let allowed = 0;
     for (const token of legal) {
       const value = logits[token] as number;
       if (Number.isNaN(value) || value === Number.POSITIVE_INFINITY)
         throw failed(name, `it wrote ${value} for token ${token}; write finite numbers or -Infinity`);
-      if (value > Number.NEGATIVE_INFINITY) left++;
+      if (value > Number.NEGATIVE_INFINITY) allowed++;
     }
-    if (left === 0) logits.set(before);
+    if (allowed === 0) logits.set(before);
   }
 }
 

@@ -21,7 +21,7 @@ const minMaskingMs = 10;
 type Waiting = Omit<Occupant, 'sequence' | 'prompt'>;
 
 /** Fields of `GenerateRequest` that decide when a request starts and what it shares. */
-export interface Scheduling {
+interface Scheduling {
   priority: number;
   cacheSalt: string | null;
   tenant?: string;

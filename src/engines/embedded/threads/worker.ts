@@ -14,7 +14,7 @@ import {
 } from './worker-messages.ts';
 
 /** Passed to a worker's tasks. */
-export interface WorkerContext {
+interface WorkerContext {
   runtime: Runtime;
   codec: ConversationCodec;
   settings: WorkerSettings;
@@ -23,7 +23,7 @@ export interface WorkerContext {
 }
 
 /** The work of a worker thread. */
-export interface WorkerTasks<Call> {
+interface WorkerTasks<Call> {
   /** Resolves with the call's result, or with undefined if that is sent later. If it rejects, the call fails. */
   call(call: Call, id: number): Promise<unknown>;
   cancel(id: number): void;

@@ -53,8 +53,8 @@ export async function findDecisions(
         logprob: span.logprobs[index] ?? null,
         span,
         distribution(logits, offset) {
-          const found = sampling.distribution(logits, offset, state);
-          if (found.support.includes(token)) return found;
+          const distribution = sampling.distribution(logits, offset, state);
+          if (distribution.support.includes(token)) return distribution;
           throw refused(
             'outside_sampling',
             span,

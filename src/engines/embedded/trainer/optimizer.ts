@@ -44,7 +44,7 @@ export function updateByAdam(
 }
 
 /** The outputs of the backward graph for a micro-batch. */
-export interface GradientOutputs {
+interface GradientOutputs {
   /** The flat gradient, without the tables that are looked up by token. */
   gradient: Float32Array;
   /** The gradient of each position's embedding, [batch * time, width]. */

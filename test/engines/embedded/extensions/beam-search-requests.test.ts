@@ -27,7 +27,7 @@ describe('beam search of the embedded engine', () => {
     return sumOf(generation) / length ** exponent;
   };
 
-  it('finds the best of the replies that sampling comes upon, with the log-probabilities that it gives', async () => {
+  it('finds the best of the replies that sampling finds, with the same log-probabilities', async () => {
     const choices = ['a', 'ab', 'be', 'the', 'cat', 'dog'];
     const constraint: Constraint = {
       branches: [{ open: null, grammar: { type: 'choice', choices }, repeat: false }],
@@ -52,7 +52,7 @@ describe('beam search of the embedded engine', () => {
     }
   });
 
-  it('finds as many different replies as it is wide, best first, and the same ones again', async () => {
+  it('finds as many different replies as its width, best first, and the same ones again', async () => {
     const widths = [1, 4, 16];
     const found = await Promise.all(
       widths.map((width) => bench.engine.beamSearch(wish('hello', { width, lengthPenalty: 0 }))),
@@ -81,7 +81,7 @@ describe('beam search of the embedded engine', () => {
     }
   });
 
-  it('is left when its signal is aborted, and leaves its place to others', async () => {
+  it('ends when its signal aborts, and frees its slots', async () => {
     const stop = new AbortController();
     const searching = bench.engine.beamSearch(
       wish('hello', { width: 16, maxTokens: 400, signal: stop.signal }),
@@ -93,7 +93,7 @@ describe('beam search of the embedded engine', () => {
     await expect(bench.engine.beamSearch(wish('hello', { signal: stop.signal }))).rejects.toThrow('enough');
   });
 
-  it('refuses by name what cannot be meant', async () => {
+  it('refuses invalid options by name', async () => {
     const refused = (more: Partial<BeamSearchRequest>) => bench.engine.beamSearch(wish('hello', more));
     await expect(refused({ width: 0 })).rejects.toThrow(/width.*not 0/);
     await expect(refused({ width: 17 })).rejects.toThrow(/width 17.*has 16/);

@@ -140,7 +140,7 @@ describe('a beam search', () => {
     },
   );
 
-  it.each([1, 2, 3, 5])('of width %d finds what a plain search to the very end finds', async (width) => {
+  it.each([1, 2, 3, 5])('of width %d finds what a plain search without pruning finds', async (width) => {
     for (const lengthPenalty of [-1, 0, 1, 2]) {
       const constrained = { constraint: words, width, lengthPenalty };
       expectSame(await find(constrained), await plainSearch(model, constrained));
@@ -150,7 +150,7 @@ describe('a beam search', () => {
     }
   });
 
-  it('takes forced tokens for nothing and as one step', async () => {
+  it('takes forced tokens at no cost, as one step', async () => {
     const constraint = textOf({ type: 'choice', choices });
     const wish = { constraint, width: 3, lengthPenalty: 1, maxTokens: 30 };
     const found = await find(wish);
@@ -161,7 +161,7 @@ describe('a beam search', () => {
     }
   });
 
-  it('returns what there is where there are fewer replies than its width', async () => {
+  it('returns all replies when there are fewer than its width', async () => {
     const constraint = textOf({ type: 'choice', choices: ['yes', 'no'] });
     expect(await find({ constraint, width: 4, lengthPenalty: 1 })).toHaveLength(2);
     const one = textOf({ type: 'choice', choices: ['certainly'] });
@@ -170,7 +170,7 @@ describe('a beam search', () => {
     expect(others).toEqual([]);
   });
 
-  it('of width 1 goes the greedy way where length is not rewarded', async () => {
+  it('of width 1 is greedy when length is not rewarded', async () => {
     const { pool } = await openPool();
     for (const constraint of [words, undefined])
       for (const lengthPenalty of [0, -1]) {
@@ -183,7 +183,7 @@ describe('a beam search', () => {
       }
   });
 
-  it('gives the same bits alone, beside other searches and sequences, and when it is asked again', async () => {
+  it('gives the same bits alone, beside other searches and sequences, and when repeated', async () => {
     const wishes: Wish[] = [
       { width: 4, lengthPenalty: 1, maxTokens: 12 },
       { width: 2, lengthPenalty: 0, constraint: words },
@@ -214,7 +214,7 @@ describe('a beam search', () => {
     }
   });
 
-  it('ends at stop strings, but not before the least number of tokens', async () => {
+  it('ends at stop strings, but not before the minimum number of tokens', async () => {
     const stopStrings = ['a', 'e', 'i', 'o', 'u', ' '];
     const minTokens = { count: 4, barred: [end] };
     const wish = { width: 4, lengthPenalty: 0, maxTokens: 8, stopStrings };
@@ -226,7 +226,7 @@ describe('a beam search', () => {
       if (finishReason === 'stop' && stop !== null) expect(codec.tokenizer.decode(tokens)).toContain(stop);
   });
 
-  it('shares its prompt, and leaves what led to its replies for later turns', async () => {
+  it('shares its prompt, and caches the prefixes of its replies for later turns', async () => {
     const { pool } = await openPool();
     const long = encode('a prompt that is long enough for whole blocks of tokens and for some more');
     const wish = { width: 3, lengthPenalty: 1, maxTokens: 20, prompt: long };
@@ -246,7 +246,7 @@ describe('a beam search', () => {
     }
   });
 
-  it('fails as a whole where one of its beams does', async () => {
+  it('fails as a whole when one of its beams does', async () => {
     const { pool } = await openPool();
     const search = await searchOf({ width: 3, lengthPenalty: 1 });
     search.root.next = () => {

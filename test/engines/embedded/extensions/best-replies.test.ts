@@ -16,7 +16,7 @@ describe('the length penalty', () => {
     expect(new LengthPenalty(-1, longest).score(0, 0)).toBe(0);
   });
 
-  it('bounds what a beam can come to, and what is certain from here on comes to just that', () => {
+  it('bounds the score of a beam, which a beam that is certain from now on reaches', () => {
     const beam = fc.record({ exponent, sum: fall, falls: fc.array(fall, { maxLength: longest - 1 }) });
     fc.assert(
       fc.property(beam, ({ exponent, sum, falls }) => {
@@ -34,8 +34,8 @@ describe('the length penalty', () => {
   });
 });
 
-describe('the replies found', () => {
-  it('are the best, best first, among equals the one found first', () => {
+describe('the best replies', () => {
+  it('are kept best first, among equals the one found first', () => {
     const found = new BestReplies<string>(2);
     expect(found.worst).toBeNull();
     found.add('a', -2);

@@ -8,7 +8,7 @@ const sum = fc.constantFrom(-3, -2, -1, 0);
 const logprob = fc.constantFrom(-2, -1.5, -1, -0.5, 0, Number.NEGATIVE_INFINITY);
 
 describe('the candidates of a search', () => {
-  it('come in order of their sums, then of their beams and tokens, without those of probability 0', () => {
+  it('are ordered by sum, then by beam and token, without those of probability 0', () => {
     const beams = fc.array(fc.record({ sum, logprobs: fc.array(logprob) }), { maxLength: 5 });
     fc.assert(
       fc.property(beams, (drawn) => {

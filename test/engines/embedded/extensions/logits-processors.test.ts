@@ -32,11 +32,11 @@ describe('logits processors', () => {
       ...more,
     });
 
-  it('are listed by the engine under the names the operator gave them', () => {
+  it('are listed by the engine under their registered names', () => {
     expect(bench.engine.logitsProcessors).toEqual(['test.Stripes', 'test.Broken']);
   });
 
-  it('change what is sampled, each request by its own arguments', async () => {
+  it('change what is sampled, each request with its own arguments', async () => {
     const reply = await bench.engine.generate(asking({ args: [8], kwargs: { raise: 100 } }));
     const { prompt } = asking({});
     reply.tokens.forEach((token, index) => {
@@ -48,7 +48,7 @@ describe('logits processors', () => {
     });
   });
 
-  it('stand back where a constraint leaves no other token', async () => {
+  it('are ignored where a constraint leaves no other token', async () => {
     const [reply] = await bench.generate([
       asking(
         { args: [8], kwargs: { raise: 100 } },
@@ -62,7 +62,7 @@ describe('logits processors', () => {
     expect(reply?.finishReason).toBe('stop');
   });
 
-  it('that fail end their request alone, and say what went wrong', async () => {
+  it('that fail end only their request, and say why', async () => {
     const healthy = bench.engine.generate(bench.request('hello', 4));
     const failures = ['throw', 'NaN', 'infinity', 'promise', 'context', 'no function'].map((how) =>
       bench.engine.generate(asking({ name: 'test.Broken', kwargs: { how } })).then(
@@ -83,12 +83,12 @@ describe('logits processors', () => {
     expect(await bench.engine.generate(bench.request('hello', 4))).toMatchObject(reply);
   });
 
-  it('refuse arguments they cannot take, and names that nobody registered', async () => {
+  it('refuse invalid arguments and unregistered names', async () => {
     await expect(bench.engine.generate(asking({ args: ['x'] }))).rejects.toThrow(
       /test\.Stripes.*whole number, not x/,
     );
     await expect(bench.engine.generate(asking({ name: 'os.system' }))).rejects.toThrow(
-      /no logits processor os\.system; registered: test\.Stripes, test\.Broken/,
+      /unknown logits processor os\.system; registered: test\.Stripes, test\.Broken/,
     );
   });
 
@@ -104,7 +104,7 @@ describe('logits processors', () => {
           batches: [{ datums, loss: { type: 'cross_entropy' }, reference: null, learningRate: 1e-6 }],
           onStep: () => undefined,
         }),
-      ).rejects.toThrow(/no logits processor test\.Stripes; registered: none/);
+      ).rejects.toThrow(/unknown logits processor test\.Stripes; registered: none/);
     } finally {
       await plain.close();
     }

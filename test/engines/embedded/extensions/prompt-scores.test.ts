@@ -53,7 +53,7 @@ describe('the scores of a prompt', () => {
     expect(rest(await score(prompt))).toEqual(all.map((one) => ({ ...one, top: [] })));
   });
 
-  it('neither use nor change what is kept of prompts', async () => {
+  it('neither use nor change the prefix cache', async () => {
     const request = bench.request('something that nobody has asked so far, at some length', 4);
     const before = await score([...request.prompt]);
     const first = await bench.engine.generate(request);
@@ -64,7 +64,7 @@ describe('the scores of a prompt', () => {
     expect(second.logprobs).toEqual(first.logprobs);
   });
 
-  it('are those of a prompt alone, whatever is sampled and scored beside it', async () => {
+  it('do not depend on what is sampled and scored at the same time', async () => {
     const prompts = Array.from({ length: 5 }, (_, at) =>
       bench.prompt(`${at} is a prompt `.repeat(4 + 6 * at)),
     );
@@ -77,14 +77,14 @@ describe('the scores of a prompt', () => {
     expect(beside).toEqual(alone);
   });
 
-  it('are there for one token and for a whole context, and for nothing longer', async () => {
+  it('exist for one token and for a whole context, but not beyond', async () => {
     expect(await score([65])).toEqual([null]);
     expect(await score(new Array(512).fill(65))).toHaveLength(512);
     await expect(score(new Array(513).fill(65))).rejects.toThrow(/1 to 512 tokens.*513/);
     await expect(score([])).rejects.toThrow(/has 0/);
   });
 
-  it('are not waited for once their signal is aborted', async () => {
+  it('reject when their signal aborts', async () => {
     const stop = new AbortController();
     const scoring = score(new Array(512).fill(65), 0, stop.signal);
     stop.abort(new Error('enough'));

@@ -62,7 +62,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     }
   });
 
-  it('gives the same bits from a prefix that another slot, or a cached block, has computed', async () => {
+  it('gives the same bits from a prefix of another slot or of a cached block', async () => {
     const tokens = sequences[8] as number[];
     decoder.cache.clear();
     decoder.cache.reserve(3, 70, 0);
@@ -80,7 +80,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     expect(restored.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
   });
 
-  it('gives the logits after every token of a chunk, on a cache of its own', async () => {
+  it('returns the logits after every token of a chunk, with a separate cache', async () => {
     const tokens = sequences[7] as number[];
     const twin = decoder.twin();
     decoder.cache.clear();

@@ -39,7 +39,7 @@ async function stepsOf(pool: Pool, sequences: readonly Sequence[]): Promise<numb
 }
 
 describe('a heavy constraint', () => {
-  it('holds its own reply, and those of others take a token in every step', async () => {
+  it('delays its own reply, while others take a token in every step', async () => {
     const replies = (constraint = heavy()) =>
       Promise.all([
         sequenceOf({ constraint, seed: 1, maxTokens: 4 }),
@@ -70,7 +70,7 @@ describe('a heavy constraint', () => {
     );
   });
 
-  it('holds its own search, which finds the same', async () => {
+  it('delays its own search, which finds the same', async () => {
     const search = async () => {
       const root = await sequenceOf({ constraint: heavy(), maxTokens: 3 });
       const { pool } = await openPool();
@@ -87,7 +87,7 @@ describe('a heavy constraint', () => {
     expect(held.replies).toEqual(free.replies);
   });
 
-  it('is let go with its reply, also in the middle', async () => {
+  it('ends with its reply, also in the middle', async () => {
     slowClock(0.2);
     const { pool } = await openPool();
     const sequence = await sequenceOf({ constraint: heavy(), maxTokens: 4 });
@@ -100,8 +100,8 @@ describe('a heavy constraint', () => {
   });
 });
 
-describe('the deferredMasking', () => {
-  it('lets tenants take turns, so that what is light is chosen though somebody has much that is heavy', async () => {
+describe('deferred masking', () => {
+  it("lets tenants take turns, so that light constraints do not wait for another tenant's heavy ones", async () => {
     let now = 0;
     // A look at the clock is a millisecond: a turn is two steps.
     const deferredMasking = new DeferredMasking(() => now++);

@@ -78,8 +78,8 @@ const failScores = () => {
   });
 };
 
-describe('what fails in the sampler', () => {
-  it('is a sequence, a search or scores alone where its own sampling throws', async () => {
+describe('a failure in the sampler', () => {
+  it('ends only the sequence, search or scores whose own sampling throws', async () => {
     const watched = new Watched();
     await watched.addAll([generate, search, score, generate, search, score]);
     const broken = () => {
@@ -95,7 +95,7 @@ describe('what fails in the sampler', () => {
     expect(watched.ends.size).toBe(6);
   });
 
-  it('is all of a pool where the decoder throws, and the next request loads the weights again', async () => {
+  it('of the decoder ends the whole pool, and the next request loads the weights again', async () => {
     const watched = new Watched();
     const create = vi.spyOn(Decoder, 'create');
     const close = vi.spyOn(Pool.prototype, 'close');
@@ -113,7 +113,7 @@ describe('what fails in the sampler', () => {
     expect(create).toHaveBeenCalledTimes(2);
   });
 
-  it('is all of a pool where the run for scores throws', async () => {
+  it('of the run for scores ends the whole pool', async () => {
     const watched = new Watched();
     await watched.addAll([generate, score]);
     failScores();
@@ -125,7 +125,7 @@ describe('what fails in the sampler', () => {
     expect([2, 3].map((id) => watched.ends.get(id))).toEqual(['answered', 'answered']);
   });
 
-  it('leaves requests of other weights alone, and those that come while the pool is discarded', async () => {
+  it('does not affect requests of other weights, or those that arrive while the pool is discarded', async () => {
     const watched = new Watched();
     const other: SamplingCall = {
       type: 'generate',
@@ -151,7 +151,7 @@ describe('what fails in the sampler', () => {
     expect([0, 1, 2, 4].map(end)).toEqual(['failed', 'answered', 'failed', 'answered']);
   });
 
-  it('is what the model has no numbers for, and the requests after it are answered', async () => {
+  it('of the model, whose logits are NaN, does not affect later requests', async () => {
     const watched = new Watched();
     const numbers = () => new Float32Array(300 * 512).fill(Number.NaN);
     const run = vi.spyOn(Decoder.prototype, 'run').mockImplementation(async () => numbers());
@@ -172,7 +172,7 @@ describe('what fails in the sampler', () => {
     expect([5, 6, 7, 8, 9].map((id) => watched.ends.get(id))).toEqual(Array(5).fill('answered'));
   });
 
-  it('can be cancelled before, in and after the step that fails', async () => {
+  it('does not affect requests that are cancelled before, in and after the failing step', async () => {
     const watched = new Watched();
     await watched.addAll([generate, generate, search, score]);
     vi.spyOn(Decoder.prototype, 'run').mockImplementationOnce(async () => {
@@ -188,7 +188,7 @@ describe('what fails in the sampler', () => {
     expect(watched.ends.get(4)).toBe('answered');
   });
 
-  it('is told again and again where weights cannot be loaded, and not once they can', async () => {
+  it('is reported each time that weights cannot be loaded, until they can', async () => {
     const watched = new Watched();
     const create = vi.spyOn(Decoder, 'create').mockRejectedValueOnce(new Error('no memory'));
     await watched.addAll([generate, search, score]);
@@ -200,7 +200,7 @@ describe('what fails in the sampler', () => {
     expect([3, 4].map((id) => watched.ends.get(id))).toEqual(['failed', 'answered']);
   });
 
-  it('is everything where it is closed, also what is being loaded; nothing is computed any more', async () => {
+  it('is not reported once it is closed, and nothing more is computed', async () => {
     const watched = new Watched();
     await watched.addAll([generate, search, longScore]);
     await watched.step();
@@ -233,7 +233,7 @@ describe('what fails in the sampler', () => {
 });
 
 describe('the memory of the sampler', () => {
-  it('holds nothing of two hundred requests that have ended, in whichever way', {
+  it('holds nothing of two hundred requests, however they ended', {
     tags: ['long'],
   }, async () => {
     const watched = new Watched();

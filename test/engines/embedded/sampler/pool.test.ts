@@ -16,7 +16,7 @@ const computedOf = ({ tokens }: Sequence, chunks: readonly Chunk[]) =>
   chunks.reduce((sum, chunk) => sum + (chunk.tokens === tokens ? chunk.end - chunk.start : 0), 0);
 
 describe('a pool', () => {
-  it('takes what waits by priority, then by age', async () => {
+  it('starts waiting requests by priority, then by age', async () => {
     const { pool } = await openPool({ largestBatch: 1 });
     const priorities = [3, 0, -2, 0, 7, -2];
     const sequences = await Promise.all(
@@ -29,7 +29,7 @@ describe('a pool', () => {
     expect(order).toEqual([4, 2, 0, 3, 5, 1]);
   });
 
-  it('shares what is computed of a prompt within a salt alone, with live sequences and with ended ones', async () => {
+  it('shares computed prefixes only within a salt, with running sequences and with ended ones', async () => {
     const { pool } = await openPool();
     const ask = async (...salts: (string | null)[]) => {
       const sequences = await Promise.all(salts.map(() => sequenceOf({ prompt: shared, maxTokens: 2 })));
@@ -45,7 +45,7 @@ describe('a pool', () => {
     expect(await ask(null, null, 'b', 'c')).toEqual([blocks, live, blocks, 0]);
   });
 
-  it('samples the same whatever the salts and priorities are', async () => {
+  it('samples the same tokens whatever the salts and priorities are', async () => {
     const { pool } = await openPool({ largestBatch: 3 });
     const prompts = [shared, shared.slice(0, 40), shared.slice(0, 20)];
     const standing = fc.record({
@@ -83,7 +83,7 @@ describe('a pool', () => {
     await fc.assert(property, { seed, numRuns: 25 });
   });
 
-  it('computes nothing of a cancelled sequence any more, between steps, while it waits or within a step', async () => {
+  it('computes nothing more of a cancelled sequence, between steps, while it waits or within a step', async () => {
     const { pool, run } = await openPool({ largestBatch: 2 });
     const options = { prompt: shared, maxTokens: 40 };
     const [running, other, waiting, late] = await Promise.all([
@@ -120,7 +120,7 @@ describe('a pool', () => {
     expect(computed(late)).toBe(1);
   });
 
-  it('computes a shared prompt for those that follow where the first of them is cancelled before', async () => {
+  it('computes a shared prompt for the other sequences if the first is cancelled before', async () => {
     const { pool } = await openPool();
     const options = { prompt: shared, maxTokens: 4 };
     const [first, second, alone] = await Promise.all([
@@ -140,7 +140,7 @@ describe('a pool', () => {
     expect(second.finish().logprobs).toEqual(alone.finish().logprobs);
   });
 
-  it('lets a sequence that failed go alone', async () => {
+  it('removes only the sequence that failed', async () => {
     const { pool } = await openPool();
     const [failing, other] = await Promise.all([sequenceOf({ seed: 1 }), sequenceOf({ seed: 2 })]);
     pool.add(failing, ordinary);
@@ -151,7 +151,7 @@ describe('a pool', () => {
     expect(pool.idle).toBe(true);
   });
 
-  it('keeps a place for every beam of a search, and computes nothing of a cancelled one', async () => {
+  it('reserves a slot for every beam of a search, and computes nothing of a cancelled one', async () => {
     const { pool, run } = await openPool({ largestBatch: 4 });
     const root = await sequenceOf({ prompt: shared, maxTokens: 30 });
     const search = new BeamSearch(root, { width: 3, lengthPenalty: 1, maxTokens: 30 });
@@ -178,7 +178,7 @@ describe('a pool', () => {
     expect(pool.idle).toBe(true);
   });
 
-  it('scores a long prompt in parts, between which others go on, and leaves nothing of it behind', async () => {
+  it('scores a long prompt in parts, between which others continue, and caches nothing of it', async () => {
     const { pool, run } = await openPool();
     const prompt = Array.from({ length: 256 }, (_, at) => (at * 7) % 300);
     const scores = new PromptScores({ prompt, top: 0 });

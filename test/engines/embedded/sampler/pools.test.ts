@@ -47,7 +47,7 @@ const call = (weights: Weights, maxTokens: number): SamplingCall => ({
 });
 
 describe('pools', () => {
-  it('keep the weights of many models that are sampled in turn no longer than they need', async () => {
+  it('release the weights of models that are no longer sampled', async () => {
     const pools = new Pools(runtime, settings);
     for (const weights of checkpoints) {
       const sequence = await sequenceOf({ maxTokens: 2 });
@@ -63,7 +63,7 @@ describe('pools', () => {
     await pools.close();
   });
 
-  it('let go of weights that were dropped while they were sampled from, once that has ended', async () => {
+  it('release weights that were dropped while they were sampled from, once that has ended', async () => {
     const pools = new Pools(runtime, settings);
     const [weights] = checkpoints as [Weights];
     const sequence = await sequenceOf({ maxTokens: 3 });
@@ -77,7 +77,7 @@ describe('pools', () => {
     await pools.close();
   });
 
-  it('let go of weights that were dropped while they were loaded and are then not wanted', async () => {
+  it('release weights that were dropped while they were loaded and then not used', async () => {
     const pools = new Pools(runtime, settings);
     const [weights] = checkpoints as [Weights];
     const opening = pools.open(weights, () => {});
@@ -89,7 +89,7 @@ describe('pools', () => {
 });
 
 describe('the sampler', () => {
-  it('gives each model a step in turn, however many requests of another wait', async () => {
+  it('steps each model in turn, however many requests of another wait', async () => {
     const sampler = new Sampler(runtime, settings, codec);
     const [crowded, single] = checkpoints as [Weights, Weights];
     const [crowd, tokens] = [400, 6];
@@ -111,7 +111,7 @@ describe('the sampler', () => {
     await sampler.close();
   });
 
-  it('lets thousands that wait go at once when they are cancelled', async () => {
+  it('removes thousands of waiting requests at once when they are cancelled', async () => {
     const sampler = new Sampler(runtime, settings, codec);
     const [weights] = checkpoints as [Weights];
     await Promise.all(Array.from({ length: 5000 }, (_, id) => sampler.add(id, call(weights, 6))));

@@ -28,19 +28,19 @@ describe('the prefix cache', () => {
     expect(cache.find(sequence(40, 1), null)).toHaveLength(0);
   });
 
-  it('keeps once what sequences have in common', () => {
+  it('stores a common prefix once', () => {
     const cache = cacheOf(8);
     expect(add(cache, sequence(48))).toEqual([0, 16, 32]);
     expect(add(cache, [...sequence(32), ...sequence(16, 500)])).toEqual([32]);
   });
 
-  it('does not take a block for the same tokens after another beginning', () => {
+  it('does not use a block of the same tokens after another prefix', () => {
     const cache = cacheOf(8);
     add(cache, [...sequence(blockLength), ...sequence(blockLength, 100)]);
     expect(cache.find(sequence(blockLength, 100), null)).toHaveLength(0);
   });
 
-  it('drops the blocks used longest ago and never hands out their new contents', () => {
+  it('drops the least recently used blocks and never returns their new contents', () => {
     const cache = cacheOf(2);
     add(cache, sequence(16), 1);
     add(cache, sequence(16, 100), 2);
@@ -51,7 +51,7 @@ describe('the prefix cache', () => {
     expect(cache.find(sequence(16, 200), null)[0]?.[0]).toBe(3);
   });
 
-  it('finds nothing under another salt, and keeps the same tokens once for each', () => {
+  it('finds nothing under another salt, and stores the same tokens once for each', () => {
     const cache = cacheOf(8);
     const salts = [null, 'null', '', '0', 'a', 'b'];
     for (const [mark, salt] of salts.entries()) expect(add(cache, sequence(16), mark, salt)).toEqual([0]);
@@ -59,7 +59,7 @@ describe('the prefix cache', () => {
     expect(cache.find(sequence(16), 'c')).toHaveLength(0);
   });
 
-  it('shares its memory with those of other weights: what was used longest ago goes first, and nothing is found there', () => {
+  it('shares its memory with the caches of other weights, but not its blocks', () => {
     const memory = new PrefixMemory(3 * 64);
     const [one, other] = [4, 16].map((blockSize) => new PrefixCache({ blockSize, memory })) as [
       PrefixCache,
@@ -78,7 +78,7 @@ describe('the prefix cache', () => {
     expect(one.find(sequence(32), null)).toHaveLength(2);
   });
 
-  it('keeps nothing without room', () => {
+  it('stores nothing when its limit is 0', () => {
     const cache = cacheOf(0);
     expect(add(cache, sequence(32))).toEqual([]);
     expect(cache.find(sequence(32), null)).toEqual([]);

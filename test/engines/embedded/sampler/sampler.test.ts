@@ -33,7 +33,7 @@ describe('the sampler', () => {
     return answers;
   };
 
-  it('answers each kind of call with its own kind of result', async () => {
+  it('answers each kind of call with its kind of result', async () => {
     const sampler = open();
     await Promise.all(calls.map((call, id) => sampler.add(id, call)));
     const answers = await drain(sampler);
@@ -67,7 +67,7 @@ describe('the sampler', () => {
     }
   });
 
-  it('says nothing of what was cancelled while it waited or ran', async () => {
+  it('sends nothing for calls that were cancelled while they waited or ran', async () => {
     const sampler = open();
     await Promise.all(calls.map((call, id) => sampler.add(id, call)));
     await sampler.step();
@@ -76,7 +76,7 @@ describe('the sampler', () => {
     expect(await drain(sampler)).toEqual([]);
   });
 
-  it('refuses at once what its batches have no room for', async () => {
+  it('refuses at once what is wider than its batches', async () => {
     const sampler = open();
     const wide: SamplingCall = { type: 'search', request: { ...request, width: 9, lengthPenalty: 1 } };
     await expect(sampler.add(1, wide)).rejects.toThrow(/width 9/);

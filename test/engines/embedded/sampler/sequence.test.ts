@@ -65,7 +65,7 @@ describe('a reply being sampled', () => {
   };
   const letter = (text: string) => codec.tokenizer.encode(text)[0] as number;
 
-  it('looks for stop strings only once it has its least length', async () => {
+  it('ends at stop strings only once it has its minimum length', async () => {
     const minTokens = { count: 4, barred: [end] };
     const { sequence, write, text } = await start({ minTokens }, { stopStrings: ['ab', 'cd'] });
     write('abxabcxcd and more');
@@ -74,7 +74,7 @@ describe('a reply being sampled', () => {
     expect(sequence.finish()).toMatchObject({ finishReason: 'stop', stop: 'ab' });
   });
 
-  it('ends at a stop string that began before its least length', async () => {
+  it('ends at a stop string that began before its minimum length', async () => {
     const minTokens = { count: 3, barred: [end] };
     const { sequence, write, text } = await start({ minTokens }, { stopStrings: ['abc'] });
     write('abcd');
@@ -82,7 +82,7 @@ describe('a reply being sampled', () => {
     expect(sequence.finish().stop).toBe('abc');
   });
 
-  it('cannot take its end or a stop token before its least length', async () => {
+  it('cannot take the end token or a stop token before its minimum length', async () => {
     const stop = letter('z');
     const minTokens = { count: 3, barred: [end, stop] };
     const options = { stopTokens: [stop] };
@@ -94,7 +94,7 @@ describe('a reply being sampled', () => {
     expect(sequence.finish()).toMatchObject({ finishReason: 'stop', stop });
   });
 
-  it('goes on after a stop token that its constraint forces before its least length', async () => {
+  it('continues after a stop token that its constraint forces before its minimum length', async () => {
     const minTokens = { count: 4, barred: [end, letter('z')] };
     const options = { stopTokens: [letter('z')] };
     const { sequence, write, text } = await start({ minTokens }, options, {
@@ -106,14 +106,14 @@ describe('a reply being sampled', () => {
     expect(sequence.ended).toBe(false);
   });
 
-  it('takes the end token as any other where the end is ignored and nothing constrains it', async () => {
+  it('treats the end token like any other if the end is ignored and there is no constraint', async () => {
     const { sequence, sample, reply } = await start({ ignoreEnd: true }, { maxTokens: 5 });
     sample(end, letter('a'), end, end, letter('b'));
     expect(reply()).toEqual([end, letter('a'), end, end, letter('b')]);
     expect(sequence.finish()).toMatchObject({ finishReason: 'length', stop: null });
   });
 
-  it('ends by the end token where the end is ignored but asked for as a stop token', async () => {
+  it('ends at the end token if the end is ignored but requested as a stop token', async () => {
     const { sequence, sample } = await start({ ignoreEnd: true }, { stopTokens: [end] });
     sample(letter('a'), end);
     expect(sequence.finish()).toMatchObject({ finishReason: 'stop', stop: end });
@@ -148,7 +148,7 @@ describe('a reply being sampled', () => {
     expect(await written({ ignoreEnd: true })).toEqual(bannedTexts);
   });
 
-  it('gives its next distribution without sampling from it', async () => {
+  it('returns its next distribution without sampling from it', async () => {
     const { sequence, reply } = await start({ temperature: 0 }, { topLogprobs: 2 });
     const logits = new Float32Array(3 * codec.tokenizer.vocabularySize);
     logits[2 * codec.tokenizer.vocabularySize + 65] = 2;
@@ -166,7 +166,7 @@ describe('a reply being sampled', () => {
     });
   });
 
-  it('forks into two that go their own ways', async () => {
+  it('forks into two independent ones', async () => {
     const grammar: Grammar = { type: 'regex', pattern: 'x(ab|cd|e)[a-z]{5}' };
     const { sequence, write, text } = await start({}, { stopStrings: ['bq'] }, grammar);
     write('a');
@@ -182,7 +182,7 @@ describe('a reply being sampled', () => {
     expect(other.text()).toBe('xabrstuv');
   });
 
-  it('fails alone, with a reason that names the processor', async () => {
+  it('fails alone, with an error that names the processor', async () => {
     const processors = [{ name: 'test.Failing', args: [2], kwargs: {}, extra: {} }];
     const { sequence, write, text } = await start({ processors });
     write('abcd');

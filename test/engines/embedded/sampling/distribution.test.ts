@@ -36,7 +36,7 @@ describe('the sampling distribution', () => {
       expect(value).toBeCloseTo((roots[index] as number) / total, 6);
   });
 
-  it('goes over to the likeliest token as the temperature goes to 0, and stays finite', () => {
+  it('approaches the likeliest token as the temperature approaches 0, and stays finite', () => {
     for (const temperature of [1e-3, 1e-7, 1e-300, 5e-324]) {
       const distribution = of(logits, all(4), { ...plain, temperature });
       expect(distribution.probabilities[0]).toBeCloseTo(1, 12);
@@ -55,7 +55,7 @@ describe('the sampling distribution', () => {
     expect([...of(logits, all(4), { ...plain, topP: 0.81 }).support]).toEqual([0, 1, 2]);
   });
 
-  it('takes top-p over what top-k left', () => {
+  it('applies top-p to what top-k left', () => {
     // Of 0.5 and 0.3 the first alone holds 0.625.
     expect([...of(logits, all(4), { ...plain, topK: 2, topP: 0.6 }).support]).toEqual([0]);
   });
@@ -65,7 +65,7 @@ describe('the sampling distribution', () => {
     expect([...of(logits, all(4), { ...plain, minP: 0.31 }).support]).toEqual([0, 1]);
   });
 
-  it('never loses the token it is told to keep', () => {
+  it('always contains the token to keep', () => {
     const { support, logprobs } = of(logits, all(4), { ...plain, topK: 1 }, 3);
     expect([...support]).toEqual([0, 3]);
     expect(probabilities(logprobs)[1]).toBeCloseTo(0.05 / 0.55, 6);
@@ -103,7 +103,7 @@ describe('the sampling distribution', () => {
     );
   });
 
-  it('is what draws follow', () => {
+  it('is followed by draws', () => {
     const distribution = of(logits, all(4), plain);
     const counts = [0, 0, 0, 0];
     for (let draw = 0; draw < 1000; draw++) counts[pick(distribution, (draw + 0.5) / 1000)]!++;

@@ -61,7 +61,7 @@ const supportOf = (...question: Parameters<typeof at>) => [...at(...question).su
 const written = (tokens: readonly number[]) => tokens.map((token) => bytes[token]);
 
 describe('the distribution of a reply', () => {
-  it('is of all text and the end with everything off', () => {
+  it('has all text tokens and the end token with everything off', () => {
     expect(supportOf(level, {})).toEqual([...text.unconstrained]);
     expect(supportOf(level, {}, { allowed: [2, callToken] })).toEqual([2, callToken]);
   });
@@ -71,20 +71,20 @@ describe('the distribution of a reply', () => {
     expect(supportOf(level, { allowedTokens: [1, 4] }, { allowed: [2, 3] })).toEqual([2, 3]);
   });
 
-  it('bars tokens until the reply has its least length', () => {
+  it('excludes barred tokens until the reply has its minimum length', () => {
     const minTokens = { count: 2, barred: [endToken, 0] };
     expect(supportOf(level, { minTokens }, { reply: [1] })).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     expect(supportOf(level, { minTokens }, { reply: [1, 1] })).toEqual([...text.unconstrained]);
     expect(supportOf(level, { minTokens }, { allowed: [endToken] })).toEqual([endToken]);
   });
 
-  it('leaves out the end under a constraint that can go on where the end is ignored', () => {
+  it('excludes the end if it is ignored and the constraint can continue', () => {
     expect(supportOf(level, { ignoreEnd: true }, { allowed: [2, endToken] })).toEqual([2]);
     expect(supportOf(level, { ignoreEnd: true }, { allowed: [endToken] })).toEqual([endToken]);
     expect(supportOf(level, { ignoreEnd: true })).toContain(endToken);
   });
 
-  it('leaves out tokens that would complete a banned text, however it is cut', () => {
+  it('excludes tokens that would complete a banned text, however it is cut', () => {
     const bannedTexts = ['abc'];
     expect(written(supportOf(level, { bannedTexts }))).not.toContain('abc');
     const afterA = written(supportOf(level, { bannedTexts }, { reply: [6, 0] }));
@@ -97,7 +97,7 @@ describe('the distribution of a reply', () => {
     expect(written(supportOf(level, { bannedTexts }, { prompt: [0, 1] }))).toContain('c');
   });
 
-  it('adds the bias, then lowers what has been seen, then what the reply repeats', () => {
+  it('applies the bias, then the repetition penalty, then the penalties of the reply', () => {
     const logits = [1, -1, 2, 0, 0, 0, 0, 0, 0, 0, 0];
     const { logprobs } = at(
       logits,
@@ -139,7 +139,7 @@ describe('the distribution of a reply', () => {
     expect((logprobs[0] as number) - (logprobs[1] as number)).toBeCloseTo(13 - 3, 12);
   });
 
-  it('passes over a processor that bans everything, and over a ban of the token to keep', () => {
+  it('ignores a processor that bans everything, and a ban of the token to keep', () => {
     const processors = [call('of-the-prompt')];
     expect(supportOf(level, { processors }, { prompt: [0, 4] })).toEqual([0, 4]);
     expect(supportOf(level, { processors }, { prompt: [callToken] })).toEqual([...text.unconstrained]);
@@ -147,7 +147,7 @@ describe('the distribution of a reply', () => {
     expect(supportOf(level, { processors }, { prompt: [0, 4] }, callToken)).toEqual([0, 4]);
   });
 
-  it('says by name what cannot be meant', () => {
+  it('refuses invalid parameters by name', () => {
     expect(() => at(level, { repetitionPenalty: 0 })).toThrow(/repetitionPenalty.*not 0/);
     expect(() => at(level, { logitBias: [[99, 1]] })).toThrow(/logitBias names token 99.*0 to 10/);
     expect(() => at(level, { allowedTokens: [-1] })).toThrow(/allowedTokens names token -1/);
@@ -184,7 +184,7 @@ describe('the distribution of a reply', () => {
     maxLength: bytes.length,
   });
 
-  it('is what the documented steps give, taken one by one in float64', () => {
+  it('is the result of the documented steps in float64', () => {
     fc.assert(
       fc.property(logits, rules, situations, (values, sampling, situation) => {
         const raw = [...Float32Array.from(values)];
@@ -201,7 +201,7 @@ describe('the distribution of a reply', () => {
     );
   });
 
-  it('has the slopes that differences show', () => {
+  it('has the slopes of finite differences', () => {
     const step = 1 / 256;
     fc.assert(
       fc.property(
@@ -242,7 +242,7 @@ describe('the distribution of a reply', () => {
     );
   });
 
-  it('has no slopes where all are 1', () => {
+  it('has no slopes if all are 1', () => {
     expect(at(level, {}).slopes).toBeNull();
     expect(at(level, { frequencyPenalty: 1, logitBias: [[0, 1]] }, { reply: [0] }).slopes).toBeNull();
     expect([...(at(level, { repetitionPenalty: 2, topK: 2 }, { reply: [0] }).slopes ?? [])]).toEqual([2, 1]);

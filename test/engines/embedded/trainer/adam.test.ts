@@ -30,7 +30,7 @@ describe('Adam', () => {
     expect(state.updates).toBe(20);
   });
 
-  it('measures the length of a gradient', () => {
+  it('computes the norm of a gradient', () => {
     expect(norm(Float32Array.of(3, 4))).toBe(5);
   });
 });

@@ -198,7 +198,7 @@ describe('the loss of a batch', () => {
     },
   );
 
-  it('has the slope of cross-entropy, weighed', () => {
+  it('has the gradient of cross-entropy, weighted', () => {
     const { slope, metrics } = ours({ type: 'cross_entropy' });
     const weights = [4, 4, 4, 4, 2, 2].map((count) => 1 / (2 * count));
     const at = (values: ArrayLike<number>) =>
@@ -213,7 +213,7 @@ describe('the loss of a batch', () => {
     });
   });
 
-  it('gives nothing to illegal tokens and to padding', () => {
+  it('has no gradient at illegal tokens and padding', () => {
     const { slope } = ours({ type: 'cross_entropy' });
     for (const id of [1, 2, 4, 5, 6, 8, 9, 10, 11]) expect(slope[id]).toBe(0);
     const padding = slope.slice(paddingRow * vocabularySize, (paddingRow + 1) * vocabularySize);

@@ -46,7 +46,7 @@ function open(onRun: (runs: number) => void = () => {}) {
   return { trainer: new Trainer(watched, codec), live, counts };
 }
 
-describe('a training that is cancelled', () => {
+describe('a cancelled training', () => {
   const folder = sharedFolder();
   /** The checkpoint of one step that nothing came before. */
   let expected: Buffer;
@@ -89,7 +89,7 @@ describe('a training that is cancelled', () => {
     expect(live.size).toBe(0);
   });
 
-  it('goes on from the last checkpoint as it was saved', async () => {
+  it('continues from the last checkpoint as it was saved', async () => {
     const { trainer } = open((runs) => {
       if (runs === 3) trainer.cancel();
     });
@@ -108,7 +108,7 @@ describe('a training that is cancelled', () => {
   });
 });
 
-describe('a training job whose signal is aborted', () => {
+describe('a training job whose signal aborts', () => {
   let bench: Bench;
 
   beforeAll(async () => {
@@ -117,7 +117,7 @@ describe('a training job whose signal is aborted', () => {
 
   afterAll(() => bench.close());
 
-  it('ends in the middle of a step without a trace, and the next one begins clean', async () => {
+  it('ends in the middle of a step without a trace, and does not affect the next one', async () => {
     const stop = new AbortController();
     const job = bench.engine.train({
       from: base,

@@ -18,7 +18,7 @@ describe('the KL penalty of a batch', () => {
     return { runtime, model: { architecture, graphs: { forward }, weights: await loadWeights(base) } };
   };
 
-  it('is none where it is off', async () => {
+  it('is null when it is off', async () => {
     const { runtime, model } = await prepare();
     expect(await klPenaltyOf(lossOf(0), null, model, [], runtime)).toBeNull();
     expect(await klPenaltyOf({ type: 'cross_entropy' }, null, model, [], runtime)).toBeNull();

@@ -30,13 +30,13 @@ const optimizer = {
 describe('weights', () => {
   const folder = sharedFolder();
 
-  it('of a base model come from its seed, and there are two sizes at least', () => {
+  it('of a base model depend only on its seed, and there are at least two sizes', () => {
     expect(initializeWeights(architecture, 1)).toEqual(initializeWeights(architecture, 1));
     expect(initializeWeights(architecture, 1)).not.toEqual(initializeWeights(architecture, 2));
     expect(new Set(embeddedBaseModels.map(({ parameters }) => parameters)).size).toBeGreaterThanOrEqual(2);
   });
 
-  it('and the optimizer come back from a checkpoint as they went', async () => {
+  it('and the optimizer are read back from a checkpoint unchanged', async () => {
     const weights = initializeWeights(architecture, 3);
     const checkpoint = join(folder, 'whole');
     await writeCheckpoint(checkpoint, architecture, weights, optimizer);
@@ -45,7 +45,7 @@ describe('weights', () => {
     expect(await readdir(folder)).toEqual(['whole']);
   });
 
-  it('stand in a file that says where each tensor lies', async () => {
+  it('are in a file whose header has the position of each tensor', async () => {
     const checkpoint = join(folder, 'read');
     const weights = initializeWeights(architecture, 3);
     await writeCheckpoint(checkpoint, architecture, weights, optimizer);
@@ -70,7 +70,7 @@ describe('weights', () => {
     await expect(readWeights(checkpoint, architecture)).rejects.toThrow(/safetensors/);
   });
 
-  it('that cannot be written leave nothing behind', async () => {
+  it('that cannot be written leave no files', async () => {
     const blocked = join(folder, 'blocked');
     await writeCheckpoint(blocked, architecture, initializeWeights(architecture, 3), optimizer);
     await expect(

@@ -45,7 +45,7 @@ describe('exported weights', () => {
 
   afterAll(() => bench.close());
 
-  it('are one safetensors file of the tensors by name, of a checkpoint and of a base model', async () => {
+  it('of a checkpoint and of a base model are one safetensors file with all tensors by name', async () => {
     for (const weights of [checkpoint, base]) {
       const exported = await bench.engine.exportWeights(weights);
       expect(exported.extension).toBe('.safetensors');
@@ -80,7 +80,7 @@ describe('exported weights', () => {
     }
   });
 
-  it('come in pieces, and no more of them than are asked for', async () => {
+  it('are read in pieces, only as many as are consumed', async () => {
     const { chunks, bytes } = await bench.engine.exportWeights(checkpoint);
     const sizes: number[] = [];
     for await (const chunk of chunks) {
@@ -90,7 +90,7 @@ describe('exported weights', () => {
     expect(Math.max(...sizes)).toBeLessThan(bytes / 4);
   });
 
-  it('of a checkpoint that is not there, or not whole, are refused by name', async () => {
+  it('of a missing or incomplete checkpoint are refused by name', async () => {
     const missing = { baseModel, folder: '/nowhere/at-all' };
     await expect(bench.engine.exportWeights(missing)).rejects.toThrow('/nowhere/at-all');
     await expect(bench.engine.exportWeights({ baseModel: 'gpt', folder: null })).rejects.toThrow(/gpt/);
