@@ -1,14 +1,10 @@
 import { LanguageError } from '../error.ts';
 import type { CodePointRange, Expression, GrammarSource } from './expression.ts';
 
-/** A node of the graph of a grammar. Nodes are identified by their index. */
-type ByteNode =
-  | { kind: 'bytes'; first: number; last: number; next: number }
-  | { kind: 'split'; targets: number[] }
-  | { kind: 'call'; rule: number; next: number }
-  | { kind: 'return' };
-
-/** A pushdown automaton over bytes. A text is in the language if it leads from `start` to `exit`. */
+/**
+ * A pushdown automaton over bytes. A text is in the language if it leads from `start` to `exit`. Nodes are identified by
+ * their index.
+ */
 export interface ByteGraph {
   nodes: PackedNodes;
   start: number;
@@ -19,19 +15,22 @@ export interface ByteGraph {
 /** About 50 MB of states at worst. Schemas in use stay far below. */
 export const MAXIMUM_NODES = 200_000;
 /** Most nodes of a repeated body that is copied. For these few, a call costs more. */
-const LONGEST_INLINE = 4;
+const MAXIMUM_INLINE = 4;
 
 /** Builds the graph of a grammar from back to front, because each part needs the node that follows it. */
 export function buildByteGraph(source: GrammarSource): ByteGraph {
   const builder = new GraphBuilder(source.rules);
   const start = builder.build(source.start, builder.exit);
   builder.buildRules();
-  return { start, nodes: packNodes(builder.nodes), exit: builder.exit };
+  return { start, nodes: builder.pack(), exit: builder.exit };
 }
 
 class GraphBuilder {
-  readonly nodes: ByteNode[] = [{ kind: 'return' }];
   readonly exit = 0;
+  /** Three numbers for each node, as in `PackedNodes`. A split has an index of `#splits`. */
+  readonly #table: number[] = [nodeKind.return, 0, 0];
+  /** The targets of each split, in the order of their nodes. */
+  readonly #splits: number[][] = [];
   readonly #rules: ReadonlyMap<string, Expression>;
   readonly #entries = new Map<string, number>();
   readonly #unbuilt: { body: Expression; targets: number[] }[] = [];
@@ -50,7 +49,7 @@ class GraphBuilder {
     switch (expression.kind) {
       case 'literal':
         return Buffer.from(expression.text, 'utf8').reduceRight(
-          (following, byte) => this.#add({ kind: 'bytes', first: byte, last: byte, next: following }),
+          (following, byte) => this.#add(nodeKind.bytes, (byte << 8) | byte, following),
           next,
         );
       case 'characters':
@@ -59,7 +58,7 @@ class GraphBuilder {
             .flatMap(utf8Sequences)
             .map((bytes) =>
               bytes.reduceRight(
-                (following, [first, last]) => this.#add({ kind: 'bytes', first, last, next: following }),
+                (following, [first, last]) => this.#add(nodeKind.bytes, (first << 8) | last, following),
                 next,
               ),
             ),
@@ -71,7 +70,7 @@ class GraphBuilder {
       case 'repeat':
         return this.#repeat(expression, next);
       case 'rule':
-        return this.#add({ kind: 'call', rule: this.#entry(expression.name), next });
+        return this.#add(nodeKind.call, this.#entry(expression.name), next);
     }
   }
 
@@ -79,9 +78,9 @@ class GraphBuilder {
     const once = this.#repeatable(body, Math.max(minimum, maximum ?? 0));
     let entry = next;
     if (maximum === null) {
-      const loop: ByteNode = { kind: 'split', targets: [next] };
-      entry = this.#add(loop);
-      loop.targets.push(this.build(body, entry));
+      const targets = [next];
+      entry = this.#addSplit(targets);
+      targets.push(this.build(body, entry));
     } else for (let count = minimum; count < maximum; count++) entry = this.#split([next, once(entry)]);
     for (let count = 0; count < minimum; count++) entry = once(entry);
     return entry;
@@ -90,17 +89,16 @@ class GraphBuilder {
   /** Returns a function that puts a body before a node: as a copy if it is short, else as a call of one shared copy. */
   #repeatable(body: Expression, copies: number): (next: number) => number {
     if (copies > 1) {
-      const before = this.nodes.length;
+      const before = this.#count;
       const entry = this.build(body, this.exit);
-      if (this.nodes.length === before) return (next) => next;
-      if (this.nodes.length - before > LONGEST_INLINE)
-        return (next) => this.#add({ kind: 'call', rule: entry, next });
+      if (this.#count === before) return (next) => next;
+      if (this.#count - before > MAXIMUM_INLINE) return (next) => this.#add(nodeKind.call, entry, next);
     }
     return (next) => this.build(body, next);
   }
 
   #split(targets: number[]): number {
-    return targets.length === 1 ? targets[0]! : this.#add({ kind: 'split', targets });
+    return targets.length === 1 ? targets[0]! : this.#addSplit(targets);
   }
 
   #entry(name: string): number {
@@ -109,19 +107,40 @@ class GraphBuilder {
     const body = this.#rules.get(name);
     if (!body) throw new LanguageError('grammar_invalid', `the grammar has no rule ${name}, but calls it`);
     const targets: number[] = [];
-    const index = this.#add({ kind: 'split', targets });
+    const index = this.#addSplit(targets);
     this.#entries.set(name, index);
     this.#unbuilt.push({ body, targets });
     return index;
   }
 
-  #add(node: ByteNode): number {
-    if (this.nodes.length >= MAXIMUM_NODES)
+  /** The graph in shared memory. */
+  pack(): PackedNodes {
+    const table = shared(this.#table);
+    let used = 0;
+    for (let at = 0; at < table.length; at += numbersOfNode)
+      if (table[at] === nodeKind.split) {
+        const { length } = this.#splits[table[at + 1]!]!;
+        table.set([used, used + length], at + 1);
+        used += length;
+      }
+    return { table, targets: shared(this.#splits.flat()) };
+  }
+
+  get #count(): number {
+    return this.#table.length / numbersOfNode;
+  }
+
+  #addSplit(targets: number[]): number {
+    return this.#add(nodeKind.split, this.#splits.push(targets) - 1, 0);
+  }
+
+  #add(kind: number, a: number, b: number): number {
+    if (this.#count >= MAXIMUM_NODES)
       throw new LanguageError(
         'grammar_too_large',
         `the grammar needs more than ${MAXIMUM_NODES} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
       );
-    return this.nodes.push(node) - 1;
+    return this.#table.push(kind, a, b) / numbersOfNode - 1;
   }
 }
 
@@ -152,39 +171,11 @@ export function nodeAt({ table }: PackedNodes, index: number): { kind: number; a
   return { kind: table[at]!, a: table[at + 1]!, b: table[at + 2]! };
 }
 
-export function packNodes(nodes: readonly ByteNode[]): PackedNodes {
-  const targetCount = nodes.reduce(
-    (sum, node) => (node.kind === 'split' ? sum + node.targets.length : sum),
-    0,
-  );
-  const table = shared(nodes.length * numbersOfNode);
-  const targets = shared(targetCount);
-  let used = 0;
-  const split = (led: readonly number[]) => {
-    const from = used;
-    targets.set(led, from);
-    used += led.length;
-    return [nodeKind.split, from, used];
-  };
-  for (const [index, node] of nodes.entries()) table.set(numbersOf(node, split), index * numbersOfNode);
-  return { table, targets };
+function shared(numbers: readonly number[]): Int32Array {
+  const array = new Int32Array(new SharedArrayBuffer(numbers.length * Int32Array.BYTES_PER_ELEMENT));
+  array.set(numbers);
+  return array;
 }
-
-function numbersOf(node: ByteNode, split: (targets: readonly number[]) => number[]): number[] {
-  switch (node.kind) {
-    case 'bytes':
-      return [nodeKind.bytes, (node.first << 8) | node.last, node.next];
-    case 'split':
-      return split(node.targets);
-    case 'call':
-      return [nodeKind.call, node.rule, node.next];
-    case 'return':
-      return [nodeKind.return, 0, 0];
-  }
-}
-
-const shared = (length: number) =>
-  new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT));
 
 /** Inclusive range of bytes. */
 type ByteRange = readonly [first: number, last: number];

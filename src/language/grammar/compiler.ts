@@ -116,8 +116,7 @@ export class GrammarCompiler {
       return { open, repeat, freeText: false, start: () => text.start };
     });
     const table = new Branches(branches, this.#endToken);
-    const merge = mergeMemo();
-    const answer = () => new BranchedState(table, merge);
+    const answer = () => new BranchedState(table);
     if (!reasoning) return { start: answer, automata };
     const legal = Int32Array.from([...trie.textTokens, reasoning.close]).sort();
     return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), automata };
@@ -132,24 +131,6 @@ function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemor
   if (start.final && !start.complete)
     throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text`);
   return graph;
-}
-
-/** Merges legal text tokens and special tokens, ascending. Each pair of lists is merged once. */
-function mergeMemo(): (text: Int32Array, special: Int32Array) => Int32Array {
-  const merged = new WeakMap<Int32Array, Map<Int32Array, Int32Array>>();
-  return (text, special) => {
-    let bySpecial = merged.get(text);
-    if (!bySpecial) {
-      bySpecial = new Map();
-      merged.set(text, bySpecial);
-    }
-    let both = bySpecial.get(special);
-    if (!both) {
-      both = Int32Array.from([...text, ...special]).sort();
-      bySpecial.set(special, both);
-    }
-    return both;
-  };
 }
 
 /**

@@ -33,16 +33,14 @@ const NOTHING = new Int32Array(0);
 
 export class BranchedState implements ConstraintState {
   readonly #branches: Branches;
-  readonly #merge: (text: Int32Array, special: Int32Array) => Int32Array;
   #branch: Branch | null;
   /** Null before the first branch. */
   #text: TextState | null;
   #isEmpty = true;
   #ended = false;
 
-  constructor(branches: Branches, merge: (text: Int32Array, special: Int32Array) => Int32Array) {
+  constructor(branches: Branches) {
     this.#branches = branches;
-    this.#merge = merge;
     this.#branch = branches.withoutToken;
     this.#text = this.#branch?.start() ?? null;
   }
@@ -75,7 +73,7 @@ export class BranchedState implements ConstraintState {
   legal(): Int32Array {
     const special = this.#decision();
     const text = this.#text?.legal ?? NOTHING;
-    return special.length === 0 ? text : this.#merge(text, special);
+    return special.length === 0 ? text : this.#branches.merge(text, special);
   }
 
   prepare(shouldPause: ShouldPause): boolean {
@@ -96,7 +94,7 @@ export class BranchedState implements ConstraintState {
   }
 
   clone(): BranchedState {
-    const copy = new BranchedState(this.#branches, this.#merge);
+    const copy = new BranchedState(this.#branches);
     copy.#branch = this.#branch;
     copy.#text = this.#text;
     copy.#isEmpty = this.#isEmpty;
@@ -169,6 +167,8 @@ export class Branches {
   /** The branch without an opening token, if there is one. */
   readonly withoutToken: Branch | null;
   readonly #byToken = new Map<number, Branch>();
+  /** Merged lists, by their text tokens and their special tokens. */
+  readonly #merged = new WeakMap<Int32Array, Map<Int32Array, Int32Array>>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
   /** The same if the reply may also be empty: includes the end token. */
@@ -192,6 +192,15 @@ export class Branches {
   /** Special tokens that may follow a complete branch. */
   after(branch: Branch): Int32Array {
     return branch.repeat || branch.freeText ? this.following : this.end;
+  }
+
+  /** Legal text tokens and special tokens, ascending. Each pair of lists is merged once. */
+  merge(text: Int32Array, special: Int32Array): Int32Array {
+    const bySpecial = this.#merged.get(text) ?? new Map<Int32Array, Int32Array>();
+    this.#merged.set(text, bySpecial);
+    const both = bySpecial.get(special) ?? Int32Array.from([...text, ...special]).sort();
+    bySpecial.set(special, both);
+    return both;
   }
 
   openedBy(token: number): Branch | null {

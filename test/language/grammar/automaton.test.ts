@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Automaton } from '../../../src/language/grammar/automaton.ts';
-import { buildByteGraph, packNodes, utf8Sequences } from '../../../src/language/grammar/byte-graph.ts';
+import { buildByteGraph, nodeKind, utf8Sequences } from '../../../src/language/grammar/byte-graph.ts';
 import type { CodePointRange } from '../../../src/language/grammar/expression.ts';
 import { grammarSource } from '../../../src/language/grammar/grammar-source.ts';
 import { StateMemory } from '../../../src/language/grammar/state-memory.ts';
@@ -32,12 +32,15 @@ describe('the automaton', () => {
 
   it('refuses a rule that begins with itself instead of following it for ever', () => {
     const sums = new Automaton({
-      nodes: packNodes([
-        { kind: 'return' },
-        { kind: 'bytes', first: 0x61, last: 0x61, next: 0 },
-        { kind: 'call', rule: 3, next: 1 },
-        { kind: 'split', targets: [2, 1] },
-      ]),
+      nodes: {
+        table: Int32Array.of(
+          ...[nodeKind.return, 0, 0],
+          ...[nodeKind.bytes, 0x6161, 0],
+          ...[nodeKind.call, 3, 1],
+          ...[nodeKind.split, 0, 2],
+        ),
+        targets: Int32Array.of(2, 1),
+      },
       start: 3,
       exit: 0,
     });
