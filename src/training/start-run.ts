@@ -4,7 +4,6 @@ import { type Client, isRequestError } from '../client/index.ts';
 import { withoutStep } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { StepReport, VersionChange } from '../progress/index.ts';
 import { RunError } from '../util/run-error.ts';
 import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory, runFiles } from './run-directory.ts';
@@ -13,21 +12,6 @@ import { originOf, versionChanges } from './run-origin.ts';
 import { toConfig } from './run-record.ts';
 import type { RunState } from './run-state.ts';
 import { type TrainOptions, trainDefaults } from './train-options.ts';
-
-export interface StartedRun {
-  /** Pinned to the newest checkpoint in the run's state. */
-  model: ModelHandle;
-  state: RunState;
-  /** Reports of the finished steps. */
-  reports: StepReport[];
-  isResumed: boolean;
-  /** Step of the checkpoint that the run started from; 0 for an untrained model. */
-  fromStep: number;
-  /** Name of the base model; null if unknown. */
-  baseModel: string | null;
-  /** Versions that differ from those at the start of the run. */
-  changedVersions: VersionChange[];
-}
 
 /** @throws OptionError if the folder of a new run is not empty; RunError if there is no run to resume. */
 export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
@@ -40,14 +24,16 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 }
 
 /**
- * Opens the model and creates or reads the state, for a new or resumed run. Writes `config.json`.
+ * Opens the model and creates or reads the state, for a new or resumed run. Writes `config.json`. Returns the model
+ * pinned to the newest checkpoint in the state, the reports of the finished steps, and the step of the checkpoint that
+ * the run started from (0 for an untrained model).
  * @throws RunError if a resumed run has other options, or its model is deleted or has been trained by others.
  */
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
   directory: RunDirectory,
   position: JsonValue,
-): Promise<StartedRun> {
+) {
   const { config, signal } = options;
   const saved = options.resume ? await directory.read(runFiles.config) : undefined;
   const client = clientOf(options);
@@ -55,18 +41,18 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   if (saved) await checkModelExists(saved, { client, path: directory.path, signal });
   const model = await resolveModel(options, { client, signal, saved });
   const origin = await originOf(options, model, signal);
-  const { baseModel } = origin;
   const current = toConfig(options, model, origin);
   const changedVersions = versionChanges(saved?.versions, current.versions);
   const isSchedule = typeof config === 'function';
   if (saved) checkResume(saved, current, { path: directory.path, isSchedule });
+  const { baseModel } = origin;
+  const isResumed = saved !== undefined;
   const state = saved ? await directory.read(runFiles.state) : undefined;
   if (!state) {
     // The run was killed before its first job, so its model must be unchanged.
     if (saved && saved.model !== model.name) throw trainedMeanwhile(String(saved.model), model);
     await directory.write(runFiles.config, current);
     const state = newState(model, position);
-    const isResumed = saved !== undefined;
     return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
   const warmStart = await directory.read(runFiles.warmStart);
@@ -85,7 +71,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   // The run may have been killed after the step was marked finished and before its journal was deleted.
   if (state.finishedSteps > 0) await directory.deleteJournal(state.finishedSteps - 1);
   const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
-  return { model: model.at(newest), state, reports, isResumed: true, fromStep, baseModel, changedVersions };
+  return { model: model.at(newest), state, reports, isResumed, fromStep, baseModel, changedVersions };
 }
 
 const newState = (model: ModelHandle, position: JsonValue): RunState => ({

@@ -6,29 +6,23 @@ import type { ToolUses, Trajectory } from '../trajectory/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 
-export interface StepReportOptions {
-  step: number;
-  steps: number;
-  /** Pinned name of the model that the rollouts sampled from. */
-  policy: string;
+export interface StepReportOptions
+  extends Pick<
+    StepReport,
+    'step' | 'steps' | 'policy' | 'groupsWithSignal' | 'seconds' | 'loopDelayMs' | 'phases'
+  > {
   /** Checkpoints between the sampled and the trained one. */
   staleness: number;
   rollouts: GroupsResult<unknown>;
-  /** Groups whose rewards differ. */
-  groupsWithSignal: number;
   /** Null if no job was requested because no group had a signal. */
   job: JobOutcome | null;
   prices: TokenPrices | undefined;
-  phases: StepReport['phases'];
-  seconds: number;
-  /** Longest time that the event loop was blocked, in milliseconds. */
-  loopDelayMs: number;
 }
 
 /** Makes the report of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
-  const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices } = options;
-  const { phases, seconds, loopDelayMs } = options;
+  const { staleness, rollouts, job, prices, groupsWithSignal, seconds, loopDelayMs, phases, ...step } =
+    options;
   const { groups } = rollouts;
   const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
@@ -36,9 +30,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
   const differences = (job?.gradientSteps ?? []).flatMap((metric) => metric.logprob_difference_max ?? []);
   const usage = usageOf(groups);
   return {
-    step,
-    steps,
-    policy,
+    ...step,
     reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
     success: successes.length > 0 ? average(successes) : null,
     ...rollouts.counts,

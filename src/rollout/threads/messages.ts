@@ -40,17 +40,7 @@ export type ToThread =
   | { type: 'refused'; call: number; failure: RolloutFailure };
 
 /** A rollout for a thread: its message, time limits and signal. */
-export interface ThreadTask {
-  message: Omit<Extract<ToThread, { type: 'run' }>, 'type' | 'id'>;
-  /** Time limit of the rollout with its clean-up, in milliseconds. */
-  allowedMs: number;
-  /** Time limit of the clean-up after an abort, in milliseconds. */
-  allowedAfterAbortMs: number;
-  signal: AbortSignal | undefined;
-  abortReason: () => RolloutFailure;
-  /** The failure of the rollout if the thread does not answer in time. */
-  overdue: RolloutFailure;
-}
+export type ThreadTask = ReturnType<typeof toThreadTask>;
 
 type Distribute<Ended, Removed extends PropertyKey> = Ended extends unknown ? Omit<Ended, Removed> : never;
 
@@ -113,18 +103,21 @@ export function describeModel(
 export function toThreadTask<Schema extends z.ZodType, Outcome>(
   { environment, model: _, signal, ...task }: RunRolloutOptions<Schema, Outcome>,
   model: SentModel,
-): ThreadTask {
+) {
   const trace: Record<string, string> = {};
   propagation.inject(context.active(), trace);
   // Up to `cleanupTimeoutMs` for an unfinished set-up, and the same for the clean-up.
   const allowedAfterAbortMs = 2 * (environment.cleanupTimeoutMs ?? 0);
   return {
-    message: { task, model, trace },
+    message: { task: task satisfies SentTask, model, trace },
+    /** Time limit of the rollout with its clean-up, in milliseconds. */
     allowedMs: task.timeoutMs + allowedAfterAbortMs,
+    /** Time limit of the clean-up after an abort, in milliseconds. */
     allowedAfterAbortMs,
     signal,
-    abortReason: () =>
+    abortReason: (): RolloutFailure =>
       signal ? toCancellation(signal) : { code: 'cancelled', message: 'The run was stopped.' },
+    /** The failure of the rollout if the thread does not answer in time. */
     overdue: {
       code: 'rollout_timeout',
       message:

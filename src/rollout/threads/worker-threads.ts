@@ -8,7 +8,7 @@ import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import { BudgetNumbers } from './call-budgets.ts';
 import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.ts';
-import { RolloutThread } from './rollout-thread.ts';
+import { RolloutThread, type RolloutThreadOptions } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {
   /**
@@ -57,24 +57,27 @@ export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
 const code = 'invalid_rollout_option';
 
 class ThreadExecutor implements RolloutExecutor {
-  readonly #options: WorkerThreadsOptions;
+  readonly #options: Omit<RolloutThreadOptions, 'onEnd'>;
   readonly #queue: RolloutQueue;
   readonly #threads = new Set<RolloutThread>();
   readonly #size: number;
-  readonly #graceMs: number;
-  readonly #startTimeoutMs: number;
   readonly #budgets = new BudgetNumbers();
 
   constructor(options: WorkerThreadsOptions) {
     const { threads = Math.max(1, availableParallelism() - 1), memoryLimitMb } = options;
-    this.#options = options;
     this.#size = wholeNumberOption(code, 'threads', threads, 1);
     this.#queue = new RolloutQueue(
       wholeNumberOption(code, 'concurrency', options.concurrency ?? 8 * threads, 1),
     );
-    this.#graceMs = requireMilliseconds('graceMs', options.graceMs ?? 5_000);
-    this.#startTimeoutMs = requireMilliseconds('startTimeoutMs', options.startTimeoutMs ?? 60_000);
     if (memoryLimitMb !== undefined) wholeNumberOption(code, 'memoryLimitMb', memoryLimitMb, 1);
+    this.#options = {
+      environment: options.environment.href,
+      exportName: options.exportName ?? 'default',
+      memoryLimitMb,
+      graceMs: requireMilliseconds('graceMs', options.graceMs ?? 5_000),
+      startTimeoutMs: requireMilliseconds('startTimeoutMs', options.startTimeoutMs ?? 60_000),
+      budgets: this.#budgets,
+    };
   }
 
   run<Schema extends z.ZodType, Outcome>(
@@ -112,16 +115,8 @@ class ThreadExecutor implements RolloutExecutor {
   #thread(): RolloutThread {
     const [first] = [...this.#threads].sort((a, b) => a.inFlight - b.inFlight);
     if (first && (first.inFlight === 0 || this.#threads.size >= this.#size)) return first;
-    const { environment, exportName = 'default', memoryLimitMb } = this.#options;
-    const thread: RolloutThread = new RolloutThread({
-      environment: environment.href,
-      exportName,
-      memoryLimitMb,
-      startTimeoutMs: this.#startTimeoutMs,
-      graceMs: this.#graceMs,
-      budgets: this.#budgets,
-      onEnd: () => this.#threads.delete(thread),
-    });
+    const onEnd = () => void this.#threads.delete(thread);
+    const thread = new RolloutThread({ ...this.#options, onEnd });
     this.#threads.add(thread);
     return thread;
   }
