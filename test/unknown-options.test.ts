@@ -253,7 +253,7 @@ function suggestionsOf({ message }: OptionError): string[] {
   );
 }
 
-describe('an unknown option is refused and the nearest known ones are suggested, by', () => {
+describe('an unknown option is refused with the nearest known ones, by', () => {
   test.each(calls)('%s', async (_, call, nearest) => {
     const error = await (async () => call())().then(
       () => null,
@@ -285,7 +285,7 @@ test.each<[string, (more: object) => Promise<unknown>, object, string]>([
   ],
   ['train', (more) => train(and(settings, more)), { group_size: 8 }, 'Did you mean `rolloutsPerGroup`?'],
   ['train', (more) => train(and(settings, more)), { epochs: 2 }, 'Did you mean `steps`?'],
-])('a word from elsewhere that %s is given is told what it is here', async (_, call, more, remedy) => {
+])('%s refuses an option of another library with its name here', async (_, call, more, remedy) => {
   const refused = call(more);
   await expect(refused).rejects.toMatchObject({ code: 'unknown_option' });
   await expect(refused).rejects.toThrow(remedy);
@@ -296,7 +296,7 @@ test.each<[string, (more: object) => Promise<unknown>, string]>([
   ['train', (more) => train(and(settings, more)), 'invalid_run_option'],
   ['evaluate', (more) => evaluate(and({ environment, scenarios, model }, more)), 'invalid_evaluation_option'],
   ['runGroups', (more) => runGroups(and(groups, more)), 'invalid_rollout_option'],
-])('what nothing runs without is asked for by name, by %s', async (_, call, code) => {
+])('%s refuses missing essential options by name', async (_, call, code) => {
   const refused = async (more: object, message: RegExp) => {
     await expect(call(more)).rejects.toMatchObject({ code });
     await expect(call(more)).rejects.toThrow(message);
@@ -307,7 +307,7 @@ test.each<[string, (more: object) => Promise<unknown>, string]>([
   await refused({ scenarios: undefined }, /scenarios`? is undefined.*list/);
 });
 
-test('a model that is to be opened is asked for the fields that it lacks', async () => {
+test('a model to open is refused with its missing field', async () => {
   const lacking = { model: { project: 'p', name: 'n' } };
   await expect(train(and(settings, lacking))).rejects.toThrow(
     '`model.baseModel` is undefined. Pass a model made by `openModel()`',
@@ -330,18 +330,18 @@ test.each<[object, string]>([
   [{ warmStart: { examples: [{}], learningRate: '1e-3' } }, '`warmStart.learningRate` has "1e-3"'],
   [{ warmStart: { examples: [{}], batchSize: '8' } }, '`warmStart.batchSize` is "8"'],
   [{ warmStart: { examples: null } }, '`warmStart.examples` is null. Pass a list'],
-])('the value of an option that cannot be, %j, is refused before the run begins', async (more, message) => {
+])('an invalid value, %j, is refused before the run starts', async (more, message) => {
   const refused = train(and(settings, more));
   await expect(refused).rejects.toMatchObject({ code: 'invalid_run_option' });
   await expect(refused).rejects.toThrow(message);
 });
 
-test('a field of config that only another service takes passes', async () => {
+test('a field of config that only another service accepts passes', async () => {
   const config = { plot_tensors: true, kl_ref_adapter_path: 'a', kimi_k2_tau: 0.1, learning_rate: null };
   await expect(train(and(settings, { config }))).rejects.toMatchObject({ code: 'connection_failed' });
 });
 
-test('a learning rate at the wrong place is told its place', async () => {
+test('a misplaced learning rate is refused with its place', async () => {
   await expect(train(and(settings, { learningRate: 1e-4 }))).rejects.toThrow(
     /^train\(\) has no option `learningRate`\. Did you mean `config: \{ learning_rate \}` or `warmStart: \{ learningRate \}`\?$/,
   );

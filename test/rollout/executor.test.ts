@@ -5,7 +5,7 @@ import { RolloutQueue } from '../../src/rollout/executor.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
-test('what begins is spread over ticks of the event loop, in order, and others are heard in between', async () => {
+test('starts are spread over ticks of the event loop, in order, and other code runs in between', async () => {
   const queue = new RolloutQueue(1000);
   const begun: number[] = [];
   /** Number of started rollouts at each tick of other code. */
@@ -31,7 +31,7 @@ test('what begins is spread over ticks of the event loop, in order, and others a
   expect(most).toBeLessThanOrEqual(16);
 });
 
-test('a few begin at once', async () => {
+test('a few start at once', async () => {
   await nextTick();
   const queue = new RolloutQueue(8);
   let begun = 0;
@@ -43,7 +43,7 @@ test('a few begin at once', async () => {
   expect(begun).toBe(8);
 });
 
-test('what waits begins by its order, in the async context of its caller', async () => {
+test('waiting work starts by its order, in the async context of its caller', async () => {
   const queue = new RolloutQueue(1);
   const caller = new AsyncLocalStorage<number>();
   const begun: (number | undefined)[] = [];
@@ -61,7 +61,7 @@ test('what waits begins by its order, in the async context of its caller', async
   expect(begun).toEqual([50, 13, 31, 34, 92]);
 });
 
-test('what is aborted while it waits ends at once, and takes no slot', async () => {
+test('work aborted while it waits ends at once, and takes no slot', async () => {
   const queue = new RolloutQueue(1);
   const first = Promise.withResolvers<void>();
   const running = queue.run({ signal: undefined }, () => first.promise);
@@ -77,7 +77,7 @@ test('what is aborted while it waits ends at once, and takes no slot', async () 
   expect(await queue.run({ signal: undefined }, async ({ aborted }) => aborted)).toBe(false);
 });
 
-test('what is aborted while it runs keeps its slot until it has ended', async () => {
+test('work aborted while it runs keeps its slot until it has ended', async () => {
   const queue = new RolloutQueue(1);
   const cleaned = Promise.withResolvers<void>();
   const controller = new AbortController();

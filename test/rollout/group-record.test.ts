@@ -33,7 +33,7 @@ async function gather(scenarios: z.input<typeof scenario>[], rolloutsPerGroup = 
 const throughDisk = (group: RolloutGroup): RolloutGroup =>
   fromGroupRecord(parseGroupRecord(JSON.stringify(toGroupRecord(group))));
 
-test('a group comes back from its line: rollouts, failures and outcomes, and its body to the byte', async () => {
+test('a group is restored from its line: rollouts, failures and outcomes, and its exact body', async () => {
   const groups = await gather([{ question: 'a' }, { question: 'b' }]);
   expect(groups.flatMap(({ rollouts }) => rollouts.map(({ status }) => status))).toContain('failed');
   for (const group of groups) {
@@ -49,7 +49,7 @@ test('a group comes back from its line: rollouts, failures and outcomes, and its
   }
 });
 
-test('a line still has what earlier readers took from it', async () => {
+test('a line still has the fields that earlier readers use', async () => {
   const [group] = await gather([{ question: 'a' }], 12);
   if (!group) throw new TypeError('no group');
   const line: GroupRecord = JSON.parse(JSON.stringify(toGroupRecord(group)));
@@ -70,7 +70,7 @@ test('a line still has what earlier readers took from it', async () => {
   expect(line.exceptions).toHaveLength(failed.length);
 });
 
-describe('an outcome that JSON would change is left out with the reason', () => {
+describe('an outcome that JSON would change is omitted with the reason', () => {
   class Board {}
   const cyclic: { self?: object } = {};
   cyclic.self = cyclic;

@@ -134,7 +134,7 @@ test('retries end after the last attempt, and the group is dropped', async () =>
   );
 });
 
-test('with fail_fast the first failed rollout cancels the others, also those that wait for room', async () => {
+test('with fail_fast the first failed rollout cancels the others, also those that wait for a slot', async () => {
   const { group, counts } = await run({
     rollout: (_, call) => (call === 0 ? Promise.reject(new Error('first')) : forever()),
     strategy: { type: 'fail_fast' },

@@ -68,7 +68,7 @@ test('the same seed gives the same seeds to rollouts and calls', async () => {
   expect(await run(4)).not.toEqual(await run(5));
 });
 
-test('each way for a rollout to go wrong has its defined end, and the counts balance', async () => {
+test('each failure of a rollout has its defined end, and the counts balance', async () => {
   const { service, model } = await open();
   await using _ = service;
   const mixed = defineEnvironment({
@@ -114,7 +114,7 @@ test('each way for a rollout to go wrong has its defined end, and the counts bal
   });
 });
 
-test('a metric that is no number fails its rollout, not the log of the whole step', async () => {
+test('a metric that is not a number fails its rollout, not the log of the step', async () => {
   const { service, model } = await open();
   await using _ = service;
   const measuring = defineEnvironment({
@@ -141,7 +141,7 @@ test('a metric that is no number fails its rollout, not the log of the whole ste
   ]);
 });
 
-test('a deadline longer than a timer can hold is not a deadline of now', async () => {
+test('a deadline longer than a timer supports does not pass at once', async () => {
   const { service, model } = await open();
   await using _ = service;
   const { counts } = await runGroups({
@@ -154,7 +154,7 @@ test('a deadline longer than a timer can hold is not a deadline of now', async (
   expect(counts).toMatchObject({ completed: 2 });
 });
 
-test('an unexpected call fails its rollout also where the agent swallows the error', async () => {
+test('an unexpected call fails its rollout also if the agent swallows the error', async () => {
   const { service, model } = await open(() => ({ text: 'x', model: 'base' }));
   await using _ = service;
   const swallowing = defineEnvironment({
@@ -178,7 +178,7 @@ test('an unexpected call fails its rollout also where the agent swallows the err
   });
 });
 
-test('an aborted run cancels what has not ended and keeps what has', async () => {
+test('an aborted run cancels unfinished rollouts and keeps finished ones', async () => {
   const stop = new AbortController();
   let answered = 0;
   const { service, model } = await open(async ({ messages }) => {
@@ -229,7 +229,7 @@ test('a call that outlives its rollout is stopped and never recorded', async () 
   expect(groups[0]?.trajectories[0]?.choices).toHaveLength(1);
 });
 
-test('an agent that swallows every error and asks again for ever holds up neither its end nor other rollouts', async () => {
+test('an agent that swallows every error and retries forever delays neither its end nor other rollouts', async () => {
   const { service, model } = await open();
   await using _ = service;
   let stubborn = true;
@@ -283,7 +283,7 @@ test('judges called in rewards are not recorded as the policy', async () => {
   expect(service.requests).toHaveLength(2);
 });
 
-test('a scenario that does not fit its schema is refused by its place before anything runs', async () => {
+test('a scenario that does not match its schema is refused by its index before anything runs', async () => {
   const { service, model } = await open();
   await using _ = service;
   const wrong = [{ id: 1 }, { id: 'two' as unknown as number }];
@@ -292,7 +292,7 @@ test('a scenario that does not fit its schema is refused by its place before any
   expect(service.requests).toHaveLength(0);
 });
 
-test('options that cannot be are refused by name before anything runs', async () => {
+test('impossible options are refused by name before anything runs', async () => {
   const { service, model } = await open();
   await using _ = service;
   const run = (options: object) =>
@@ -313,7 +313,7 @@ test('options that cannot be are refused by name before anything runs', async ()
   expect(service.requests).toHaveLength(0);
 });
 
-test('one executor bounds what several calls run together, and the earlier groups go first', async () => {
+test('one executor limits several calls together, and earlier groups run first', async () => {
   const { service, model } = await open();
   await using _ = service;
   let inFlight = 0;
@@ -340,7 +340,7 @@ test('one executor bounds what several calls run together, and the earlier group
   await executor.close();
 });
 
-test('a closed executor cancels what waits and what runs', async () => {
+test('a closed executor cancels waiting and running rollouts', async () => {
   const reached = Promise.withResolvers<void>();
   const { service, model } = await open(async () => {
     reached.resolve();

@@ -98,7 +98,7 @@ test.each(thrown)(
   },
 );
 
-test.each(thrown)('a clean-up that throws %s is said and changes no reward', async (_, cleanup) => {
+test.each(thrown)('a clean-up that throws %s is logged and changes no reward', async (_, cleanup) => {
   const ended = await runOnce(
     defineEnvironment({ ...base, setup: () => 1, rollout: (context) => ask(context), cleanup }),
     noScenario,
@@ -119,7 +119,7 @@ test.each(thrown)('an `atLimit` that throws %s fails its rollout', async (_, atL
   expect(await runOnce(environment, noScenario, yes)).toMatchObject({ status: 'failed', failure: { code } });
 });
 
-test('the state that `setup` gives is its rollout’s own, from the agent to the clean-up', async () => {
+test('each rollout has its own state of `setup`, from the agent to the clean-up', async () => {
   const seen: unknown[] = [];
   const environment = defineEnvironment({
     name: 'x',
@@ -144,7 +144,7 @@ test('the state that `setup` gives is its rollout’s own, from the agent to the
   expect(seen).toContainEqual([2, { id: 2, seed: 7, said: 'four' }]);
 });
 
-test('the clean-up comes after the rewards, and after the agent has been told to stop', async () => {
+test('the clean-up runs after the rewards, and after the agent was aborted', async () => {
   const order: string[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -161,7 +161,7 @@ test('the clean-up comes after the rewards, and after the agent has been told to
   expect(order).toEqual(['reward', 'agent stopped', 'clean-up, free to act']);
 });
 
-test('a rollout that never returns is failed by its deadline, and cleaned up', async () => {
+test('a rollout that never returns fails at its deadline, and is cleaned up', async () => {
   const cleaned: number[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -174,7 +174,7 @@ test('a rollout that never returns is failed by its deadline, and cleaned up', a
   expect(cleaned).toEqual([5]);
 });
 
-test('a rollout that swallows its abort is ended all the same, and cleaned up', async () => {
+test('a rollout that swallows its abort ends too, and is cleaned up', async () => {
   const stop = new AbortController();
   const cleaned: number[] = [];
   const environment = defineEnvironment({
@@ -195,7 +195,7 @@ test('a rollout that swallows its abort is ended all the same, and cleaned up', 
   expect(cleaned).toEqual([5]);
 });
 
-test('a rollout that was cancelled before it began sets nothing up', async () => {
+test('a rollout that was cancelled before it began runs no set-up', async () => {
   const setup = vi.fn();
   const environment = defineEnvironment({ ...base, setup, rollout: () => 0, cleanup: setup });
   const ended = await runOnce(environment, noScenario, yes, { signal: AbortSignal.abort('early') });
@@ -221,7 +221,7 @@ test('a set-up that ends after the rollout’s deadline is cleaned up too', asyn
   expect(cleaned).toEqual(['late']);
 });
 
-test('a set-up that outlasts the clean-up’s deadline is not waited for, and cleaned up when it ends', async () => {
+test('a set-up that outlasts the clean-up’s deadline is not awaited, and is cleaned up when it ends', async () => {
   const opened = Promise.withResolvers<string>();
   const cleaned = Promise.withResolvers<string>();
   const environment = defineEnvironment({
@@ -239,7 +239,7 @@ test('a set-up that outlasts the clean-up’s deadline is not waited for, and cl
   expect(await cleaned.promise).toBe('at last, free to act');
 });
 
-test('a clean-up that never ends holds nothing up for longer than its deadline', async () => {
+test('a clean-up that never ends delays nothing beyond its deadline', async () => {
   let aborted = false;
   const environment = defineEnvironment({
     ...base,
@@ -288,7 +288,7 @@ test('a call refused by a limit fails a rollout that throws, with the limit’s 
   expect(ended.trajectory.choices).toHaveLength(2);
 });
 
-test('whatever the agent makes of the refusal, its rollout is the limit’s; what it threw is said', async () => {
+test('a rollout beyond a limit fails with the limit’s code, and its own error is mentioned', async () => {
   const environment = defineEnvironment({
     ...base,
     limits: { tokens: 4 },
@@ -308,7 +308,7 @@ test('whatever the agent makes of the refusal, its rollout is the limit’s; wha
   expect(ended.trajectory.logs).toEqual(['After the token_limit the agent threw: my agent gave up']);
 });
 
-test('an agent that answers a refused call is scored by its answer', async () => {
+test('an agent that returns after a refused call is scored by its outcome', async () => {
   const environment = defineEnvironment({
     ...base,
     limits: { turns: 1 },
@@ -342,7 +342,7 @@ test.each([
   });
 });
 
-test('the time limit interrupts a call in flight, and is no rollout timeout', async () => {
+test('the time limit interrupts a call in flight, and is not a rollout timeout', async () => {
   let reason: unknown;
   const environment = defineEnvironment({
     ...base,
@@ -364,7 +364,7 @@ test('the time limit interrupts a call in flight, and is no rollout timeout', as
   expect(ended.trajectory.stopReason).toBe('time_limit');
 });
 
-test('`atLimit` is asked at the time limit also where the rollout never returns, and rewards have their time', async () => {
+test('`atLimit` runs at the time limit also if the rollout never returns, and rewards have their time', async () => {
   const environment = defineEnvironment({
     ...base,
     limits: { milliseconds: 500 },
@@ -388,7 +388,7 @@ test('`atLimit` is asked at the time limit also where the rollout never returns,
   });
 });
 
-test('a rollout that ends before a call was answered has nothing to train on, whatever ended it', async () => {
+test('a rollout that ends before a call is answered has nothing to train on, whatever ended it', async () => {
   const environment = defineEnvironment({
     ...base,
     limits: { milliseconds: 20 },
@@ -401,7 +401,7 @@ test('a rollout that ends before a call was answered has nothing to train on, wh
   });
 });
 
-test('a call that another model answers fails the rollout by its own name, however the agent wraps it', async () => {
+test('a call answered by another model fails the rollout with its own code, however the agent wraps it', async () => {
   const environment = defineEnvironment({
     ...base,
     rollout: (context) =>
@@ -417,7 +417,7 @@ test('a call that another model answers fails the rollout by its own name, howev
   });
 });
 
-test('calls made by set-up, rewards and clean-up are outside of the trajectory', async () => {
+test('calls of set-up, rewards and clean-up are outside the trajectory', async () => {
   await using service = await openPolicy(yes);
   const seen: unknown[] = [];
   const look = () => {
@@ -459,7 +459,7 @@ function doing<Result>(way: Way, work: () => Promise<Result>): Promise<Result> {
   return way === 'hangs' ? never() : work();
 }
 
-test('whatever goes wrong, and however much at once, each rollout has one defined end', async () => {
+test('each rollout has one defined end, however many failures occur at once', async () => {
   await using service = await openPolicy(yes);
   const way = fc.constantFrom(...ways);
   const plan = fc.record({ setup: way, rollout: way, reward: way, cleanup: way, stopped: fc.boolean() });
@@ -500,7 +500,7 @@ test('whatever goes wrong, and however much at once, each rollout has one define
   await fc.assert(fc.asyncProperty(plan, runPlanned), { seed: 11, numRuns: 150 });
 });
 
-test('what the agent left running when it returned is ended: rewards see all that is trained on', async () => {
+test('calls that the agent did not await end when it returns: rewards see everything that is trained on', async () => {
   const held = Promise.withResolvers<void>();
   const late: Promise<unknown>[] = [];
   const environment = defineEnvironment({

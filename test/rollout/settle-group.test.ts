@@ -135,7 +135,7 @@ test.each(wrong)(
   },
 );
 
-test('credit that fails fails its own rollout alone', async () => {
+test('failing credit fails only its own rollout', async () => {
   const environment = defineEnvironment({
     ...base,
     rewards: { one: () => 1 },
@@ -149,7 +149,7 @@ test('credit that fails fails its own rollout alone', async () => {
   expect(settled[0]?.trajectory.reward).toBeNull();
 });
 
-test('group rewards of a run that is stopped are not waited for: the rollouts are cancelled', async () => {
+test('group rewards of a stopped run are not awaited: the rollouts are cancelled', async () => {
   const stop = new AbortController();
   const environment = defineEnvironment({
     ...base,
@@ -174,7 +174,7 @@ test('group rewards of a run that is stopped are not waited for: the rollouts ar
   ]);
 });
 
-test('a group without a completed rollout asks for nothing', async () => {
+test('a group without a completed rollout calls no group reward', async () => {
   const environment = defineEnvironment({
     ...base,
     groupRewards: {
@@ -187,7 +187,7 @@ test('a group without a completed rollout asks for nothing', async () => {
   expect(await settleGroup({ environment, rollouts, ...rest })).toEqual(rollouts);
 });
 
-test('credit that needs no waiting is given also when the run is stopped', async () => {
+test('synchronous credit is assigned also when the run is stopped', async () => {
   const environment = defineEnvironment({ ...base, rewards: { one: () => 1 }, credit: { discount: 1 } });
   const rollouts = [completed(0, 3)];
   const settled = await settleGroup({ environment, rollouts, ...rest, signal: AbortSignal.abort() });

@@ -35,7 +35,7 @@ type Does =
   | 'misplay';
 const scenarios = (...does: Does[]) => does.map((what, id) => ({ does: what, id }));
 
-test('rollouts run in several threads and come back with their trajectories and outcomes', async () => {
+test('rollouts run in several threads and return their trajectories and outcomes', async () => {
   const { model } = await open();
   const { groups, counts } = await runGroups({
     environment: threaded,
@@ -124,7 +124,7 @@ for (const [does, code, message, ...tags] of [
     expect((await run('say', 30_000)).counts).toMatchObject({ completed: 1 });
   });
 
-test('a thread that dies takes its other rollouts along; retries run in another', {
+test('a thread that dies fails its other rollouts; retries run in another thread', {
   tags: ['long'],
 }, async () => {
   const { model } = await open();
@@ -160,7 +160,7 @@ test('`onError` makes outcomes in threads too', async () => {
   expect(thrown).toMatchObject({ status: 'failed', failure: { code: 'RangeError' } });
 });
 
-test('a cancelled run cancels rollouts in threads, also those that never let go', async () => {
+test('a cancelled run cancels rollouts in threads, also those that block their thread', async () => {
   const stop = new AbortController();
   let calls = 0;
   const { model } = await open(({ messages }) => {
@@ -182,7 +182,7 @@ test('a cancelled run cancels rollouts in threads, also those that never let go'
     });
 });
 
-test('calls of all threads are within one budget, which a dead thread gives its places back to', {
+test('calls of all threads share one budget, and a dead thread releases its slots', {
   tags: ['long'],
 }, async () => {
   let inFlight = 0;
@@ -207,7 +207,7 @@ test('calls of all threads are within one budget, which a dead thread gives its 
   expect(budget.stats()).toMatchObject({ inFlight: 0, waiting: 0, peak: 2 });
 });
 
-test('what cannot go to a thread is said by name', async () => {
+test('data that cannot be sent to a thread is named', async () => {
   const { model } = await open();
   const run = async (executor: ReturnType<typeof threads>, given: typeof model = model) => {
     const { groups } = await runGroups({
@@ -234,7 +234,7 @@ test('what cannot go to a thread is said by name', async () => {
   expect(await run(threads(), replayed)).toMatchObject({ code: 'model_not_movable' });
 });
 
-test('a closed executor cancels what it is given', async () => {
+test('a closed executor cancels new rollouts', async () => {
   const { model } = await open();
   const executor = threads();
   await executor.close();
@@ -248,7 +248,7 @@ test('a closed executor cancels what it is given', async () => {
   expect(counts).toEqual({ dispatched: 2, completed: 0, failed: 0, cancelled: 2 });
 });
 
-test('options that cannot be are refused by name', () => {
+test('impossible options are refused by name', () => {
   expect(() => workerThreads({ environment, threads: 0 })).toThrow(/threads` is 0/);
   expect(() => workerThreads({ environment, concurrency: 1.5 })).toThrow(/concurrency` is 1.5/);
   expect(() => workerThreads({ environment, graceMs: 0 })).toThrow(/graceMs` is 0/);

@@ -3,7 +3,7 @@ import { reachedLimit } from '../../src/training/budget.ts';
 
 const usage = { promptTokens: 0, sampledTokens: 0 };
 
-test('what is used up is said in figures that show it, in runs of seconds and of days', () => {
+test('the text of a reached limit shows it, in runs of seconds and of days', () => {
   const used = (minutes: number, seconds: number) =>
     reachedLimit({ minutes }, { usage, cost: null, seconds });
   expect(used(0.02, 1.21)).toBe('0.0202 of 0.02 minutes are used');

@@ -107,7 +107,7 @@ describe.each([
     },
   );
 
-  it('loses nothing when the service is started anew between two jobs', options, async () => {
+  it('loses nothing if the service restarts between two jobs', options, async () => {
     await served('again-data', start);
     const { reports } = await served('again-data', (client) => learn(client, 'again', 16));
     expect(reports).toHaveLength(steps);

@@ -52,7 +52,7 @@ async function open(scores: readonly number[] = [], options: Partial<FakeService
 }
 const validation = { scenarios: [{ id: 9 }], everySteps: 1 };
 
-test('a run ends early where its validation has stopped rising, and says why', async () => {
+test('a run ends early, with the reason, if its validation stops rising', async () => {
   const { service, settings } = await open([0.1, 0.5, 0.6, 0.55, 0.6, 0.9]);
   await using _ = service;
   const stopWhen = earlyStop({ metric: 'validation', patience: 2 });
@@ -101,7 +101,7 @@ test.each([0, 2])(
   },
 );
 
-test('the best checkpoints by their validation stay, and are said', async () => {
+test('the checkpoints with the best validations stay and are reported', async () => {
   const { service, settings } = await open([0.1, 0.2, 0.9, 0.3, 0.2, 0.4, 0.3]);
   await using _ = service;
   const keepCheckpoints = { newest: 1, best: 1 };
@@ -112,7 +112,7 @@ test('the best checkpoints by their validation stay, and are said', async () => 
   expect(result.best?.model.name).toBe('local/shop/desk:step2');
 });
 
-test('options that cannot be met are refused by name', async () => {
+test('impossible options are refused by name', async () => {
   const { service, settings } = await open();
   await using _ = service;
   const refused = (more: object, message: RegExp) =>
@@ -126,7 +126,7 @@ test('options that cannot be met are refused by name', async () => {
   await refused({ client: undefined }, /To open a model, pass a `client`/);
 });
 
-test('a listener that throws is warned about once, and the run goes on', async () => {
+test('a listener that throws causes one warning, and the run continues', async () => {
   const { service, settings } = await open();
   await using _ = service;
   const warnings: string[] = [];
@@ -156,7 +156,7 @@ test('checkpoints that could not be deleted are deleted after the next step', as
   expect(service.steps()).toEqual([0, 4]);
 });
 
-test('a source that ends ends the run; reports have what the rollouts say', async () => {
+test('the end of the source ends the run; reports have the metrics of the rollouts', async () => {
   const { service, settings } = await open([], {
     gradientSteps: [{ kl_div: 0.01, clipped_fraction: 0.25 }],
   });

@@ -16,7 +16,7 @@ const validation = (checkpoint: number, reward: number, failedShare: number) => 
   usage: { promptTokens: 0, sampledTokens: 0 },
 });
 
-test('a validation in which more than half of the rollouts failed judges no checkpoint', () => {
+test('a validation in which more than half of the rollouts failed ranks no checkpoint', () => {
   const evaluations = [validation(1, 0.4, 0), validation(2, 0.9, 0.51), validation(3, 0.5, 0.5)];
   expect(rankCheckpoints(evaluations).map(({ step }) => step)).toEqual([3, 1]);
   expect(rankCheckpoints(evaluations, 'success').map(({ step }) => step)).toEqual([3, 1]);
@@ -31,7 +31,7 @@ test('a validation in which more than half of the rollouts failed judges no chec
   );
 });
 
-test('of an interrupted step the groups stay in which a rollout completed, and all once it may be logged', () => {
+test('an interrupted step keeps its groups with a completed rollout, and all groups once it may be logged', () => {
   const trajectory = new Trajectory();
   const base = { index: 0, attempt: 0, seed: 1, durationMs: 1, trajectory };
   const failed = { ...base, status: 'failed', failure: { code: 'Error', message: 'away' } } as const;

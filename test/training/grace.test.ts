@@ -4,7 +4,7 @@ import { countGrace, withGrace } from '../../src/training/grace.ts';
 
 const forever = (signal: AbortSignal) => sleep(2 ** 30, undefined, { signal });
 
-test('work that is not to be interrupted may end after the run was stopped', async () => {
+test('work with a grace period may finish after the run is stopped', async () => {
   const stop = new AbortController();
   const work = withGrace(stop.signal, 60_000, async (signal) => {
     stop.abort(new Error('Ctrl-C'));
@@ -14,7 +14,7 @@ test('work that is not to be interrupted may end after the run was stopped', asy
   expect(await work).toBe('done');
 });
 
-test('work that does not end is left when the grace is over, with the reason of the stop', async () => {
+test('work that does not finish is aborted after the grace period, with the reason of the stop', async () => {
   const stop = new AbortController();
   const reason = new Error('Ctrl-C');
   const early = withGrace(stop.signal, 1, (signal) => forever(signal));
@@ -24,11 +24,11 @@ test('work that does not end is left when the grace is over, with the reason of 
   await expect(late).rejects.toMatchObject({ cause: reason });
 });
 
-test('without a signal nothing ends the work, and a signal that stays is let go', async () => {
+test('without a signal nothing aborts the work', async () => {
   expect(await withGrace(undefined, 1, async (signal) => signal.aborted)).toBe(false);
 });
 
-test('all such work together has one grace, counted from the stop, and each at the least a second', async () => {
+test('all such work shares one grace period from the stop, with at least a second for each', async () => {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
   try {
     const stop = new AbortController();

@@ -32,7 +32,7 @@ async function run(directory: string, model: { name: string; ifExists?: IfExists
   return { model: result.model.name, started, config };
 }
 
-test('a model that exists is opened, refused, or left alone for the next free name', async () => {
+test('an existing model is opened, refused, or replaced by one with the next free name', async () => {
   const first = await open('desk');
   expect(first.name).toBe('local/names/desk:step0');
   expect((await open('desk')).id).toBe(first.id);
@@ -46,7 +46,7 @@ test('a model that exists is opened, refused, or left alone for the next free na
   expect((await open('fresh', 'error')).name).toBe('local/names/fresh:step0');
 });
 
-test('a model that was made from another base model is refused with that base model, and what to do', async () => {
+test('a model with another base model is refused, with its base model and advice', async () => {
   const baseModels = [baseModel, { ...baseModel, id: 'scripted-large' }];
   const engine = Object.assign(new ScriptedEngine(), { baseModels });
   const { service } = await start({ engine });
@@ -74,21 +74,21 @@ test('a model that was made from another base model is refused with that base mo
   expect((await openModel({ client, ...other, ifExists: 'new' })).name).toBe('local/names/desk-2:step0');
 });
 
-test('programs that ask for a new model at the same time get one each', async () => {
+test('programs that open a new model at the same time get one each', async () => {
   const handles = await Promise.all(Array.from({ length: 8 }, () => open('rush', 'new')));
   expect(new Set(handles.map(({ id }) => id)).size).toBe(8);
   const names = ['', '-2', '-3', '-4', '-5', '-6', '-7', '-8'].map((end) => `local/names/rush${end}:step0`);
   expect(handles.map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
-test('what is no choice is refused, by train before anything begins', async () => {
+test('another value is refused, by train before anything starts', async () => {
   const ifExists = JSON.parse('"rename"');
   const refusal = { code: 'invalid_model_option', message: expect.stringContaining('continue, error, new') };
   await expect(open('desk', ifExists)).rejects.toMatchObject(refusal);
   await expect(run('never', { name: 'desk', ifExists })).rejects.toMatchObject(refusal);
 });
 
-test('a run says from which step it goes on, and takes no model that exists where it must not', async () => {
+test('a run reports the step that it starts from, and uses no existing model if it must not', async () => {
   const first = await run('first', { name: 'clerk' });
   expect(first.started).toMatchObject({ model: 'local/names/clerk:step0', fromStep: 0 });
   const second = await run('second', { name: 'clerk' });
@@ -116,7 +116,7 @@ test.each<IfExists | undefined>(['new', 'error', 'continue', undefined])(
   },
 );
 
-test('a run is not resumed with another model', async () => {
+test('a run does not resume with another model', async () => {
   await run('other', { name: 'one' });
   await expect(run('other', { name: 'two', ifExists: 'new' }, { resume: true })).rejects.toMatchObject({
     code: 'resume_refused',

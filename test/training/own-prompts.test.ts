@@ -49,7 +49,7 @@ const environment = defineEnvironment({
 });
 const scenarios = Object.keys(calls).map((call) => ({ call }));
 
-describe('rollouts whose prompts are their own', () => {
+describe('rollouts with their own prompts', () => {
   let service: RealService;
 
   beforeAll(async () => {
@@ -60,7 +60,7 @@ describe('rollouts whose prompts are their own', () => {
 
   const open = (name: string) => openModel({ client: service.client, project: 'own', name, baseModel });
 
-  test('train under the probabilities that they were sampled with', { tags: ['long'] }, async () => {
+  test('train with the probabilities of their sampling', { tags: ['long'] }, async () => {
     const { reports } = await train({
       ...{ environment, scenarios, model: await open('run'), steps: 2 },
       ...{ groupsPerStep: scenarios.length, rolloutsPerGroup: 2 },
@@ -82,7 +82,7 @@ describe('rollouts whose prompts are their own', () => {
     expect(second).toBeTypeOf('number');
   });
 
-  test.each(Object.keys(calls))('train by a job of their own: %s', async (call) => {
+  test.each(Object.keys(calls))('train in their own job: %s', async (call) => {
     const model = await open(call);
     const { groups } = await runGroups({ environment, scenarios: [{ call }], rolloutsPerGroup: 2, model });
     const trajectoryGroups = groups.map((group) => group.toTrajectoryGroup());

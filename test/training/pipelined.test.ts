@@ -40,7 +40,7 @@ async function open(options: Partial<FakeServiceOptions> = {}) {
 const modelsAsked = (service: Awaited<ReturnType<typeof startFakeService>>) =>
   service.requests.map(({ model }) => Number(String(model).split(':step')[1]));
 
-test('rollouts of the next step go on while a job trains, from a checkpoint no older than the bound', async () => {
+test('rollouts of the next step run while a job trains, from a checkpoint within the bound', async () => {
   const enough = Promise.withResolvers<void>();
   const events: string[] = [];
   const { service, settings } = await open({
@@ -79,7 +79,7 @@ test('checkpoints that steps in flight sample from are not deleted', async () =>
   expect(Math.max(...result.reports.map(({ staleness }) => staleness.max))).toBe(3);
 });
 
-test('a straggler trains, and nothing that has finished is thrown away', async () => {
+test('a straggler trains, and no finished group is discarded', async () => {
   const late = Promise.withResolvers<void>();
   const { service, settings } = await open({
     policy: async (request) => {
@@ -102,7 +102,7 @@ test('a straggler trains, and nothing that has finished is thrown away', async (
   expect(result.reports.map(({ completed }) => completed)).toEqual([8, 8, 8]);
 });
 
-test('the same seed is the same run, whatever takes how long', async () => {
+test('the same seed gives the same run, whatever the timing', async () => {
   const bodies: unknown[] = [];
   for (const [salt, concurrency] of [
     ['a', 64],
@@ -131,7 +131,7 @@ test('the same seed is the same run, whatever takes how long', async () => {
   expect(bodies[2]).toEqual(bodies[0]);
 });
 
-test('a run stopped in the middle counts what was in flight, and can be gone on with', async () => {
+test('a run stopped in the middle counts rollouts in flight, and can be resumed', async () => {
   const stop = new AbortController();
   const { service, settings } = await open();
   await using _ = service;

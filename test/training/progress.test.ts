@@ -28,33 +28,33 @@ const pipe = (name: string, more: object) =>
   outcomeOf(spawn(process.execPath, [child, settings(name, more)], { env: attended }));
 
 describe('a run whose output goes to pipes', () => {
-  test('shows nothing unless it is asked to', async () => {
+  test('shows nothing by default', async () => {
     const { output, errors, code } = await pipe('silent', {});
     expect([errors, code]).toEqual(['', 0]);
     expect(output).toContain('run_ended\n{"reason":"finished"');
   });
 
-  test('shows plain lines on standard error, where it is asked to', async () => {
+  test('shows plain lines on standard error if requested', async () => {
     const { errors } = await pipe('plain', { progress: 'plain' });
     expect(errors).toMatch(/^training local\/resume\/\w+:step0: 2 steps of 2 groups × 3, in .*\n/);
     expect(errors).toMatch(/\nstep 2\/2 {2}reward 0\.\d{3} .*\nafter: reward .*\nfinished · [\d.]+ s\n$/s);
   });
 
-  test('shows JSON lines on standard output, where it is asked to', async () => {
+  test('shows JSON lines on standard output if requested', async () => {
     const { output, errors } = await pipe('json', { progress: 'json' });
     const events = output.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : []));
     expect(events.map(({ type }) => type).filter((type) => type === 'step')).toHaveLength(2);
     expect(errors).toBe('');
   });
 
-  test('is refused a view that there is not, before anything begins', { tags: ['long'] }, async () => {
+  test('refuses an unknown view before anything starts', { tags: ['long'] }, async () => {
     const { errors, code } = await pipe('other', { progress: 'loud' });
     expect(errors).toContain('`progress` is "loud"; give true, false, "plain" or "json".');
     expect(code).toBe(1);
     await expect(access(runs.path('other'))).rejects.toThrow('ENOENT');
   });
 
-  test('goes on where nobody reads what it shows', { tags: ['long'] }, async () => {
+  test('continues if nobody reads its output', { tags: ['long'] }, async () => {
     const started = spawn(process.execPath, [child, settings('unread', { progress: 'plain' })], {
       ...{ env: attended, stdio: ['ignore', 'pipe', 'pipe'] },
     });
@@ -81,7 +81,7 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
     return screen;
   }
 
-  test('shows itself live, and what the program writes stands above it, whole', async () => {
+  test('shows a live view below the complete output of the program', async () => {
     const { lines, writes } = await attend('live', {});
     const events = ['run_started', 'evaluated', 'step', 'step', 'evaluated', 'run_ended'];
     const shown = lines.filter((line) => events.includes(line));
@@ -105,7 +105,7 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
     expect(lines.join('\n')).not.toContain('martingale');
   });
 
-  test('of an evaluation shows what is evaluated, and the result', async () => {
+  test('of an evaluation shows its model and its result', async () => {
     const asked = { task: 'evaluate', steps: undefined };
     // It may end before its first repaint, so only the final screen is checked.
     const { lines } = await attend('evaluation', asked, {}, evaluation);

@@ -13,7 +13,7 @@ test.each([
   expect(repeatedShare(tokens)).toBeCloseTo(share, 12);
 });
 
-test('a reply said twice has at least as many repeats as it has sequences', () => {
+test('a doubled reply has at least as many repeats as the reply has sequences', () => {
   fc.assert(
     fc.property(fc.array(fc.nat({ max: 5 }), { minLength: 4, maxLength: 40 }), (tokens) => {
       const once = countRepeats(tokens);

@@ -42,7 +42,7 @@ async function credited(gradientStep: Record<string, number>) {
   };
 }
 
-test('a report says whether the job used the credit of calls; an alarm says that it did not', async () => {
+test('a report says whether the job used the credit of calls; an alarm reports unused credit', async () => {
   expect((await credited({ loss: 1, num_credited_choices: 2 })).credit).toBe('used');
   const { credit, events, written } = await credited({ loss: 1 });
   expect(credit).toBe('not_confirmed');

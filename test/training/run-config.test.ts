@@ -39,7 +39,7 @@ async function edit(runDirectory: string, change: (config: RunConfig) => RunConf
   await writeFile(file, JSON.stringify(change(JSON.parse(await readFile(file, 'utf8')))));
 }
 
-test('the record of a run says what it was made with, and which options differ from their defaults', async () => {
+test('config.json has the origin of a run and the options that differ from their defaults', async () => {
   const stopWhen = function enough() {
     return false as const;
   };
@@ -66,7 +66,7 @@ test('the record of a run says what it was made with, and which options differ f
   });
 });
 
-test('the key of the service is not in the record', async () => {
+test('config.json does not contain the API key', async () => {
   const { client: _, ...settings } = world.settings;
   const runDirectory = join(world.folder, 'secret');
   const apiKey = 'key';
@@ -76,7 +76,7 @@ test('the key of the service is not in the record', async () => {
   expect(JSON.parse(text).changed).toEqual({ seed: { value: 3, default: 0 } });
 });
 
-test('the base model of a handle is the one that the service lists; a schema without a JSON form says why', async () => {
+test('the base model of a handle is the listed one; a schema without a JSON form has a reason', async () => {
   const odd = { ...environment, scenario: z.object({ id: z.number(), when: z.date().optional() }) };
   const model = await world.open();
   const runDirectory = join(world.folder, 'handle');
@@ -87,7 +87,7 @@ test('the base model of a handle is the one that the service lists; a schema wit
   expect(config?.scenarioSchema).toEqual({ unavailable: expect.stringMatching(/Date/) });
 });
 
-test('a run goes on with other versions, says so, and keeps those that it began with', async () => {
+test('a run resumes with other versions, reports them, and keeps its first ones', async () => {
   const { runDirectory } = await run('versions');
   const versions = { martingale: '0.0.1', node: '22.19.0', engine: world.engine.name };
   await edit(runDirectory, (config) => ({ ...config, versions }));
@@ -102,7 +102,7 @@ test('a run goes on with other versions, says so, and keeps those that it began 
   expect(config?.versions).toEqual(versions);
 });
 
-test('a run of a version that wrote none of this is resumed', async () => {
+test('a run of a version without these fields resumes', async () => {
   const { runDirectory } = await run('old');
   await edit(runDirectory, (config) => {
     const { baseModel, versions, scenarioSchema, changed, modelAsked, ...old } = config;
@@ -115,7 +115,7 @@ test('a run of a version that wrote none of this is resumed', async () => {
   expect(config?.baseModel).toBe('scripted-tiny');
 });
 
-test('a service without a list of models changes nothing but what is known of the engine', async () => {
+test('with a service without a list of models only the engine is unknown', async () => {
   const refuse: Fault = async ({ send }) => {
     await send(reply('404 Not Found', { 'content-type': 'application/json' }, '{"detail":"no such path"}'));
   };
@@ -124,7 +124,7 @@ test('a service without a list of models changes nothing but what is known of th
   expect(config).toMatchObject({ baseModel: 'scripted-tiny', versions: { engine: null } });
 });
 
-test('a service that does not list its models is waited for ten seconds, whatever the client would repeat', async () => {
+test('the list of models has a deadline of ten seconds, however often the client retries', async () => {
   const client = createClient({ baseUrl: world.service.url, apiKey: 'key' });
   vi.spyOn(client.inferenceModels, 'list').mockImplementation(
     ({ signal } = {}) =>
@@ -142,7 +142,7 @@ test('a service that does not list its models is waited for ten seconds, whateve
   }
 });
 
-test('an executor of one’s own is in the record by its kind, with nothing that it holds', async () => {
+test('config.json has the kind of a custom executor and none of its contents', async () => {
   const executor: RolloutExecutor & { password: string; self?: object } = {
     ...inProcess(),
     password: 'hush',

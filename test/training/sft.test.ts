@@ -24,8 +24,8 @@ test('trains on every assistant message, or with assistantTurns on the last of e
   expect(await tokens({ assistantTurns: 'last' })).toBe(3);
 });
 
-describe('a supervised training with a key of its own', () => {
-  test('gives the checkpoint that it made, also when the model has been trained on since', async () => {
+describe('supervised training with an idempotency key', () => {
+  test('returns its checkpoint, also if the model has been trained since', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await world.open();
     const first = await sft({ model, examples, idempotencyKey: 'first' });
@@ -57,7 +57,7 @@ describe('a supervised training with a key of its own', () => {
     expect(await world.checkpoints()).toEqual([0, 1]);
   });
 
-  test('is refused a key that no header has room for', async () => {
+  test('refuses a key that is too long for a header', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await openModel({ client: world.client, ...world.settings.model });
     const asking = sft({ model, examples, idempotencyKey: 'k'.repeat(251) });

@@ -12,7 +12,7 @@ beforeEach(() => {
 });
 afterEach(() => recording.stop());
 
-test('spans stand in one tree: run, step, group, rollout, model call and reward, job', async () => {
+test('spans form one tree: run, step, group, rollout, model call and reward, job', async () => {
   let calls = 0;
   await using service = await startFakeService({ policy: () => ({ text: String(calls++ % 2) }) });
   const environment = defineEnvironment({

@@ -45,7 +45,7 @@ async function open(options: Partial<FakeServiceOptions> = {}) {
 
 const whole = async (path: string) => JSON.parse(await readFile(path, 'utf8'));
 
-test('each step samples from the checkpoint that the step before it made', async () => {
+test('each step samples from the checkpoint of the step before it', async () => {
   const { service, settings } = await open({
     gradientSteps: [
       { loss: 1, entropy: 2, grad_norm: 3, logprob_difference_max: 1e-5 },
@@ -82,7 +82,7 @@ test('each step samples from the checkpoint that the step before it made', async
   expect(result.counts).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
 });
 
-test('a report has what the job knows better than the rewards, and its distance from the reference', async () => {
+test("a report has the job's own counts and its distance from the reference", async () => {
   const { service, settings } = await open({
     gradientSteps: [{ num_groups_submitted: 2, num_groups_without_signal: 1, kl_policy_ref: 0.25 }],
   });
@@ -93,7 +93,7 @@ test('a report has what the job knows better than the rewards, and its distance 
   expect(service.jobs[0]?.body.experimental_config).toEqual(config);
 });
 
-test('what is sent to the service fits the contract and holds the sampled ids', async () => {
+test('requests to the service match the contract and contain the sampled ids', async () => {
   const { service, settings } = await open();
   await using _ = service;
   await train({ ...settings, config: ({ step, steps }) => ({ learning_rate: (steps - step) / 100 }) });
@@ -114,7 +114,7 @@ test('what is sent to the service fits the contract and holds the sampled ids', 
   expect(service.logs).toHaveLength(3);
 });
 
-test('the scenarios of an epoch are each drawn once, in an order that follows from the seed', async () => {
+test('each scenario of an epoch is drawn once, in an order determined by the seed', async () => {
   const { service, settings } = await open();
   await using _ = service;
   const prompts = async (seed: number, name: string) => {
@@ -166,7 +166,7 @@ test('the run directory holds the whole run', async () => {
   expect(kept.at(-1)).toBe('run_ended');
 });
 
-test('the trajectories and the key of a job are on disk before the job is asked for', async () => {
+test('the trajectories and the key of a job are on disk before the job is requested', async () => {
   const seen: unknown[] = [];
   const { service, settings, runDirectory } = await open({
     beforeJob: async () => {
@@ -226,7 +226,7 @@ test('a validation emits its progress from its beginning to its end', async () =
   expect(order.indexOf('evaluated')).toBeGreaterThan(order.lastIndexOf('evaluation before'));
 });
 
-test('a step without a signal asks for no job, and the policy stays', async () => {
+test('a step without a signal requests no job, and the policy stays', async () => {
   const { service, settings } = await open({ policy: () => ({ text: '1' }) });
   await using _ = service;
   const result = await train(settings);
@@ -240,14 +240,14 @@ test('a step without a signal asks for no job, and the policy stays', async () =
   });
 });
 
-test('with an entropy bonus a step without a signal trains all the same', async () => {
+test('with an entropy bonus a step without a signal trains too', async () => {
   const { service, settings } = await open({ policy: () => ({ text: '1' }) });
   await using _ = service;
   await train({ ...settings, steps: 1, config: { entropy_coefficient: 0.01 } });
   expect(service.jobs).toHaveLength(1);
 });
 
-test('failed rollouts are left out of the job and stand in the journal with their reason', async () => {
+test('failed rollouts are not in the job, and are in the journal with their reason', async () => {
   let calls = 0;
   const { service, settings, runDirectory } = await open({
     policy: () => ({ text: ['1', '0', 'not a number'][calls++ % 3] ?? '' }),
@@ -346,7 +346,7 @@ test('a handle pinned to an older checkpoint is refused: jobs train the newest',
   );
 });
 
-test('options that cannot be met are refused by name', async () => {
+test('impossible options are refused by name', async () => {
   const { service, settings } = await open();
   await using _ = service;
   await expect(train({ ...settings, rolloutsPerGroup: 1 })).rejects.toThrow(/`rolloutsPerGroup` is 1/);
@@ -361,14 +361,14 @@ test('options that cannot be met are refused by name', async () => {
   expect(await readdir(join(settings.runDirectory, '..'))).toEqual([]);
 });
 
-test('a run that fails before it has its model leaves no directory behind', async () => {
+test('a run that fails before its model is open leaves no directory', async () => {
   const { service, settings } = await open();
   await service[Symbol.asyncDispose]();
   await expect(train(settings)).rejects.toMatchObject({ code: 'client_closed' });
   expect(await readdir(join(settings.runDirectory, '..'))).toEqual([]);
 });
 
-test('supervised training uploads the conversations and gives the new checkpoint', async () => {
+test('supervised training uploads the conversations and returns the new checkpoint', async () => {
   const { service, events } = await open();
   await using _ = service;
   const model = await openModel({ client: service.client, project: 'shop', name: 'desk', baseModel: 'tiny' });

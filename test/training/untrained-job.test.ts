@@ -25,7 +25,7 @@ const environment = defineEnvironment({
   rewards: { success: () => rewarded++ % 2 },
 });
 
-test('a run goes on from the checkpoint that was there where a job trained nothing, and says why', async () => {
+test('a run continues from the old checkpoint after a job that trained nothing, and reports why', async () => {
   const warnings: Error[] = [];
   const listen = (warning: Error) => warnings.push(warning);
   process.on('warning', listen);
@@ -54,7 +54,7 @@ test('a run goes on from the checkpoint that was there where a job trained nothi
   expect(further.reports.at(-1)?.policy).toBe('local/coins/forced:step0');
 });
 
-test('a job without a signal that was asked for elsewhere is followed to its end', async () => {
+test('a job without a signal, requested elsewhere, is followed to its end', async () => {
   const { client } = service;
   const { id } = await client.models.create({ project: 'coins', name: 'equal', base_model: baseModel });
   const ask = { role: 'user', content: 'toss' } as const;

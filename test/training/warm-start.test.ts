@@ -123,7 +123,7 @@ describe('a run with a warm start', () => {
     expect((await ended).reason).toBe('stopped');
   });
 
-  test('that was stopped in it goes on with it, and reads no example again', async () => {
+  test('that was stopped during it continues it, and reads no example again', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     let reads = 0;
     const readAgain = () => {
@@ -138,7 +138,7 @@ describe('a run with a warm start', () => {
     expect(await world.checkpoints()).toEqual([0, 1, 2]);
   });
 
-  test('that is resumed after it does not train it again', async () => {
+  test('that is resumed after it does not repeat it', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     await world.train({ steps: 1, warmStart });
     const result = await world.train({ steps: 2, warmStart, resume: true });
@@ -160,7 +160,7 @@ describe('a run with a warm start', () => {
     });
   });
 
-  test('is not resumed where the model has been trained by others since', async () => {
+  test('does not resume if something else has trained the model', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const stop = new AbortController();
     await world.train({

@@ -44,7 +44,7 @@ async function run() {
     rollouts.find((rollout) => rollout.where === where && rollout.throws === throws);
 }
 
-test('what an environment throws is on record with file, line and column, through tsx and from worker threads', async () => {
+test('errors of an environment are recorded with file, line and column, through tsx and from worker threads', async () => {
   const find = await run();
   const board = placeOf('const readBoard', 'rows.length');
   for (const where of ['process', 'threads']) {

@@ -12,7 +12,7 @@ const evaluations = (...rewards: number[]) => rewards.map((reward, at) => ({ ste
 const rising = (step: number) => ({ reward: 0.3 + step / 100, success: 0.3 + step / 100 });
 
 describe('stays silent', () => {
-  test('on a run that learns its task from beginning to end', () => {
+  test('on a run that learns its task completely', () => {
     const healthy = { reports: deskRun(), evaluations: evaluations(0.45, 0.7, 0.9, 0.98) };
     expect(healthy.reports).toHaveLength(120);
     expect(diagnose(healthy)).toEqual([]);
@@ -332,7 +332,7 @@ describe('raises', () => {
   });
 });
 
-test('an alarm is raised again only after what it is about has been gone for some steps', () => {
+test('an alarm is raised again only after its condition was absent for some steps', () => {
   const failing = (...steps: number[]) =>
     diagnose({
       reports: reports(60, (step) =>
@@ -343,7 +343,7 @@ test('an alarm is raised again only after what it is about has been gone for som
   expect(failing(3, 4, 10, 30, 31)).toEqual([3, 10, 30]);
 });
 
-test('that the scenarios are solved is said once, and again only after success has fallen', () => {
+test('solved scenarios are reported once, and again only after success has fallen', () => {
   const silent = (change: (step: number) => object) =>
     diagnose({
       reports: reports(120, (step) => {
@@ -374,7 +374,7 @@ test('an event loop that was blocked for seconds is reported, with advice', () =
   ]);
 });
 
-test('a run that goes on tells each alarm once, those of a validation after its last step too', () => {
+test('a resumed run raises each alarm once, including those of a validation after its last step', () => {
   const all = reports(50, (step) => ({
     ...rising(step),
     ...(step === 40 ? { failures: { unexpected_call_other_step: 1 } } : {}),
@@ -396,7 +396,7 @@ test('a run that goes on tells each alarm once, those of a validation after its 
   ]);
 });
 
-test('a diagnosis that goes on with a run comes to the same as one of the whole, and looks at the newest steps only', () => {
+test('an incremental diagnosis finds the same as one of the whole run, and reads only the newest steps', () => {
   const spoilt: Partial<StepReport>[] = [
     {},
     { groupsWithSignal: 0, comparison: comparison({ equalRewards: 12, solved: 12, unsolved: 0 }) },

@@ -107,7 +107,7 @@ const worlds: Record<string, (shape: Shape) => World> = {
   reward_ignores_replies: ({ scale }) => ({ score: ({ scenario }) => ({ reward: scenario * scale }) }),
 };
 
-test.each(Object.entries(worlds))('%s is found, with groups in which rollouts failed', (cause, world) => {
+test.each(Object.entries(worlds))('%s is found among groups with failed rollouts', (cause, world) => {
   fc.assert(
     fc.property(shape, (shape) => {
       expect(causesOf(world(shape), shape)).toEqual([cause]);
@@ -116,7 +116,7 @@ test.each(Object.entries(worlds))('%s is found, with groups in which rollouts fa
   );
 });
 
-test('a reward that depends on the reply is no silence, however it is spread', () => {
+test('a reward that depends on the reply has a signal, however it is distributed', () => {
   fc.assert(
     fc.property(shape, fc.integer({ min: 1, max: 5 }), (shape, exponent) => {
       const score: World['score'] = ({ scenario, reply }) => ({
@@ -128,7 +128,7 @@ test('a reward that depends on the reply is no silence, however it is spread', (
   );
 });
 
-test('a comparison counts each group once, in whatever order groups and rollouts come', () => {
+test('a comparison counts each group once, whatever the order of groups and rollouts', () => {
   const sampled = fc.record({
     tokens: fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 2 }),
     reward: fc.constantFrom(0, 0.1 + 0.2, 0.3, 1),

@@ -34,7 +34,7 @@ const causesOf = async (options: AskOptions, policy: FakePolicy = sampled) => {
   return alarms.filter(({ kind }) => kind === 'no_signal');
 };
 
-describe('groups without a signal are explained by what is in them', () => {
+describe('groups without a signal have a cause', () => {
   test.each<[string, string, AskOptions, RegExp]>([
     ['solved', 'all succeed', { rewards: { success: () => 1 } }, /in 20 of 20 groups every rollout succeeds/],
     [
@@ -99,7 +99,7 @@ describe('groups without a signal are explained by what is in them', () => {
     expect(alarms).toMatchObject([{ cause: 'replies_alike', lookAt: expect.stringContaining('collapsed') }]);
   });
 
-  test('constant_reward: success differs, and the reward does not see it', async () => {
+  test('constant_reward: success differs, but the reward ignores it', async () => {
     let calls = 0;
     const environment = defineEnvironment({
       name: 'blind',
@@ -143,7 +143,7 @@ describe('groups without a signal are explained by what is in them', () => {
   });
 });
 
-describe('sampling at temperature 0 is said at the first step', () => {
+describe('sampling at temperature 0 is reported at the first step', () => {
   const rewards = { length: ({ outcome }: { outcome: string }) => outcome.length };
 
   test.each([
@@ -163,7 +163,7 @@ describe('sampling at temperature 0 is said at the first step', () => {
     ]);
   });
 
-  test('not where some calls of a rollout are sampled', async () => {
+  test('not if some calls of a rollout are sampled', async () => {
     const environment = defineEnvironment({
       name: 'two-agents',
       scenario: z.object({ value: z.number() }),

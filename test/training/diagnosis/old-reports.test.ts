@@ -11,7 +11,7 @@ import { realRun } from './real-run.ts';
 
 const newFigures = ['comparison', 'tools', 'contextOverflows', 'callsInFlight', 'otherModels'];
 
-test('a run whose reports are of an earlier version goes on and is read, and new steps say why there is no signal', async () => {
+test('a run with reports of an earlier version resumes and is read, and new steps say why there is no signal', async () => {
   await using service = await startFakeService({ policy: ({ seed }) => ({ text: String(seed) }) });
   const runDirectory = join(await temporaryFolder(), 'run');
   const environment = defineEnvironment({

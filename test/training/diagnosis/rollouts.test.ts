@@ -40,7 +40,7 @@ async function stepOf(rollout: (context: Context) => Promise<string>, policy = s
 const ask = async ({ model }: Pick<Context, 'model'>, prompt = 'a') =>
   (await generateText({ model: model.languageModel, prompt })).text;
 
-describe('tools that fail are counted by name', () => {
+describe('failing tools are counted by name', () => {
   const broken = tool({
     inputSchema: z.object({ query: z.string() }),
     execute: (): string => {
@@ -79,7 +79,7 @@ describe('tools that fail are counted by name', () => {
     expect(alarms).toMatchObject([{ kind: 'tool_errors', step: 0, message }]);
   });
 
-  test('in an environment of pieces, also in its last turn', async () => {
+  test('in an environment made of pieces, also in its last turn', async () => {
     const environment = defineEnvironment({
       name: 'pieces',
       scenario: z.object({}),
@@ -93,7 +93,7 @@ describe('tools that fail are counted by name', () => {
     expect(alarms).toMatchObject([{ kind: 'tool_errors', message }]);
   });
 
-  test('with the results of MCP servers that say that they failed', async () => {
+  test('with results of MCP servers that report a failure', async () => {
     const failing = tool({
       inputSchema: z.object({ query: z.string() }),
       execute: async () => ({ content: [{ type: 'text', text: 'away' }], isError: true }),
@@ -106,7 +106,7 @@ describe('tools that fail are counted by name', () => {
     expect(report.tools.search).toEqual({ uses: 30, errors: 24, invalid: 6 });
   });
 
-  test('and not where they stand in a prompt that nobody sampled', async () => {
+  test('and not in a prompt that was not sampled', async () => {
     const { report } = await stepOf(async ({ model }) => {
       const output = { type: 'error-text', value: 'away' } as const;
       const call = { toolCallId: 'x', toolName: 'search' };
@@ -129,14 +129,14 @@ describe('the end of the context', () => {
     message: expect.stringMatching(/^100% of the rollouts \(6 of 6\) exceeded the model's context/),
   };
 
-  test('is told where replies are cut without a limit of their own', async () => {
+  test('is reported for replies cut without their own limit', async () => {
     const cut: FakePolicy = ({ seed }) => ({ text: String(seed), finishReason: 'length' });
     const { report, alarmOf } = await stepOf((context) => ask(context), cut);
     expect(report.contextOverflows).toBe(6);
     expect(alarmOf('context_overflow')).toMatchObject(overflow);
   });
 
-  test('is told where prompts are too long, also where the agent goes on', async () => {
+  test('is reported for prompts that are too long, also if the agent continues', async () => {
     const policy: FakePolicy = ({ messages, seed }) =>
       JSON.stringify(messages[0]).includes('long')
         ? { refusal: { status: 400, body: { error: { message: 'x', code: 'context_length_exceeded' } } } }
@@ -149,7 +149,7 @@ describe('the end of the context', () => {
     expect(alarmOf('context_overflow')).toMatchObject(overflow);
   });
 
-  test('is not told where a limit of the agent cuts replies', async () => {
+  test('is not reported for replies cut by a limit of the agent', async () => {
     const cut: FakePolicy = ({ seed }) => ({ text: String(seed), finishReason: 'length' });
     const { report, alarms } = await stepOf(async ({ model }) => {
       const { text } = await generateText({ model: model.languageModel, prompt: 'a', maxOutputTokens: 2 });
@@ -160,8 +160,8 @@ describe('the end of the context', () => {
   });
 });
 
-describe('calls that the agent does not wait for', () => {
-  test('are told, where others were answered', async () => {
+describe('calls that the agent does not await', () => {
+  test('are reported if others were answered', async () => {
     const { report, alarms } = await stepOf(async (context) => {
       const text = await ask(context);
       void ask(context, 'b').catch(() => undefined);
@@ -179,7 +179,7 @@ describe('calls that the agent does not wait for', () => {
     ]);
   });
 
-  test('are named as the reason where nothing else was answered', async () => {
+  test('are the reason if no other call was answered', async () => {
     const failed = await realRun({
       environment: environmentOf(async (context) => {
         void ask(context).catch(() => undefined);
@@ -191,7 +191,7 @@ describe('calls that the agent does not wait for', () => {
     expect(failed).toMatch(/returned while its call to "[^"]+" had no answer yet.* Await every call/s);
   });
 
-  test('are none where they are awaited, streamed and read, or failed', async () => {
+  test('do not include awaited, failed, or streamed and read calls', async () => {
     const { report, alarms } = await stepOf(
       async (context) => {
         const { model } = context;
@@ -210,7 +210,7 @@ describe('calls that the agent does not wait for', () => {
     expect(alarms).toEqual([]);
   });
 
-  test('are none where the agent has ended them by a signal of its own', async () => {
+  test('do not include calls that the agent has cancelled', async () => {
     const { report, alarms } = await stepOf(
       async ({ model }) => {
         const dropped = new AbortController();
@@ -260,7 +260,7 @@ describe('calls of other models', () => {
       sent.on('error', reject).end('{}');
     });
 
-  test('by fetch and by node:http are counted by host and path, beside the policy', async () => {
+  test('by fetch and by node:http are counted by host and path', async () => {
     const { report, alarms } = await stepOf(async (context) => {
       await askGpt();
       await askByNode();
@@ -274,7 +274,7 @@ describe('calls of other models', () => {
     ]);
   });
 
-  test('are named as the reason where the policy was not called at all', async () => {
+  test('are the reason if the policy was not called', async () => {
     const failed = await realRun({
       environment: environmentOf(async () => String((await askGpt()).choices.length)),
       ...{ scenarios, policy: sampled, steps: 1 },
@@ -282,7 +282,7 @@ describe('calls of other models', () => {
     expect(failed).toContain(`Its requests went to ${host}/v1/chat/completions.`);
   });
 
-  test('of the environment, of rewards and of the policy itself are not counted', async () => {
+  test('of the environment, of rewards and of the policy are not counted', async () => {
     const environment = defineEnvironment({
       name: 'intended',
       scenario: z.object({}),
@@ -307,7 +307,7 @@ describe('calls of other models', () => {
     expect(alarms).toEqual([]);
   });
 
-  test('what was seen of rollouts is on disk, so that a resumed step has the same figures', async () => {
+  test('observations of rollouts are on disk, so that a resumed step has the same figures', async () => {
     const search = tool({
       inputSchema: z.object({}),
       execute: (): string => {

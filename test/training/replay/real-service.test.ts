@@ -43,7 +43,7 @@ const bodies = (groups: readonly RolloutGroup[]) =>
       .trajectories.map((body) => ({ ...body, start_time: null })),
   );
 
-test('rollouts on the real service come out the same from their calls and from their trajectories', async () => {
+test('rollouts on the real service replay identically from their calls and their trajectories', async () => {
   const model = await openModel({ client: service.client, project: 'p', name: 'n', baseModel });
   const file = join(folder, 'calls.jsonl');
   const asked = {

@@ -71,7 +71,7 @@ describe('a step that is replayed from its record', () => {
     expect(service.requests).toHaveLength(asked);
   });
 
-  test('gives the same outcomes of errors, those of a conversation that was too long too', async () => {
+  test('has the same errors, including those of a conversation that was too long', async () => {
     const tooLong = { error: { message: 'too long', code: 'context_length_exceeded' } };
     await using narrow = await startFakeService({
       policy: ({ messages, seed = 0 }) =>
@@ -105,7 +105,7 @@ describe('a step that is replayed from its record', () => {
     );
   });
 
-  test('says where an environment is not deterministic', async () => {
+  test('reports where an environment is not deterministic', async () => {
     const runDirectory = newRun();
     let time = 0;
     const clock = () => ` (${time++})`;
@@ -117,7 +117,7 @@ describe('a step that is replayed from its record', () => {
     );
   });
 
-  test('says where rewards are not', async () => {
+  test('reports where rewards are not deterministic', async () => {
     const runDirectory = newRun();
     let drawn = 0;
     const random = () =>
@@ -133,7 +133,7 @@ describe('a step that is replayed from its record', () => {
     expect(differences[1]?.what).toMatch(/^metrics.luck was/);
   });
 
-  test('does not change what is stored', async () => {
+  test('does not change stored data', async () => {
     const runDirectory = newRun();
     await storeRun(runDirectory, service, environment());
     const file = join(runDirectory, 'trajectories/step-0000.jsonl');
@@ -143,7 +143,7 @@ describe('a step that is replayed from its record', () => {
     expect(await readFile(file, 'utf8')).toBe(before);
   });
 
-  test('must be of the run and of its environment', async () => {
+  test('must belong to the run and its environment', async () => {
     const runDirectory = newRun();
     await storeRun(runDirectory, service, environment(), [{ word: 'tea' }]);
     const other = defineEnvironment({
@@ -164,7 +164,7 @@ describe('a step that is replayed from its record', () => {
   });
 });
 
-test('replies to calls in the same words are told apart by their seeds, whichever is asked for first', async () => {
+test('replies to equal messages are distinguished by their seeds, in any order', async () => {
   const groups = await storeRun(newRun(), service, environment(), [{ word: 'tea' }]);
   const trajectory = groups[0]?.trajectories[0];
   if (!trajectory) throw new TypeError('no trajectory');
@@ -191,7 +191,7 @@ describe('stored trajectories, scored again', () => {
       rewards,
     });
 
-  test('get new rewards and metrics from their outcomes; credit of the old rewards is gone', async () => {
+  test('get new rewards and metrics from their outcomes, without the credit of the old rewards', async () => {
     const groups = await storeRun(newRun(), service, environment());
     const before = shown(groups);
     const asked = { rollouts: 0 };
@@ -214,7 +214,7 @@ describe('stored trajectories, scored again', () => {
     expect(JSON.stringify(body)).not.toContain('credited_reward');
   });
 
-  test('get the same by a replay as from their outcomes', async () => {
+  test('get the same rewards from a replay as from their outcomes', async () => {
     const runDirectory = newRun();
     await storeRun(runDirectory, service, environment());
     const [outcome, replay] = await Promise.all(
@@ -228,7 +228,7 @@ describe('stored trajectories, scored again', () => {
     expect(replay?.table.every(({ from }) => from === 'replay')).toBe(true);
   });
 
-  test('are replayed where rewards need the state of the rollout', async () => {
+  test('are replayed if rewards need the state of the rollout', async () => {
     const runDirectory = newRun();
     await storeRun(runDirectory, service, environment());
     const stateful = defineEnvironment({
@@ -250,7 +250,7 @@ describe('stored trajectories, scored again', () => {
     expect(forced.refused[0]?.reason).toMatch(/state of the rollout/);
   });
 
-  test('get rewards at last where a faulty reward had failed them', async () => {
+  test('get rewards after a faulty reward had failed them', async () => {
     const faulty = defineEnvironment({
       name: 'shelf',
       scenario,
@@ -268,7 +268,7 @@ describe('stored trajectories, scored again', () => {
     expect(table.filter(({ after }) => after !== null)).toHaveLength(drewNone ?? 0);
   });
 
-  test('are refused by the group, with the reason, where the environment cannot run as it did', async () => {
+  test('are refused group by group, with the reason, if the environment does not replay identically', async () => {
     let time = 0;
     const clock = () => ` (${time++})`;
     const dated = () =>
@@ -288,7 +288,7 @@ describe('stored trajectories, scored again', () => {
   });
 });
 
-test('a run directory can be read while the run goes on, a group at a time', async () => {
+test('a run directory can be read during the run, one group at a time', async () => {
   const runDirectory = newRun();
   const groups = await storeRun(runDirectory, service, environment());
   const run = await readRun(runDirectory);
@@ -300,7 +300,7 @@ test('a run directory can be read while the run goes on, a group at a time', asy
   expect(shown(read)).toEqual(shown(groups));
 });
 
-test('a step that goes on has the groups that have ended, without a line that is half written', async () => {
+test('a step in progress has its finished groups, without a partial line', async () => {
   const runDirectory = newRun();
   const groups = await storeRun(runDirectory, service, environment());
   const file = (end: string) => join(runDirectory, `trajectories/step-0000${end}`);
@@ -313,7 +313,7 @@ test('a step that goes on has the groups that have ended, without a line that is
   expect(indexes).toEqual(groups.map(({ index }) => index));
 });
 
-test('reports and evaluations of a run are read in order; what was done twice counts as it was done last', async () => {
+test('reports and evaluations of a run are read in order; the last of several counts', async () => {
   const runDirectory = newRun();
   await storeRun(runDirectory, service, environment(), [{ word: 'tea' }]);
   const lines = (...values: object[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
@@ -343,7 +343,7 @@ test('reports and evaluations of a run are read in order; what was done twice co
   ]);
 });
 
-test('every step and validation of a run that train() wrote can be replayed', async () => {
+test('every step and validation of a run of train() can be replayed', async () => {
   const runDirectory = newRun();
   const { reports } = await train({
     environment: environment(),

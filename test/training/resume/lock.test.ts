@@ -10,7 +10,7 @@ beforeEach(async () => {
   path = await temporaryFolder();
 });
 
-test('a run that goes on is not gone on with a second time, and afterwards it is', async () => {
+test('a run in progress cannot be resumed; afterwards it can', async () => {
   const first = await RunDirectory.create(path);
   await first.write(runFiles.config, {});
   await expect(RunDirectory.resume(path)).rejects.toThrow(
@@ -26,7 +26,7 @@ test('a run that goes on is not gone on with a second time, and afterwards it is
   second.release();
 });
 
-test('another process holds it until it is killed', async () => {
+test('another process holds the lock until it is killed', async () => {
   const module = new URL('../../../src/training/run-directory.ts', import.meta.url).href;
   const script = `
     const { RunDirectory, runFiles } = await import(${JSON.stringify(module)});

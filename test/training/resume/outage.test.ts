@@ -49,7 +49,7 @@ describe.each([
   );
 });
 
-test('a step that may have been logged keeps the group that failed, and is logged and trained as it was', async () => {
+test('a step that may have been logged keeps its failed group, and is logged and trained unchanged', async () => {
   const outage = { afterSteps: 0, of: [0, 1] };
   const killed = await runs.run('logged', { outage, kill: { call: 'log', at: 1, when: 'after' } });
   expect(killed.killed).toBe(true);
@@ -63,12 +63,12 @@ test('a step that may have been logged keeps the group that failed, and is logge
   );
 });
 
-describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
+describe('a validation with failed rollouts', { tags: ['long'] }, () => {
   const outage = { afterSteps: 0, of: [8] };
   const evaluated = async (name: string) =>
     (await readJsonLines(join(runs.path(name), 'events.jsonl'))).filter(({ type }) => type === 'evaluated');
 
-  test('runs them anew where the run ended before the validation counted', async () => {
+  test('runs them again if the run ended before the validation counted', async () => {
     const killed = await runs.run('before-log', { outage, kill: { call: 'log', at: 0, when: 'before' } });
     expect(killed.killed).toBe(true);
     const ended = await runs.run('before-log', { resume: true });
@@ -79,7 +79,7 @@ describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
     expect(await runs.record('before-log')).toEqual(await runs.record('validated-whole'));
   });
 
-  test('also where the service had logged it, or none had completed', async () => {
+  test('also if the service had logged it, or none had completed', async () => {
     await runs.run('after-log', { outage, kill: { call: 'log', at: 0, when: 'after' } });
     expect((await runs.run('after-log', { resume: true })).errors).toBe('');
     expect((await evaluated('after-log'))[0]).toMatchObject({ scored: 2, counts: { completed: 2 } });
@@ -88,7 +88,7 @@ describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
     expect((await runs.run('none', { resume: true })).result).toMatchObject({ reason: 'finished' });
   });
 
-  test('and counts is told of, and stays as it was', async () => {
+  test('that counts raises an alarm and does not run again', async () => {
     await runs.run('counted', { outage, steps: 1 });
     const [before] = await evaluated('counted');
     expect(before).toMatchObject({

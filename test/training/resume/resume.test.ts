@@ -48,7 +48,7 @@ describe.each([
     expect(await runs.record(name)).toEqual(whole);
   }
 
-  test('once in each phase goes on to the same end', options, () =>
+  test('once in each phase ends in the same state', options, () =>
     comesToTheSame(`${mode}-phases`, [
       { call: 'list', at: 0, when: 'after' },
       { call: 'log', at: 1, when: 'after' },
@@ -57,7 +57,7 @@ describe.each([
     ]),
   );
 
-  test('after an event of any kind goes on to the same end', { tags: ['long'] }, async () => {
+  test('after an event of any kind ends in the same state', { tags: ['long'] }, async () => {
     const points = pointsOf(events);
     expect(points.length).toBeGreaterThan(8);
     for (const event of points) await comesToTheSame(`${mode}-event-${event}`, [{ event }]);
@@ -75,14 +75,14 @@ describe.each([
     await comesToTheSame(`${mode}-${kill.call}-${kill.when}`, [kill]);
   });
 
-  test('twice, or with torn last lines, goes on to the same end', { tags: ['long'] }, async () => {
+  test('twice, or with torn last lines, ends in the same state', { tags: ['long'] }, async () => {
     const name = `${mode}-twice`;
     const middle = Math.floor(events.length / 2);
     await comesToTheSame(name, [{ event: middle }, { event: 4 }], () => runs.tear(name));
   });
 });
 
-test('the job in flight is followed where it is known, and none trains twice', async () => {
+test('a known job in flight is followed, and none trains twice', async () => {
   const trained = runs.engine.trainings;
   const folder = runs.path('followed');
   await runs.run('followed', { kill: { call: 'create', at: 1, when: 'after' } });
@@ -98,7 +98,7 @@ test('the job in flight is followed where it is known, and none trains twice', a
   expect(state.seconds).toBeCloseTo(seconds, 0);
 });
 
-test('a job that has failed is asked for again, under another key', { tags: ['long'] }, async () => {
+test('a failed job is requested again with another key', { tags: ['long'] }, async () => {
   const folder = runs.path('failed');
   const read = async (file: string) => JSON.parse(await readFile(join(folder, file), 'utf8'));
   runs.engine.failTraining = new Error('out of memory');
@@ -113,7 +113,7 @@ test('a job that has failed is asked for again, under another key', { tags: ['lo
   expect(await runs.record('failed')).toEqual(await runs.record('synchronous-whole'));
 });
 
-test('a run whose model has been trained by others since is not gone on with', {
+test('a run does not resume if something else has trained its model', {
   tags: ['long'],
 }, async () => {
   await runs.run('shared', { steps: 1 });
@@ -124,7 +124,7 @@ test('a run whose model has been trained by others since is not gone on with', {
   expect(await readFile(join(runs.path('shared'), 'summary.json'), 'utf8')).toBe(summary);
 });
 
-test('a run whose model the service no longer has says so, and leaves no new one behind', {
+test('a run whose model is gone from the service is refused and creates no new model', {
   tags: ['long'],
 }, async () => {
   await runs.run('lost', { steps: 1 });
@@ -140,7 +140,7 @@ test('a run whose model the service no longer has says so, and leaves no new one
   expect((await runs.models.list({ limit: 100 })).data.filter(({ name }) => name === 'lost')).toEqual([]);
 });
 
-test('a run that has finished goes on with more steps, as one that was asked for them at once', {
+test('a finished run continues with more steps, with the same result as a run that began with them', {
   tags: ['long'],
 }, async () => {
   await runs.run('grown', { steps: 2 });
@@ -151,14 +151,14 @@ test('a run that has finished goes on with more steps, as one that was asked for
   expect(withoutSteps((await runs.record('grown')).metrics)).toEqual(metrics);
 });
 
-test('a run is not resumed with other options, without a directory, or where there is none', async () => {
+test('a run does not resume with other options, without a directory, or with a missing one', async () => {
   await runs.run('other', { steps: 1 });
   const { errors } = await runs.run('other', { steps: 1, resume: true, seed: 4, groupsPerStep: 3 });
   expect(errors).toContain('`groupsPerStep` was 2 and is 3; `seed` was 3 and is 4');
   expect((await runs.run('nowhere', { resume: true })).errors).toContain('There is no run directory');
 });
 
-test('`resume: auto` begins a run and then continues it', { tags: ['long'] }, async () => {
+test('`resume: auto` starts a run and then continues it', { tags: ['long'] }, async () => {
   expect((await runs.run('anew', { steps: 1, resume: 'auto' })).result).toMatchObject({ finalStep: 1 });
   expect((await runs.run('anew', { steps: 2, resume: 'auto' })).result).toMatchObject({ finalStep: 2 });
 });
