@@ -73,10 +73,10 @@ export class RolloutQueue {
     work: (signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
     const ending = new AbortController();
-    const follow = () => ending.abort(signal?.reason);
+    const onAbort = () => ending.abort(signal?.reason);
     if (this.#closed) ending.abort(closed);
-    else if (signal?.aborted) follow();
-    else signal?.addEventListener('abort', follow, { once: true });
+    else if (signal?.aborted) onAbort();
+    else signal?.addEventListener('abort', onAbort, { once: true });
     this.#ending.add(ending);
     // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean
     // up and return a result, so the signal for p-queue stops following once the rollout runs.
@@ -98,7 +98,7 @@ export class RolloutQueue {
       return await work(ending.signal);
     } finally {
       this.#ending.delete(ending);
-      signal?.removeEventListener('abort', follow);
+      signal?.removeEventListener('abort', onAbort);
     }
   }
 

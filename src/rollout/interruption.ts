@@ -28,7 +28,7 @@ export class Interruption {
     this.#timer = startTimer(timeoutMs, () =>
       this.#interrupt({ status: 'failed', failure: tooLate(timeoutMs) }),
     );
-    run?.addEventListener('abort', this.#follow, { once: true });
+    run?.addEventListener('abort', this.#onAbort, { once: true });
     const { signal } = this.agent;
     signal.addEventListener('abort', () => this.#calls.abort(signal.reason), { once: true });
   }
@@ -51,11 +51,11 @@ export class Interruption {
   /** Aborts everything still running, stops the timer and detaches from the run's signal. */
   dispose(): void {
     this.#timer.clear();
-    this.#run?.removeEventListener('abort', this.#follow);
+    this.#run?.removeEventListener('abort', this.#onAbort);
     this.#abort(rolloutEnded);
   }
 
-  #follow = (): void => {
+  #onAbort = (): void => {
     if (this.#run) this.#interrupt({ status: 'cancelled', failure: toCancellation(this.#run) });
   };
 

@@ -29,7 +29,7 @@ export function lockRun(path: string): RunLock {
     if (cause instanceof Error && /locked|busy/i.test(cause.message))
       throw new RunError(
         'run_in_use',
-        `Another run works in ${path} at this moment. Wait for its end or stop it, or choose another \`runDirectory\`.`,
+        `Another run is using ${path}. Wait for its end, stop it, or choose another \`runDirectory\`.`,
         { cause },
       );
     throw notLocked(file, cause);

@@ -87,7 +87,7 @@ class Job {
 
   begin(): Next {
     const { before } = this.#options;
-    if (!before) return { create: this.#anew() };
+    if (!before) return { create: this.#newJob() };
     if (before.outcome) return { end: before.outcome };
     if (before.jobId !== undefined) return { follow: before, jobId: before.jobId };
     if (this.#hasKeys || before.isRefused) return { create: before };
@@ -130,7 +130,7 @@ class Job {
       const isOld = this.#created === 0;
       // It made no checkpoint, and the earlier run that created it has reported the reason.
       if (isOld && TrainingError.isInstance(error) && error.code === 'training_job_failed')
-        return { create: this.#anew() };
+        return { create: this.#newJob() };
       if (!isRequestError(error, 'not_found')) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
       if (!this.#hasKeys || this.#created >= maxCreated) return { find: lost };
@@ -161,7 +161,7 @@ class Job {
     if (decision === 'take_as_done') return this.#end(state);
     if (decision === 'ask_again' && trace.type === 'nothing' && this.#created < maxCreated) {
       warn(`${name}: no checkpoint appeared, so it is requested again.`);
-      return { create: this.#anew() };
+      return { create: this.#newJob() };
     }
     await this.#save({ ...state, lost: { why, jobId, isTold: true } });
     throw new TrainingError(
@@ -195,7 +195,7 @@ class Job {
     });
   }
 
-  #anew(): JobState {
+  #newJob(): JobState {
     const { model, idempotencyKey = randomUUID() } = this.#options;
     return { idempotencyKey, from: model.step ?? 0 };
   }

@@ -60,7 +60,7 @@ export class BudgetSlots {
       this.#slots.set(call, slot);
       this.#post({ type: 'admitted', call });
     } catch (error) {
-      // If the caller aborted, its own signal has told it.
+      // A caller that aborted already knows.
       if (!leaving.signal.aborted) this.#post({ type: 'refused', call, failure: toFailure(error) });
     } finally {
       this.#waiting.delete(call);

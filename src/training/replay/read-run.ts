@@ -18,7 +18,7 @@ export interface RunEvaluation
   step: number;
 }
 
-/** Reads a run directory. Each call reads its files anew. */
+/** Reads a run directory. Each call reads its files again. */
 export interface RunReader {
   /** Absolute path. */
   readonly path: string;

@@ -16,9 +16,7 @@ test('a run in progress cannot be resumed; afterwards it can', async () => {
   await expect(RunDirectory.resume(path)).rejects.toThrow(
     expect.objectContaining({ constructor: RunError, code: 'run_in_use' }),
   );
-  await expect(RunDirectory.open(path)).rejects.toThrow(
-    /Another run works in .* Wait for its end or stop it/,
-  );
+  await expect(RunDirectory.open(path)).rejects.toThrow(/Another run is using .* Wait for its end, stop it/);
   first.release();
   first.release();
   const second = await RunDirectory.resume(path);
