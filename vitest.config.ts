@@ -13,6 +13,7 @@ const isolated = [
   'test/training/spans.test.ts',
   'test/environment/tools.test.ts',
   'test/endpoint/tracing.test.ts',
+  'test/conformance/otlp/otlp.test.ts',
   'test/engines/embedded/graphs/training.test.ts',
   'test/faults/machine/template-process.test.ts',
 ];

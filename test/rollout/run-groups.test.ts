@@ -93,7 +93,7 @@ test('each failure of a rollout has its defined end, and the counts balance', as
     scenarios: scenarios(6),
     rolloutsPerGroup: 2,
     model,
-    timeoutMs: 200,
+    timeoutMs: 1000,
   });
   expect(counts).toEqual({ dispatched: 12, completed: 2, failed: 10, cancelled: 0 });
   const ends = groups.map(({ rollouts: [first] }) =>
@@ -254,7 +254,7 @@ test('an agent that swallows every error and retries forever delays neither its 
     scenarios: scenarios(2),
     rolloutsPerGroup: 1,
     model,
-    timeoutMs: 500,
+    timeoutMs: 1000,
   });
   stubborn = false;
   expect(groups.map(({ rollouts: [first] }) => first?.status)).toEqual(['failed', 'completed']);

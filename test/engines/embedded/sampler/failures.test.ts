@@ -236,6 +236,9 @@ describe('the memory of the sampler', () => {
   it('holds nothing of two hundred requests, however they ended', {
     tags: ['long'],
   }, async () => {
+    // Tests of other files in the same process may keep some.
+    const alive = () => [Sequence, BeamSearch, PromptScores].map((kind) => Number(queryObjects(kind)));
+    const before = alive();
     const watched = new Watched();
     const plan = codec.compiler.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
     const kinds = (index: number): SamplingCall[] => [
@@ -258,8 +261,7 @@ describe('the memory of the sampler', () => {
     }
     expect(watched.ends.size).toBeGreaterThan(120);
     await new Promise(setImmediate);
-    const left = [Sequence, BeamSearch, PromptScores].map((kind) => queryObjects(kind));
-    expect(left).toEqual([0, 0, 0]);
+    for (const [index, count] of alive().entries()) expect(count).toBeLessThanOrEqual(before[index] ?? 0);
     expect(watched.sampler.busy).toBe(false);
   });
 });
