@@ -94,7 +94,7 @@ export class Transport {
 
   async #attempt(call: Call): Promise<OpenAnswer> {
     call.signal?.throwIfAborted();
-    const address = call.address ?? this.#options.address;
+    const { method, address = this.#options.address } = call;
     const path = address.prefix + call.path;
     const deadline = new Deadline(call.timeoutMs, call.signal);
     const { agent, release } = this.#pools.take();
@@ -103,7 +103,7 @@ export class Transport {
       response = await agent.request({
         origin: address.origin,
         path: path + queryText(call.query),
-        method: call.method,
+        method,
         headers: this.#headers(call),
         body: writableBody(call.body),
         signal: deadline.signal,
@@ -111,20 +111,11 @@ export class Transport {
     } catch (error) {
       deadline.clear();
       release();
-      throw this.#failure(error, call, deadline, {
-        method: call.method,
-        path,
-        status: null,
-        requestId: null,
-      });
+      throw this.#failure(error, call, deadline, { method, path, status: null, requestId: null });
     }
-    const facts = {
-      method: call.method,
-      path,
-      status: response.statusCode,
-      requestId: header(response, 'x-request-id'),
-    };
-    if (facts.status < 500) {
+    const status = response.statusCode;
+    const facts = { method, path, status, requestId: header(response, 'x-request-id') };
+    if (status < 500) {
       this.#isKnown = true;
       this.#hasWarned = false;
     }
@@ -135,7 +126,7 @@ export class Transport {
     const { limits } = this.#options;
     const pieces = (restarts: boolean) => this.#pieces(response, { call, deadline, facts, restarts });
     const readable = (): BodyText => ({ pieces: pieces(false), contentLength, facts, limits });
-    if ((facts.status < 200 || facts.status > 299) && !call.accept?.includes(facts.status)) {
+    if ((status < 200 || status > 299) && !call.accept?.includes(status)) {
       throw statusError(facts, await beginningText(readable()), {
         retryAfter: header(response, 'retry-after'),
         date: header(response, 'date'),

@@ -11,7 +11,8 @@ import {
   type Tool,
   type ToolChoice,
 } from '../contract/index.ts';
-import { type ModelError, unsupportedByModel } from './model-error.ts';
+import { isObject } from '../util/json.ts';
+import { unsupportedByModel } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
 
 export interface ChatRequest {
@@ -169,24 +170,18 @@ const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSche
  * @throws ModelError of code `unsupported_by_model` for a field that the AI SDK or the model sets, for beam search, and
  * for an unknown field.
  */
-export function extraFields(
+function extraFields(
   providerOptions: LanguageModelV4CallOptions['providerOptions'],
 ): Record<string, unknown> {
   const extra = providerOptions?.[providerName] ?? {};
   for (const name of Object.keys(extra)) {
     if (name === 'tool_choice' && isAllowedTools(extra[name])) continue;
-    const refusal = remedies.find(([fields]) => fields.some((field) => field === name));
-    if (refusal) throw refuse(name, refusal[1]);
-    if (!known.has(name)) throw refuse(name, 'Unknown field of a chat request.');
+    const [, remedy = known.has(name) ? undefined : 'Unknown field of a chat request.'] =
+      remedies.find(([fields]) => fields.some((field) => field === name)) ?? [];
+    if (remedy) throw unsupportedByModel(`"${name}" in providerOptions.${providerName}`, remedy);
   }
   return extra;
 }
 
 /** A tool choice that names several tools, which the AI SDK cannot express. */
-function isAllowedTools(choice: unknown): boolean {
-  return typeof choice === 'object' && choice !== null && 'type' in choice && choice.type === 'allowed_tools';
-}
-
-function refuse(name: string, remedy: string): ModelError {
-  return unsupportedByModel(`"${name}" in providerOptions.${providerName}`, remedy);
-}
+const isAllowedTools = (choice: unknown): boolean => isObject(choice) && choice.type === 'allowed_tools';

@@ -7,6 +7,7 @@ import type {
   SharedV4Warning,
 } from '@ai-sdk/provider';
 import type { ChatCompletionChunk, Choice, FinishReason, Usage } from '../contract/index.ts';
+import { reasoningOf } from '../trajectory/index.ts';
 import type { StreamedChoice } from './completion-source.ts';
 import { providerName } from './prompt-messages.ts';
 
@@ -22,7 +23,7 @@ export function toContent(
 ): LanguageModelV4Content[] {
   const stamp = providerMetadata ? { providerMetadata } : {};
   const content: LanguageModelV4Content[] = [];
-  const reasoning = message.reasoning || message.reasoning_content;
+  const reasoning = reasoningOf(message);
   if (reasoning) content.push({ type: 'reasoning', text: reasoning, ...stamp });
   const toolCalls = message.tool_calls ?? [];
   if (message.content || (!reasoning && toolCalls.length === 0)) {
@@ -65,7 +66,7 @@ export function toUsage(usage: Usage | undefined): LanguageModelV4Usage {
   };
 }
 
-export interface StreamPartsOptions {
+interface StreamPartsOptions {
   /** The call is recorded when the chunks end. */
   chunks: AsyncIterable<ChatCompletionChunk>;
   /** The reply assembled from the chunks read so far. */
@@ -85,21 +86,21 @@ export async function* toStreamParts({
 }: StreamPartsOptions): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const providerMetadata = stamp ? { providerMetadata: stamp } : {};
   const blocks = new TextBlocks(stamp);
-  let begun = 0;
+  let startedCalls = 0;
   yield { type: 'stream-start', warnings };
   for await (const chunk of chunks) {
     if (includeRawChunks) yield { type: 'raw', rawValue: chunk };
     const delta = chunk.choices[0]?.delta;
-    const reasoning = delta?.reasoning || delta?.reasoning_content;
+    const reasoning = reasoningOf(delta ?? {});
     if (reasoning) yield* blocks.write('reasoning', reasoning);
     if (delta?.content) yield* blocks.write('text', delta.content);
     for (const call of delta?.tool_calls ?? []) {
       const known = reply.toolCalls[call.index];
       if (!known) continue;
-      if (call.index >= begun) {
+      if (call.index >= startedCalls) {
         yield* blocks.end();
         yield { type: 'tool-input-start', id: known.id, toolName: known.function.name };
-        begun = call.index + 1;
+        startedCalls = call.index + 1;
       }
       if (call.function.arguments) {
         yield { type: 'tool-input-delta', id: known.id, delta: call.function.arguments };
@@ -132,17 +133,17 @@ export async function* toStreamParts({
 type Kind = 'text' | 'reasoning';
 
 /** Blocks of text and reasoning as AI SDK stream parts. One block is open at a time. */
-export class TextBlocks {
+class TextBlocks {
   readonly #stamp: { providerMetadata?: SharedV4ProviderMetadata };
   #open: { kind: Kind; id: string } | undefined;
-  #begun = 0;
+  #blocks = 0;
 
   constructor(stamp: SharedV4ProviderMetadata | undefined) {
     this.#stamp = stamp ? { providerMetadata: stamp } : {};
   }
 
   get isEmpty(): boolean {
-    return this.#begun === 0;
+    return this.#blocks === 0;
   }
 
   *write(kind: Kind, delta: string): Generator<LanguageModelV4StreamPart> {
@@ -152,7 +153,7 @@ export class TextBlocks {
 
   *begin(kind: Kind): Generator<LanguageModelV4StreamPart> {
     yield* this.end();
-    this.#open = { kind, id: `${kind}-${this.#begun++}` };
+    this.#open = { kind, id: `${kind}-${this.#blocks++}` };
     yield { type: `${kind}-start` as const, id: this.#open.id, ...this.#stamp };
   }
 

@@ -39,21 +39,20 @@ export class ResponseOutput {
   }
 
   *reasoning(delta: string): Events {
-    if (this.#open?.item.type !== 'reasoning') {
-      yield* this.#close('completed');
-      const index = this.items.length;
-      const id = itemId('rs', this.#responseId, index);
-      yield* this.#begin({ id, type: 'reasoning', status: 'in_progress', summary: [], content: [] });
-    }
+    if (this.#open?.item.type !== 'reasoning')
+      yield* this.#begin(
+        (id) => ({ id, type: 'reasoning', status: 'in_progress', summary: [], content: [] }),
+        'rs',
+      );
     yield* this.#extend(delta);
   }
 
   *text(delta: string): Events {
-    if (this.#open?.item.type !== 'message') {
-      yield* this.#close('completed');
-      const id = itemId('msg', this.#responseId, this.items.length);
-      yield* this.#begin({ id, type: 'message', status: 'in_progress', role: 'assistant', content: [] });
-    }
+    if (this.#open?.item.type !== 'message')
+      yield* this.#begin(
+        (id) => ({ id, type: 'message', status: 'in_progress', role: 'assistant', content: [] }),
+        'msg',
+      );
     yield* this.#extend(delta);
   }
 
@@ -112,8 +111,10 @@ export class ResponseOutput {
     yield* this.end(status);
   }
 
-  *#begin(item: ReasoningItem | MessageItem): Events {
+  *#begin(create: (id: string) => ReasoningItem | MessageItem, prefix: 'rs' | 'msg'): Events {
+    yield* this.#close('completed');
     const index = this.items.length;
+    const item = create(itemId(prefix, this.#responseId, index));
     this.#open = { item, index };
     this.items.push(item);
     yield { type: 'response.output_item.added', output_index: index, item: { ...item, content: [] } };
