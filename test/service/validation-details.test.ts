@@ -149,7 +149,7 @@ describe('each complaint about a request says where, what, and with which value'
     expect(await detailOf(`/v1/preview/models/${model.id}/log`, { trajectory_groups: groups })).toEqual([
       {
         ...{ loc: ['body', 'split'], msg: 'Field required', type: 'missing' },
-        input: { '…': '…' },
+        input: { trajectory_groups: ['…'] },
       },
     ]);
   });
