@@ -36,7 +36,7 @@ test('errors of another copy of the package are recognised by their class', asyn
   expect(OptionError.isInstance(new copy.MartingaleError('call', 'call'))).toBe(false);
 });
 
-test('an option error has the value, and does not print it', () => {
+test('an option error contains the value but does not print it', () => {
   const error = new OptionError('unknown_option', 'createClient() has no option `api_key`.', {
     option: 'api_key',
     value: 'secret-word',

@@ -22,8 +22,8 @@ const parts = [
 ];
 const hostile = fc.array(fc.constantFrom(...parts, '\u202e', '\u2028', '\t', 'ü'), { maxLength: 40 });
 
-describe('a text from elsewhere', () => {
-  it('is shown without the commands that it has for the terminal', () => {
+describe('a text from another machine', () => {
+  it('is shown without its commands for the terminal', () => {
     expect(printable('a\u001b[2Jb\nc\rd')).toBe('ab c d');
     expect(printable('\u001b[31;1mred\u001b[0m \u009b4mline')).toBe('red line');
     expect(printable('\u001b]8;;http://here.invalid\u001b\\link\u001b]8;;\u0007')).toBe('link');
@@ -31,7 +31,7 @@ describe('a text from elsewhere', () => {
     expect(printableLines('one\n\ttwo\r\n')).toBe('one\n  two \n');
   });
 
-  it('does nothing to the terminal, whatever it is made of', () => {
+  it('never contains a command for the terminal', () => {
     const run = { seed: 7, numRuns: 2000 };
     fc.assert(
       fc.property(hostile, (given) => {
@@ -44,7 +44,7 @@ describe('a text from elsewhere', () => {
     );
   });
 
-  it('takes time by its length, also where it is nothing but beginnings of commands', () => {
+  it('takes linear time even if it consists of command starts', () => {
     const beginnings = ['\u001b]a', '\u001b[;', '\u001b ', '\u009d', '\u009b1', '\u001b]', '\u001b['];
     const before = process.threadCpuUsage();
     for (const beginning of beginnings) printable(beginning.repeat(100_000));
@@ -53,7 +53,7 @@ describe('a text from elsewhere', () => {
     expect(user + system).toBeLessThan(3e6);
   });
 
-  it('can be part of an error’s message, which is shown as it is', () => {
+  it('can be part of an error message, which is shown unchanged', () => {
     const error = new MartingaleError('bad', 'it said \u001b]0;title\u0007\u009b2J\u202ehello\nand no more');
     expect(error.message).toBe('it said  hello\nand no more');
     expect(inspect(error).replaceAll('\n', '')).not.toMatch(active);

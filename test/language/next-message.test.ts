@@ -29,7 +29,7 @@ async function ask(what: string, limits: { timeoutMs: number; maxMs: number }) {
 }
 
 describe('waiting for a thread', () => {
-  test('ends with what it says', async () => {
+  test('ends with its message', async () => {
     expect(await ask('answer', { timeoutMs: 60_000, maxMs: 60_000 })).toEqual({
       type: 'message',
       message: 'answer',
@@ -40,15 +40,12 @@ describe('waiting for a thread', () => {
     expect(await ask('throw', { timeoutMs: 60_000, maxMs: 60_000 })).toEqual({ type: 'died' });
   });
 
-  test('ends when it has computed for too long', async () => {
+  test('ends when it has used too much processor time', async () => {
     expect(await ask('compute', { timeoutMs: 100, maxMs: 60_000 })).toEqual({ type: 'overtime' });
   });
 
-  test.skipIf(!('cpuUsage' in Worker.prototype))(
-    'does not count the time in which it was not given the processor',
-    async () => {
-      // It rests: its own time stands still, as on a machine that is busy with other things.
-      expect(await ask('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
-    },
-  );
+  test.skipIf(!('cpuUsage' in Worker.prototype))('does not count time without the processor', async () => {
+    // It rests: its own time stands still, as on a machine that is busy with other things.
+    expect(await ask('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
+  });
 });

@@ -5,7 +5,7 @@ const late = new Error('late');
 const never = () => new Promise<string>(() => undefined);
 const options = { timeoutMs: 60_000, signal: undefined, timedOut: () => late };
 
-test('gives what the work gives, or throws what it throws, also at once', async () => {
+test('returns the result of the work, or throws its error, synchronous or not', async () => {
   expect(await withDeadline(options, () => 'now')).toBe('now');
   expect(await withDeadline(options, async () => 'later')).toBe('later');
   await expect(
@@ -36,7 +36,7 @@ test('ends with the reason of its signal, before or while it waits', async () =>
   await expect(waiting).rejects.toBe(reason);
 });
 
-test('longer than any timer can hold is never', () => {
+test('a deadline longer than any timer never expires', () => {
   const timer = startTimer(2 ** 40, () => {
     throw new Error('fired');
   });

@@ -24,7 +24,7 @@ function held(options: Parameters<typeof mutexOf>[0] = {}) {
 afterEach(() => vi.useRealTimers());
 
 describe('a fair mutex', () => {
-  test('keeps one with a single task waiting for one task of each other tenant, however many those have', async () => {
+  test('makes a single task wait for at most one task of each other tenant', async () => {
     const { done, ask, letGo } = held();
     const all = ['a1', 'a2', 'a3', 'a4'].map((name) => ask(name, 'a'));
     all.push(ask('b1', 'b'), ask('c1', 'c'), ask('c2', 'c'));
@@ -33,7 +33,7 @@ describe('a fair mutex', () => {
     expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
   });
 
-  test('does one at a time, each once, those of a tenant in order, and no tenant twice while another waits', async () => {
+  test('runs one task at a time, each once, in order per tenant, and no tenant twice while another waits', async () => {
     const tenants = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
     await fc.assert(
       fc.asyncProperty(tenants, async (asked) => {
@@ -57,7 +57,7 @@ describe('a fair mutex', () => {
     );
   });
 
-  test('goes on after a task that fails', async () => {
+  test('continues after a task that fails', async () => {
     const { mutex, done, ask, letGo } = held();
     const failing = mutex.run(() => Promise.reject(new Error('broken')), { tenant: 'a' });
     const refused = expect(failing).rejects.toThrow('broken');
@@ -67,7 +67,7 @@ describe('a fair mutex', () => {
     expect(done).toEqual(['b1']);
   });
 
-  test('has a bound, and leaves room for who comes later: one tenant has as many places as are free', async () => {
+  test('limits waiting tasks: one tenant may have as many as slots are free', async () => {
     const { mutex, ask, letGo } = held({ limit: 5 });
     const taken = [1, 2, 3].map((at) => ask(`a${at}`, 'a'));
     await expect(ask('a4', 'a')).rejects.toThrow('share_full');
@@ -81,7 +81,7 @@ describe('a fair mutex', () => {
     expect(mutex.waiting).toBe(0);
   });
 
-  test('gives the place of one that left free at once, and never does its task', async () => {
+  test('frees the slot of an aborted task at once, and never runs it', async () => {
     const { mutex, done, ask, letGo } = held({ limit: 5 });
     const left = new AbortController();
     const leaving = ['a1', 'a2'].map((name) => ask(name, 'a', left.signal));
@@ -97,7 +97,7 @@ describe('a fair mutex', () => {
     expect(done).toEqual(['a3', 'a5']);
   });
 
-  test('sends away who has waited too long, and goes on with the others', async () => {
+  test('refuses a task that has waited too long, and continues with the others', async () => {
     vi.useFakeTimers();
     const { mutex, done, ask, letGo } = held();
     const early = ask('a1', 'a');

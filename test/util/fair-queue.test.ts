@@ -6,7 +6,7 @@ const seed = 20261121;
 const overdueMs = 300_000;
 
 describe('a fair queue', () => {
-  it('admits the lowest priority value first, among equals the one that came first', () => {
+  it('takes the lowest priority value first, and the oldest item among equals', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: -3, max: 3 })), (priorities) => {
         const queue = new FairQueue<number>();
@@ -22,7 +22,7 @@ describe('a fair queue', () => {
     );
   });
 
-  it('lets tenants take turns within a priority, each with its oldest', () => {
+  it('alternates between tenants within a priority, each with its oldest item', () => {
     const queue = new FairQueue<string>();
     const add = (item: string, priority = 0) =>
       queue.add(item, { priority, slots: 1, tenant: item.charAt(0) });
@@ -39,14 +39,14 @@ describe('a fair queue', () => {
     expect(queue.admit(9)).toEqual(['a5', 'b3']);
   });
 
-  it('counts slots, so that what needs many does not get more of them', () => {
+  it('counts slots, so that tenants with large items get no more of them', () => {
     const queue = new FairQueue<string>();
     for (const item of ['a1', 'a2']) queue.add(item, { priority: 0, slots: 4, tenant: 'a' });
     for (let at = 1; at <= 6; at++) queue.add(`b${at}`, { priority: 0, slots: 1, tenant: 'b' });
     expect(queue.admit(20)).toEqual(['a1', 'b1', 'b2', 'b3', 'b4', 'a2', 'b5', 'b6']);
   });
 
-  it('gives tenants that always have something waiting as much, whatever comes and goes', () => {
+  it('gives tenants with a constant backlog equal shares, whatever others do', () => {
     const ask = fc.record({ tenant: fc.constantFrom('a', 'b', 'c'), leaves: fc.boolean() });
     fc.assert(
       fc.property(fc.array(ask, { maxLength: 100 }), fc.integer({ min: 1, max: 4 }), (asks, free) => {
@@ -66,7 +66,7 @@ describe('a fair queue', () => {
     );
   });
 
-  it('lets nothing overtake what needs more slots than are free', () => {
+  it('takes nothing before an item that needs more slots than are free', () => {
     const queue = new FairQueue<string>();
     queue.add('wide', { priority: 0, slots: 4 });
     queue.add('narrow', { priority: 0, slots: 1 });
@@ -74,14 +74,14 @@ describe('a fair queue', () => {
     expect(queue.admit(5)).toEqual(['wide', 'narrow']);
   });
 
-  it('lets go of those that leave, wherever they stand', () => {
+  it('removes items from any position', () => {
     const queue = new FairQueue<number>();
     for (const item of [1, 2, 3, 4]) queue.add(item, { priority: -item, slots: 1 });
     expect(queue.remove((item) => item % 2 === 0)).toEqual([4, 2]);
     expect(queue.admit(9)).toEqual([3, 1]);
   });
 
-  it('takes what has waited five minutes before all others, whatever their priority', () => {
+  it('takes an overdue item before all priorities', () => {
     let now = 0;
     const queue = new FairQueue<string>({ overdueMs, now: () => now });
     queue.add('patient', { priority: 9, slots: 1 });
@@ -95,7 +95,7 @@ describe('a fair queue', () => {
     expect(queue.count).toBe(0);
   });
 
-  it('lets others have turns also beside a crowd that has waited five minutes', () => {
+  it('alternates with other tenants even if one has many overdue items', () => {
     let now = 0;
     const queue = new FairQueue<string>({ overdueMs, now: () => now });
     for (const item of ['a1', 'a2', 'a3', 'a4']) queue.add(item, { priority: 0, slots: 1, tenant: 'a' });
@@ -104,7 +104,7 @@ describe('a fair queue', () => {
     expect(queue.admit(9)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'a4']);
   });
 
-  it('keeps its order as a plain list would, through every mixture of comings and goings', () => {
+  it('keeps the order of a plain list through any mix of additions and removals', () => {
     const action = fc.oneof(
       fc.record({ type: fc.constant('add' as const), priority: fc.integer({ min: -2, max: 2 }) }),
       fc.record({ type: fc.constant('admit' as const), free: fc.integer({ min: 0, max: 5 }) }),

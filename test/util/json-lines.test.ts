@@ -17,7 +17,7 @@ async function linesOf(bytes: Buffer, pieceLength: number, limit: LineLimit = {}
   return lines;
 }
 
-test('lines end at line feeds alone, wherever the pieces are cut', async () => {
+test('lines end only at line feeds, wherever the pieces are cut', async () => {
   const text = fc
     .array(fc.constantFrom('a', 'ü', '\n', '\r\n', '\r', '\u2028', '"', ' '))
     .map((parts) => parts.join(''));
@@ -34,14 +34,14 @@ test('lines end at line feeds alone, wherever the pieces are cut', async () => {
   );
 });
 
-test('a byte order mark before the first line is no part of it', async () => {
+test('a byte order mark before the first line is removed', async () => {
   expect(await linesOf(Buffer.from('\ufeffa\n\ufeffb'), 2)).toEqual([
     { line: 'a', number: 1 },
     { line: '\ufeffb', number: 2 },
   ]);
 });
 
-test('a line that is too long is refused by its number before it is held', async () => {
+test('a line that is too long is refused by its number before it is kept', async () => {
   const limit = { longest: 4, tooLong: (number: number) => new Error(`line ${number}`) };
   expect(await linesOf(Buffer.from('abcd\nab\n'), 3, limit)).toHaveLength(2);
   for (const pieceLength of [1, 3, 100])

@@ -43,14 +43,14 @@ test.each([
   ['a slip in an inner object', { validation: { everyStep: 1 } }, ['validation.everySteps']],
   ['an option of the outer object', { validation: { rolloutTimeoutMs: 1 } }, ['rolloutTimeoutMs']],
   ['nothing near', { colour: 1 }, []],
-])('%s has its nearest names', (_, given, nearest) => {
+])('%s: the most similar names are suggested', (_, given, nearest) => {
   const error = refused(given);
   const [, asked] = / Did you mean (.*)\?/.exec(error.message) ?? [];
   expect(asked?.split(' or ') ?? []).toEqual(nearest.map((option) => `\`${option}\``));
   expect(error.code).toBe('unknown_option');
 });
 
-test('the message has the function, the option, the nearest as it is written, and a list where it is short', () => {
+test('the message names the function, the option and the most similar one, and lists all options if they are few', () => {
   expect(refused({ learningRate: 1 }).message).toBe(
     'learn() has no option `learningRate`. Did you mean `learn: { learning_rate }`? It has: steps, rolloutTimeoutMs, ' +
       'groupTimeoutMs, learn, validation, handle.',
@@ -61,12 +61,12 @@ test('the message has the function, the option, the nearest as it is written, an
   );
 });
 
-test('an unknown option that is undefined is refused as well, and names of every object are no options', () => {
+test('unknown options are refused even if they are undefined, and so are names of Object.prototype', () => {
   expect(refused({ steps: 1, colour: undefined }).option).toBe('colour');
   expect(refused({ steps: 1, toString: 1 }).option).toBe('toString');
 });
 
-test('known options, functions, instances and values that are no objects pass', () => {
+test('known options, functions, instances and primitive values are accepted', () => {
   for (const given of [
     { steps: 1, learn: () => ({ learning_rate: 1 }), validation: undefined },
     { steps: 1, handle: new Handle(), learn: null },

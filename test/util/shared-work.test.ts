@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { SharedWork } from '../../src/util/shared-work.ts';
 
 describe('shared work', () => {
-  test('is done once for all who ask for it meanwhile, and anew for who comes later', async () => {
+  test('runs once for all concurrent callers, and again for later ones', async () => {
     const shared = new SharedWork<string, number>();
     let begun = 0;
     const gate = Promise.withResolvers<void>();
@@ -18,7 +18,7 @@ describe('shared work', () => {
     expect(await shared.join('a', begin, undefined)).toBe(3);
   });
 
-  test('goes on for the others when one leaves, also the one who began it', async () => {
+  test('continues for the others when one caller aborts, even the first', async () => {
     const shared = new SharedWork<string, string>();
     const gate = Promise.withResolvers<void>();
     const begin = async (left: AbortSignal) => {
@@ -34,7 +34,7 @@ describe('shared work', () => {
     expect(await staying).toBe('done');
   });
 
-  test('is given up when all have left, and begun anew for who comes then', async () => {
+  test('is aborted when all callers have aborted, and started again for the next', async () => {
     const shared = new SharedWork<string, string>();
     let begun = 0;
     const begin = (left: AbortSignal) =>
@@ -49,7 +49,7 @@ describe('shared work', () => {
     expect(await shared.join('a', begin, undefined)).toBe('done');
   });
 
-  test('fails for all who wait for it', async () => {
+  test('fails for all waiting callers', async () => {
     const shared = new SharedWork<string, string>();
     const fail = () => Promise.reject(new Error('broken'));
     const asked = [1, 2].map(() => shared.join('a', fail, undefined));

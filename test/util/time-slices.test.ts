@@ -8,7 +8,7 @@ function work(): void {
   while (performance.now() < until);
 }
 
-test('a long list is worked through in slices, between which others have their turn', async () => {
+test('a long list is processed in slices, and other work runs in between', async () => {
   let turns = 0;
   let done = false;
   const others = (async () => {
@@ -25,7 +25,7 @@ test('a long list is worked through in slices, between which others have their t
   expect(turns).toBeGreaterThanOrEqual(2);
 });
 
-test('of several long works one has its slice in a turn', async () => {
+test('only one of several pieces of long work has a slice per tick', async () => {
   const order: string[] = [];
   let done = 0;
   const run = async (name: string) => {
@@ -57,7 +57,7 @@ test('of several long works one has its slice in a turn', async () => {
   ).toBe('aaabbbccc');
 });
 
-test('works that come at the same moment share a turn, however many they are', async () => {
+test('work that starts at the same time shares the budget of one tick', async () => {
   const inTurn: number[] = [0];
   let done = 0;
   const run = async () => {
@@ -75,7 +75,7 @@ test('works that come at the same moment share a turn, however many they are', a
   expect(Math.max(...inTurn)).toBeLessThanOrEqual(2);
 });
 
-test('a crowd of short pieces goes on in few turns, and in order', async () => {
+test('many short pieces finish in few ticks, and in order', async () => {
   let turns = 0;
   const done: number[] = [];
   const run = async (index: number) => {

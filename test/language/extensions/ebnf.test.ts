@@ -124,7 +124,7 @@ describe('a GBNF grammar', () => {
     });
   });
 
-  it('is recursive to any depth without its alternatives multiplying', async () => {
+  it('may nest to any depth, and its alternatives do not multiply', async () => {
     const depth = 200;
     const text = `${'('.repeat(depth)}1${')'.repeat(depth)}+2`;
     expect(await admits(ebnf(ARITHMETIC), text)).toBe(true);
@@ -175,7 +175,7 @@ describe('a random GBNF grammar', () => {
     oracle: new RegExp(`^(?:${whole.regex}${part.regex})$`, 'v'),
   }));
 
-  it('lets only be sampled what the same regular expression matches', async () => {
+  it('samples only texts that the same regular expression matches', async () => {
     await fc.assert(
       fc.asyncProperty(grammars, fc.nat(), async ({ grammar, oracle }, seed) => {
         const compiled = await compiler.compile(textOf(ebnf(grammar)));
@@ -190,7 +190,7 @@ describe('a random GBNF grammar', () => {
     );
   });
 
-  it('admits a text where the same regular expression matches it', async () => {
+  it('allows exactly the texts that the same regular expression matches', async () => {
     const texts = fc.string({ unit: fc.constantFrom('a', 'b', 'c', 'é'), maxLength: 5 });
     await fc.assert(
       fc.asyncProperty(grammars, fc.array(texts, { minLength: 5, maxLength: 10 }), async (twin, tried) => {

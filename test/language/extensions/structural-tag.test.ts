@@ -36,7 +36,7 @@ describe('the older form of a structural tag', () => {
     triggers: ['<function=', '[j'],
   });
 
-  it('is free text, and structures as often as one is begun', async () => {
+  it('is free text with any number of structures', async () => {
     await expectAdmitted(
       older,
       [
@@ -59,7 +59,7 @@ describe('the older form of a structural tag', () => {
     );
   });
 
-  it('is sampled with every begun structure whole', async () => {
+  it('completes every structure that a sampled text begins', async () => {
     const compiled = await compiler.compile(
       textOf(tagOf({ structures: [{ begin: '<a>', schema, end: '</a>' }], triggers: ['<a'] })),
     );
@@ -185,7 +185,7 @@ describe('a format of a structural tag', () => {
     await expectAdmitted(formatted(format), admitted, refused);
   });
 
-  it('triggered_tags, of which the text may have any number, one at the most, or one at the least', async () => {
+  it('triggered_tags: any number of them, at most one, or at least one', async () => {
     const call = '<f=add>{"n":1}</f>';
     await expectAdmitted(functions(), ['', 'a', `a${call}b<f=one>7!c`], [`a<f=`, `<f=two>`]);
     await expectAdmitted(
@@ -202,7 +202,7 @@ describe('a format of a structural tag', () => {
     await expectAdmitted(functions({ excludes: ['b'] }), [`a${call}`], [`b${call}`, `${call}ab`]);
   });
 
-  it('triggered_tags, of which several triggers may end alike', async () => {
+  it('triggered_tags: several triggers may have the same ending', async () => {
     const tags = ['<a', 'a'].map((begin) => ({ begin, content: text(begin === 'a' ? '1' : '2'), end: '' }));
     await expectAdmitted(
       formatted({ type: 'triggered_tags', triggers: ['<a', 'a'], tags }),
@@ -213,7 +213,7 @@ describe('a format of a structural tag', () => {
 });
 
 describe('free text without certain strings', () => {
-  it('is exactly the text that has none of them', async () => {
+  it('is exactly the text that contains none of them', async () => {
     const unit = fc.constantFrom('a', 'b', '<', 'é');
     const excludes = fc.array(fc.string({ unit, minLength: 1, maxLength: 4 }), {
       minLength: 1,
@@ -235,7 +235,7 @@ describe('free text without certain strings', () => {
     );
   });
 
-  it('triggers as soon as a trigger is written, wherever it begins', async () => {
+  it('begins a tag as soon as a trigger is written, wherever it starts', async () => {
     const unit = fc.constantFrom('a', 'b');
     await fc.assert(
       fc.asyncProperty(
@@ -317,7 +317,7 @@ describe('a structural tag', () => {
     });
   });
 
-  it('names the place of what its parts refuse', async () => {
+  it('names the path of the part that is refused', async () => {
     const multiple = { type: 'json_schema', json_schema: { type: 'integer', multipleOf: 2 } };
     await expect(compiler.compile(textOf(formatted({ type: 'plus', content: multiple })))).rejects.toThrow(
       'format.content #: "multipleOf" (2)',

@@ -18,7 +18,7 @@ function accepts(automaton: Automaton, text: string): boolean {
 }
 
 describe('the automaton', () => {
-  it('gives texts of equal futures the same state', () => {
+  it('gives texts with the same continuations the same state', () => {
     const automaton = new Automaton(graph);
     const reached = (text: string) => {
       let state = automaton.start;
@@ -30,7 +30,7 @@ describe('the automaton', () => {
     expect(reached('{"a":[1,')).not.toBe(reached('{"a":[[1,'));
   });
 
-  it('refuses a rule that begins with itself instead of following it for ever', () => {
+  it('refuses a rule that begins with itself', () => {
     const sums = new Automaton({
       nodes: {
         table: Int32Array.of(
@@ -47,7 +47,7 @@ describe('the automaton', () => {
     expect(() => sums.start).toThrow(expect.objectContaining({ code: 'grammar_invalid' }));
   });
 
-  it('accepts the same when it must clear its states again and again', () => {
+  it('accepts the same texts when it drops its states repeatedly', () => {
     const automaton = new Automaton(graph, new StateMemory(), 3);
     for (let round = 0; round < 3; round++) {
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d\\n\u20ac"}')).toBe(true);
@@ -57,7 +57,7 @@ describe('the automaton', () => {
 });
 
 describe('the memory of states', () => {
-  it('is taken from the grammar that holds the most: what others hold stays', () => {
+  it('is released by the grammar that uses the most, not by others', () => {
     const memory = new StateMemory();
     const forgotten: string[] = [];
     const holderOf = (name: string) => {
@@ -78,7 +78,7 @@ describe('the memory of states', () => {
     expect(new Set(forgotten)).toEqual(new Set(['heavy']));
   });
 
-  it('is let go also where a reply stands: a state does not hold all that came of it', () => {
+  it('is released although a reply keeps a state: the state drops the states after it', () => {
     const automaton = new Automaton(graph);
     const { start } = automaton;
     const before = start.step(0x7b);
@@ -87,7 +87,7 @@ describe('the memory of states', () => {
     expect(start.step(0x7b)?.complete).toBe(before?.complete);
   });
 
-  it('refuses a grammar in which one character leads to too many places', () => {
+  it('refuses a grammar in which one character leads to too many nodes', () => {
     const pattern = `(${'(a?){0,9000}'.repeat(3)})`;
     expect(() => new Automaton(buildByteGraph(grammarSource({ type: 'regex', pattern }))).start).toThrow(
       expect.objectContaining({ code: 'grammar_too_complex' }),

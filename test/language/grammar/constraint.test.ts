@@ -40,7 +40,7 @@ const start = async (constraint: Constraint) => (await compiler.compile(constrai
 const illegal = { code: 'illegal_token' };
 
 describe('a constraint', () => {
-  it('takes what has no alternative at once, opening and end included', async () => {
+  it('takes all tokens without alternatives at once, including the opening and the end token', async () => {
     const state = await start(required);
     expect(shown(state.takeForced())).toEqual(['<|call|>']);
     expect(shown(state.legal())).toEqual(['t', 're']);
@@ -57,7 +57,7 @@ describe('a constraint', () => {
     expect(state.ended).toBe(true);
   });
 
-  it('tells names apart that begin alike', async () => {
+  it('distinguishes names with the same prefix', async () => {
     const compiled = await compiler.compile(required);
     for (const text of ['refund{"order":"0001"}', 'refund_all{}']) {
       const tokens = encodeReply(
@@ -71,7 +71,7 @@ describe('a constraint', () => {
     }
   });
 
-  it('lets free text end or call at any point, and calls repeat', async () => {
+  it('allows free text to end or call at any point, and calls to repeat', async () => {
     const state = await start(auto);
     const everything = tokenizer.vocabularySize - tokenizer.special.size + 2;
     expect(state.takeForced()).toEqual([]);
@@ -103,12 +103,12 @@ describe('a constraint', () => {
     expect(state.takeForced()).toEqual([endToken]);
   });
 
-  it('ends at once what can only be empty', async () => {
+  it('ends at once if only the empty text is allowed', async () => {
     const state = await start(textOf({ type: 'choice', choices: [''] }));
     expect(state.takeForced()).toEqual([endToken]);
   });
 
-  it('writes alternatives as they are, quotes, line ends and beginnings of others included', async () => {
+  it('writes alternatives unchanged, with quotes, line ends and prefixes of others', async () => {
     const compiled = await compiler.compile(answers);
     for (const text of ['sorry', 'done', 'done, code "7"\n']) {
       const tokens = encodeReply({ parts: [text], constraint: answers }, compiled, tokenizer, format);
@@ -116,7 +116,7 @@ describe('a constraint', () => {
     }
   });
 
-  it('follows alternatives that part inside a character', async () => {
+  it('distinguishes alternatives that differ inside a character', async () => {
     const state = await start(textOf({ type: 'choice', choices: ['né', 'nè'] }));
     expect(state.takeForced().flatMap((token) => [...tokenizer.bytes(token)])).toEqual([0x6e, 0xc3]);
     expect([...state.legal()]).toEqual([0xa8, 0xa9]);
@@ -124,14 +124,14 @@ describe('a constraint', () => {
     expect(state.takeForced()).toEqual([endToken]);
   });
 
-  it('lets nothing be decided where tokens are forced', async () => {
+  it('allows no decision while forced tokens are due', async () => {
     const state = await start(textOf({ type: 'choice', choices: ['done'] }));
     const due = expect.objectContaining({ code: 'forced_tokens_due' });
     expect(() => state.legal()).toThrow(due);
     expect(() => state.accept(tokenizer.encode('d')[0]!)).toThrow(due);
   });
 
-  it('refuses illegal tokens and whatever follows the end', async () => {
+  it('refuses illegal tokens and all tokens after the end', async () => {
     const state = await start(answers);
     expect(() => state.accept(endToken)).toThrow(expect.objectContaining(illegal));
     expect(() => state.accept(callToken)).toThrow(expect.objectContaining(illegal));
@@ -170,7 +170,7 @@ describe('a constraint', () => {
     await expect(compiler.compile(constraint)).rejects.toThrow(message);
   });
 
-  it('whose recursion cannot end is refused when it is followed', async () => {
+  it('is refused during sampling if its recursion cannot end', async () => {
     const schema = { type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] };
     const state = await start(textOf({ type: 'json_schema', schema }));
     expect(() => state.takeForced()).toThrow(expect.objectContaining({ code: 'grammar_endless' }));
@@ -178,7 +178,7 @@ describe('a constraint', () => {
 });
 
 describe('a clone', () => {
-  it('stands at the same place and goes its own way', async () => {
+  it('has the same state and continues independently', async () => {
     const compiled = await compiler.compile(auto);
     for (let seed = 0; seed < 4; seed++) {
       const state = compiled.start();
@@ -199,7 +199,7 @@ describe('a clone', () => {
     }
   });
 
-  it('of a state with forced tokens due has them due as well', async () => {
+  it('keeps forced tokens that are due', async () => {
     const state = await start(required);
     const copy = state.clone();
     expect(copy.takeForced()).toEqual(state.takeForced());
@@ -211,7 +211,7 @@ describe('a clone', () => {
 });
 
 describe('legal tokens', () => {
-  it('leave out what a longer token spells when the rest is forced', async () => {
+  it('leave out a token that begins a longer one whose rest is forced', async () => {
     const legal = async (choices: string[]) =>
       shown((await start(textOf({ type: 'choice', choices }))).legal());
     expect(await legal(['the', 'you'])).toEqual(expect.not.arrayContaining(['t', 'y', 'th']));
@@ -236,7 +236,7 @@ describe('legal tokens', () => {
     }
   });
 
-  it('are the same for the same tokens, whatever was sampled before and by whichever compiler', async () => {
+  it('depend only on the tokens so far, not on earlier samples or the compiler', async () => {
     const other = new GrammarCompiler(tokenizer, format);
     for (const constraint of [required, auto, answers]) {
       const warm = await compiler.compile(constraint);
@@ -249,7 +249,7 @@ describe('legal tokens', () => {
 });
 
 describe('a compiler', () => {
-  it('compiles equal constraints once and forgets those not used for long', async () => {
+  it('compiles equal constraints once and drops those unused for long', async () => {
     const own = new GrammarCompiler(tokenizer, format);
     const numbered = (number: number) => own.compile(textOf({ type: 'choice', choices: [`${number}`] }));
     const first = await numbered(0);
@@ -276,7 +276,7 @@ describe('encoding a reply', () => {
     expect(replay(compiled, tokens)).toBe(true);
   });
 
-  it('of sampled replies gives tokens that sampling could have given, with the same text', async () => {
+  it('gives, for a sampled text, tokens that sampling could give', async () => {
     const compiled = await compiler.compile(auto);
     fc.assert(
       fc.property(

@@ -129,7 +129,7 @@ const cases: [name: string, type: z.ZodType, values: fc.Arbitrary<unknown>][] = 
 describe.each(cases)('the grammar of a JSON schema: %s', (_name, type, values) => {
   const grammar = { type: 'json_schema' as const, schema: schemaOf(type) };
 
-  it('admits every value that fits, as JSON.stringify writes it', async () => {
+  it('allows every valid value, as JSON.stringify writes it', async () => {
     await fc.assert(
       fc.asyncProperty(values, async (value) => {
         const json = JSON.stringify(value);
@@ -139,7 +139,7 @@ describe.each(cases)('the grammar of a JSON schema: %s', (_name, type, values) =
     );
   });
 
-  it('lets nothing be sampled that does not fit', async () => {
+  it('samples only valid values', async () => {
     const compiled = await compiler.compile(textOf(grammar));
     for (let seed = 0; seed < 60; seed++) {
       const json = tokenizer.decode(walk(compiled, randomChooser(seed)));
@@ -181,7 +181,7 @@ describe('the grammar of a JSON schema', () => {
     expect(await admits(grammar, '{"next":{"next":null},"kind":"x"}')).toBe(false);
   });
 
-  it('takes type lists and enumerations narrowed by a type', async () => {
+  it('allows type lists, and enumerations narrowed by a type', async () => {
     expect(await admits({ type: 'json_schema', schema: { type: ['boolean', 'null'] } }, 'null')).toBe(true);
     expect(await admits({ type: 'json_schema', schema: { type: 'string', enum: ['a', 1] } }, '1')).toBe(
       false,
@@ -221,7 +221,7 @@ describe('the grammar of a JSON schema', () => {
     expect(String(error)).toContain(`"${keyword}"`);
   });
 
-  it('says where in the schema the trouble is', async () => {
+  it('names the path of the problem in the schema', async () => {
     const schema = {
       type: 'object',
       properties: { a: { type: 'array', items: { type: 'number', multipleOf: 2 } } },

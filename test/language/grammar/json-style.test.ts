@@ -19,7 +19,7 @@ async function expectAdmitted(grammar: Parameters<typeof admits>[0], admitted: s
 }
 
 describe('white space of JSON', () => {
-  it('may stand between any two tokens and not around the whole', async () => {
+  it('is allowed between any two tokens and not around the whole', async () => {
     await expectAdmitted(
       jsonOf(named, { whitespace: '[ \\n]*' }),
       ['{"a":1}', '{ "a" : 1 }', '{\n  "a": 1,\n  "b": [ true , false ]\n}', '{"a":1,"b":[ ]}'],
@@ -27,12 +27,12 @@ describe('white space of JSON', () => {
     );
   });
 
-  it('is what the expression says, no more and no less', async () => {
+  it('is exactly what the expression matches', async () => {
     await expectAdmitted(jsonOf(named, { whitespace: ' ' }), ['{ "a" : 1 }'], ['{"a":1}', '{ "a" :  1 }']);
     await expectAdmitted(jsonOf(named, { whitespace: '' }), ['{"a":1}'], ['{ "a":1}']);
   });
 
-  it('stands in constants, tuples, records and any JSON as well', async () => {
+  it('is allowed in constants, tuples, records and any JSON, too', async () => {
     const whitespace = ' ?';
     await expectAdmitted(
       jsonOf({ enum: [{ x: [1, {}], y: null }, 'a b'] }, { whitespace }),
@@ -56,7 +56,7 @@ describe('white space of JSON', () => {
     );
   });
 
-  it('is of JSON where the expression says more', async () => {
+  it('is JSON white space even if the expression allows more', async () => {
     await expectAdmitted(
       jsonOf(named, { whitespace: '\\s*' }),
       ['{\t"a":\r\n1}'],
@@ -70,7 +70,7 @@ describe('white space of JSON', () => {
     });
   });
 
-  it('leaves every sampled text JSON of its schema', async () => {
+  it('keeps every sampled text valid JSON of its schema', async () => {
     const tree: z.ZodType = z.lazy(() =>
       z.object({ kind: z.enum(['x', 'y']), parts: z.array(tree).max(1), note: z.string().max(3).optional() }),
     );
@@ -86,12 +86,12 @@ describe('white space of JSON', () => {
 describe('further properties', () => {
   const open = jsonOf(named, { closed: false });
 
-  it('are none where the schema is silent and nothing else is said', async () => {
+  it('are forbidden by default if the schema does not mention them', async () => {
     for (const style of [{}, { closed: true }])
       await expectAdmitted(jsonOf(named, style), ['{"a":1}'], ['{"a":1,"c":2}']);
   });
 
-  it('follow the named ones, of any value, where objects are not closed', async () => {
+  it('follow the named ones, with any value, if objects are not closed', async () => {
     await expectAdmitted(
       open,
       [
@@ -114,7 +114,7 @@ describe('further properties', () => {
     );
   });
 
-  it('are of the schema that additionalProperties gives', async () => {
+  it('match the schema in additionalProperties', async () => {
     const numbers = { ...named, additionalProperties: { type: 'integer', minimum: 0, maximum: 9 } };
     await expectAdmitted(
       jsonOf(numbers, { whitespace: ' ?' }),
@@ -128,7 +128,7 @@ describe('further properties', () => {
     );
   });
 
-  it('may come alone where no property is required', async () => {
+  it('may come alone if no property is required', async () => {
     const optional = {
       properties: { a: { type: 'null' }, ab: { type: 'null' } },
       additionalProperties: true,
@@ -146,7 +146,7 @@ describe('further properties', () => {
     additionalProperties: { const: 1 },
   });
 
-  it('have any name but those of the schema', async () => {
+  it('have any name that is not in the schema', async () => {
     for (const name of names) {
       expect(await admits(others, `{${JSON.stringify(name)}:1}`), name).toBe(false);
       expect(await admits(others, `{${JSON.stringify(`${name}x`)}:1}`), name).toBe(true);
@@ -163,7 +163,7 @@ describe('further properties', () => {
     );
   });
 
-  it('are never sampled with a name or a value that does not fit', async () => {
+  it('are never sampled with an invalid name or value', async () => {
     const compiled = await compiler.compile(textOf(others));
     for (let seed = 0; seed < 60; seed++) {
       const json = tokenizer.decode(walk(compiled, randomChooser(seed)));

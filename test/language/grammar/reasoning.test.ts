@@ -16,7 +16,7 @@ const start = async (constraint: Constraint) => (await compiler.compile(constrai
 const textTokens = tokenizer.vocabularySize - tokenizer.special.size;
 
 describe('reasoning', () => {
-  it('begins with its token, holds any text, and is left by its closing token', async () => {
+  it('begins with its token, contains any text, and ends with its closing token', async () => {
     const state = await start(thinking(5));
     expect(() => state.legal()).toThrow(expect.objectContaining({ code: 'forced_tokens_due' }));
     expect(state.takeForced()).toEqual([open]);
@@ -35,7 +35,7 @@ describe('reasoning', () => {
     expect(shown(state.legal())).toEqual(['n', 'y'].map((letter) => expect.stringMatching(`^${letter}`)));
   });
 
-  it('is closed at its limit, and what then has no alternative is taken with it', async () => {
+  it('is closed at its limit, together with the forced tokens after it', async () => {
     const constraint: Constraint = {
       reasoning: { open, close, limit: 2 },
       branches: [{ open: callToken, grammar: { type: 'choice', choices: ['go', 'stop'] }, repeat: false }],
@@ -56,7 +56,7 @@ describe('reasoning', () => {
     expect(state.takeForced()).toEqual([open, close]);
   });
 
-  it('may come before free text, and no reply under it is longer than it says', async () => {
+  it('may come before free text, and never exceeds its limit', async () => {
     const compiled = await compiler.compile({
       reasoning: { open, close, limit: 7 },
       branches: [{ open: null, grammar: { type: 'text' }, repeat: false }],
@@ -69,7 +69,7 @@ describe('reasoning', () => {
     }
   });
 
-  it('is cloned with its place and its count', async () => {
+  it('is cloned with its phase and its length', async () => {
     const state = await start(thinking(2));
     const unopened = state.clone();
     state.takeForced();
@@ -84,7 +84,7 @@ describe('reasoning', () => {
     expect(unopened.takeForced()).toEqual([open]);
   });
 
-  it('is written by encodeReply as sampling would have, full to its limit or empty', async () => {
+  it('is encoded as sampling writes it, full to its limit or empty', async () => {
     const text = 'Let me see.';
     for (const limit of [tokenizer.encode(text).length, 100]) {
       const constraint = thinking(limit);
@@ -107,7 +107,7 @@ describe('reasoning', () => {
     ['is not legal', 9, [open, 'a', endToken]],
     ['at <|end|>', 9, [open, 'a']],
     ['the constraint requires', 0, [open, callToken, 'a']],
-  ])('of a reply that leaves it is refused: %s', async (message, limit, parts) => {
+  ])('is refused in a reply that leaves its constraint: %s', async (message, limit, parts) => {
     const constraint = thinking(limit);
     const compiled = await compiler.compile(constraint);
     expect(() => encodeReply({ parts, constraint }, compiled, tokenizer, format)).toThrow(message);

@@ -25,7 +25,7 @@ const patterns = [
 describe.each(patterns)('the grammar of a regular expression: %s', (pattern) => {
   const oracle = new RegExp(`^(?:${pattern})$`, 'u');
 
-  it('admits what the expression matches', async () => {
+  it('allows what the expression matches', async () => {
     await fc.assert(
       fc.asyncProperty(fc.stringMatching(oracle), async (text) => {
         expect(await admits({ type: 'regex', pattern }, text), JSON.stringify(text)).toBe(true);
@@ -48,7 +48,7 @@ describe.each(patterns)('the grammar of a regular expression: %s', (pattern) => 
     );
   });
 
-  it('lets nothing else be sampled', async () => {
+  it('samples nothing else', async () => {
     const compiled = await compiler.compile(textOf({ type: 'regex', pattern }));
     for (let seed = 0; seed < 50; seed++) {
       const text = tokenizer.decode(walk(compiled, randomChooser(seed)));
@@ -58,12 +58,12 @@ describe.each(patterns)('the grammar of a regular expression: %s', (pattern) => 
 });
 
 describe('the grammar of a regular expression', () => {
-  it('takes a hyphen beside a class as it stands', async () => {
+  it('reads a hyphen next to a class as a literal', async () => {
     expect(await admits({ type: 'regex', pattern: '[\\w-.]+' }, 'a-b.c')).toBe(true);
     expect(await admits({ type: 'regex', pattern: '[\\w-.]+' }, 'a/b')).toBe(false);
   });
 
-  it('matches the whole text, so that anchors at its ends change nothing', async () => {
+  it('matches the whole text, so anchors at its ends have no effect', async () => {
     expect(await admits({ type: 'regex', pattern: '^ab$|^c' }, 'ab')).toBe(true);
     expect(await admits({ type: 'regex', pattern: '^ab$|^c' }, 'cd')).toBe(false);
   });
@@ -83,14 +83,14 @@ describe('the grammar of a regular expression', () => {
     '[]',
     'a{3,1}',
     'a\\',
-  ])('refuses what it cannot follow: %s', async (pattern) => {
+  ])('refuses unsupported syntax: %s', async (pattern) => {
     await expect(compiler.compile(textOf({ type: 'regex', pattern }))).rejects.toMatchObject({
       code: 'regex_unsupported',
       message: expect.stringContaining(JSON.stringify(pattern)),
     });
   });
 
-  it('refuses counts that would fill the memory', async () => {
+  it('refuses counts that need too much memory', async () => {
     await expect(
       compiler.compile(textOf({ type: 'regex', pattern: '[a-z]{9000}'.repeat(25) })),
     ).rejects.toMatchObject({

@@ -19,7 +19,7 @@ describe('the chat template', () => {
     expect(message('function', 'ok')).toBe('<|tool|>ok<|end|>');
   });
 
-  it('puts a name before the content, and after a role of its own kind', () => {
+  it('puts a name before the content, and after another role', () => {
     expect(message('user', 'hi', { name: 'ann' })).toBe('<|user|>ann: hi<|end|>');
     expect(message('function', 'ok', { name: 'list' })).toBe('<|tool|>list: ok<|end|>');
     expect(message('wizard', 'hi')).toBe('<|system|>wizard: hi<|end|>');
@@ -48,13 +48,13 @@ describe('the chat template', () => {
     );
   });
 
-  it('changes nothing of a content', () => {
+  it('does not change a content', () => {
     const content = '  \n {{ x }} {% if %} <b> \ue000 &amp; "\u{1f600}\n\n';
     for (const role of ['system', 'user', 'assistant', 'tool'])
       expect(message(role, content)).toBe(`<|${role}|>${content}<|end|>`);
   });
 
-  it('lists tools once, with their parameters and which may be absent', () => {
+  it('lists tools once, with their parameters and which are optional', () => {
     const tool = (name: string, parameters?: object) => ({
       type: 'function',
       function: { name, parameters },
@@ -75,7 +75,7 @@ describe('the chat template', () => {
     );
   });
 
-  it('ends with the beginning of a reply when one is asked for', () => {
+  it('ends with the beginning of a reply if add_generation_prompt is true', () => {
     expect(render({ add_generation_prompt: true })).toBe('<|assistant|>');
     expect(render({ add_generation_prompt: false })).toBe('');
   });

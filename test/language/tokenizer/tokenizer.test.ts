@@ -43,7 +43,7 @@ describe('the embedded tokenizer', () => {
     expect(tokenizer.encode('Hi there: {"a":1}')).toEqual([72, 105, 262, 264, 58, 32, 344, 97, 266, 49, 125]);
   });
 
-  it('gives every text back', () => {
+  it('decodes every encoded text to itself', () => {
     fc.assert(
       fc.property(unicode, (text) => {
         expect(tokenizer.decode(tokenizer.encode(text))).toBe(text.toWellFormed());
@@ -52,7 +52,7 @@ describe('the embedded tokenizer', () => {
     );
   });
 
-  it('decodes any ids as UTF-8 decoders decode their bytes, special tokens as nothing', () => {
+  it('decodes any ids like a UTF-8 decoder, and special tokens to nothing', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(VOCABULARY_SIZE - 1)), (ids) => {
         const bytes = Buffer.concat(ids.map((id) => tokenizer.bytes(id)));
@@ -79,13 +79,13 @@ describe('the embedded tokenizer', () => {
         expect(tokenizer.bytes(token).length).toBeGreaterThan(0);
   });
 
-  it('keeps every digit a token of its own', () => {
+  it('makes every digit its own token', () => {
     expect(tokenizer.encode('0123456789')).toEqual([...Buffer.from('0123456789')]);
     for (let token = 256; token < VOCABULARY_SIZE; token++)
       expect(Buffer.from(tokenizer.bytes(token)).toString()).not.toMatch(/\d/);
   });
 
-  it('has whole tokens for common words and the joints of compact JSON', () => {
+  it('has single tokens for common words and the punctuation of compact JSON', () => {
     for (const piece of ['{"', '":"', '","', '":', ' the', ' you', 'Please', ' your'])
       expect(tokenizer.encode(piece)).toHaveLength(1);
   });

@@ -17,7 +17,7 @@ const words = (text: string): Constraint => textOf({ type: 'choice', choices: [t
 const empty: Constraint = textOf({ type: 'choice', choices: [] });
 
 describe('the thread that compiles constraints', () => {
-  test('serves tenants in turn: one constraint does not wait for all of somebody else', async () => {
+  test('alternates between tenants: one constraint does not wait for all of another tenant', async () => {
     const checker = open();
     const order: string[] = [];
     const ask = (tenant: string, name: string) =>
@@ -28,7 +28,7 @@ describe('the thread that compiles constraints', () => {
     expect(order.slice(0, 3)).toContain('b1');
   });
 
-  test('keeps no place for who has left, and does not compile for them', async () => {
+  test('frees the slots of aborted calls, and does not compile for them', async () => {
     const checker = open({ maxWaiting: 4 });
     const leave = new AbortController();
     const first = checker.plan(words('first'));
@@ -39,7 +39,7 @@ describe('the thread that compiles constraints', () => {
     await Promise.all([first, checker.plan(words('z')), checker.plan(words('w'))]);
   });
 
-  test('has room for a bounded number, less for one tenant', async () => {
+  test('allows a limited number of waiting constraints, and fewer of one tenant', async () => {
     const checker = open({ maxWaiting: 4 });
     const ask = (tenant: string, name: string) => checker.plan(words(name), { tenant });
     const taken = [ask('a', '1'), ask('a', '2'), ask('a', '3')];
@@ -49,7 +49,7 @@ describe('the thread that compiles constraints', () => {
     await Promise.all(taken);
   });
 
-  test('compiles once for all who ask for the same meanwhile and later', async () => {
+  test('compiles once for all calls with the same constraint', async () => {
     const checker = open({ maxWaiting: 2 });
     const constraint = words('same');
     // More than may wait: they are one.
@@ -59,13 +59,13 @@ describe('the thread that compiles constraints', () => {
     expect((await checker.plan(words('same'))).name).toBe(plans[0]?.name);
   });
 
-  test('refuses what is wrong and goes on', async () => {
+  test('refuses an invalid constraint and continues', async () => {
     const checker = open();
     await expect(checker.plan(empty)).rejects.toMatchObject({ code: 'grammar_empty' });
     await expect(checker.plan(words('fine'))).resolves.toMatchObject({ branches: [{ open: null }] });
   });
 
-  test('makes what others assemble without compiling: in shared memory, and with the same replies', async () => {
+  test('makes plans in shared memory that other threads assemble to the same replies', async () => {
     const checker = open();
     const [there, here] = [new ConversationCodec().compiler, new ConversationCodec().compiler];
     const schema = { type: 'object', properties: { a: { type: 'integer' }, b: { enum: ['x', 'yz'] } } };
@@ -83,7 +83,7 @@ describe('the thread that compiles constraints', () => {
     }
   });
 
-  test('fails at once what waits when it is closed', async () => {
+  test('fails waiting calls at once when it is closed', async () => {
     const checker = open();
     const asked = ['a', 'b', 'c'].map((name) => checker.plan(words(name)));
     const ends = Promise.allSettled(asked);
