@@ -158,8 +158,8 @@ export interface Engine {
   /** Encodes replies as they would have been sampled under their constraints, the end token included. */
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]>;
   /**
-   * Takes one optimizer step per batch, then writes the checkpoint durably (fsync before the promise resolves). An
-   * engine may train one job at a time and refuse a second one with `training_busy`.
+   * Takes one optimizer step per batch, then writes the checkpoint durably (fsync before the promise resolves). Jobs may
+   * wait for each other.
    */
   train(request: TrainRequest): Promise<void>;
   /** Exports weights in a format that other tools read. */

@@ -3,6 +3,8 @@ import { ConstraintChecker } from '../../language/constraint/checker/checker.ts'
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { longestTimerMs } from '../../util/deadline.ts';
+import { FairMutex } from '../../util/fair-mutex.ts';
 import type {
   BeamSearchRequest,
   Caller,
@@ -127,7 +129,13 @@ class EmbeddedEngine implements Engine {
   readonly #checker = new ConstraintChecker();
   readonly #sampler: WorkerThread<SamplerCall>;
   readonly #trainer: WorkerThread<TrainerCall>;
-  #isTraining = false;
+  /** One job at a time: services that share the engine wait for each other. */
+  readonly #training = new FairMutex({
+    maxWaiting: 1000,
+    maxWaitMs: longestTimerMs,
+    refusal: () =>
+      new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
+  });
 
   constructor(logitsProcessors: readonly string[], sampler: WorkerSettings, trainer: WorkerSettings) {
     this.logitsProcessors = logitsProcessors;
@@ -207,13 +215,7 @@ class EmbeddedEngine implements Engine {
 
   async train(request: TrainRequest): Promise<void> {
     findBaseModel(request.from.baseModel);
-    if (this.#isTraining) throw new EngineError('training_busy', 'the engine trains one job at a time');
-    this.#isTraining = true;
-    try {
-      await train(this.#trainer.running, request);
-    } finally {
-      this.#isTraining = false;
-    }
+    await this.#training.run(() => train(this.#trainer.running, request), { signal: request.signal });
   }
 
   /** Does not wait for the thread, which releases the weights once nothing samples from them. */

@@ -143,7 +143,7 @@ describe('a training job whose signal aborts', () => {
     }
   });
 
-  it('is refused while another job trains, and leaves that one alone', async () => {
+  it('waits while another job trains, and can be cancelled then', async () => {
     const begun = Promise.withResolvers<void>();
     const release = Promise.withResolvers<void>();
     const first = bench.engine.train({
@@ -157,11 +157,24 @@ describe('a training job whose signal aborts', () => {
       onStep: () => undefined,
     });
     await begun.promise;
-    await expect(bench.train(base, 'behind', [datum])).rejects.toMatchObject({ code: 'training_busy' });
+    const behind = bench.train(base, 'behind', [datum]);
+    const stop = new AbortController();
+    const cancelled = bench.engine.train({
+      from: base,
+      folder: join(bench.folder, 'cancelled'),
+      batches: [batchOf([datum])],
+      onStep: () => undefined,
+      signal: stop.signal,
+    });
+    stop.abort(new Error('stopped'));
+    await expect(cancelled).rejects.toThrow('stopped');
     release.resolve();
     await first;
+    await behind;
     const names = await readdir(bench.folder);
-    expect(names.filter((name) => /long|behind|aborted|unfinished/.test(name))).toEqual(['long']);
-    await bench.train(base, 'after', [datum]);
+    expect(names.filter((name) => /long|behind|cancelled|aborted|unfinished/.test(name))).toEqual([
+      'behind',
+      'long',
+    ]);
   });
 });
