@@ -35,7 +35,7 @@ const warnings = () => {
   return heard;
 };
 
-test('a service that goes away is waited for beyond the retries, and told of once', async () => {
+test('calls to an unavailable service are retried beyond `retries`, with one warning', async () => {
   const heard = warnings();
   const service = await restartable();
   const client = createClient({

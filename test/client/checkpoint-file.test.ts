@@ -55,7 +55,7 @@ describe('checkpoints.download', () => {
     expect(file).toMatchObject({ fileName: expected, bytes: null });
   });
 
-  it('throws in the stream where it breaks', async () => {
+  it('throws from the stream when it breaks', async () => {
     const { client } = await serve(cut);
     const { stream } = await client.models.checkpoints.download(uuid(1), 0);
     await expect(read(stream)).rejects.toMatchObject({ code: 'connection_failed', connected: true });

@@ -62,7 +62,7 @@ const json = { 'content-type': 'application/json' };
 const events = { 'content-type': 'text/event-stream' };
 const chunk = `data: ${JSON.stringify({ model: 'm', choices: [], filler: 'a'.repeat(1000) })}\n\n`;
 
-describe('of what has no end', () => {
+describe('an endless answer', () => {
   it.each([
     ['an answer', 'answerBytes', getModel, json, '{"id": "', piece],
     [
@@ -81,7 +81,7 @@ describe('of what has no end', () => {
     ['a chunk of a completion', 'eventBytes', chat, events, 'data: ', piece],
     ['a streamed completion', 'answerBytes', chat, events, '', chunk.repeat(50)],
   ] as const)(
-    '%s is read up to a limit, which the error names',
+    '%s is read up to the limit that the error names',
     async (_, limit, run, headers, text, more) => {
       const { answer, sent } = endlessly(200, headers, text, more);
       const { error, requests } = await failure(answer, run, { limits: { [limit]: limitBytes } });
@@ -104,17 +104,20 @@ describe('of what has no end', () => {
       (client: Client) => client.models.checkpoints.download(uuid(1), 1),
     ],
     ['a page in place of a completion', 200, { 'content-type': 'text/html' }, 'bad_response', chat],
-  ] as const)('%s tells its beginning, and is not read on', async (_, status, headers, code, run) => {
-    const { answer, sent } = endlessly(status, headers, '<h1>Bad gateway</h1>');
-    const { error } = await failure(answer, run, { retries: 0 });
-    expect(error).toMatchObject({ code });
-    expect(String(error)).toContain('<h1>Bad gateway</h1>aaa');
-    await sent.ended;
-    expect(sent.bytes).toBeLessThan(onTheWay);
-  });
+  ] as const)(
+    '%s appears in the error with its beginning, and the rest is not read',
+    async (_, status, headers, code, run) => {
+      const { answer, sent } = endlessly(status, headers, '<h1>Bad gateway</h1>');
+      const { error } = await failure(answer, run, { retries: 0 });
+      expect(error).toMatchObject({ code });
+      expect(String(error)).toContain('<h1>Bad gateway</h1>aaa');
+      await sent.ended;
+      expect(sent.bytes).toBeLessThan(onTheWay);
+    },
+  );
 });
 
-describe('what comes a little at a time, for ever,', () => {
+describe('an answer that arrives slowly without end', () => {
   /** Sends `text`, and then `more` again and again. */
   const dripping =
     (status: number, headers: Record<string, string>, text: string, more: string): Answerer =>
@@ -145,7 +148,7 @@ describe('what comes a little at a time, for ever,', () => {
     expect(String(error)).toContain(`${what} 100 ms. Raise idleTimeoutMs`);
   });
 
-  it('is a sign of life where it is comments', async () => {
+  it('does not time out when it consists of comments', async () => {
     const ended = { id: uuid(2), type: 'training_ended', data: {} };
     let left = 30;
     const { error } = await failure(

@@ -42,14 +42,14 @@ describe('an error response', () => {
       400,
       { error: { message: "The input (9 tokens) is longer than the model's context length (8 tokens)." } },
     ],
-  ])('of status %d for a prompt that is too long, %o, is told from other refusals', async (status, body) => {
+  ])('of status %d for a prompt that is too long, %o, differs from other refusals', async (status, body) => {
     const { connect } = await serve(json(body, status));
     const error = await rejection(connect({ retries: 0 }).chat.completions.create({ messages: [] }));
     expect(error).toBeInstanceOf(RequestError);
     expect(error).toMatchObject({ code: 'context_length_exceeded', status });
   });
 
-  it('says each sentence with one full stop', async () => {
+  it('ends each sentence with one full stop', async () => {
     const message = async (detail: string, headers = {}) => {
       const { connect } = await serve(json({ detail }, 404, headers));
       return String(await rejection(connect({ retries: 0 }).models.get(uuid(1))));
@@ -74,14 +74,14 @@ describe('an error response', () => {
     expect(String(error)).toContain('body.trajectory_groups.0: is empty; body.model_id: is no uuid');
   });
 
-  it('of the chat path is read where only `error` is there', async () => {
+  it('of the chat path is read if it has only `error`', async () => {
     const body = { error: { message: 'unknown model', type: 'not_found', param: null, code: null } };
     const { client } = await serve(json(body, 404));
     const error = await rejection(client.chat.completions.create({ messages: [] }));
     expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
   });
 
-  it('is read where its `error` has no code', async () => {
+  it('is read if its `error` has no code', async () => {
     const { client } = await serve(json({ error: { message: 'unknown model' } }, 404));
     const error = await rejection(client.chat.completions.create({ messages: [] }));
     expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
@@ -102,7 +102,7 @@ describe('an error response', () => {
     expect(received).toHaveLength(3);
   });
 
-  it('does nothing to the terminal that it is shown on, whatever the service says', async () => {
+  it('cannot control a terminal, whatever the service sends', async () => {
     const hostile = '\u001b[2J\u001b]0;title\u0007\u009b31m\u202egnp.exe\u2028 and\r\nmore';
     const bodies = [
       JSON.stringify({ detail: hostile }),
@@ -147,7 +147,7 @@ describe('an error response', () => {
     expect(String(error).length).toBeLessThan(2300);
   });
 
-  it('tells how long to wait, and is not waited for beyond a minute', async () => {
+  it('has the time to wait, and is not retried if that exceeds a minute', async () => {
     const { client, received } = await serve(json({ detail: 'slow down' }, 429, { 'retry-after': '3600' }));
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toMatchObject({ code: 'rate_limited', retryAfterMs: 3_600_000 });
@@ -163,7 +163,7 @@ describe('a response of status 200', () => {
     expect(error).toMatchObject({ code: 'bad_response', detail: 'not JSON: <html>Welcome</html>' });
   });
 
-  it('that is not what the contract says names the field', async () => {
+  it('that violates the contract names the field', async () => {
     const { client } = await serve(json({ id: uuid(1), entity: 'e', project: 4 }));
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toMatchObject({ code: 'bad_response' });
@@ -177,7 +177,7 @@ describe('a response of status 200', () => {
     { model: 'm', choices: [{ message: {}, finish_reason: 'stop' }] },
     [],
     null,
-  ])('that is no completion is a bad response: %j', async (body) => {
+  ])('that is not a completion is a bad response: %j', async (body) => {
     const { client } = await serve(json(body));
     const error = await rejection(client.chat.completions.create({ messages: [] }));
     expect(error).toMatchObject({ code: 'bad_response' });
@@ -195,7 +195,7 @@ describe('a response of status 200', () => {
 });
 
 describe('a broken connection', () => {
-  it('that was never made says so', async () => {
+  it('that was never opened says so', async () => {
     const options = { baseUrl: await unusedUrl(), apiKey: 'key', retries: 2, backoffMs: 0.1 };
     const client = createClient(options);
     const error = await rejection(client.models.get(uuid(1)));
@@ -249,7 +249,7 @@ describe('a silent service', () => {
     expect(String(error)).toContain(`no complete answer within 20 ms. Raise ${name} if`);
   });
 
-  it('ends at the deadline in the middle of a body too, and sampling is not asked for again', async () => {
+  it('ends at the deadline in the middle of a body too, and sampling is not retried', async () => {
     const { client, received } = await serve((response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.write('{');
@@ -259,7 +259,7 @@ describe('a silent service', () => {
     expect(received).toHaveLength(1);
   });
 
-  it('is left with the signal’s own reason, and hears of it', async () => {
+  it('ends with the signal’s reason, and its connection closes', async () => {
     const controller = new AbortController();
     const reason = new Error('enough');
     const gone = Promise.withResolvers<void>();
@@ -274,7 +274,7 @@ describe('a silent service', () => {
     expect(await rejection(again)).toBe(reason);
   });
 
-  it('is left with the signal’s own reason while a repeat is waited for', async () => {
+  it('ends with the signal’s reason during the pause before a retry', async () => {
     const controller = new AbortController();
     const reason = new Error('enough');
     const { client } = await serve((response) => {

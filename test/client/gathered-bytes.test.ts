@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { GatheredBytes } from '../../src/client/answer-body.ts';
 
-test('pieces of any size come together as they came', () => {
+test('pieces of any size are joined in order', () => {
   const size = fc.oneof(fc.nat(20), fc.nat(3000), fc.integer({ min: 16_000, max: 70_000 }));
   fc.assert(
     fc.property(fc.array(size, { maxLength: 30 }), (sizes) => {

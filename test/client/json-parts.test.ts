@@ -4,7 +4,7 @@ import { jsonParts } from '../../src/client/json-slices.ts';
 
 const seed = 5;
 
-test('the parts are what JSON.stringify writes, however small they have to be', () => {
+test('the parts join to the output of JSON.stringify, however small they are', () => {
   const value = fc.anything({ withDate: true, withSparseArray: true, withObjectString: true });
   fc.assert(
     fc.property(value, fc.integer({ min: 0, max: 30 }), (given, heaviest) => {
@@ -14,7 +14,7 @@ test('the parts are what JSON.stringify writes, however small they have to be', 
   );
 });
 
-test('no part is large, be the values deep or their texts long', () => {
+test('no part is large, even with deep values or long strings', () => {
   const entries = Array.from({ length: 50_000 }, (_, index) => ({ token: 't', logprob: -index / 7 }));
   const texts = Array.from({ length: 500 }, () => 'x'.repeat(10_000));
   const group = {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { jsonInSlices } from '../../src/client/json-slices.ts';
 
 describe('jsonInSlices', () => {
-  it('writes what JSON.stringify would', async () => {
+  it('writes the same value as JSON.stringify', async () => {
     const head = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.jsonValue());
     await fc.assert(
       fc.asyncProperty(head, fc.array(fc.jsonValue()), async (rest, items) => {
@@ -15,7 +15,7 @@ describe('jsonInSlices', () => {
     );
   });
 
-  it('lets others run while it writes a long list', async () => {
+  it('leaves ticks for other work while it writes a long list', async () => {
     const items = Array.from({ length: 200 }, () => Array.from({ length: 5000 }, (_, index) => index / 7));
     let turns = 0;
     let writing = true;

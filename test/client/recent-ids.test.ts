@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RecentIds } from '../../src/client/resources/follow-events.ts';
 
-test('an id is known again among the newest, and an endless list of them takes no more room', () => {
+test('the newest ids are recognized, and an endless list of ids uses bounded memory', () => {
   const ids = new RecentIds(10);
   for (let n = 0; n < 1000; n++) {
     expect(ids.add(`e-${n}`)).toBe(true);

@@ -141,7 +141,7 @@ describe('a list', () => {
     await expect(iterate()).rejects.toMatchObject({ code: 'bad_response' });
   });
 
-  it('fails where it is iterated, once', async () => {
+  it('fails once, when it is iterated', async () => {
     const { client } = await serve(json({ detail: 'gone' }, 404));
     const iterate = async () => {
       for await (const _item of client.models.checkpoints.list(model.id)) expect.unreachable();
@@ -160,7 +160,7 @@ describe('checkpoints', () => {
 });
 
 describe('training jobs', () => {
-  it('are asked for, got and cancelled, also where the service knows but their id', async () => {
+  it('are created, read and cancelled, even if the service returns only their id', async () => {
     const job = { id: uuid(5), status: 'cancelled' };
     const { client, received } = await serve(json({ id: uuid(5) }), json({ id: uuid(5) }), json(job, 202));
     const config = { vendor_k2_tau: 0.1, epsilon: null };
@@ -228,7 +228,7 @@ describe('the deployed dialect', () => {
     expect(bodies[3]).toEqual({ model_id: model.id, split: 'val', trajectory_groups: [] });
   });
 
-  it('is not spoken unless asked for', async () => {
+  it('is not used by default', async () => {
     const { connect, received } = await serve(json({ object: 'list', data: [] }));
     await connect({ project: 'team/project' }).inferenceModels.list();
     expect(received[0]?.headers).toMatchObject({ 'compat-project': 'team/project' });

@@ -104,7 +104,7 @@ describe('a chat completion', () => {
 });
 
 describe('a job on a service that may not know idempotency keys', () => {
-  it('is not asked for again after a 503 that may be a proxy’s, which lost the service', async () => {
+  it('is not retried after a 503 that may come from a proxy that lost the service', async () => {
     const { connect, received } = await serve(json({ detail: 'gone' }, 503), created);
     const client = connect({ dialect: 'deployed' });
     await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 503 });
@@ -146,7 +146,7 @@ describe('retryDelayMs', () => {
     expect(retryDelayMs(3, 500, null, 0)).toBe(0);
   });
 
-  it('never comes back before the service asked for', () => {
+  it('never returns before the time that the service requested', () => {
     const random = fc.double({ min: 0, max: 1, noNaN: true });
     fc.assert(
       fc.property(fc.nat(40), fc.nat(60_000), random, (failures, retryAfterMs, r) => {
@@ -169,7 +169,7 @@ describe('parseRetryAfter', () => {
     for (const header of [null, '', 'soon']) expect(parseRetryAfter(header, now)).toBeNull();
   });
 
-  it('reads a date by the service’s own clock, and by ours where it tells none', () => {
+  it('reads a date by the service’s clock, or by ours if it sends none', () => {
     const wait = (header: string, date: string | null) => parseRetryAfter(header, date);
     expect(wait('Thu, 01 Jan 2099 00:00:30 GMT', 'Thu, 01 Jan 2099 00:00:00 GMT')).toBe(30_000);
     expect(wait('Thu, 01 Jan 1998 00:00:30 GMT', 'Thu, 01 Jan 1998 00:00:00 GMT')).toBe(30_000);

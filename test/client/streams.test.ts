@@ -44,7 +44,7 @@ describe('following a job', () => {
     expect(events).toEqual([started, failed]);
   });
 
-  it.each(['cut', 'clean'] as const)('goes on after a %s end, and yields nothing twice', async (end) => {
+  it.each(['cut', 'clean'] as const)('continues after a %s end, and yields nothing twice', async (end) => {
     const { events, received } = await follow([
       eventStream([sent(started), sent(step(1))], end),
       json({ detail: 'restarting' }, 503, { 'retry-after': '0' }),
@@ -61,7 +61,7 @@ describe('following a job', () => {
     ]);
   });
 
-  it('goes on after a silence', async () => {
+  it('continues after a silence', async () => {
     // By what was seen, not by the count of calls: on a busy machine a call may end before its answer's head is there.
     const silentFirst: Answerer = (response, request) => {
       const seen = request.headers['last-event-id'] !== undefined;
@@ -85,7 +85,7 @@ describe('following a job', () => {
     expect(received).toHaveLength(4);
   });
 
-  it('begins behind the event it is told', async () => {
+  it('begins after the event in `after`', async () => {
     const { events, received } = await follow([eventStream([sent(ended)])], { after: uuid(3) });
     expect(events).toEqual([ended]);
     expect(received[0]?.headers['last-event-id']).toBe(uuid(3));
@@ -133,12 +133,12 @@ describe('following a job', () => {
     expect(error).toMatchObject({ code: 'bad_response' });
   });
 
-  it('refuses an event that is not what the contract says', async () => {
+  it('refuses an event that violates the contract', async () => {
     const { error } = await follow([eventStream([sent({ ...step(1), ...{ data: { loss: 'x' } } })])]);
     expect(error).toMatchObject({ code: 'bad_response' });
   });
 
-  it('goes on after what a proxy has garbled, in the stream or in place of it', async () => {
+  it('continues after a proxy garbles or replaces the stream', async () => {
     const { events, error } = await follow([
       eventStream([sent(started), 'data: {"id": oops']),
       json({ hello: ['world'] }),

@@ -33,7 +33,7 @@ function hanging() {
   return { completions, reached: reached.promise, aborted: aborted.promise };
 }
 
-test('a key ends with its rollout, and no client asks again', async () => {
+test('a key ends with its rollout, and no client retries', async () => {
   await using desk = await openDesk(hello);
   const { endpoint, end, trajectory } = openRollout();
   const client = clientOf(await endpoint(desk.model));
@@ -47,7 +47,7 @@ test('a key ends with its rollout, and no client asks again', async () => {
   await expect(endpoint(desk.model)).rejects.toThrow(/after that rollout had ended/);
 });
 
-test('a closed trajectory takes no call even before its signal is aborted', async () => {
+test('a closed trajectory refuses calls even before its signal aborts', async () => {
   await using desk = await openDesk(hello);
   const { endpoint, trajectory } = openRollout();
   const client = clientOf(await endpoint(desk.model));

@@ -148,7 +148,7 @@ test.each([false, true])(
   },
 );
 
-test('structured text is asked for as a schema', async () => {
+test('structured text is requested as a schema', async () => {
   await using desk = await openDesk(() => ({ text: '{"verdict":"done"}' }));
   const { client } = await openClient(desk.model);
   const schema = { type: 'object', properties: { verdict: { type: 'string' } }, required: ['verdict'] };

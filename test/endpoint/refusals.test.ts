@@ -120,7 +120,7 @@ test('fields of no effect, null and defaults are taken', async () => {
   expect((await post('/responses', { input: 'a', ...none, ...response })).status).toBe(200);
 });
 
-test('what is no request at all is said to be none', async () => {
+test('a body that is not a request is refused as such', async () => {
   expect(await post('/chat/completions', '{')).toMatchObject({
     status: 400,
     body: { error: { code: 'invalid_json' } },

@@ -67,7 +67,7 @@ test('of two replies that say the same in other tokens each is gone on from once
   expect(new Set(ids.map(String)).size).toBe(2);
 });
 
-test('a chat client that knows no reasoning goes on from the reply with it', async () => {
+test('a chat client without reasoning continues from a reply that has it', async () => {
   await using opened = await openReasoning();
   const { client, requests, trajectory } = opened;
   const messages: OpenAI.ChatCompletionMessageParam[] = [user('a')];
@@ -94,7 +94,7 @@ test.each([
   ['encrypted reasoning alone', { store: false, include: ['reasoning.encrypted_content' as const] }],
   ['references to stored items', {}],
   ['no reasoning', { store: false }],
-])('a responses client that sends back %s goes on from the reply', async (what, fields) => {
+])('a responses client that sends back %s continues from the reply', async (what, fields) => {
   for (const stream of [false, true]) {
     await using opened = await openReasoning();
     const { client, requests, trajectory } = opened;

@@ -13,7 +13,7 @@ const response = (content: string, previous?: RememberedResponse): RememberedRes
   output: [],
 });
 
-test('a long conversation is put together in order, from responses that each hold only what they added', () => {
+test('a long conversation is assembled in order from responses that each hold only their own messages', () => {
   let last: RememberedResponse | undefined;
   for (let turn = 0; turn < 5000; turn++) last = response(String(turn), last);
   const { messages, callIds } = conversationOf(last);
@@ -23,7 +23,7 @@ test('a long conversation is put together in order, from responses that each hol
   expect(callIds).toHaveLength(5000);
 });
 
-test('the oldest responses are forgotten, and asking for one says so', () => {
+test('the oldest responses are dropped, and a request for one is refused', () => {
   const memory = new ResponseMemory();
   for (let index = 0; index <= 10_000; index++) memory.keep(`resp_${index}`, response(String(index)));
   expect(() => memory.require('resp_0')).toThrow(/no response "resp_0"/);

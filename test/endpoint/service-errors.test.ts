@@ -36,7 +36,7 @@ test.each([
   [503, failed('service_failed', 503)],
   [502, failed('connection_failed', null)],
   [504, failed('timed_out', null, { option: 'timeoutMs' })],
-])('a failure of the service comes as %i, plain, streamed and on both paths', async (status, error) => {
+])('a failure of the service has status %i, whole, streamed and on both paths', async (status, error) => {
   const { client, trajectory } = await failing(error);
   const said = { status, code: error.code, message: expect.stringContaining('said the service') };
   await expect(client.chat.completions.create(asked)).rejects.toMatchObject(said);
@@ -48,7 +48,7 @@ test.each([
   expect(trajectory.histories).toHaveLength(0);
 });
 
-test('a rate limit says how long to wait, and names the field of a complaint', async () => {
+test('a rate limit has the time to wait, and a validation error names its field', async () => {
   const limited = await failing(failed('rate_limited', 429, { retryAfterMs: 1500 }));
   const error = await limited.client.chat.completions.create(asked).catch((cause: unknown) => cause);
   if (!(error instanceof OpenAI.APIError)) throw error;
@@ -72,7 +72,7 @@ async function* breaking() {
   throw failed('connection_failed', null);
 }
 
-test('a stream that breaks is an error of the stream, never a whole reply', async () => {
+test('a stream that breaks ends with an error, never with a complete reply', async () => {
   const { client, trajectory } = await open(breaking);
   const read = async () => {
     for await (const _ of await client.chat.completions.create({ ...asked, stream: true }));
@@ -105,7 +105,7 @@ test('a stream without token ids fails before its end is seen', async () => {
   expect(trajectory.violation).toBeDefined();
 });
 
-test('another step than the rollout is pinned to is refused, and breaks its rules', async () => {
+test('a step other than the pinned one is refused, and fails the rollout', async () => {
   await using desk = await openDesk(() => ({ text: 'hello' }));
   const { endpoint, trajectory } = openRollout();
   const { baseUrl, apiKey } = await endpoint(desk.model.at(4));
@@ -116,7 +116,7 @@ test('another step than the rollout is pinned to is refused, and breaks its rule
   expect(trajectory.violation).toBeDefined();
 });
 
-test('a stream that fails at its first event is an error, and none that succeeded', async () => {
+test('a stream that fails at its first event is an error response, not a stream', async () => {
   const { client } = await failing(failed('service_failed', 200));
   const said = { status: 502, type: 'server_error', code: 'service_failed' };
   await expect(client.chat.completions.create({ ...asked, stream: true })).rejects.toMatchObject(said);

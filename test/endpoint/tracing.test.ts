@@ -12,7 +12,7 @@ afterEach(async () => {
   await closeEndpoints();
 });
 
-test('calls through the endpoint are spans of the rollout that asked for it, each of its own', async () => {
+test('calls through the endpoint are spans of their own rollout', async () => {
   recording = startRecording();
   await using desk = await openDesk(() => ({ text: 'hello' }));
   const tracer = trace.getTracer('test');

@@ -17,7 +17,7 @@ const many = (model: ModelHandle, calls: number) =>
 const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const idle = { inFlight: 0, waiting: 0 };
 
-test('a fixed budget bounds the calls of all handles that it is given to', async () => {
+test('a fixed budget limits the calls of all handles that share it', async () => {
   await using service = await startLimitedService({ limit: 100, delayMs: () => 1 });
   const budget = callBudget({ concurrency: 5 });
   const [one, other] = [service.model.with({ budget }), service.model.with({ budget, temperature: 0.5 })];
@@ -32,7 +32,7 @@ test('a fixed budget bounds the calls of all handles that it is given to', async
 });
 
 test.each([429, 503] as const)(
-  'a service that answers %i beyond 24 calls is found out, and every call succeeds',
+  'a service that answers %i beyond 24 calls is adapted to, and every call succeeds',
   { tags: ['long'] },
   async (status) => {
     await using service = await startLimitedService({ limit: 24, status, delayMs: () => 20 });
@@ -55,7 +55,7 @@ test.each([429, 503] as const)(
   },
 );
 
-test('a service that grows slower with its load is kept at the latency that is asked for', {
+test('a service that slows down under load is kept at the target latency', {
   tags: ['long'],
 }, async () => {
   await using service = await startLimitedService({ limit: 10_000, delayMs: (inFlight) => inFlight * 3 });
@@ -79,7 +79,7 @@ test('without a target, latency that rises beyond three times the smallest lower
   expect(budget.stats().decreases.latency).toBeGreaterThan(0);
 });
 
-test('the limit keeps within its bounds, and does not grow where it is not used', async () => {
+test('the limit stays within its bounds, and does not rise while slots are free', async () => {
   await using service = await startLimitedService({ limit: 2, delayMs: () => 1 });
   const least = callBudget({ concurrency: { min: 3, max: 100, start: 6 } });
   await many(service.model.with({ budget: least }), 100);

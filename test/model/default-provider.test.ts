@@ -143,7 +143,7 @@ describe('other models', () => {
     expect((await generateText({ model: 'old', prompt: 'a' })).text).toBe('old');
   });
 
-  test('are refused by name where there is no other provider', async () => {
+  test('are refused by name if there is no other provider', async () => {
     usePolicyAsDefaultProvider({ models: ['gpt-x', 'gpt-y'] });
     const asked: (() => Promise<unknown>)[] = [
       () => generateText({ model: 'gpt-z', prompt: 'a' }),

@@ -118,7 +118,7 @@ describe('an external model', () => {
     });
   });
 
-  test('stands for policy(), and for models that are named by a string', async () => {
+  test('replaces policy() and models that are named by a string', async () => {
     const putBack = usePolicyAsDefaultProvider({ models: ['gpt-x'] });
     const byName = defineEnvironment({
       name: 'by-name',
@@ -206,7 +206,7 @@ describe('an external model', () => {
     expect(trajectory.histories.map(({ entries }) => entries.length)).toEqual([6, 4]);
   });
 
-  test('reads what is no text by its name', async () => {
+  test('replaces parts that are not text with their type', async () => {
     const model = externalModel(
       new MockLanguageModelV4({ doGenerate: async () => saying('a cat') }),
     ).languageModel;
@@ -258,7 +258,7 @@ describe('its trajectories', () => {
     expect(service.jobs).toHaveLength(0);
   });
 
-  test('are the same when they are read back, and no more trainable', async () => {
+  test('are the same when they are read back, and still not trainable', async () => {
     const { groups } = await run(externalModel(hosted()), desk);
     const [trajectory] = groups[0]?.trajectories ?? [];
     if (!trajectory) throw new TypeError('no trajectory');
@@ -295,7 +295,7 @@ describe('what an external model is made of', () => {
     expect((await generateText({ model: externalModel(old).languageModel, prompt: 'a' })).text).toBe('old');
   });
 
-  test('an id is looked up in the default provider, and refused where there is none', () => {
+  test('an id is looked up in the default provider, and refused without one', () => {
     const before = globalThis.AI_SDK_DEFAULT_PROVIDER;
     globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
     try {

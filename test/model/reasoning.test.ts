@@ -72,7 +72,7 @@ describe('an agent that reasons', () => {
     });
   }
 
-  test('goes on from its text where ids are not sent, reasoning and all', async () => {
+  test('continues from its text, with reasoning, if ids are not sent', async () => {
     const trajectory = new Trajectory();
     await twoTurns(trajectory, { sendTokenIds: false }, (messages) => messages);
     const [first] = trajectory.choices;
@@ -82,7 +82,7 @@ describe('an agent that reasons', () => {
     expect(lastSent(trajectory)[1]).not.toHaveProperty('token_ids');
   });
 
-  test('begins a new history where its reasoning is left out of the conversation', async () => {
+  test('begins a new history if the conversation omits its reasoning', async () => {
     const trajectory = new Trajectory();
     await twoTurns(trajectory, {}, (messages) => pruneMessages({ messages, reasoning: 'all' }));
     expect(trajectory.histories).toHaveLength(2);
@@ -107,7 +107,7 @@ describe('an agent that reasons', () => {
     expect(trajectory.choices).toHaveLength(2);
   });
 
-  test('sends reasoning of others as it stands in the prompt', async () => {
+  test('sends reasoning that it did not sample unchanged', async () => {
     const trajectory = new Trajectory();
     const reasoned: ModelMessage = {
       role: 'assistant',

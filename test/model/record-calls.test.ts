@@ -148,7 +148,7 @@ describe('a recorded call', () => {
   };
   const streamedRequest = { ...request, stream: true, stream_options: { include_usage: true } } as const;
 
-  test('may be asked for as a stream, and a stream whole, with the same reply', async () => {
+  test('answers a streamed request, and a recorded stream an unstreamed one, with the same reply', async () => {
     const replies: unknown[] = [];
     for (const recordedAs of ['whole', 'stream']) {
       const file = newFile();
@@ -175,7 +175,7 @@ describe('a recorded call', () => {
     expect(await collect(await replay.create(streamedRequest))).toEqual(chunks);
   });
 
-  test('ends where its reader left the stream', async () => {
+  test('ends where its reader stopped reading', async () => {
     const file = newFile();
     const source = recordCalls({ file, completions: service.client.chat.completions });
     for await (const _ of await source.create(streamedRequest)) break;
@@ -233,7 +233,7 @@ describe('a request that is not in the record', () => {
     expect(replay.unused()).toHaveLength(2);
   });
 
-  test('fails its rollout, and is no reward of 0', async () => {
+  test('fails its rollout, without a reward of 0', async () => {
     const file = newFile();
     await run(handle().recordingTo(file));
     const { model } = await replayModel({ file });
@@ -250,7 +250,7 @@ describe('the file', () => {
   const record = (file: string, model = name) =>
     recordCalls({ file, completions: service.client.chat.completions }).create({ ...request, model });
 
-  test('has a header with its version, and a call a line with what was asked', async () => {
+  test('has a header with its version, and a line with the request of each call', async () => {
     const file = newFile();
     await record(file);
     const [header, call, end] = (await readFile(file, 'utf8')).split('\n');
@@ -259,7 +259,7 @@ describe('the file', () => {
     expect(end).toBe('');
   });
 
-  test('goes on after a line that a killed process left half written', async () => {
+  test('continues after a line that a killed process left incomplete', async () => {
     const file = newFile();
     await record(file);
     await appendFile(file, '{"key":"half');

@@ -282,7 +282,7 @@ describe('a call through the AI SDK', () => {
     await expect(call).rejects.toThrow(`"${name}" in providerOptions.martingale`);
   });
 
-  test('refuses what is no field of the interface', async () => {
+  test('refuses unknown fields', async () => {
     const call = generateText({
       ...options({}),
       providerOptions: { martingale: { repetitionPenalty: 1.1 } },

@@ -178,7 +178,7 @@ describe.each(everyWay)('%s', (_, run) => {
   });
 });
 
-test('an answer that the client asked for twice is recorded once, with the seed that both asked for', async () => {
+test('an answer that the client requested twice is recorded once, with the seed of both requests', async () => {
   const service = await startFakeService({ policy: () => ({ text: 'mild' }) });
   await using _ = service;
   await using proxy = await startFlakyProxy(service.baseUrl, ['busy', 'busy'], { retries: 3 });
@@ -225,7 +225,7 @@ test('of a stream that is cut in the middle nothing is recorded; the agent that 
   expect(new Set(seeds).size).toBe(2);
 });
 
-test('a stream that ends before its reply does is no reply, and nothing of it is recorded', async () => {
+test('a stream that ends before its reply is an error, and nothing of it is recorded', async () => {
   await using opened = await open(() => ({ text: 'mild and dry all day' }), [{ endBefore: 'ry all day' }]);
   const { model, trajectory } = opened;
   const read = () =>

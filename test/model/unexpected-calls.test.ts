@@ -30,7 +30,7 @@ const answers = [
 ] as const;
 
 describe.each(answers)('$reason, $reply', ({ reason, reply, says }) => {
-  test('error: the call throws, and the rollout fails also where the agent swallows it', async () => {
+  test('error: the call throws, and the rollout fails even if the agent catches it', async () => {
     const { service, model } = await open(reply);
     await using _ = service;
     const trajectory = new Trajectory({ policy: name });
@@ -60,7 +60,7 @@ describe.each(answers)('$reason, $reply', ({ reason, reply, says }) => {
     });
   });
 
-  test('warn: the agent has its answer, and the call is left out, counted and said', async () => {
+  test('warn: the agent gets its answer, and the call is left out, counted and logged', async () => {
     const { service, model } = await open(reply);
     await using _ = service;
     const trajectory = new Trajectory({ policy: name, onUnexpectedCall: 'warn' });
@@ -78,7 +78,7 @@ describe.each(answers)('$reason, $reply', ({ reason, reply, says }) => {
 describe('outside of a rollout', () => {
   afterEach(() => vi.restoreAllMocks());
 
-  test('a handle of one’s own answers and says nothing', async () => {
+  test('a handle outside of rollouts answers without a warning', async () => {
     const { service, model } = await open();
     await using _ = service;
     const warned = vi.spyOn(process, 'emitWarning');
@@ -86,7 +86,7 @@ describe('outside of a rollout', () => {
     expect(warned).not.toHaveBeenCalled();
   });
 
-  test('the handle of a rollout is refused there, by the policy error', async () => {
+  test('the handle of a rollout throws, with `error`', async () => {
     const { service, model } = await open();
     await using _ = service;
     const given = await handleOfARollout(model, 'error');
@@ -97,7 +97,7 @@ describe('outside of a rollout', () => {
     expect(service.requests).toHaveLength(1);
   });
 
-  test('by the policy warn it answers, and warns once for all rollouts', async () => {
+  test('the handle of a rollout answers, with `warn`, and warns once for all rollouts', async () => {
     const { service, model } = await open();
     await using _ = service;
     const given = [await handleOfARollout(model, 'warn'), await handleOfARollout(model, 'warn')];
@@ -110,7 +110,7 @@ describe('outside of a rollout', () => {
     });
   });
 
-  test('the warning is one of the process, for whoever listens', async () => {
+  test('the warning is a process warning', async () => {
     const { service } = await open();
     await using _ = service;
     const heard = once(process, 'warning');
@@ -120,7 +120,7 @@ describe('outside of a rollout', () => {
     expect(await heard).toMatchObject([{ code: 'MARTINGALE_OUTSIDE_ROLLOUT' }]);
   });
 
-  test('what the user says of a handle stands in rollouts too, and judges are never outside', async () => {
+  test('the user’s own setting of a handle applies in rollouts too, and judges are never outside', async () => {
     const { service, model } = await open();
     await using _ = service;
     const own = model.with({ outsideRollout: 'answer' });

@@ -45,7 +45,7 @@ test.each([
   ['the sampled end token is missing', [1, 2, 3, 4]],
   ['an earlier token is another', [1, 7, 3, 9, 4]],
   ['it is shorter', [1, 2, 3]],
-])('a new history begins where %s', (_, promptTokenIds) => {
+])('a new history begins if %s', (_, promptTokenIds) => {
   const trajectory = new Trajectory();
   record(trajectory, { promptTokenIds: [1, 2] });
   record(trajectory, { messages: [user('a'), assistant('b'), user('c')], promptTokenIds });
@@ -53,7 +53,7 @@ test.each([
   expect(trajectory.toRecord().additional_histories).toHaveLength(1);
 });
 
-test('histories stand in the order in which their first calls began, whichever was answered first', () => {
+test('histories are in the order in which their first calls began, whichever was answered first', () => {
   const trajectory = new Trajectory();
   const first = trajectory.beginCall();
   const second = trajectory.beginCall();
@@ -80,7 +80,7 @@ test('the policy versions are those of the first and the last call', () => {
   expect(trajectory.toRecord()).toMatchObject({ initial_policy_version: 4, final_policy_version: 5 });
 });
 
-test('another step than the pinned one is an error and is remembered', () => {
+test('a step other than the pinned one is an error and stays one', () => {
   const trajectory = new Trajectory({ policy: 'e/p/n:step2' });
   expect(() => record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step3' })).toThrow(TrajectoryError);
   expect(trajectory.violation?.code).toBe('unexpected_call_other_step');
@@ -92,7 +92,7 @@ test('a choice without token ids is an error', () => {
   expect(() => record(trajectory, { promptTokenIds: [] })).toThrow(/return_token_ids/);
 });
 
-test('with the policy to warn, an unexpected call is left out and said', () => {
+test('with `warn`, an unexpected call is left out and logged', () => {
   const trajectory = new Trajectory({ policy: 'e/p/n:step2', onUnexpectedCall: 'warn' });
   record(trajectory, { promptTokenIds: [1], model: 'base' });
   expect(trajectory.histories).toHaveLength(0);

@@ -171,7 +171,7 @@ describe('a trajectory that was read back', () => {
     expect(throughDisk(trajectory).violation).toMatchObject({ code: 'unexpected_call_base_model' });
   });
 
-  test('of an external model has its calls, with what was said and what its provider counted', () => {
+  test('of an external model has its calls, with their messages and the provider’s token counts', () => {
     const trajectory = new Trajectory();
     const call = (messages: Message[], content: string) => {
       const { index } = trajectory.beginCall();
