@@ -45,7 +45,7 @@ export class OffPolicyDiagnostics {
 }
 
 /** The log-probabilities (natural logarithm) that the KL penalty compares for one decision. */
-export interface KlTerm {
+interface KlTerm {
   /** Under the weights being trained. May be null only when the source is `sample` and `sampled` is known. */
   current: number | null;
   /** When it was sampled; null when not known. */

@@ -94,7 +94,7 @@ describe('training data from a folder', () => {
     }
     const rewrite = (name: string, text: string) => writeFileSync(join(folder, 'b', name), text);
     rewrite('metadata.json', '{"num_trajectories":3}');
-    expect(await refusal(urlOf(folder, 'b'))).toContain('num_trajectories 3, but there are 2');
+    expect(await refusal(urlOf(folder, 'b'))).toContain('num_trajectories 3, but the data has 2');
     for (const wrong of ['not json', '{"num_trajectories":"2"}', '{"format":"parquet"}']) {
       rewrite('metadata.json', wrong);
       expect(await refusal(urlOf(folder, 'b'))).toContain('metadata.json');
@@ -128,7 +128,7 @@ describe('training data from a folder', () => {
     ])
       expect(await refusal(url)).toContain(allowed);
     for (const url of [`file://elsewhere${allowed}/a`, `file://${allowed}/a%2Fb`])
-      expect(await refusal(url)).toContain('no path of this machine');
+      expect(await refusal(url)).toContain('is not a local path');
     symlinkSync(join(allowed, 'in.jsonl'), join(allowed, 'inside.jsonl'));
     writeFileSync(join(allowed, 'in.jsonl'), data);
     expect((await train(urlOf(allowed, 'inside.jsonl'))).status).toBe(200);
@@ -145,11 +145,11 @@ describe('training data from a folder', () => {
     expect(broken.body.detail).toMatchObject([
       { loc: ['body', 'training_data_url', 'line 3', 'messages'], msg: expect.stringContaining('line 3') },
     ]);
-    expect(await refusal(write('\n \n'))).toContain('no line');
+    expect(await refusal(write('\n \n'))).toContain('the training data is empty');
     expect(await refusal(write(Buffer.from([0xff, 0xfe, 0x00])))).toContain('UTF-8');
     expect(await refusal(write('x'.repeat(601)))).toContain('600');
     execFileSync('mkfifo', [join(folder, 'pipe')]);
-    expect(await refusal(urlOf(folder, 'pipe'))).toContain('no regular file');
+    expect(await refusal(urlOf(folder, 'pipe'))).toContain('is not a regular file');
   });
 
   test('is refused, with the reason, where the operator has allowed none', async () => {
@@ -157,7 +157,7 @@ describe('training data from a folder', () => {
     writeFileSync(join(folder, 'train.jsonl'), data);
     expect(await refusal(urlOf(folder, 'train.jsonl'))).toContain('--allow-data-folder');
     expect(await refusal('https://data.example.org/train.jsonl')).toContain('--allow-data-host');
-    expect(await refusal(`upload:sha256-${'0'.repeat(64)}`)).toContain('nothing was uploaded');
+    expect(await refusal(`upload:sha256-${'0'.repeat(64)}`)).toContain('no such upload');
     for (const url of [
       'upload:sha256-abc',
       'wandb-artifact:///a/b/c:v0',
@@ -212,7 +212,7 @@ describe('training data from a host', () => {
       'https://data.example.org:444/a',
       'https://evil-data.example.org/a',
     ])
-      expect(await refusal(url)).toContain('no host that data is fetched from');
+      expect(await refusal(url)).toContain('not a host that data may be fetched from');
     expect(await refusal('https://user:secret@data.example.org/a')).toContain('password');
     expect(asked).toBe(0);
   });

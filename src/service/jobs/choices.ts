@@ -25,7 +25,7 @@ export function wholeChoice(choice: Choice, at: Location): Choice {
   if (named && whole.token_ids && tokenIdsHash(whole.token_ids) !== named)
     throw invalidField(
       [...at, 'token_ids'],
-      'are not the ids that were sampled (sampling.reply names these); send the choice back as it came, with the ids of all chunks where it was streamed',
+      'are not the sampled ids, which sampling.reply names; send the choice back unchanged, with the ids of all chunks if it was streamed',
       whole.token_ids,
     );
   return whole;
@@ -43,7 +43,7 @@ function carried(
   if (other > 0)
     throw invalidField(
       [...place, other],
-      'begins another choice of the same stream, so that these are the tokens of more than one reply; stream one choice a request (n: 1), or ask without stream',
+      'begins another choice of the same stream, so these are the tokens of several replies; stream one choice per request (n: 1), or request it without stream',
       entries[other],
     );
   const first = entries[0]?.choice;
@@ -51,7 +51,7 @@ function carried(
   if (!sampling)
     throw invalidField(
       [...place, 0],
-      'is not the first token of a reply, which has `choice` beside its token_id; send the entries of all chunks, from the first on',
+      'is not the first token of a reply, whose entry has a `choice`; send the entries of all chunks, beginning with the first',
       entries[0],
     );
   return { sampling, prompt_token_ids: choice.prompt_token_ids ?? first?.prompt_token_ids };
@@ -104,14 +104,14 @@ async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSur
     if (logprob > largestLogprob)
       throw invalidField(
         [...at, 'logprobs', 'content', index, 'logprob'],
-        'is above 0, so that no token can have been sampled with it; send the choice back as it came',
+        'is above 0, which no log-probability can be; send the choice back unchanged',
         logprob,
       );
   const { credited_reward: credit } = choice;
   if (credit != null && Math.abs(credit) > largestReward)
     throw invalidField(
       [...at, 'credited_reward'],
-      `computing overflows beyond ${largestReward}; scale the rewards down`,
+      `exceeds the limit of ${largestReward}; scale the rewards down`,
       credit,
     );
   checkPrompt(choice, tokenIds?.length ?? 0, at, base);
@@ -126,7 +126,7 @@ function checkPrompt(choice: Choice, replyLength: number, at: Location, base: Ba
     if (!choice.sampling?.own_prompt) return;
     throw invalidField(
       place,
-      'the choice was sampled after a prompt of its own (sampling.own_prompt), which its messages do not give; ask for it with return_token_ids: true when sampling, and send the choice back as it came',
+      'the choice was sampled after its own prompt (sampling.own_prompt), which its messages do not contain; request it with return_token_ids: true when sampling, and send the choice back unchanged',
       choice.sampling,
     );
   }
@@ -136,7 +136,7 @@ function checkPrompt(choice: Choice, replyLength: number, at: Location, base: Ba
   if (length > base.contextLength)
     throw invalidField(
       place,
-      `prompt and reply have ${length} tokens and the model's context holds ${base.contextLength}`,
+      `prompt and reply have ${length} tokens; the model's context is ${base.contextLength}`,
       prompt,
     );
 }
@@ -146,7 +146,7 @@ function checkSampling({ sampling }: Choice, at: Location, { base, engine }: Cho
   if (sampling.beam_search)
     throw invalidField(
       [...at, 'beam_search'],
-      'a reply that beam search found is no sample of the policy, so there is nothing to learn from its probability; sample without use_beam_search',
+      'replies of beam search are not samples of the policy and cannot be trained on; sample without use_beam_search',
       true,
     );
   if (sampling.temperature < 0)
@@ -166,7 +166,7 @@ function checkSampling({ sampling }: Choice, at: Location, { base, engine }: Cho
     if (!engine.logitsProcessors.includes(name))
       throw invalidField(
         [...at, 'logits_processors', index],
-        'this service has no logits processor of that name; send the choices of this service back as they came',
+        'this service has no logits processor of this name; send the choices of this service back unchanged',
         name,
       );
   }
@@ -200,7 +200,7 @@ export async function findConstraint(
   if (!constraint)
     throw invalidField(
       [...at, 'sampling', 'constraint'],
-      'nothing was sampled under this constraint here; send the choices of this service back as they came',
+      'unknown constraint: nothing was sampled under it; send the choices of this service back unchanged',
       hash,
     );
   return constraint;

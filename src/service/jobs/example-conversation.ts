@@ -10,7 +10,7 @@ import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
 /** What is needed to read the lines of a job. */
-export interface ExampleSurroundings {
+interface ExampleSurroundings {
   base: BaseModel;
   constraints: Constraints;
   /** Which assistant messages train. */
@@ -35,7 +35,7 @@ export async function exampleConversation(
     if (trains(turn, index) && name !== undefined)
       throw invalidField(
         [...at, 'name'],
-        'a reply is trained as it would be sampled, which is without a name; leave it out',
+        'replies are sampled and trained without a name; leave it out',
         name,
       );
   }

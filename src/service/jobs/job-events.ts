@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { TrainingEvent } from '../../contract/index.ts';
 import type { JobOutcome, Store } from '../store/store.ts';
 
-export type NewEvent = TrainingEvent extends infer Event
+type NewEvent = TrainingEvent extends infer Event
   ? Event extends TrainingEvent
     ? Omit<Event, 'id'>
     : never
   : never;
 
-export const withId = (event: NewEvent): TrainingEvent => ({ id: randomUUID(), ...event });
+const withId = (event: NewEvent): TrainingEvent => ({ id: randomUUID(), ...event });
 
-export const isLastEvent = (event: TrainingEvent): boolean =>
+const isLastEvent = (event: TrainingEvent): boolean =>
   event.type === 'training_ended' || event.type === 'training_failed';
 
 /** Stores the events of jobs, then wakes their followers (`follow`) in this process. */
@@ -41,7 +41,7 @@ export class JobEvents {
             data: {
               step: outcome.checkpoint.step,
               checkpoint_id: outcome.checkpoint.id,
-              ...(outcome.untrained ? { untrained: outcome.untrained } : {}),
+              ...(outcome.untrained && { untrained: outcome.untrained }),
             },
           }
         : { type: 'training_failed', data: { error_message: outcome.errorMessage } };
@@ -62,7 +62,13 @@ export class JobEvents {
     let cursor = after;
     while (!signal.aborted) {
       // Starts to wait before it reads, so that no event in between is missed.
-      const news = this.#next(jobId, signal, idleMs);
+      const { promise: next, resolve } = Promise.withResolvers<boolean>();
+      const wake = () => resolve(true);
+      const waiting = this.#waiting.get(jobId) ?? new Set();
+      this.#waiting.set(jobId, waiting.add(wake));
+      const end = () => resolve(false);
+      const timer = setTimeout(end, idleMs);
+      signal.addEventListener('abort', end, { once: true });
       try {
         // The model and its jobs may have been deleted.
         if (!(await this.#store.hasJob(jobId))) return;
@@ -75,9 +81,12 @@ export class JobEvents {
           continue;
         }
         if (await this.#hasEnded(jobId, cursor)) return;
-        if (!(await news.happened)) yield [];
+        if (!(await next)) yield [];
       } finally {
-        news.stop();
+        clearTimeout(timer);
+        signal.removeEventListener('abort', end);
+        waiting.delete(wake);
+        if (waiting.size === 0) this.#waiting.delete(jobId);
       }
     }
   }
@@ -90,29 +99,5 @@ export class JobEvents {
 
   #announce(jobId: string): void {
     for (const wake of this.#waiting.get(jobId) ?? []) wake();
-  }
-
-  /** `happened` resolves to true at the job's next event, and to false after `idleMs` or when aborted. */
-  #next(
-    jobId: string,
-    signal: AbortSignal,
-    idleMs: number,
-  ): { happened: Promise<boolean>; stop: () => void } {
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    const wake = () => resolve(true);
-    const cancelPending = () => resolve(false);
-    const waiting = this.#waiting.get(jobId) ?? new Set();
-    this.#waiting.set(jobId, waiting.add(wake));
-    const timer = setTimeout(cancelPending, idleMs);
-    signal.addEventListener('abort', cancelPending, { once: true });
-    return {
-      happened: promise,
-      stop: () => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', cancelPending);
-        waiting.delete(wake);
-        if (waiting.size === 0) this.#waiting.delete(jobId);
-      },
-    };
   }
 }

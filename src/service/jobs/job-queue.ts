@@ -106,7 +106,7 @@ export class JobQueue {
 
   #stillRuns(jobId: string): { timeoutMs: number; late: ServiceError } {
     const { cancelTimeoutMs: timeoutMs = 30_000 } = this.#options;
-    const message = `The job ${jobId} ends as cancelled as soon as the engine leaves the step it is in, which has taken more than ${timeoutMs} ms; ask again.`;
+    const message = `The job ${jobId} is being cancelled: its current step has taken more than ${timeoutMs} ms. Retry later.`;
     return { timeoutMs, late: new ServiceError(503, 'job_still_runs', message) };
   }
 
@@ -195,7 +195,7 @@ export class JobQueue {
       if (type === 'engine' && order.engineDeaths(current) + 1 >= mostEngineDeaths)
         return {
           status: 'failed',
-          errorMessage: `The engine broke down in each of ${mostEngineDeaths} runs of the job: ${messageOf(error)}`,
+          errorMessage: `The engine died in each of ${mostEngineDeaths} runs of the job: ${messageOf(error)}`,
         };
       throw error;
     }
@@ -221,7 +221,7 @@ export class JobQueue {
     try {
       await this.#options.files.removePayload(jobId);
     } catch (error) {
-      this.#options.log({ level: 'warn', event: 'payload_kept', job: jobId, error: messageOf(error) });
+      this.#options.log({ level: 'warn', event: 'payload_not_removed', job: jobId, error: messageOf(error) });
     }
   }
 }

@@ -22,14 +22,14 @@ import { isUnset, readItem } from '../validation.ts';
 import { type ChoiceSurroundings, checkTrajectory } from './choices.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
-export interface PackedGroups {
+interface PackedGroups {
   /** The payload of the job. The caller must keep or discard it. */
   file: IncomingFile;
   /** The first error of a choice that cannot be trained on, or null. */
   complaint: unknown;
 }
 
-export interface PackGroupsOptions {
+interface PackGroupsOptions {
   files: DataFiles;
   /** What choices are checked against; null skips the check, when there is no model to train. */
   surroundings: (Omit<ChoiceSurroundings, 'engine'> & { engine: Engine }) | null;
@@ -156,7 +156,7 @@ function unknownIn(value: unknown, known: ReadonlySet<string>, at: (string | num
     .filter(([name, given]) => !known.has(name) && !isUnset(given))
     .map(([name, given]) => ({
       loc: [...at, name],
-      msg: `Extra inputs are not permitted: ${name} is not read here, so that it could not train`,
+      msg: `Extra inputs are not permitted: ${name} is unknown to this service and would not be trained on`,
       type: 'extra_forbidden',
       input: given,
     }));

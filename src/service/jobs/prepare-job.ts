@@ -9,7 +9,7 @@ import { type KlReference, prepareRlJob } from './rl-job.ts';
 import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
 import type { PreparedJob } from './train-job.ts';
 
-export interface PrepareDependencies {
+interface PrepareDependencies {
   engine: Engine;
   store: Store;
   files: DataFiles;
@@ -40,7 +40,7 @@ async function* payloadOf(files: DataFiles, jobId: string): AsyncGenerator<Buffe
     throw new ServiceError(
       422,
       'payload_missing',
-      `The trajectories of this job are not in the data folder any more (jobs/${jobId}.jsonl.gz); send the job again.`,
+      `The trajectories of this job are no longer in the data folder (jobs/${jobId}.jsonl.gz). Send the job again.`,
       { cause },
     );
   }
@@ -54,7 +54,7 @@ function checkTargetStep(
   throw new ServiceError(
     422,
     'wrong_target_step',
-    `metric_logging.target_training_step is ${target}, and the job makes the checkpoint of step ${step}, since ${step < target ? 'fewer' : 'more'} of the jobs before it in the queue made one. Send the job again with the step that is then next, or without a step.`,
+    `metric_logging.target_training_step is ${target}, but the job makes the checkpoint of step ${step}, because ${step < target ? 'fewer' : 'more'} earlier jobs made a checkpoint. Send it again with the next step, or without a step.`,
   );
 }
 
@@ -64,7 +64,7 @@ export function baseModelOf(engine: Engine, id: string): BaseModel {
     throw new ServiceError(
       422,
       'unknown_base_model',
-      `base_model: there is no base model ${JSON.stringify(id)}; there are ${engine.baseModels.map((model) => model.id).join(', ')}.`,
+      `base_model: unknown base model ${JSON.stringify(id)}; known: ${engine.baseModels.map((model) => model.id).join(', ')}.`,
     );
   return base;
 }
@@ -73,7 +73,7 @@ export function baseModelOf(engine: Engine, id: string): BaseModel {
 export const stepBefore = (step: number, lag: number): number => Math.max(0, step - lag);
 
 /** The weights of the KL penalty's reference when a job starts: the base model's if its config names none. */
-export async function findKlReference(
+async function findKlReference(
   { store, files }: { store: Store; files: DataFiles },
   { id, baseModel }: ModelRecord,
   { kl_penalty_reference_step: named, kl_penalty_step_lag: lag }: KlReference,
@@ -88,7 +88,7 @@ export async function findKlReference(
     422,
     'checkpoint_not_found',
     named === null
-      ? `kl_penalty_step_lag: ${lag} steps before the checkpoint that the job starts from, of step ${start}, is step ${step}, and the model has no checkpoint of it any more; keep that one, or send another lag.`
-      : `kl_penalty_reference_step: the model has no checkpoint of step ${step} any more; it was deleted while the job waited.`,
+      ? `kl_penalty_step_lag: ${lag} steps before step ${start}, which the job starts from, is step ${step}, whose checkpoint was deleted. Keep that one, or send another lag.`
+      : `kl_penalty_reference_step: the checkpoint of step ${step} was deleted while the job was queued.`,
   );
 }

@@ -30,7 +30,7 @@ export class Recovery {
     this.#fault = fault;
     const { code, message } = fault;
     const error = fault.cause instanceof Error ? fault.cause.message : message;
-    this.#log({ level: 'error', event: 'training_queue_waits', code, error, job, pauseMs });
+    this.#log({ level: 'error', event: 'training_queue_paused', code, error, job, pauseMs });
     for (const told of this.#told) told(fault);
   }
 
@@ -66,7 +66,7 @@ export class Recovery {
 
   /** Work has succeeded: clears the fault. */
   works(): void {
-    if (this.#fault) this.#log({ level: 'info', event: 'training_queue_goes_on', code: this.#fault.code });
+    if (this.#fault) this.#log({ level: 'info', event: 'training_queue_resumed', code: this.#fault.code });
     this.#fault = null;
   }
 
@@ -104,7 +104,7 @@ export const mostEngineDeaths = 3;
 export const mostLostRuns = 8;
 
 /** The error message of a job with that many lost runs. */
-export const lostRunsMessage = `The whole service ended in each of the last ${mostLostRuns} runs of the job before it told a further gradient step: killed by the system, for its memory perhaps, or by a fault in a native library. The logs of the system and of the service say why; then send the job again, with fewer or shorter trajectories or examples, or to a machine with more memory.`;
+export const lostRunsMessage = `The whole service ended in each of the last ${mostLostRuns} runs of the job without a further gradient step: it was killed by the system, perhaps for its memory, or crashed in a native library. Look for the reason in the logs of the system and the service. Then send the job again with fewer or shorter trajectories or examples, or to a machine with more memory.`;
 
 const deaths = new Set(['worker_died', 'out_of_memory']);
 const passing = new Set(['engine_closed', 'constraints_busy']);
@@ -113,7 +113,7 @@ const passing = new Set(['engine_closed', 'constraints_busy']);
  * What ended the run of a job: `machine`, a fault that will pass; `engine`, a death of the engine that the job may have
  * caused; or `job`, an error that would occur again.
  */
-export type JobFault = { type: 'machine' | 'engine'; fault: ServiceError } | { type: 'job' };
+type JobFault = { type: 'machine' | 'engine'; fault: ServiceError } | { type: 'job' };
 
 export function jobFaultOf(error: unknown): JobFault {
   // The engine's error may be the cause of an error from preparing the job.

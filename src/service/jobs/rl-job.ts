@@ -22,7 +22,7 @@ import type { PreparedJob } from './train-job.ts';
 /** The options that name the reference of the KL penalty. */
 export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
 
-export interface RlJobDependencies extends TrajectoryDependencies {
+interface RlJobDependencies extends TrajectoryDependencies {
   /** Finds the weights of the KL penalty's reference. */
   reference: (config: KlReference) => Promise<Weights>;
 }
@@ -84,24 +84,24 @@ function whyUntrained(
     throw new ServiceError(
       422,
       'nothing_trainable',
-      `Nothing to train on: none of the ${trajectories} trajectories has a choice. Put the choices of the responses into messages_and_choices as they came; messages are context.`,
+      `Nothing to train on: none of the ${trajectories} trajectories has a choice. Put the choices of the responses into messages_and_choices unchanged; messages are context.`,
     );
   const metrics = { ...counts };
   return hasSignal
     ? {
         reason: 'no_decisions',
-        message: `Nothing to train on: rewards differ, but no reply with an advantage has a sampled token that had an alternative, so that none of its tokens was a decision (${submitted} groups, ${trajectories} trajectories). Allow more than one reply, or sample at a higher temperature.`,
+        message: `Nothing to train on: rewards differ, but no token of a reply with an advantage had an alternative (${submitted} groups, ${trajectories} trajectories). Loosen the constraint, or sample at a higher temperature.`,
         metrics,
       }
     : {
         reason: 'no_signal',
-        message: `Nothing to train on: in none of the ${submitted} groups (${trajectories} trajectories) do rewards differ. Give trajectories of one group different rewards, or take scenarios that are neither always solved nor never.`,
+        message: `Nothing to train on: rewards differ in none of the ${submitted} groups (${trajectories} trajectories). Give the trajectories of a group different rewards, or use scenarios that are solved sometimes, but not always.`,
         metrics,
       };
 }
 
 /** Yields the trajectories that `packGroups` packed, in order, and null at the end of each group. */
-export async function* packedTrajectories(
+async function* packedTrajectories(
   payload: AsyncIterable<Uint8Array>,
   slices: TimeSlices,
 ): AsyncGenerator<ParsedTrajectory | null> {

@@ -63,7 +63,7 @@ export function toSequence(
     throw new ServiceError(
       422,
       'context_length_exceeded',
-      `${conversation.location.join('.')}: the conversation has ${end} tokens and the model's context holds ${contextLength}.`,
+      `${conversation.location.join('.')}: the conversation has ${end} tokens; the model's context is ${contextLength}.`,
     );
   return { tokens: tokens.slice(0, end), spans };
 }
@@ -155,7 +155,7 @@ function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Locati
   if (!sampling?.prompt || sampling.prompt === tokenIdsHash(prefix)) return;
   throw invalidField(
     at,
-    'was not sampled after what the messages and tools before it give; send the messages, tools and token_ids of earlier replies as they were when it was sampled, or the prompt_token_ids of its response in the choice',
+    'was not sampled after the messages and tools before it; send the messages, tools and token_ids of earlier replies unchanged, or put the prompt_token_ids of its response into the choice',
     sampling.prompt,
   );
 }

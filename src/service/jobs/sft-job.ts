@@ -29,7 +29,7 @@ export const resolvedSftConfigSchema = z.object({
 
 export type ResolvedSftConfig = z.infer<typeof resolvedSftConfigSchema>;
 
-export interface SftJobDependencies {
+interface SftJobDependencies {
   engine: Engine;
   constraints: Constraints;
   tools: BaseModelTools;
@@ -107,7 +107,8 @@ async function toBatch(
 ): Promise<CountedBatch> {
   const conversations: TrainingConversation[] = [];
   const replies: Reply[] = [];
-  const missing: ((tokenIds: number[]) => void)[] = [];
+  /** Sets the token ids of each reply. */
+  const setTokenIds: ((tokenIds: number[]) => void)[] = [];
   const slices = new TimeSlices();
   for (const line of lines) {
     if (slices.over) await slices.pause();
@@ -121,7 +122,7 @@ async function toBatch(
       const turn = conversation.turns[position];
       if (!turn || !sampled || turn.tokenIds) continue;
       replies.push(toReply(turn, sampled.constraint, tools.format.callToken));
-      missing.push((tokenIds) => {
+      setTokenIds.push((tokenIds) => {
         // The ids replace text, reasoning and calls, as in a sampled conversation.
         conversation.turns[position] = { role: 'assistant', content: '', toolCalls: [], tokenIds };
       });
@@ -129,10 +130,10 @@ async function toBatch(
   }
   const encoded = await engine.encodeReplies(base.id, replies).catch((cause: unknown) => {
     const [first, last] = [lines[0]?.number, lines.at(-1)?.number];
-    const place = first === last ? `line ${first}` : `lines ${first} to ${last}`;
-    throw new ServiceError(422, 'reply_not_encodable', `${place}: ${messageOf(cause)}`, { cause });
+    const at = first === last ? `line ${first}` : `lines ${first} to ${last}`;
+    throw new ServiceError(422, 'reply_not_encodable', `${at}: ${messageOf(cause)}`, { cause });
   });
-  for (const [position, give] of missing.entries()) give(encoded[position] ?? []);
+  for (const [at, set] of setTokenIds.entries()) set(encoded[at] ?? []);
   const sequences = conversations.map((conversation) => {
     conversation.sampled.forEach((sampled, position) => {
       if (sampled) sampled.logprobs = (conversation.turns[position]?.tokenIds ?? []).map(() => null);

@@ -29,18 +29,41 @@ export async function trainJob(
   if (!model || !from) throw new ServiceError(404, 'model_not_found', 'The job has no model to train.');
   const prepared = await prepare(job, model, signal);
   signal.throwIfAborted();
-  if ('untrained' in prepared) {
-    await begin({ store, events }, job, 0);
+  const begin = async (steps: number) => {
+    // A job that runs again already has a `training_started` event.
+    const hasStarted = (await store.countEvents(job.id, 'training_started')) > 0;
+    const event = { type: 'training_started', data: { num_sequences: steps } } as const;
+    await events.start(job.id, hasStarted ? null : event);
     onBegin();
+  };
+  if ('untrained' in prepared) {
+    await begin(0);
     return { status: 'succeeded', checkpoint: from, untrained: prepared.untrained };
   }
   const step = model.lastStep + 1;
   const folder = files.checkpointFolder(model.id, step);
   await files.clearCheckpoint(folder);
-  await begin({ store, events }, job, prepared.steps);
-  const toldSteps = await store.countEvents(job.id, 'gradient_step');
-  const recorder = new StepRecorder(events, job.id, toldSteps, (error) => controller.abort(error));
-  onBegin();
+  await begin(prepared.steps);
+  /** Steps whose events an earlier run stored. */
+  let stepsToSkip = await store.countEvents(job.id, 'gradient_step');
+  let lastMetrics: Record<string, number> = {};
+  let writing: Promise<void> = Promise.resolve();
+  const counts: Record<string, number>[] = [];
+  async function* countedBatches(batches: AsyncIterable<CountedBatch>) {
+    for await (const next of batches) {
+      counts.push({ ...next.counts, learning_rate: next.batch.learningRate });
+      yield next.batch;
+    }
+  }
+  const onStep = (metrics: Record<string, number>) => {
+    const data = Object.entries({ ...metrics, ...counts.shift() });
+    // JSON has no NaN: it would arrive as null.
+    lastMetrics = Object.fromEntries(data.filter(([, value]) => Number.isFinite(value)));
+    if (stepsToSkip-- > 0) return;
+    const event = { type: 'gradient_step', data: lastMetrics } as const;
+    writing = writing.then(() => events.append(job.id, event));
+    writing.catch((error) => controller.abort(error));
+  };
   try {
     await engine.train({
       from: {
@@ -48,75 +71,23 @@ export async function trainJob(
         folder: from.folder === null ? null : files.absolute(from.folder),
       },
       folder: files.absolute(folder),
-      batches: recorder.counted(prepared.batches),
-      onStep: (metrics) => recorder.record(metrics),
+      batches: countedBatches(prepared.batches),
+      onStep,
       signal,
     });
-    await recorder.written();
+    await writing;
     signal.throwIfAborted();
   } catch (error) {
     // The next run counts these events before it adds its own.
-    await recorder.written().catch(() => undefined);
+    await writing.catch(() => undefined);
     // On failure the next run or the next start clears the folder; the training's error matters more.
     await files.clearCheckpoint(folder).catch(() => undefined);
     throw error;
   }
   const createdAt = new Date().toISOString();
-  const metrics = prepared.keepsMetrics === false ? {} : recorder.last;
-  const made = { id: randomUUID(), modelId: model.id, step, folder, metrics, createdAt };
-  return { status: 'succeeded', checkpoint: made, untrained: null };
-}
-
-/**
- * Marks the job as running. A job that runs again already has a `training_started` event and gets no second one.
- */
-async function begin(
-  { store, events }: Pick<TrainJobDependencies, 'store' | 'events'>,
-  job: JobRecord,
-  steps: number,
-): Promise<void> {
-  const told = (await store.countEvents(job.id, 'training_started')) > 0;
-  await events.start(job.id, told ? null : { type: 'training_started', data: { num_sequences: steps } });
-}
-
-/** Stores the `gradient_step` events of one run of a job, in order, except those that an earlier run stored. */
-export class StepRecorder {
-  /** Metrics of the last step so far. */
-  last: Record<string, number> = {};
-  readonly #events: JobEvents;
-  readonly #jobId: string;
-  readonly #fail: (error: unknown) => void;
-  readonly #counts: Record<string, number>[] = [];
-  #untold: number;
-  #writing: Promise<void> = Promise.resolve();
-
-  constructor(events: JobEvents, jobId: string, toldSteps: number, fail: (error: unknown) => void) {
-    this.#events = events;
-    this.#jobId = jobId;
-    this.#untold = -toldSteps;
-    this.#fail = fail;
-  }
-
-  async *counted(batches: AsyncIterable<CountedBatch>) {
-    for await (const { batch, counts } of batches) {
-      this.#counts.push({ ...counts, learning_rate: batch.learningRate });
-      yield batch;
-    }
-  }
-
-  record(metrics: Record<string, number>): void {
-    const data = { ...metrics, ...this.#counts.shift() };
-    // JSON has no NaN: it would arrive as null.
-    this.last = Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)));
-    if (this.#untold++ < 0) return;
-    const event = { type: 'gradient_step', data: this.last } as const;
-    this.#writing = this.#writing.then(() => this.#events.append(this.#jobId, event));
-    this.#writing.catch(this.#fail);
-  }
-
-  async written(): Promise<void> {
-    await this.#writing;
-  }
+  const metrics = prepared.keepsMetrics === false ? {} : lastMetrics;
+  const checkpoint = { id: randomUUID(), modelId: model.id, step, folder, metrics, createdAt };
+  return { status: 'succeeded', checkpoint, untrained: null };
 }
 
 /** A batch, and the counts that the service adds to the engine's metrics in its `gradient_step` event. */

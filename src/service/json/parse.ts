@@ -30,7 +30,7 @@ export async function readJson(content: Buffer, slices = new TimeSlices()): Prom
   return parseInSlices(source, await wholeText(source), { slices });
 }
 
-export interface ParseOptions {
+interface ParseOptions {
   slices?: TimeSlices;
   /** Values up to this many bytes are parsed in one go. Default `wholeBytes`. */
   whole?: number;

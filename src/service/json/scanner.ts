@@ -12,9 +12,7 @@ export function malformed(reason: string, at?: number): RequestValidationError {
 }
 
 /** Bounds on the structure of JSON text: see `requestLimits`. */
-export type JsonLimits = Readonly<
-  Record<'depth' | 'containers' | 'members' | 'membersOfObject' | 'values', number>
->;
+type JsonLimits = Readonly<Record<'depth' | 'containers' | 'members' | 'membersOfObject' | 'values', number>>;
 
 /** The byte range of a member's value or of a list element. */
 export interface Child extends Range {
@@ -22,7 +20,7 @@ export interface Child extends Range {
   key: Range | null;
 }
 
-export interface JsonScannerOptions {
+interface JsonScannerOptions {
   /** Default: the limits of a body that is read in one piece. */
   limits?: JsonLimits;
   /** Location of the text in the request, for errors. Default: the body. */

@@ -61,7 +61,7 @@ export function keepClean(service: Pick<ServiceContext, 'store' | 'files' | 'log
       await removeUnused({ ...service, now: Math.min(Date.now(), started + performance.now()) });
     } catch (error) {
       // Retried in an hour, and at the next start.
-      if (!closing.aborted) log({ level: 'warn', event: 'unused_kept', error: messageOf(error) });
+      if (!closing.aborted) log({ level: 'warn', event: 'cleaning_failed', error: messageOf(error) });
     }
   };
   const timer = setInterval(clean, everyMs).unref();

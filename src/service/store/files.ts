@@ -200,7 +200,7 @@ export class DataFiles {
   async #own(folder: string, kind: (typeof own)[keyof typeof own]): Promise<string[]> {
     const entries = await entriesOf(this.absolute(folder), kind);
     for (const name of entries.foreign)
-      this.#log({ level: 'warn', event: 'foreign_file', path: join(folder, name) });
+      this.#log({ level: 'warn', event: 'unknown_file', path: join(folder, name) });
     return entries.own;
   }
 
@@ -244,7 +244,7 @@ export async function entriesOf(
 }
 
 /** Runs work one at a time per key. */
-export class InTurn {
+class InTurn {
   readonly #last = new Map<string, Promise<unknown>>();
 
   async do<Result>(what: string, work: () => Promise<Result>): Promise<Result> {

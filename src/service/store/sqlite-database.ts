@@ -118,7 +118,7 @@ export class SqliteDatabase {
 }
 
 /** A list that is read in pages: rows of a table, optionally of one parent, ordered by a unique column. */
-export interface PagedList {
+interface PagedList {
   table: 'models' | 'checkpoints' | 'events';
   order: 'sequence' | 'step';
   parent?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;

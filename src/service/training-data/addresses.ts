@@ -85,4 +85,4 @@ export function guardedLookup(lookup: LookupFunction, allowed: BlockList): Looku
 }
 
 const notPublic = (hostname: string) =>
-  `${hostname} leads to an address that is not one of the public internet, and that the operator has not allowed (serve --allow-data-host ${hostname}=<address>)`;
+  `${hostname} resolves to a non-public address that the operator has not allowed (serve --allow-data-host ${hostname}=<address>)`;

@@ -36,8 +36,7 @@ export async function findTrainingData(service: Context, wanted: DataRequest): P
   const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(address)?.[1];
   if (sha256 === undefined) return fetchTrainingData(service, wanted);
   const upload = await service.store.useUpload(sha256, access.entity);
-  if (!upload)
-    throw refuse(address, 'nothing was uploaded here under this url, or it was not used for 30 days');
+  if (!upload) throw refuse(address, 'no such upload; uploads expire after 30 days without use');
   accept(upload.examples);
   return upload;
 }
@@ -66,7 +65,7 @@ async function fetchTrainingData(
       if (examples !== null && examples !== found)
         throw refuse(
           address,
-          `its metadata.json says num_trajectories ${examples}, but there are ${found}; the data may be cut off`,
+          `its metadata.json says num_trajectories ${examples}, but the data has ${found}; it may be truncated`,
         );
       accept(found);
       return await keepTrainingData(service, file, { data, entity: access.entity });
@@ -87,7 +86,7 @@ function read(service: Context, address: string, taker: DataTaker): Promise<Foun
     return fetchUrl(url, trainingData, taker, closing);
   throw refuse(
     address,
-    'must be "upload:sha256-<hex>", as POST /v1/preview/uploads answers it, or a file: or https: URL that the operator has allowed',
+    'must be "upload:sha256-<hex>", from the answer of POST /v1/preview/uploads, or a file: or https: URL that the operator has allowed',
   );
 }
 

@@ -29,7 +29,7 @@ export async function readFileUrl(
   if (folders.length === 0)
     throw refuse(
       url.href,
-      'file: URLs are not allowed here: the operator has allowed no folder (serve --allow-data-folder). Upload the data instead',
+      'file: URLs are not allowed: the operator has allowed no folder (serve --allow-data-folder). Upload the data instead',
     );
   const path = await toRealPath(pathOf(url), url, folders);
   if (!(await stat(path)).isDirectory()) {
@@ -45,7 +45,7 @@ export async function readFileUrl(
   if (file === undefined || found.length > 1)
     throw refuse(
       url.href,
-      `the folder must hold one of ${dataNames.join(' and ')}; it holds ${found.length === 0 ? 'neither' : 'both'}`,
+      `the folder must contain one of ${dataNames.join(' and ')}; it contains ${found.length === 0 ? 'neither' : 'both'}`,
     );
   const metadata = await inside(metadataName);
   const examples = metadata === undefined ? null : await countInMetadata(metadata, { url, folders });
@@ -58,7 +58,7 @@ function pathOf(url: URL): string {
   try {
     return fileURLToPath(url);
   } catch (cause) {
-    throw refuse(url.href, `is no path of this machine: ${messageOf(cause)}`);
+    throw refuse(url.href, `is not a local path: ${messageOf(cause)}`);
   }
 }
 
@@ -66,10 +66,7 @@ function pathOf(url: URL): string {
 async function toRealPath(path: string, url: URL, folders: readonly string[]): Promise<string> {
   const real = await realpath(path).catch(() => undefined);
   if (real !== undefined && folders.some((folder) => real === folder || isInside(real, folder))) return real;
-  throw refuse(
-    url.href,
-    `names nothing that may be read here; file: URLs may name what is in ${folders.join(', ')}`,
-  );
+  throw refuse(url.href, `is not readable; file: URLs must be inside ${folders.join(', ')}`);
 }
 
 /**
@@ -100,7 +97,7 @@ async function countInMetadata(path: string, place: RequestedUrl): Promise<numbe
     return metadataSchema.parse(JSON.parse(text)).num_trajectories ?? null;
   } catch (cause) {
     const reason = cause instanceof z.ZodError ? z.prettifyError(cause) : messageOf(cause);
-    throw refuse(url.href, `its ${metadataName} is not as it should be: ${reason}`);
+    throw refuse(url.href, `its ${metadataName} is invalid: ${reason}`);
   }
 }
 
@@ -115,9 +112,9 @@ async function readRegularFile(path: string, place: RequestedUrl, taker: DataTak
   });
   try {
     const found = await file.stat();
-    if (!found.isFile()) throw refuse(url.href, 'names no regular file');
+    if (!found.isFile()) throw refuse(url.href, 'is not a regular file');
     await checkOpened(file, path, place);
-    const tooLong = (bytes: number) => refuse(url.href, `has ${bytes} bytes; at most ${limit} are taken`);
+    const tooLong = (bytes: number) => refuse(url.href, `has ${bytes} bytes; the limit is ${limit}`);
     if (found.size > limit) throw tooLong(found.size);
     taker.expect?.(found.size);
     const buffer = Buffer.allocUnsafe(pieceBytes);

@@ -69,7 +69,7 @@ function checkAllowed(url: URL, first: URL, { origins }: TrainingDataSources): B
     origins.size === 0
       ? 'the operator has allowed none (serve --allow-data-host). Upload the data instead'
       : `allowed are ${[...origins.keys()].join(', ')}`;
-  throw refuse(first.href, `${what} no host that data is fetched from here; ${allowed}`);
+  throw refuse(first.href, `${what} not a host that data may be fetched from; ${allowed}`);
 }
 
 async function readAtMost(response: Response, url: URL, { limit, expect, take }: DataTaker): Promise<void> {
@@ -79,7 +79,7 @@ async function readAtMost(response: Response, url: URL, { limit, expect, take }:
   // Leaving the loop early cancels the download.
   for await (const chunk of response.body ?? []) {
     bytes += chunk.byteLength;
-    if (bytes > limit) throw refuse(url.href, `has more than the ${limit} bytes that are taken`);
+    if (bytes > limit) throw refuse(url.href, `exceeds the limit of ${limit} bytes`);
     await take(chunk);
   }
 }

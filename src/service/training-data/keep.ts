@@ -9,7 +9,7 @@ import type { IncomingFile } from '../store/incoming-file.ts';
 import type { Store, UploadRecord } from '../store/store.ts';
 
 /** Longest line of training data, in bytes. */
-export const longestLine = 4 * 1024 ** 2;
+const longestLine = 4 * 1024 ** 2;
 
 type Context = { store: Store; files: DataFiles };
 
@@ -74,11 +74,10 @@ async function hashOf(file: IncomingFile): Promise<string> {
 
 async function countExamples(file: IncomingFile): Promise<number> {
   const slices = new TimeSlices();
-  const tooLong = (number: number) =>
-    wrongLine(number, `has more than the ${longestLine} bytes that a line may have`);
+  const tooLong = (number: number) => wrongLine(number, `exceeds the limit of ${longestLine} bytes per line`);
   let examples = 0;
   for await (const { bytes, number } of byteLines(piecesOf(file), { longest: longestLine, tooLong })) {
-    if (!isUtf8(bytes)) throw wrongLine(number, 'is no UTF-8 text; training data is JSON lines');
+    if (!isUtf8(bytes)) throw wrongLine(number, 'is not UTF-8 text');
     const line = bytes.toString('utf8');
     if (line.trim() === '') continue;
     await readExample({ line, number }, slices);
@@ -86,7 +85,7 @@ async function countExamples(file: IncomingFile): Promise<number> {
   }
   if (examples === 0)
     throw new RequestValidationError([
-      { loc: ['body'], msg: 'there is no line of training data in it', type: 'value_error', input: null },
+      { loc: ['body'], msg: 'the training data is empty', type: 'value_error', input: null },
     ]);
   return examples;
 }

@@ -49,7 +49,7 @@ async function toFolder(folder: string): Promise<string> {
   } catch (cause) {
     throw badOption(`the folder ${folder} of training data cannot be read: ${messageOf(cause)}`, cause);
   }
-  throw badOption(`${folder} is no folder; name the folder that holds the training data`);
+  throw badOption(`${folder} is not a folder; pass the folder that holds the training data`);
 }
 
 function toOrigins(hosts: readonly string[]): Map<string, BlockList> {
@@ -59,10 +59,10 @@ function toOrigins(hosts: readonly string[]): Map<string, BlockList> {
     const url = toUrl(host);
     if (!url || allowed.length > 1)
       throw badOption(
-        `${JSON.stringify(text)} is no host to fetch training data from; give a name such as data.example.org, with its port where it is not 443, and with =10.0.0.7 behind it where it leads to an address of your own network`,
+        `${JSON.stringify(text)} is not a host. Pass a name such as data.example.org, with a port unless it is 443, and =10.0.0.7 after it if it resolves to your own network`,
       );
     if (allowed.length > 0 && isIP(url.hostname.replace(/^\[|\]$/g, '')) > 0)
-      throw badOption(`${JSON.stringify(text)}: ${host} is an address itself; leave out what is behind it`);
+      throw badOption(`${JSON.stringify(text)}: ${host} is an address itself; leave out the part after =`);
     addresses.set(url.origin, [...(addresses.get(url.origin) ?? []), ...allowed]);
   }
   return new Map([...addresses].map(([origin, allowed]) => [origin, toList(origin, allowed)]));

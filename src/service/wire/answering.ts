@@ -157,7 +157,7 @@ export class Answering {
     const response = await fetch(request, { wire });
     const requestId = response.headers.get(requestIdHeader);
     cutStalledReader(outgoing, stallTimeoutMs, () =>
-      log({ level: 'info', event: 'answer_not_taken', request: requestId, stallTimeoutMs }),
+      log({ level: 'info', event: 'client_stalled', request: requestId, stallTimeoutMs }),
     );
     const isOpen = !incoming.complete && !incoming.destroyed;
     const isLast = this.#isClosing || (isOpen && (response.status === 408 || !isShort(incoming)));

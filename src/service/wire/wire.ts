@@ -8,13 +8,13 @@ import { accepted } from '../ticks.ts';
 /** The client disconnected, so nobody reads the answer. */
 export class ClientLeftError extends MartingaleError {
   constructor() {
-    super('client_left', 'The client went away before its answer.');
+    super('client_left', 'The client disconnected before the answer.');
   }
 }
 
 /** The error for a body that ends early. */
 export const cutOff = (cause: unknown) =>
-  new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
+  new ServiceError(400, 'body_cut', 'The connection closed before the end of the body.', { cause });
 
 /** The connection of a request: its body, and whether the client still waits for the answer. */
 export class Wire {
@@ -121,15 +121,11 @@ export class Wire {
 export function wireOf({ env }: Context): Wire {
   const wire: unknown = env?.wire;
   if (wire instanceof Wire) return wire;
-  throw new TypeError('the request came over no wire');
+  throw new TypeError('the request has no connection');
 }
 
 function stalled(limitMs: number): ServiceError {
-  return new ServiceError(
-    408,
-    'body_stalled',
-    `Nothing of the body came for ${limitMs} ms (stallTimeoutMs); send it without such pauses.`,
-  );
+  return new ServiceError(408, 'body_stalled', `The body paused for ${limitMs} ms (stallTimeoutMs).`);
 }
 
 /** Counts a server's connections and remembers those beyond the limit. */

@@ -209,7 +209,7 @@ function wrongBodies(place: Place): fc.Arbitrary<OtherRequest> {
         '{"messages": []}',
         '{"messages":[{"role":"user","content":"x"}]}',
       )
-      .map((body) => refused('no line of training data', post('/uploads', body))),
+      .map((body) => refused('the training data is empty', post('/uploads', body))),
   );
 }
 

@@ -122,7 +122,7 @@ describe.each(ways)('a trainer thread that ends: %s', (way, options) => {
       const failed = await follow(poisoned);
       disarm();
       expect(failed.map(({ type }) => type)).toEqual(['training_started', 'training_failed']);
-      expect(failed[1].data.error_message).toMatch(/broke down in each of 3 runs/);
+      expect(failed[1].data.error_message).toMatch(/died in each of 3 runs/);
       const last = (await follow(next)).at(-1);
       expect(last).toMatchObject({ type: 'training_ended', data: { step: 2 } });
     },

@@ -64,16 +64,16 @@ describe('a job that the machine cuts short', () => {
     engine.failTraining = null;
     expect(types(await follow(id))).toEqual(whole);
     expect(await job(id)).toMatchObject({ status: 'succeeded', step: 1, error_message: null });
-    const entry = { event: 'training_queue_waits', code: 'storage_full', job: id, pauseMs: 250 };
+    const entry = { event: 'training_queue_paused', code: 'storage_full', job: id, pauseMs: 250 };
     expect(log).toContainEqual(expect.objectContaining({ ...entry, error: noRoom().message }));
-    expect(log).toContainEqual(expect.objectContaining({ event: 'training_queue_goes_on' }));
+    expect(log).toContainEqual(expect.objectContaining({ event: 'training_queue_resumed' }));
   });
 
   test('continues at once when another job arrives', async () => {
     const { submit, waiting, engine, follow, log } = await startQueue();
     engine.failTraining = noRoom();
     const first = await submit();
-    const pauses = () => log.filter((entry) => JSON.stringify(entry).includes('training_queue_waits'));
+    const pauses = () => log.filter((entry) => JSON.stringify(entry).includes('training_queue_paused'));
     while (pauses().length < 3) await waiting();
     engine.failTraining = null;
     const second = await submit();
@@ -97,7 +97,7 @@ describe('a job that the machine cuts short', () => {
       expect(types(await follow(await submit(name)))).toEqual(whole);
     await expect.poll(() => tries).toBeGreaterThanOrEqual(3);
     expect((await Promise.all(stuck.map(job))).map(({ status }) => status)).toEqual(['queued', 'queued']);
-    const waits = { event: 'training_queue_waits', code: 'storage_failed', job: stuck[0] };
+    const waits = { event: 'training_queue_paused', code: 'storage_failed', job: stuck[0] };
     expect(log).toContainEqual(expect.objectContaining(waits));
     engine.train = train;
     await submit('other');
@@ -197,7 +197,7 @@ describe('an engine that fails in a job', () => {
     engine.failTraining = null;
     expect(types(events)).toEqual(['training_started', 'training_failed']);
     expect((await job(poisonous)).error_message).toBe(
-      `The engine broke down in each of 3 runs of the job: ${failure.message}`,
+      `The engine died in each of 3 runs of the job: ${failure.message}`,
     );
     expect(types(await follow(next))).toEqual(whole);
   });

@@ -33,7 +33,7 @@ test('what is wrong with a line is said by its number, and nothing is kept', asy
   const tooLong = `{"messages":"${'x'.repeat(4 * 1024 ** 2)}"}`;
   for (const [wrong, reason] of [
     ['{"messages":[]}', 'line 3'],
-    [tooLong, 'line 3: has more than the 4194304 bytes that a line may have'],
+    [tooLong, 'line 3: exceeds the limit of 4194304 bytes per line'],
     ['{', 'line 3: JSON decode error'],
   ] as const)
     for (const before of [`${line('a')}\n\n`, `${line('a')}\n${' '.repeat(1024 ** 2)}\n`]) {
@@ -46,6 +46,6 @@ test('what is wrong with a line is said by its number, and nothing is kept', asy
     ...{ method: 'POST', headers: { authorization: 'Bearer test-key' } },
     body: Buffer.from(`${line('a')}\n${line('\u00ff')}`, 'latin1'),
   });
-  expect(JSON.stringify(await response.json())).toContain('line 2: is no UTF-8 text');
+  expect(JSON.stringify(await response.json())).toContain('line 2: is not UTF-8 text');
   for (const folder of ['uploads', 'incoming']) expect(readdirSync(join(dataFolder, folder))).toEqual([]);
 });

@@ -49,7 +49,7 @@ describe('a choice that could not be trained on is refused by its place', () => 
       'a prompt that leaves no room for the reply',
       choice(sampled, { ...own, prompt_token_ids: Array(baseModel.contextLength - 3).fill(1) }),
       'prompt_token_ids',
-      /513 tokens .* holds 512/,
+      /513 tokens.*context is 512/,
     ],
     ['beam search', sampledWith({ beam_search: true }), 'sampling.beam_search', /without use_beam_search/],
     [

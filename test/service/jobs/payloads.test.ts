@@ -33,7 +33,7 @@ test('a job whose payload is gone fails, and says so', async () => {
   const { last } = await endOf(dataFolder, jobId);
   expect(last).toMatchObject({
     type: 'training_failed',
-    data: { error_message: expect.stringMatching(/not in the data folder any more.*send the job again/) },
+    data: { error_message: expect.stringMatching(/no longer in the data folder.*Send the job again/) },
   });
   await expect.poll(() => readdirSync(folder)).toEqual([]);
 });

@@ -135,7 +135,7 @@ describe('RL jobs', () => {
         ...{ status: 'succeeded', step: 0, error_message: null },
         untrained: {
           reason: 'no_signal',
-          message: expect.stringMatching(/in none of the 2 groups \(3 trajectories\) do rewards differ/),
+          message: expect.stringMatching(/rewards differ in none of the 2 groups \(3 trajectories\)/),
           metrics: {
             ...{ num_groups_submitted: 2, num_groups_trainable: 0, num_groups_without_signal: 2 },
             ...{ num_trajectories: 3, reward: 3, reward_std_dev: 0 },
@@ -198,7 +198,7 @@ describe('RL jobs', () => {
       });
       expect((await follow(job.body.id)).at(-1).data.untrained).toMatchObject({
         reason: 'no_decisions',
-        message: expect.stringContaining('no reply with an advantage'),
+        message: expect.stringContaining('no token of a reply with an advantage'),
       });
     });
 

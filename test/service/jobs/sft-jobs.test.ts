@@ -177,7 +177,7 @@ describe('SFT jobs', () => {
           type: 'training_failed',
           data: {
             error_message: expect.stringMatching(
-              /target_training_step is 2.*step 3, since more of the jobs before it/,
+              /target_training_step is 2.*step 3, because more earlier jobs/,
             ),
           },
         },
@@ -193,7 +193,7 @@ describe('SFT jobs', () => {
       const second = await post({ metric_logging: { target_training_step: 2 } });
       await call('POST', `${rl}/${first.body.id}/cancel`, {});
       held.open();
-      expect((await follow(second.body.id)).at(-1).data.error_message).toMatch(/is 2.*step 1, since fewer/);
+      expect((await follow(second.body.id)).at(-1).data.error_message).toMatch(/is 2.*step 1, because fewer/);
     });
 
     test('under the step after one that is made while the request is read is taken', async () => {
@@ -284,7 +284,7 @@ describe('SFT jobs', () => {
     const lines = JSON.stringify({ messages, reasoning_effort: 'none' });
     const { status, body } = await call('POST', '/v1/preview/uploads', lines);
     expect([status, body.detail[0].loc.join('.')]).toEqual([422, 'body.line 1.messages.1']);
-    expect(body.detail[0].msg).toContain('leave reasoning_effort out');
+    expect(body.detail[0].msg).toContain('leave out reasoning_effort');
   });
 
   test('a name on a reply, which no sampled reply has, fails the job with its line', async () => {
@@ -398,7 +398,7 @@ describe('SFT jobs', () => {
     [{ config: { assistant_turns: 'first' } }, /"all"\|"last"/],
     [{ config: { metric_logging: { enable: true } } }, /Extra inputs/],
     [{ experimental_config: { lora: 1 } }, /lora/],
-    [{ training_data_url: `upload:sha256-${'0'.repeat(64)}` }, /nothing was uploaded/],
+    [{ training_data_url: `upload:sha256-${'0'.repeat(64)}` }, /no such upload/],
   ])('%j is refused', async (fields, reason) => {
     const { call, createModel } = await start();
     const model = await createModel();

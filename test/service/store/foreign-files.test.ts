@@ -52,6 +52,6 @@ test('what others put into the data folder neither keeps the service from starti
   );
   const foreign = [...put, ...odd, file].sort();
   expect(left.filter((path) => path !== join('models', model.id)).sort()).toEqual(foreign);
-  const told = log.filter(({ event }) => event === 'foreign_file').map(({ path }) => path);
+  const told = log.filter(({ event }) => event === 'unknown_file').map(({ path }) => path);
   expect(told.sort()).toEqual(foreign);
 });

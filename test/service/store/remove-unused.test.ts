@@ -44,7 +44,7 @@ test('an upload goes when no job needs it and it has not been used for 30 days',
   await removeUnused({ ...service, now: Date.now() + keptMs + 60_000 });
   expect(files()).toEqual(['needed', 'used'].map(fileOf).sort());
   const gone = await train(urls.unused);
-  expect(gone.body.detail[0].msg).toContain('not used for 30 days');
+  expect(gone.body.detail[0].msg).toContain('30 days without use');
   expect((await call('POST', uploads, line('unused'))).status).toBe(200);
   expect((await train(urls.unused)).status).toBe(200);
 });
@@ -133,7 +133,7 @@ test('it is looked for every hour; a clock that jumps ahead makes nothing old, a
   vi.setSystemTime(Date.now() + 2 * keptMs);
   await vi.advanceTimersByTimeAsync(hour);
   expect(looked).toEqual([hour, 2 * hour]);
-  expect(told).toEqual(['unused_kept']);
+  expect(told).toEqual(['cleaning_failed']);
   closing.abort();
   await vi.advanceTimersByTimeAsync(hour);
   expect(looked).toHaveLength(2);

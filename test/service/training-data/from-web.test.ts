@@ -42,7 +42,7 @@ async function get(
   return { refused, text: Buffer.concat(pieces).toString() };
 }
 
-const notPublic = `${name} leads to an address that is not one of the public internet`;
+const notPublic = `${name} resolves to a non-public address`;
 
 describe('a name that the operator has allowed', () => {
   test.each([
@@ -78,7 +78,7 @@ describe('a name that the operator has allowed', () => {
     const hosts = [`${url}=127.0.0.1`, 'http://other.example.org', `http://${name}:444`];
     for (const apart of ['http://other.example.org/a', `http://${name}:444/a`])
       expect((await get(apart, { hosts, lookup: dns(['127.0.0.1']).lookup })).refused).toContain(
-        'not one of the public',
+        'non-public address',
       );
   });
 
@@ -102,7 +102,9 @@ describe('a name that the operator has allowed', () => {
   test('of this machine is refused as the system knows it', async () => {
     const port = await serve((_, response) => response.end('here'));
     const url = `http://localhost:${port}`;
-    expect((await get(url, { hosts: [url] })).refused).toContain('localhost leads to an address that is not');
+    expect((await get(url, { hosts: [url] })).refused).toContain(
+      'localhost resolves to a non-public address',
+    );
     expect(await get(url, { hosts: [`${url}=127.0.0.1`, `${url}=::1`] })).toEqual({
       refused: null,
       text: 'here',
@@ -116,7 +118,7 @@ test('an address is asked only where it is allowed itself, however it is spelt',
   for (const spelling of spellings) {
     const url = `http://${spelling}:${port}/a`;
     expect((await get(url, { hosts: [`http://${name}:${port}`] })).refused).toContain(
-      'no host that data is fetched from',
+      'not a host that data may be fetched from',
     );
     const { text } = await get(url, { hosts: [`http://127.0.0.1:${port}`] });
     expect([spelling, text]).toEqual([spelling, 'here']);
@@ -124,7 +126,7 @@ test('an address is asked only where it is allowed itself, however it is spelt',
   for (const spelling of ['[::ffff:127.0.0.1]', '[::1]', '0.0.0.0', '127.0.0.2', 'localhost'])
     expect(
       (await get(`http://${spelling}:${port}/a`, { hosts: [`http://127.0.0.1:${port}`] })).refused,
-    ).toContain('no host that data is fetched from');
+    ).toContain('not a host that data may be fetched from');
 });
 
 test.each([
@@ -145,7 +147,7 @@ test.each([
 ])('a redirect to %s is not followed', async (location) => {
   const port = await serve((_, response) => response.writeHead(302, { location }).end());
   const url = `http://127.0.0.1:${port}`;
-  expect((await get(url, { hosts: [url] })).refused).toContain('no host that data is fetched from');
+  expect((await get(url, { hosts: [url] })).refused).toContain('not a host that data may be fetched from');
 });
 
 test('a redirect with a password, and one without a place, are not followed', async () => {
@@ -202,7 +204,7 @@ test('a body counts as it is unpacked, and one without an end is left', async ()
   const limit = 1024 ** 2;
   for (const path of ['/once', '/twice', '/endless']) {
     const { refused, text } = await get(url + path, { hosts: [url], limit });
-    expect(refused).toContain(`more than the ${limit} bytes`);
+    expect(refused).toContain(`exceeds the limit of ${limit} bytes`);
     expect(text.length).toBeLessThanOrEqual(limit);
   }
   await closed.promise;

@@ -52,7 +52,7 @@ test('a folder that becomes a link between the look at it and the opening leads 
   };
   between.opening = link;
   expect(await read()).toEqual({
-    refused: expect.stringContaining('nothing that may be read here'),
+    refused: expect.stringContaining('is not readable'),
     text: '',
   });
   putBack();

@@ -10,7 +10,7 @@ import { RawClient, requestText } from './raw-client.ts';
 
 const mebibyte = 1024 ** 2;
 const path = '/v1/preview/uploads';
-const cut = expect.objectContaining({ event: 'answer_not_taken' });
+const cut = expect.objectContaining({ event: 'client_stalled' });
 
 /** An engine with more to say than the system takes before somebody reads it. */
 class TalkativeEngine extends ScriptedEngine {
