@@ -49,7 +49,7 @@ describe('a run whose output goes to pipes', () => {
 
   test('refuses an unknown view before anything starts', { tags: ['long'] }, async () => {
     const { errors, code } = await pipe('other', { progress: 'loud' });
-    expect(errors).toContain('`progress` is "loud"; give true, false, "plain" or "json".');
+    expect(errors).toContain('`progress` is "loud". Pass true, false, "plain" or "json".');
     expect(code).toBe(1);
     await expect(access(runs.path('other'))).rejects.toThrow('ENOENT');
   });

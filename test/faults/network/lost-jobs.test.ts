@@ -228,7 +228,7 @@ describe('a training job without a trace', () => {
     faultAt(world.proxy, meddling, createsJob);
     const error = await caught(world.train({ lostJob: { ...patient, decision: 'ask_again' } }));
     expect(error.code).toBe('training_job_unknown');
-    expect(error.message).toContain('it has the checkpoints 2 and 1 after step 0, and a job makes one');
+    expect(error.message).toContain('it has the checkpoints 2 and 1 after step 0, but a job makes only one');
     // The error does not recommend what would not help.
     expect(error.message).not.toContain('ask_again');
     expect(error.message).toContain('take_as_done');
