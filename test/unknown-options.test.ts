@@ -325,7 +325,7 @@ test.each<[object, string]>([
     { steps: 3, config: ({ step }: { step: number }) => ({ learning_rate: 1 - step }) },
     '`config.learning_rate` is 0: Too small: expected number to be >0. `config({ step: 1 })` returned it.',
   ],
-  [{ steps: '3' }, '`steps` is "3". Give a whole number'],
+  [{ steps: '3' }, '`steps` is "3". Pass a whole number'],
   [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50". Pass milliseconds'],
   [{ warmStart: { examples: [{}], learningRate: '1e-3' } }, '`warmStart.learningRate` has "1e-3"'],
   [{ warmStart: { examples: [{}], batchSize: '8' } }, '`warmStart.batchSize` is "8"'],

@@ -48,11 +48,11 @@ export const sftExampleSchema = z
   .meta({ id: 'SftExample' });
 
 function hasReasoning(message: ParsedMessage): boolean {
-  const given = [
+  const texts = [
     'reasoning' in message && message.reasoning,
     'reasoning_content' in message && message.reasoning_content,
   ];
-  return given.some(Boolean);
+  return texts.some(Boolean);
 }
 
 /** The tool calls in the messages, with their paths. */

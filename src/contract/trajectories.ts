@@ -27,8 +27,8 @@ export const historySchema = z
 // The OpenAPI document permits only nulls; some clients also send empty lists.
 const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges })
   .refine(
-    (given) =>
-      Object.values(given).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
+    (sent) =>
+      Object.values(sent).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
     'this service does not read recorded exchanges; send a conversation as messages_and_choices, with the choices of its responses among its messages, and further conversations as additional_histories',
   )
   .meta({ additionalProperties: { type: 'null' } });

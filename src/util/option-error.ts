@@ -42,7 +42,7 @@ export class OptionError extends MartingaleError<OptionErrorCode> {
   }
 }
 
-/** An error with a message such as `` `steps` is 0. Give a whole number from 1 up. `` */
+/** An error with a message such as `` `steps` is 0. Pass a whole number of at least 1. `` */
 export function invalidOption(
   code: OptionErrorCode,
   option: string,
@@ -52,13 +52,13 @@ export function invalidOption(
   return new OptionError(code, `\`${option}\` is ${showValue(value)}. ${remedy}`, { option, value });
 }
 
-/** @throws OptionError if the value is not a whole number of at least `least`. */
+/** @throws OptionError if the value is not a whole number of at least `minimum`. */
 export function wholeNumberOption(
   code: OptionErrorCode,
   option: string,
   value: number,
-  least: number,
+  minimum: number,
 ): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw invalidOption(code, option, value, `Give a whole number from ${least} up.`);
+  if (Number.isSafeInteger(value) && value >= minimum) return value;
+  throw invalidOption(code, option, value, `Pass a whole number of at least ${minimum}.`);
 }
