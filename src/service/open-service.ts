@@ -9,7 +9,7 @@ import { baseModelTools, ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
-import { mend, removeUnused } from './store/cleaning.ts';
+import { removeUnused, repair } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
 import { KeyStore } from './store/key-store.ts';
@@ -36,7 +36,7 @@ export async function openService({
   await checkDisk(files.absolute('write-check'));
   const store = openSqliteStore(files.databasePath);
   try {
-    await mend(store, files);
+    await repair(store, files);
     await removeUnused({ store, files });
   } catch (error) {
     await store.close();

@@ -37,7 +37,7 @@ export function logRoutes(on: Register, service: ServiceContext): void {
       try {
         // Run alone: each record starts where the previous one ends, and none may be added while the model
         // is deleted.
-        await service.files.alone(model.id, () => write(service, record, file));
+        await service.files.exclusively(model.id, () => write(service, record, file));
       } finally {
         await file.discard();
       }

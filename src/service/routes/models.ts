@@ -181,7 +181,7 @@ async function removeModelRest(
 ): Promise<void> {
   await removeWeights(service, model, checkpoints);
   const { files, store } = service;
-  await tryRemove(service, model.id, () => files.alone(model.id, () => files.removeModel(model.id)));
+  await tryRemove(service, model.id, () => files.exclusively(model.id, () => files.removeModel(model.id)));
   await tryRemove(service, model.id, () => store.clearDeletedModels());
 }
 

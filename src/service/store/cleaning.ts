@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
 import type { DataFiles } from './files.ts';
@@ -9,12 +9,12 @@ import type { Store } from './store.ts';
  * without a record, since only a record makes a checkpoint, model, payload, upload or log entry exist. It
  * may itself be interrupted; the next start continues.
  */
-export async function mend(store: Store, files: DataFiles): Promise<void> {
+export async function repair(store: Store, files: DataFiles): Promise<void> {
   await store.clearDeletedModels();
   await store.requeueLostJobs();
   await files.removeIncoming();
-  await files.removeUploadsBut(await store.uploadHashes());
-  await files.removePayloadsBut(await store.unfinishedJobIds());
+  await files.removeOtherUploads(await store.uploadHashes());
+  await files.removeOtherPayloads(await store.unfinishedJobIds());
   for (const [modelId, folders] of await files.modelFolders()) {
     if ((await store.model(modelId)) === undefined) {
       await files.removeModel(modelId);
@@ -39,10 +39,10 @@ export interface Unused {
 /** Removes data that has been unused for `keptMs`, a little in each tick. */
 export async function removeUnused({ store, files, now = Date.now() }: Unused): Promise<void> {
   const before = now - keptMs;
-  while (await store.forgetIdempotencyKeys(before)) await nextTurn();
+  while (await store.forgetIdempotencyKeys(before)) await nextTick();
   for (let hashes = await store.unusedUploads(before); hashes.length > 0; ) {
     for (const sha256 of hashes)
-      await files.alone(sha256, async () => {
+      await files.exclusively(sha256, async () => {
         if (await store.removeUnusedUpload(sha256, before)) await files.removeUpload(sha256);
       });
     hashes = await store.unusedUploads(before);

@@ -25,7 +25,7 @@ import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
 export class DataFiles {
   readonly #root: string;
   readonly #log: ServiceLog;
-  readonly #inTurn = new InTurn();
+  readonly #mutex = new KeyedMutex();
 
   private constructor(root: string, log: ServiceLog) {
     this.#root = root;
@@ -59,8 +59,8 @@ export class DataFiles {
    * Runs `work` on the files of a model or upload, one at a time per `name` (the model's id or the
    * upload's hash).
    */
-  alone<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
-    return this.#inTurn.do(name, work);
+  exclusively<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
+    return this.#mutex.run(name, work);
   }
 
   /** Removes a complete or partial checkpoint folder and durably creates its parents. */
@@ -147,7 +147,7 @@ export class DataFiles {
   }
 
   /** Removes all payloads except those of these jobs. */
-  async removePayloadsBut(jobIds: Iterable<string>): Promise<void> {
+  async removeOtherPayloads(jobIds: Iterable<string>): Promise<void> {
     const needed = new Set([...jobIds].map((jobId) => this.#payloadPath(jobId)));
     for (const name of await this.#own('jobs', own.jobs)) {
       const path = join(this.#root, 'jobs', name);
@@ -165,7 +165,7 @@ export class DataFiles {
   }
 
   /** Removes all uploads except these. */
-  async removeUploadsBut(sha256s: Iterable<string>): Promise<void> {
+  async removeOtherUploads(sha256s: Iterable<string>): Promise<void> {
     const recorded = new Set([...sha256s].map((sha256) => this.#uploadPath(sha256)));
     for (const name of await this.#own('uploads', own.uploads)) {
       const path = join(this.#root, 'uploads', name);
@@ -244,10 +244,10 @@ export async function entriesOf(
 }
 
 /** Runs work one at a time per key. */
-class InTurn {
+class KeyedMutex {
   readonly #last = new Map<string, Promise<unknown>>();
 
-  async do<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
+  async run<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
     const before = this.#last.get(what);
     const done = before === undefined ? work() : before.then(work, work);
     this.#last.set(what, done);

@@ -42,7 +42,7 @@ export async function keepTrainingData(
   file: IncomingFile,
   { data: { upload, isKept }, entity }: { data: CheckedData; entity: string | null },
 ): Promise<UploadRecord> {
-  if (!isKept) await service.files.alone(upload.sha256, () => keep(service, file, { upload, entity }));
+  if (!isKept) await service.files.exclusively(upload.sha256, () => keep(service, file, { upload, entity }));
   return upload;
 }
 
