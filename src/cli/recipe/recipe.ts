@@ -79,7 +79,7 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     service = await openService(options, runDirectory);
     const { name } = recipe;
     const { seed, baseModel, ifExists, baseUrl } = options;
-    // The client retries for minutes while the service is unreachable, which would look like a hang.
+    // The client waits for minutes for a silent service, which would look like a hang.
     const silence = startTimer(silenceMs, () => {
       if (baseUrl !== undefined) progress.note(`No answer from ${baseUrl} yet. Retrying; Ctrl-C stops.`);
     });

@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { expect, it } from 'vitest';
 import { start } from '../../service/harness.ts';
 import { temporaryFolder } from '../../support/files.ts';
-import { unusedUrl } from '../../support/http-server.ts';
+import { startServer } from '../../support/http-server.ts';
 import { root } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
@@ -106,7 +106,7 @@ it('a recipe whose reward throws shows file, line and column', async () => {
 }, 120_000);
 
 it('a service that does not answer is named during the wait', { tags: ['long'] }, async () => {
-  const url = await unusedUrl();
+  const { url, close } = await startServer();
   const child = spawn(
     process.execPath,
     [
@@ -124,5 +124,6 @@ it('a service that does not answer is named during the wait', { tags: ['long'] }
     said += chunk;
     if (said.includes('No answer')) child.kill('SIGKILL');
   }
+  await close();
   expect(said).toContain(`No answer from ${url} yet.`);
 });
