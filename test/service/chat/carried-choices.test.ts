@@ -164,7 +164,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     const { status, body } = await train([ask, joined(await streamed({ n: 2 }))]);
     expect(status).toBe(422);
     expect(body.detail[0].loc.slice(-3, -1)).toEqual(['logprobs', 'content']);
-    expect(body.detail[0].msg).toMatch(/more than one reply.*n: 1/);
+    expect(body.detail[0].msg).toMatch(/tokens of several replies.*n: 1/);
   });
 
   test('where the first tokens of a stream are missing', async () => {
@@ -182,7 +182,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     const choice = { ...joined([]), logprobs: null, token_ids: [end], sampling };
     const { status, body } = await train([ask, choice]);
     expect([status, body.detail[0].loc.at(-1)]).toEqual([422, 'token_ids']);
-    expect(body.detail[0].msg).toMatch(/not the ids that were sampled/);
+    expect(body.detail[0].msg).toMatch(/not the sampled ids/);
   });
 
   test('where some of the ids that stand in the place of texts are missing', async () => {
