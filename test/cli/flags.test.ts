@@ -4,7 +4,7 @@ import { namedNumbers } from '../../src/cli/flags.ts';
 describe('a flag that gives numbers to names', () => {
   const parse = namedNumbers(['replies', 'jobs']);
 
-  it('adds each to those before it, the last one winning', () => {
+  it('accumulates over repeats, and the last value wins', () => {
     expect(parse('jobs=3', parse('replies=20', parse('jobs=1', {})))).toEqual({ replies: 20, jobs: 3 });
   });
 

@@ -48,7 +48,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('creates a key of one entity', { tags: ['long'] }, async () => {
+  test('creates a key for one entity', { tags: ['long'] }, async () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
@@ -67,7 +67,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('a name with control characters is refused', { tags: ['long'] }, async () => {
+  test('refuses a name with control characters', { tags: ['long'] }, async () => {
     const refused = await keys('create', '--name', '\u001b[2J', '--data', await temporaryFolder());
     expect(refused).toMatchObject({
       status: 1,
@@ -76,7 +76,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('an invalid or missing data folder is an error', async () => {
+  test('reports an invalid or missing data folder', async () => {
     const folder = await temporaryFolder();
     const file = join(folder, 'file');
     await writeFile(file, '');
@@ -101,7 +101,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('the list is a table, or says that there are no keys', () => {
+  test('lists keys as a table, or says that there are none', () => {
     const record = { id: '0123456789abcdef', createdAt: '2026-01-05T09:00:00.000Z' };
     expect(
       keyTable([

@@ -18,7 +18,7 @@ describe('an interrupt', () => {
     vi.useRealTimers();
   });
 
-  it('asks the program to stop, once for each Ctrl-C however often it arrives', () => {
+  it('asks the program to stop, once per Ctrl-C even if the signal arrives several times', () => {
     expect(interrupt.status).toBeUndefined();
     process.emit('SIGINT');
     vi.advanceTimersByTime(40);
@@ -37,7 +37,7 @@ describe('an interrupt', () => {
     expect(exit).toHaveBeenCalledWith(143);
   });
 
-  it('exits at its limit, even after the end of a program with work left', () => {
+  it('exits at its deadline, even if the program has ended with work pending', () => {
     process.emit('SIGTERM');
     interrupt.release();
     vi.advanceTimersByTime(599_999);
@@ -47,7 +47,7 @@ describe('an interrupt', () => {
     expect(exit).toHaveBeenCalledWith(143);
   });
 
-  it('restores the signals if none came', () => {
+  it('removes its signal handlers if no signal arrives', () => {
     interrupt.release();
     expect(process.listenerCount('SIGINT')).toBe(0);
     expect(process.listenerCount('SIGTERM')).toBe(0);

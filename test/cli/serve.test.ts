@@ -36,7 +36,7 @@ afterAll(async () => {
 });
 
 describe('martingale serve', () => {
-  it('makes a key, serves with it, and exits cleanly at the first interrupt', async () => {
+  it('creates a key, serves with it, and exits cleanly at the first interrupt', async () => {
     const service = await serve('');
     const key = /key: (\S+)/.exec(service.text)?.[1] ?? '';
     const answer = await models(service.url, key);

@@ -14,7 +14,7 @@ const hostile = [
 /** What a terminal acts upon, but for the ends of lines. */
 const active = /(?!\n)[\p{Control}\p{Bidi_Control}\u2028]/u;
 
-test('an entry of the log stays one line of JSON, and does nothing to the terminal', () => {
+test('a log entry stays one line of JSON without control characters', () => {
   const entry = { level: 'info', event: 'request', path: `${hostile}\n{"level":"error"}`, [hostile]: 1 };
   const line = jsonLine(entry);
   expect(line.slice(0, -1)).toMatch(/^[\u0020-\u007e]*$/);
@@ -22,7 +22,7 @@ test('an entry of the log stays one line of JSON, and does nothing to the termin
   expect(JSON.parse(line)).toEqual(entry);
 });
 
-test('what a failure says does nothing to the terminal', () => {
+test('the message of a failure cannot control the terminal', () => {
   const error = new MartingaleError('bad', `the service said ${hostile}`);
   const failures = [
     error,
@@ -34,7 +34,7 @@ test('what a failure says does nothing to the terminal', () => {
   expect(describeFailure(new MartingaleError('bad', 'one\ntwo'))).toBe('error: one\ntwo [bad]');
 });
 
-test('names that a run shows do nothing to the terminal, in any view', () => {
+test('names that a run shows cannot control the terminal, in any view', () => {
   const written: string[] = [];
   const output = { write: (text: string) => void written.push(text) };
   const event = {

@@ -59,7 +59,7 @@ test('calls to an unavailable service are retried beyond `retries`, with one war
   expect(heard[0]).toContain(`The service at ${service.url} is unavailable. Retrying for 60 s (awayMs).`);
 });
 
-test('it is given up when the time for it is over', async () => {
+test('retrying ends when `awayMs` is over', async () => {
   const service = await restartable();
   const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 1, backoffMs: 1, awayMs: 100 });
   onTestFinished(() => client.close());
@@ -71,7 +71,7 @@ test('it is given up when the time for it is over', async () => {
   await service.comeBack();
 });
 
-test('one that never was there is given up after the retries', async () => {
+test('a service that never answered is retried `retries` times only', async () => {
   const service = await restartable();
   await service.leave();
   const client = createClient({
@@ -92,7 +92,7 @@ test('one that never was there is given up after the retries', async () => {
   await service.comeBack();
 });
 
-test('where nothing is to be repeated, nobody is waited for', async () => {
+test('with no retries, an unavailable service is not waited for', async () => {
   const service = await restartable();
   const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 0 });
   onTestFinished(() => client.close());

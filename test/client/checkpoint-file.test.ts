@@ -31,7 +31,7 @@ const read = async (stream: AsyncIterable<Uint8Array>) => {
 };
 
 describe('checkpoints.download', () => {
-  it('gives the bytes, their number, and the service’s name for them', async () => {
+  it('returns the bytes, their number and the file name from the service', async () => {
     const named = { 'content-disposition': 'attachment; filename="desk-step3.safetensors"' };
     const { client, received } = await serve(sends(bytes, { 'content-length': '100000', ...named }));
     const file = await client.models.checkpoints.download(uuid(1), 3);
@@ -46,7 +46,7 @@ describe('checkpoints.download', () => {
     ['one that climbs', 'attachment; filename="../../etc/passwd"', 'passwd'],
     ['one that is hidden', 'attachment; filename=".bashrc"', `${uuid(1)}-step0.safetensors`],
     ['one without quotes', 'attachment; filename=a.bin; size=3', 'a.bin'],
-  ])('makes a safe name where the service gives %s', async (_, disposition, expected) => {
+  ])('creates a safe file name if the service sends %s', async (_, disposition, expected) => {
     const { client } = await serve(
       disposition ? sends(bytes, { 'content-disposition': disposition }) : sends(bytes),
     );
@@ -55,13 +55,13 @@ describe('checkpoints.download', () => {
     expect(file).toMatchObject({ fileName: expected, bytes: null });
   });
 
-  it('throws from the stream when it breaks', async () => {
+  it('throws from the stream if the connection breaks', async () => {
     const { client } = await serve(cut);
     const { stream } = await client.models.checkpoints.download(uuid(1), 0);
     await expect(read(stream)).rejects.toMatchObject({ code: 'connection_failed', connected: true });
   });
 
-  it('ends with the signal’s reason, and tells the service', async () => {
+  it('ends with the signal’s reason and closes the connection', async () => {
     const gone = Promise.withResolvers<void>();
     const { client } = await serve((response) => {
       response.on('close', () => gone.resolve());
@@ -81,7 +81,7 @@ describe('checkpoints.download', () => {
 });
 
 describe('checkpoints.downloadTo', () => {
-  it('writes the file, in place of what was there, and leaves nothing else', async () => {
+  it('replaces the file and leaves no other file', async () => {
     const place = await folder();
     const file = join(place, 'weights.safetensors');
     await writeFile(file, 'before');
@@ -92,7 +92,7 @@ describe('checkpoints.downloadTo', () => {
     expect(await readdir(place)).toEqual(['weights.safetensors']);
   });
 
-  it('begins again where the download breaks', async () => {
+  it('restarts a download that breaks', async () => {
     const file = join(await folder(), 'weights');
     const { client, received } = await serve(cut, json({ detail: 'not now' }, 503), whole);
     await client.models.checkpoints.downloadTo(uuid(1), 2, file);
@@ -103,7 +103,7 @@ describe('checkpoints.downloadTo', () => {
   it.each([
     ['it always breaks', cut, 'connection_failed', 3],
     ['there is no such checkpoint', json({ detail: 'no step 9' }, 404), 'not_found', 1],
-  ])('leaves what was there, and nothing else, where %s', async (_, answer, code, attempts) => {
+  ])('keeps the old file and leaves no other file if %s', async (_, answer, code, attempts) => {
     const place = await folder();
     const file = join(place, 'weights');
     await writeFile(file, 'before');
@@ -115,7 +115,7 @@ describe('checkpoints.downloadTo', () => {
     expect(await readdir(place)).toEqual(['weights']);
   });
 
-  it('asks for nothing where the file cannot be written', async () => {
+  it('sends no request if the file cannot be written', async () => {
     const { client, received } = await serve(whole);
     const file = join(await folder(), 'missing', 'weights');
     await expect(client.models.checkpoints.downloadTo(uuid(1), 0, file)).rejects.toMatchObject({

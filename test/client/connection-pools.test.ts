@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { serve } from './server.ts';
 
-test('calls do not wait for each other, also where they are more than one pool has connections', {
+test('calls do not wait for each other, even if one pool has too few connections for them', {
   tags: ['long'],
 }, async () => {
   const calls = 2_100;
@@ -17,7 +17,7 @@ test('calls do not wait for each other, also where they are more than one pool h
   await expect(Promise.all(again)).resolves.toHaveLength(calls);
 });
 
-test('a closed client says so, and opens nothing anew', async () => {
+test('a closed client rejects calls and opens no connection', async () => {
   const { client, received } = await serve((response) => response.end('{}'));
   await client.close();
   await expect(client.health()).rejects.toMatchObject({ code: 'client_closed' });

@@ -81,7 +81,7 @@ describe('an endless answer', () => {
     ['a chunk of a completion', 'eventBytes', chat, events, 'data: ', piece],
     ['a streamed completion', 'answerBytes', chat, events, '', chunk.repeat(50)],
   ] as const)(
-    '%s is read up to the limit that the error names',
+    '%s is read up to a limit, which the error states',
     async (_, limit, run, headers, text, more) => {
       const { answer, sent } = endlessly(200, headers, text, more);
       const { error, requests } = await failure(answer, run, { limits: { [limit]: limitBytes } });

@@ -62,7 +62,7 @@ describe('an error response', () => {
     );
   });
 
-  it('of validation carries each complaint', async () => {
+  it('of a failed validation contains every issue', async () => {
     const detail = [
       { loc: ['body', 'trajectory_groups', 0], msg: 'is empty', type: 'too_small', input: [] },
       { loc: ['body', 'model_id'], msg: 'is no uuid', type: 'uuid', input: 'x' },
@@ -74,7 +74,7 @@ describe('an error response', () => {
     expect(String(error)).toContain('body.trajectory_groups.0: is empty; body.model_id: is no uuid');
   });
 
-  it('of the chat path is read if it has only `error`', async () => {
+  it('from the chat route is read if it has only `error`', async () => {
     const body = { error: { message: 'unknown model', type: 'not_found', param: null, code: null } };
     const { client } = await serve(json(body, 404));
     const error = await rejection(client.chat.completions.create({ messages: [] }));
@@ -87,7 +87,7 @@ describe('an error response', () => {
     expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
   });
 
-  it('that is a proxy’s page is a service error with the page’s beginning', async () => {
+  it('that is a proxy’s page is a service error with the beginning of the page', async () => {
     const { connect, received } = await serve((response) => {
       response.writeHead(502, { 'content-type': 'text/html' });
       response.end(`<html>\n<title>Bad gateway</title>${' '.repeat(9000)}</html>`);
@@ -138,7 +138,7 @@ describe('an error response', () => {
     expect(told[0]).toMatchObject({ detail: ' gnp.exe  and \nmore', requestId: 'r-7' });
   });
 
-  it('has the beginning of a long reason in its message, and the whole of it in `detail`', async () => {
+  it('has the beginning of a long reason in its message, and all of it in `detail`', async () => {
     const detail = `no ${'room '.repeat(10_000)}left`;
     const { client } = await serve(json({ detail }, 400));
     const error = await rejection(client.models.get(uuid(1)));
@@ -147,7 +147,7 @@ describe('an error response', () => {
     expect(String(error).length).toBeLessThan(2300);
   });
 
-  it('has the time to wait, and is not retried if that exceeds a minute', async () => {
+  it('contains the time to wait, and is not retried if that exceeds a minute', async () => {
     const { client, received } = await serve(json({ detail: 'slow down' }, 429, { 'retry-after': '3600' }));
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toMatchObject({ code: 'rate_limited', retryAfterMs: 3_600_000 });
@@ -195,7 +195,7 @@ describe('a response of status 200', () => {
 });
 
 describe('a broken connection', () => {
-  it('that was never opened says so', async () => {
+  it('that never opened is reported as such', async () => {
     const options = { baseUrl: await unusedUrl(), apiKey: 'key', retries: 2, backoffMs: 0.1 };
     const client = createClient(options);
     const error = await rejection(client.models.get(uuid(1)));
@@ -205,7 +205,7 @@ describe('a broken connection', () => {
     await client.close();
   });
 
-  it('that broke in the middle of a body says so', async () => {
+  it('that broke within a body is reported as such', async () => {
     const { connect, received } = await serve(cutInBody);
     const error = await rejection(connect({ retries: 1, awayMs: 0 }).models.get(uuid(1)));
     expect(error).toBeInstanceOf(RequestError);
@@ -249,7 +249,7 @@ describe('a silent service', () => {
     expect(String(error)).toContain(`no complete answer within 20 ms. Raise ${name} if`);
   });
 
-  it('ends at the deadline in the middle of a body too, and sampling is not retried', async () => {
+  it('ends at the deadline within a body too, and sampling is not retried', async () => {
     const { client, received } = await serve((response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.write('{');

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { GatheredBytes } from '../../src/client/answer-body.ts';
 
-test('pieces of any size are joined in order', () => {
+test('chunks of any size are joined in order', () => {
   const size = fc.oneof(fc.nat(20), fc.nat(3000), fc.integer({ min: 16_000, max: 70_000 }));
   fc.assert(
     fc.property(fc.array(size, { maxLength: 30 }), (sizes) => {
@@ -27,7 +27,7 @@ test('pieces of any size are joined in order', () => {
   );
 });
 
-test('a million pieces of a byte take little more than their bytes', () => {
+test('a million chunks of one byte use little more memory than their bytes', () => {
   const before = process.memoryUsage();
   const gathered = new GatheredBytes();
   for (let at = 0; at < 1e6; at++) gathered.add(Buffer.allocUnsafeSlow(1));

@@ -17,8 +17,8 @@ async function start() {
   return { client, service, folder: dataFolder };
 }
 
-describe('the client against our own service', () => {
-  it('goes the whole way: model, supervised job, samples, log, job, events, checkpoints', async () => {
+describe('the client with the real service', () => {
+  it('runs a whole training: model, SFT job, samples, log, RL job, events, checkpoints', async () => {
     const { client } = await start();
     expect(await client.health()).toEqual({ status: 'ok' });
     expect((await client.systemCheck()).database?.success).toBe(true);
@@ -79,7 +79,7 @@ describe('the client against our own service', () => {
     await expect(client.models.get(model.id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('forks a model, downloads a checkpoint, and reads the interface', async () => {
+  it('forks a model, downloads a checkpoint and reads the OpenAPI document', async () => {
     const { client, folder } = await start();
     const model = await client.models.create({ project: 'desk', name: 'agent', base_model: baseModel.id });
     const forked = await client.models.fork(model.id, { name: 'other', step: 0 });
@@ -104,7 +104,7 @@ describe('the client against our own service', () => {
     expect(paths).toHaveProperty('/v1/preview/models/{model_id}/fork');
   });
 
-  it('is understood in the vendor’s names too', async () => {
+  it('may use the vendor’s field names', async () => {
     const { service, client } = await start();
     const options = { baseUrl: service.url, apiKey: service.apiKey, project: 'team/project' };
     const deployed = createClient({ ...options, dialect: 'deployed' });
@@ -129,7 +129,7 @@ describe('the client against our own service', () => {
     expect((await deployed.inferenceModels.list()).length).toBeGreaterThan(0);
   });
 
-  it('streams a completion, and reads the service’s refusals', async () => {
+  it('streams a completion and reads the service’s errors', async () => {
     const { client, service } = await start();
     let content = '';
     const request = { model: baseModel.id, messages: [{ role: 'user' as const, content: 'hi' }] };

@@ -38,7 +38,7 @@ const completion = {
 
 describe('every call', () => {
   it.each(['', '/', '/v1', '/v1/', '/api/training', '/api/training/v1'])(
-    'finds its path behind the base address "%s", and bears the key',
+    'goes to its path under the base URL "%s", with the key',
     async (suffix) => {
       const { url, connect, received } = await serve(json(model));
       await connect({ baseUrl: url + suffix }).models.get(model.id);
@@ -48,7 +48,7 @@ describe('every call', () => {
     },
   );
 
-  it('keeps an id from reaching into the path', async () => {
+  it('escapes ids in its path', async () => {
     const { client, received } = await serve(json({ detail: 'no' }, 404));
     await expect(client.models.get('../../keys?x=1')).rejects.toMatchObject({ code: 'not_found' });
     expect(received[0]?.url).toBe('/v1/preview/models/..%2F..%2Fkeys%3Fx%3D1');
@@ -56,7 +56,7 @@ describe('every call', () => {
 });
 
 describe('models', () => {
-  it('are made, got and deleted', async () => {
+  it('are created, retrieved and deleted', async () => {
     const gone = { model_id: model.id, deleted_checkpoints: 4, deleted_run: true };
     const { client, received } = await serve(json(model), json(model), json(gone));
     expect(await client.models.create({ project: 'p', base_model: 'tiny', return_existing: true })).toEqual(
@@ -76,7 +76,7 @@ describe('models', () => {
     });
   });
 
-  it('are forked from a checkpoint, under an idempotency key', async () => {
+  it('are forked from a checkpoint, with an idempotency key', async () => {
     const fork = { ...model, id: uuid(2), name: 'm', forked_from: { model_id: model.id, step: 3 } };
     const { client, received } = await serve(json({ detail: 'not now' }, 500), json(fork), json(fork));
     expect(await client.models.fork(model.id, { step: 3, name: 'm' })).toEqual(fork);
@@ -92,7 +92,7 @@ describe('models', () => {
     expect(keys[0]).not.toBe(keys[2]);
   });
 
-  it('log trajectories, and say how much was taken where the service does', async () => {
+  it('log trajectories, and return the counts that the service sends', async () => {
     const taken = { split: 'train', num_groups: 2, num_trajectories: 2 };
     const { client, received } = await serve(json(taken), json(null), (response) => response.end());
     const group = { trajectories: [{ messages_and_choices: [choice], reward: 1 }] };
@@ -133,7 +133,7 @@ describe('a list', () => {
   it.each([
     ['an empty page', page([], true)],
     ['the same page again', page([checkpoint(0)], true)],
-  ])('does not ask forever when the service says more follows %s', async (_, body) => {
+  ])('ends even if the service claims that more follows %s', async (_, body) => {
     const { client, received } = await serve(json(body));
     const iterate = async () => {
       for await (const _item of client.models.list()) expect(received.length).toBeLessThan(4);
@@ -141,7 +141,7 @@ describe('a list', () => {
     await expect(iterate()).rejects.toMatchObject({ code: 'bad_response' });
   });
 
-  it('fails once, when it is iterated', async () => {
+  it('rejects once when it is iterated', async () => {
     const { client } = await serve(json({ detail: 'gone' }, 404));
     const iterate = async () => {
       for await (const _item of client.models.checkpoints.list(model.id)) expect.unreachable();
@@ -151,7 +151,7 @@ describe('a list', () => {
 });
 
 describe('checkpoints', () => {
-  it('are deleted by their steps', async () => {
+  it('are deleted by step', async () => {
     const { client, received } = await serve(json({ deleted_count: 1, not_found_steps: [9] }));
     const answer = await client.models.checkpoints.delete(model.id, { steps: [2, 9] });
     expect(answer).toEqual({ deleted_count: 1, not_found_steps: [9] });
@@ -172,7 +172,7 @@ describe('training jobs', () => {
     expect(received[2]).toMatchObject({ method: 'POST', url: `/v1/preview/training-jobs/${uuid(5)}/cancel` });
   });
 
-  it('of the supervised kind take what an upload was called', async () => {
+  it('of kind SFT accept the id of an upload', async () => {
     const upload = { id: 'u', url: 'upload:sha256:ab', sha256: 'ab', bytes: 3 };
     const { client, received } = await serve(json(upload, 201), json({ id: uuid(6) }));
     const { url } = await client.uploads.create('{"messages":[]}\n');
@@ -182,7 +182,7 @@ describe('training jobs', () => {
     expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ training_data_url: upload.url });
   });
 
-  it('list their events and pass over the types they do not know', async () => {
+  it('list their events and skip unknown types', async () => {
     const known = { id: uuid(1), type: 'gradient_step', data: { loss: 1 } };
     const unknown = { id: uuid(2), type: 'coffee_break', data: { minutes: 'ten' } };
     const { client } = await serve(json(page([known, unknown], false)));
@@ -191,7 +191,7 @@ describe('training jobs', () => {
 });
 
 describe('a chat completion', () => {
-  it('comes back whole, with the fields that the contract does not have', async () => {
+  it('is returned with all its fields, those outside the contract too', async () => {
     const { client, received } = await serve(json(completion));
     const request = { model: 'e/p/n', messages: [{ role: 'user' as const, content: 'hé' }] };
     expect(await client.chat.completions.create(request)).toEqual(completion);
@@ -236,7 +236,7 @@ describe('the deployed dialect', () => {
 });
 
 describe('the service itself', () => {
-  it('lists its inference models at their own address', async () => {
+  it('lists its inference models at a path of their own', async () => {
     const entry = { id: 'tiny', object: 'model', created: 1, owned_by: 'martingale', root: 'tiny' };
     const { url, connect, received } = await serve(json({ object: 'list', data: [entry] }));
     const client = connect({ baseUrl: 'http://127.0.0.1:1/v1', inferenceBaseUrl: `${url}/inference` });
@@ -251,13 +251,13 @@ describe('the service itself', () => {
     await expect(client.models.baseModels()).rejects.toMatchObject({ code: 'bad_response' });
   });
 
-  it('is healthy when it answers', async () => {
+  it('is healthy if it answers', async () => {
     const { client, received } = await serve(json({ anything: 1 }));
     expect(await client.health()).toEqual({ status: 'ok' });
     expect(received[0]?.url).toBe('/v1/health');
   });
 
-  it('gives its OpenAPI document as it is', async () => {
+  it('returns its OpenAPI document unchanged', async () => {
     const document = { openapi: '3.1.0', info: { title: 'x' }, paths: { '/v1/health': {} } };
     const { client, received } = await serve(json(document), json({ swagger: '2.0' }));
     expect(await client.openApi()).toEqual(document);
@@ -265,7 +265,7 @@ describe('the service itself', () => {
     await expect(client.openApi()).rejects.toMatchObject({ code: 'bad_response' });
   });
 
-  it('reports a failed check as an answer', async () => {
+  it('returns a failed check as a result', async () => {
     const works = { success: true, duration: 1, error: null };
     const waits = { ...works, in_hand: 3, oldest_ms: 20, refused: 7 };
     const broken = { success: false, duration: 9, error: 'disk full' };
@@ -275,7 +275,7 @@ describe('the service itself', () => {
     expect(received).toHaveLength(1);
   });
 
-  it('takes a 503 without a check in it for a service that cannot be reached', async () => {
+  it('treats a 503 without a check as an unavailable service', async () => {
     const { client } = await serve((response) => {
       response.writeHead(503, { 'content-type': 'text/html' });
       response.end('<html>No backend</html>');

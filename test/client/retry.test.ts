@@ -13,7 +13,7 @@ const job = { model_id: uuid(1), trajectory_groups: [] };
 const reset: Answerer = (response) => response.socket?.destroy();
 const fail = (status: number) => json({ detail: 'not now' }, status, { 'retry-after': '0' });
 
-describe('a call that changes nothing twice', () => {
+describe('a call that is safe to repeat', () => {
   it.each([
     ['429', fail(429)],
     ['500', fail(500)],
@@ -21,7 +21,7 @@ describe('a call that changes nothing twice', () => {
     ['503', fail(503)],
     ['a reset', reset],
     ['a cut body', cutInBody],
-  ])('is repeated after %s, under the same idempotency key', async (_, failure) => {
+  ])('is retried after %s, with the same idempotency key', async (_, failure) => {
     const { client, received } = await serve(failure, failure, created);
     expect(await client.trainingJobs.create(job)).toEqual({ id: uuid(9) });
     expect(received).toHaveLength(3);
@@ -31,7 +31,7 @@ describe('a call that changes nothing twice', () => {
     expect(new Set(received.map(({ body }) => body)).size).toBe(1);
   });
 
-  it('takes the caller’s idempotency key, and another one for each call otherwise', async () => {
+  it('uses the caller’s idempotency key, else a new one for each call', async () => {
     const { client, received } = await serve(created);
     await client.trainingJobs.create(job, { idempotencyKey: 'kept' });
     await client.trainingJobs.create(job);
@@ -41,13 +41,13 @@ describe('a call that changes nothing twice', () => {
     expect(second).not.toBe(third);
   });
 
-  it('is not repeated when the answer will stay the same', async () => {
+  it('is not retried if the answer would be the same', async () => {
     const { client, received } = await serve(fail(409));
     await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 409 });
     expect(received).toHaveLength(1);
   });
 
-  it('needs a key that a header can carry', async () => {
+  it('refuses a key that is not a valid header value', async () => {
     const { client, received } = await serve(created);
     for (const idempotencyKey of ['', 'two\nlines', 'schlüssel'])
       await expect(client.trainingJobs.create(job, { idempotencyKey })).rejects.toMatchObject({
@@ -56,15 +56,15 @@ describe('a call that changes nothing twice', () => {
     expect(received).toHaveLength(0);
   });
 
-  it('is given up after the retries, with the last error', async () => {
+  it('fails after the last retry with the last error', async () => {
     const { connect, received } = await serve(fail(500), fail(503));
     await expect(connect({ retries: 3 }).models.get(uuid(1))).rejects.toMatchObject({ status: 503 });
     expect(received).toHaveLength(4);
   });
 });
 
-describe('a call that is repeated', () => {
-  it('tells of each failed attempt before its pause, of any route', async () => {
+describe('a retried call', () => {
+  it('reports each failed attempt before its pause, on any route', async () => {
     const notices: { status: number | null; attempt: number; delayMs: number }[] = [];
     const onRetry = (notice: { status: number | null; attempt: number; delayMs: number }) =>
       notices.push(notice);
@@ -85,7 +85,7 @@ describe('a call that is repeated', () => {
 });
 
 describe('a chat completion', () => {
-  it.each([408, 429, 503])('is repeated after %d, when nothing was sampled', async (status) => {
+  it.each([408, 429, 503])('is retried after %d, if nothing was sampled', async (status) => {
     const { client, received } = await serve(fail(status), completion);
     await client.chat.completions.create({ messages: [] });
     expect(received).toHaveLength(2);
@@ -96,7 +96,7 @@ describe('a chat completion', () => {
     ['502', fail(502)],
     ['a reset', reset],
     ['a cut body', cutInBody],
-  ])('is not repeated after %s, when it may have been sampled', async (_, failure) => {
+  ])('is not retried after %s, if it may have been sampled', async (_, failure) => {
     const { client, received } = await serve(failure, completion);
     await expect(client.chat.completions.create({ messages: [] })).rejects.toMatchObject({ name: /Error$/ });
     expect(received).toHaveLength(1);
@@ -111,7 +111,7 @@ describe('a job on a service that may not know idempotency keys', () => {
     expect(received).toHaveLength(1);
   });
 
-  it('is unlike a model that may exist already, an upload and a cancellation, which need no key', async () => {
+  it('differs from a model that may already exist, an upload and a cancellation, which need no key', async () => {
     const model = { id: uuid(1), entity: 'e', project: 'p', name: 'n', base_model: 'b' };
     const request = { project: 'p', name: 'n', base_model: 'b' };
     const known = await serve(reset, json(model));
@@ -129,7 +129,7 @@ describe('a job on a service that may not know idempotency keys', () => {
     expect(cancelled.received).toHaveLength(2);
   });
 
-  it('is repeated only where the first call cannot have made one', async () => {
+  it('is retried only if the first call cannot have created one', async () => {
     const { connect, received } = await serve(fail(503), fail(500), created);
     const client = connect({ dialect: 'deployed' });
     await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 500 });

@@ -27,7 +27,7 @@ async function follow(answerers: Answerer[], options: FollowOptions = {}, retrie
 }
 
 describe('following a job', () => {
-  it('reads the event stream to its last event, and asks for nothing else', async () => {
+  it('reads the event stream to its last event and sends no other request', async () => {
     const { events, received, error } = await follow([
       eventStream([sent(started), sent(step(1)), sent(step(2)), sent(ended)], 'open'),
     ]);
@@ -38,7 +38,7 @@ describe('following a job', () => {
     expect(received[0]?.headers['last-event-id']).toBeUndefined();
   });
 
-  it('ends with the failure as an event', async () => {
+  it('ends with an event for the failure', async () => {
     const { events, error } = await follow([eventStream([sent(started), sent(failed)])]);
     expect(error).toBeUndefined();
     expect(events).toEqual([started, failed]);
@@ -72,26 +72,26 @@ describe('following a job', () => {
     expect(received.at(-1)?.headers['last-event-id']).toBe(uuid(1));
   });
 
-  it('names the option that raises the deadline of a silence', async () => {
+  it('names the option that raises the silence deadline', async () => {
     const { error } = await follow([eventStream([], 'open')], { idleTimeoutMs: 30 }, 0);
     expect(error).toMatchObject({ code: 'timed_out', option: 'idleTimeoutMs' });
     expect(String(error)).toContain('no data for 30 ms. Raise idleTimeoutMs');
   });
 
-  it('gives up on a stream that only ever breaks and says nothing new', async () => {
+  it('fails if the stream keeps breaking without a new event', async () => {
     const { events, error, received } = await follow([eventStream([sent(started)])], {}, 2);
     expect(events).toEqual([started]);
     expect(error).toMatchObject({ code: 'connection_failed' });
     expect(received).toHaveLength(4);
   });
 
-  it('begins after the event in `after`', async () => {
+  it('starts after the event in `after`', async () => {
     const { events, received } = await follow([eventStream([sent(ended)])], { after: uuid(3) });
     expect(events).toEqual([ended]);
     expect(received[0]?.headers['last-event-id']).toBe(uuid(3));
   });
 
-  it('polls where the service has no event stream, and yields nothing twice', async () => {
+  it('polls if the service has no event stream, and yields nothing twice', async () => {
     const { events, received } = await follow([
       page([started]),
       page([]),
@@ -110,7 +110,7 @@ describe('following a job', () => {
     ]);
   });
 
-  it('takes up polling after an event stream is gone', async () => {
+  it('polls if the event stream is no longer available', async () => {
     const { events, received } = await follow([
       eventStream([sent(started)], 'cut'),
       page([step(1)]),
@@ -120,13 +120,13 @@ describe('following a job', () => {
     expect(received[1]?.url).toContain(`after=${uuid(1)}`);
   });
 
-  it('passes over events it does not know', async () => {
+  it('skips unknown events', async () => {
     const unknown = { id: uuid(4), type: 'coffee_break', data: null };
     const { events } = await follow([eventStream([sent(started), sent(unknown), sent(ended)])]);
     expect(events).toEqual([started, ended]);
   });
 
-  it('refuses an id that could not go back as it came', async () => {
+  it('refuses an event id that cannot be sent back in a header', async () => {
     const id = 'a'.repeat(5000);
     const { events, error } = await follow([eventStream([sent({ ...step(1), id })])], {}, 0);
     expect(events).toEqual([]);
@@ -149,7 +149,7 @@ describe('following a job', () => {
     expect(events).toEqual([started, step(1), ended]);
   });
 
-  it('fails at once where the job is unknown', async () => {
+  it('fails at once if the job is unknown', async () => {
     const { error, received } = await follow([json({ detail: 'no such job' }, 404)]);
     expect(error).toMatchObject({ code: 'not_found' });
     expect(received).toHaveLength(1);
@@ -192,7 +192,7 @@ describe('a streamed completion', () => {
     return { chunks, error, received };
   }
 
-  it('yields its chunks whole until [DONE]', async () => {
+  it('yields complete chunks until [DONE]', async () => {
     const { chunks, error, received } = await read(
       eventStream([data(chunk('grüß')), data(chunk(' dich')), data('[DONE]')], 'open'),
     );
@@ -202,7 +202,7 @@ describe('a streamed completion', () => {
     expect(JSON.parse(received[0]?.body ?? '')).toMatchObject({ stream: true });
   });
 
-  it('puts characters together that are cut between two packets', async () => {
+  it('joins characters that are split between two packets', async () => {
     const bytes = Buffer.from(`${data(chunk('ü'))}\n\n${data('[DONE]')}\n\n`);
     const middle = bytes.indexOf(0xc3) + 1;
     const { chunks } = await read((response) => {
@@ -212,14 +212,14 @@ describe('a streamed completion', () => {
     expect(chunks).toEqual([chunk('ü')]);
   });
 
-  it.each(['clean', 'cut'] as const)('is not whole without [DONE]: a %s end is an error', async (end) => {
+  it.each(['clean', 'cut'] as const)('is incomplete without [DONE]: a %s end is an error', async (end) => {
     const { chunks, error, received } = await read(eventStream([data(chunk('a'))], end));
     expect(chunks).toEqual([chunk('a')]);
     expect(error).toMatchObject({ code: 'connection_failed' });
     expect(received).toHaveLength(1);
   });
 
-  it('reports a failure in its middle', async () => {
+  it('reports a failure within the stream', async () => {
     const { error } = await read(
       eventStream([data(chunk('a')), data({ error: { message: 'engine stopped' } })], 'open'),
     );
@@ -227,14 +227,14 @@ describe('a streamed completion', () => {
     expect(String(error)).toContain('engine stopped');
   });
 
-  it('is refused where the service answers with something else', async () => {
+  it('is refused if the service answers with something else', async () => {
     const { error } = await read(json({ model: 'm' }));
     expect(error).toMatchObject({ code: 'bad_response' });
     const { error: status } = await read(json({ detail: 'unknown model' }, 404));
     expect(status).toMatchObject({ code: 'not_found' });
   });
 
-  it('is stopped at the service by leaving the loop', async () => {
+  it('is stopped at the service when the loop is left', async () => {
     const gone = Promise.withResolvers<void>();
     const { client } = await serve((response, request) => {
       response.on('close', () => gone.resolve());

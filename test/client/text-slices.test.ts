@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { textInSlices } from '../../src/client/json-slices.ts';
 
-test('a long text is encoded in pieces that split no character', async () => {
+test('a long text is encoded in slices that split no character', async () => {
   for (const shift of ['', 'a']) {
     const text = shift + '\u{1f600}'.repeat(300_000);
     const pieces = await textInSlices(text);

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { json, serve, uuid } from './server.ts';
 
 /** Answers of services that know fewer fields than ours, or more, or say the open ones otherwise. */
-describe('the client reads what other services answer:', () => {
-  it('a model without a run, or with fields of their own', async () => {
+describe('the client reads answers of other services:', () => {
+  it('a model without a run, or with unknown fields', async () => {
     const model = { id: 'm-1', entity: 'e', project: 'p', name: 'n', base_model: 'b' };
     const read = { ...model, run_id: null, forked_from: null };
     const { client } = await serve(
@@ -14,7 +14,7 @@ describe('the client reads what other services answer:', () => {
     expect(await client.models.get('m-1')).toEqual({ ...read, run_id: 'r' });
   });
 
-  it('a page without ids of its ends', async () => {
+  it('a page without first and last id', async () => {
     const item = (step: number) => ({ id: `c-${step}`, step, metrics: null });
     const { client, received } = await serve(
       json({ data: [item(0), item(1)], has_more: true, first_id: null, last_id: null }),
@@ -32,7 +32,7 @@ describe('the client reads what other services answer:', () => {
     expect(await client.models.list()).toEqual(empty);
   });
 
-  it('a job with states and dates of their own', async () => {
+  it('a job with other states and date formats', async () => {
     const job = { id: 'j-1', status: 'pending', created_at: '2026-11-21T00:00:00+00:00', ended_at: null };
     const { client } = await serve(
       json({ id: 'j-1' }),
@@ -48,7 +48,7 @@ describe('the client reads what other services answer:', () => {
     });
   });
 
-  it('events that say less', async () => {
+  it('events with fewer fields', async () => {
     const data = [
       { id: 'e-1', type: 'training_started' },
       { id: 'e-2', type: 'training_started', data: { num_sequences: null, queue: 'a' } },
@@ -69,14 +69,14 @@ describe('the client reads what other services answer:', () => {
     ]);
   });
 
-  it('inference models by their id alone', async () => {
+  it('inference models with only an id', async () => {
     const { client } = await serve(json({ data: [{ id: 'big', max_model_len: 32768, root: null }] }));
     expect(await client.inferenceModels.list()).toEqual([
       { id: 'big', object: 'model', created: 0, owned_by: '', root: 'big' },
     ]);
   });
 
-  it('a system check of parts of their own', async () => {
+  it('a system check with other components', async () => {
     const { client } = await serve(
       json({
         status: 'up',

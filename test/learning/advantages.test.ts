@@ -33,7 +33,7 @@ describe('groupAdvantages', () => {
   });
 
   it.each([[[0.1, 0.1, 0.1]], [[0.1 + 0.2, 0.3]], [[1e9 / 3, 1e9 / 3, 1e9 / 3]], [[0.7]], [[0, 0]]])(
-    'is exactly zero for equal rewards whatever rounding left of them: %j',
+    'is exactly zero for rewards that are equal within rounding: %j',
     (rewards) => {
       for (const scaleRewards of [true, false]) {
         expect(groupAdvantages(rewards, { scaleRewards, advantageBalance: 0 })).toEqual(rewards.map(() => 0));
@@ -51,11 +51,11 @@ describe('groupAdvantages', () => {
     expect(groupAdvantages(rewards, { ...unscaled, advantageBalance: -1 })).toEqual([-1, 0]);
   });
 
-  it('has nothing to say of an empty group', () => {
+  it('is empty for an empty group', () => {
     expect(groupAdvantages([], plain)).toEqual([]);
   });
 
-  it('refuses a reward that is no finite number, and says which', () => {
+  it('refuses a reward that is not a finite number, and names it', () => {
     expect(() => groupAdvantages([0, Number.NaN], plain)).toThrow(LearningError);
     expect(() => groupAdvantages([0, Number.POSITIVE_INFINITY], plain)).toThrow(/Trajectory 1 .* Infinity/);
   });
@@ -91,7 +91,7 @@ describe('groupAdvantages', () => {
     expect(groupAdvantages([1e30, -1e30], given)).toEqual([1, -1]);
   });
 
-  it('follows the trajectories when they are reordered', () => {
+  it('is reordered with the trajectories', () => {
     fc.assert(
       fc.property(rewardsOf, options, (rewards, given) => {
         const reversed = groupAdvantages([...rewards].reverse(), given).reverse();

@@ -26,7 +26,7 @@ const history = (...credits: (number | null)[]) => ({
 });
 
 describe('choiceAdvantages', () => {
-  it('counts trajectories alike in the baseline, whatever their number of choices', () => {
+  it('gives trajectories equal weight in the baseline, whatever their number of choices', () => {
     // Means 2 and 0, so the external model is 1.
     const group = [
       { reward: 0, credits: [1, 2, 3] },
@@ -38,7 +38,7 @@ describe('choiceAdvantages', () => {
     expect(scaled?.[2]).toBeCloseTo(2 / deviation, 12);
   });
 
-  it('is GRPO bit for bit where no choice, or each with its own reward, is credited', () => {
+  it('equals GRPO bit for bit if no choice is credited, or each with its own reward', () => {
     const trajectory = fc.record({ reward: value, choices: fc.integer({ min: 0, max: 7 }) });
     fc.assert(
       fc.property(fc.array(trajectory, { maxLength: 8 }), options, fc.boolean(), (group, given, own) => {
@@ -75,13 +75,13 @@ describe('choiceAdvantages', () => {
     );
   });
 
-  it('has a signal in one trajectory alone, and none where the credits are equal within rounding', () => {
+  it('has a signal within a single trajectory, and none if the credits are equal within rounding', () => {
     expect(hasSignal([{ reward: 0, credits: [1, 0] }])).toBe(true);
     expect(hasSignal([{ reward: 0.3, credits: [0.1 + 0.2, null] }])).toBe(false);
     expect(hasSignal([])).toBe(false);
   });
 
-  it('refuses credits that are no numbers to compute with, by their place', () => {
+  it('refuses credits that are not finite numbers, by path', () => {
     const group = (credit: number) => [{ reward: 0, credits: [null, credit] }];
     expect(() => choiceAdvantages(group(Number.NaN), plain)).toThrow(LearningError);
     expect(() => choiceAdvantages(group(1e31), plain)).toThrow(/Choice 1 of trajectory 0 .* 1e\+31/);
@@ -96,7 +96,7 @@ describe('makeDatums with credit', () => {
     ],
   };
 
-  it('gives each choice its advantage, over all histories, and trajectories the same weight', () => {
+  it('gives each choice its advantage in all histories, and trajectories the same weight', () => {
     const { datums, counts } = makeDatums([group], config);
     const seen = datums.map(({ spans }) => spans.map(({ advantage, weight }) => ({ advantage, weight })));
     const long = 1 / (2 * 6);
@@ -110,7 +110,7 @@ describe('makeDatums with credit', () => {
     expect(counts).toMatchObject({ num_credited_choices: 2, num_groups_trainable: 1, num_trajectories: 2 });
   });
 
-  it('keeps a choice without advantage in a trajectory that trains, with its weight', () => {
+  it('keeps a choice without advantage, with its weight, in a trajectory that trains', () => {
     const { datums } = makeDatums(
       [{ trajectories: [{ reward: 0, sequences: [history(1, 0, -1)] }] }],
       config,
@@ -122,7 +122,7 @@ describe('makeDatums with credit', () => {
     ]);
   });
 
-  it('divides by the mean of |A| over decisions where advantages are normalised', () => {
+  it('divides by the mean of |A| over decisions if advantages are normalised', () => {
     const trajectories = [{ reward: 0, sequences: [history(3, 0, 0)] }];
     const { datums } = makeDatums([{ trajectories }], { ...config, normalize_advantages: true });
     // A = 2, -1, -1, whose sizes are 4 / 3 in the mean.

@@ -30,7 +30,7 @@ const groups = fc.array(fc.record({ trajectories: fc.array(trajectory, { maxLeng
 });
 
 describe('countDecisions', () => {
-  it('leaves out the tokens that were certain and keeps those of unknown probability', () => {
+  it('leaves out tokens of probability 1 and keeps those of unknown probability', () => {
     expect(countDecisions({ logprobs: [0, -0, null, -1e-9, -3] })).toBe(3);
   });
 });
@@ -91,7 +91,7 @@ describe('makeDatums', () => {
     expect(counts).toMatchObject({ num_groups_trainable: 0, num_datums: 2, num_trainable_tokens: 2 });
   });
 
-  it('normalises by the mean of |A| over what trains, after the balance, and of nothing by nothing', () => {
+  it('normalises by the mean of |A| over trained tokens, after the balance, and leaves an empty batch unchanged', () => {
     const rewards = [0, 1, 5];
     const group = { trajectories: rewards.map((reward) => ({ reward, sequences: [sequence(-1, -1)] })) };
     const silent = { trajectories: [2, 2].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
@@ -107,7 +107,7 @@ describe('makeDatums', () => {
     expect(datums.flatMap(({ spans }) => spans.map(({ advantage }) => advantage))).toEqual([0, 0]);
   });
 
-  it('leaves out what holds no decision', () => {
+  it('leaves out sequences without a decision', () => {
     const forced = {
       trajectories: [
         { reward: 0, sequences: [sequence(0, 0)] },
@@ -120,7 +120,7 @@ describe('makeDatums', () => {
     expect(counts.num_trainable_tokens).toBe(1);
   });
 
-  it('makes an empty batch of nothing', () => {
+  it('makes an empty batch from no groups', () => {
     expect(makeDatums([], config)).toEqual({
       datums: [],
       hasSignal: false,
@@ -139,7 +139,7 @@ describe('makeDatums', () => {
     });
   });
 
-  it('has weights that are equal between trajectories and add up to at most 1', () => {
+  it('has weights that are equal for all trajectories and add up to at most 1', () => {
     fc.assert(
       fc.property(groups, fc.boolean(), (given: RewardedGroup<null>[], entropy) => {
         const submitted = given.flatMap((group) => group.trajectories).length;

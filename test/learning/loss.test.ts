@@ -39,7 +39,7 @@ const two = (advantage: number) => [
 
 // That the loss and its gradient are those of the formulas is shown in reference.test.ts.
 describe('datumLoss', () => {
-  it('takes minus the log-probability as cross-entropy', () => {
+  it('is the negative log-probability for cross-entropy', () => {
     const config = { type: 'cross_entropy' } as const;
     expect(tokenLoss({ logprob: -1.5, sampledLogprob: -9, advantage: 7, config })).toEqual({
       loss: 1.5,
@@ -48,7 +48,7 @@ describe('datumLoss', () => {
     });
   });
 
-  it('is plain policy gradient for CISPO where the policy has not moved or the sampled log-probability is missing', () => {
+  it('is plain policy gradient for CISPO if the policy has not moved or the sampled log-probability is missing', () => {
     const onPolicy = tokenLoss({ logprob: -0.5, sampledLogprob: -0.5, advantage: 2, config: cispo });
     expect(onPolicy).toEqual({ loss: 1, gradient: -2, clipped: false });
     expect(tokenLoss({ logprob: -0.5, sampledLogprob: null, advantage: 2, config: cispo })).toEqual(onPolicy);
@@ -80,7 +80,7 @@ describe('datumLoss', () => {
     expect(got.clipped).toBe(gradient === 0);
   });
 
-  it('passes the gradient on the very border of the clip', () => {
+  it('keeps the gradient exactly at the clip bound', () => {
     const border = tokenLoss({
       logprob: -1,
       sampledLogprob: -1,
@@ -90,7 +90,7 @@ describe('datumLoss', () => {
     expect(border).toEqual({ loss: -1, gradient: -1, clipped: false });
   });
 
-  it('caps the ratio of positive and of negative advantages alike', () => {
+  it('caps the ratio of positive and of negative advantages equally', () => {
     const config = { ...cispo, maxRatio: 2 };
     expect(atRatio(3, 1, config).gradient).toBeCloseTo(-2, 12);
     expect(atRatio(3, -1, config).gradient).toBeCloseTo(2, 12);
@@ -104,7 +104,7 @@ describe('datumLoss', () => {
     expect(atRatio(1.3, 1, { ...ppo, maskRatio: true }).gradient).toBeCloseTo(0, 12);
   });
 
-  it('lifts a masked ratio to the lower clip where CISPO has an epsilon below 1, as the public trainer does', () => {
+  it('raises a masked ratio to the lower clip if CISPO has an epsilon below 1, as the public trainer does', () => {
     expect(atRatio(5.1, 1, { ...cispo, epsilon: 0.2, maskRatio: true }).gradient).toBeCloseTo(-0.8, 12);
   });
 
@@ -113,7 +113,7 @@ describe('datumLoss', () => {
     expect(atRatio(2, 1, { ...cispo, tau: 0.5 }).gradient).toBeCloseTo(-2 * (1 - 0.5 * Math.log(2)), 12);
   });
 
-  it('stays finite where a token became many orders of magnitude likelier', () => {
+  it('stays finite if a token became many orders of magnitude likelier', () => {
     const got = tokenLoss({ logprob: 0, sampledLogprob: -1e6, advantage: 0, config: ppo });
     expect(Math.abs(got.loss)).toBe(0);
     expect(Math.abs(got.gradient)).toBe(0);
@@ -121,7 +121,7 @@ describe('datumLoss', () => {
     expect(Number.isFinite(Math.fround(negative.loss))).toBe(true);
   });
 
-  it('leaves a clipped token without a gradient of its own, and moves it by its sequence in PPO', () => {
+  it('gives a clipped token no gradient of its own, only that of its sequence in PPO', () => {
     const own = datumLoss(two(1), ppo);
     expect(Array.from(own.gradient)).toEqual([0, -1]);
     expect(own.clipped).toEqual([true, false]);
@@ -135,7 +135,7 @@ describe('datumLoss', () => {
     for (const slope of wide.gradient) expect(slope).toBeCloseTo(-Math.sqrt(1.5), 12);
   });
 
-  it('truncates what a token weighs by its ratio, or by that of trainer and sampler before the first update', () => {
+  it('truncates a token’s weight by its ratio, or before the first update by the ratio of trainer to sampler', () => {
     const truncated = { ...cispo, truncation: 1.2 };
     expect(atRatio(2, 1, truncated)).toMatchObject({ gradient: -2 * 1.2, clipped: true });
     expect(atRatio(0.5, 1, truncated).gradient).toBeCloseTo(-0.5 * 0.5, 12);
@@ -151,19 +151,19 @@ describe('klPenaltyShifts', () => {
     { current: -1, sampled: null, reference: -1 },
   ];
 
-  it('takes from the tokens that left the reference most and gives it to the others', () => {
+  it('lowers the advantage of the tokens furthest from the reference and raises that of the others', () => {
     const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 0.5, source: 'current_learner' });
     expect([mean, ...shifts]).toEqual([0.5, -0.25, 0.25]);
   });
 
-  it('compares what was sampled, and the weights being trained where that is not known', () => {
+  it('compares sampled log-probabilities, or if unknown those of the current weights', () => {
     const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 1, source: 'sample' });
     expect([mean, ...shifts]).toEqual([0.25, -0.25, 0.25]);
   });
 });
 
 describe('OffPolicyDiagnostics', () => {
-  it('says nothing of no tokens', () => {
+  it('is all zeros without tokens', () => {
     expect(new OffPolicyDiagnostics().summary()).toEqual({
       tokens: 0,
       clippedFraction: 0,
@@ -172,7 +172,7 @@ describe('OffPolicyDiagnostics', () => {
     });
   });
 
-  it('estimates the divergence of the sampler from the trainer without bias', () => {
+  it('estimates the divergence of sampler and trainer without bias', () => {
     const sampler = [0.5, 0.3, 0.2];
     const trainer = [0.2, 0.3, 0.5];
     const exact = sampler.reduce((sum, p, i) => sum + p * Math.log(p / (trainer[i] ?? 0)), 0);
@@ -187,7 +187,7 @@ describe('OffPolicyDiagnostics', () => {
     expect(summary.maxLogprobDifference).toBeCloseTo(Math.log(2.5), 12);
   });
 
-  it('leaves tokens without a sampled log-probability out of the comparison', () => {
+  it('leaves out tokens without a sampled log-probability', () => {
     const diagnostics = new OffPolicyDiagnostics();
     diagnostics.add(-3, null, false);
     diagnostics.add(-1, -1, false);

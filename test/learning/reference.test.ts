@@ -135,12 +135,12 @@ const config = fc
   .filter((given) => given.max_negative_advantage_importance_sampling_weight !== 1 || !isZero(given));
 
 describe('the mathematics of a job', () => {
-  it('is that of the formulas: the loss, and its gradient by differences of the frozen objective', () => {
+  it('matches the formulas: the loss, and its gradient by differences of the frozen objective', () => {
     fc.assert(fc.property(groups, config, compare), { seed: 11, numRuns: 1500 });
   });
 
   it.each(['token', 'sequence', 'average', 'geometric_average'])(
-    'is that of the formulas where every ratio stands on a border: %s',
+    'matches the formulas if every ratio is at a bound: %s',
     (level) => {
       const histories = (d: number) => [
         [-1, -2, -3].map((l) => ({ current: l, sampled: l - d, reference: -2 })),

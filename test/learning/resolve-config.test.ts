@@ -5,7 +5,7 @@ import { resolveRlConfig } from '../../src/learning/index.ts';
 const defaults = { learningRate: 0.003 };
 
 describe('resolveRlConfig', () => {
-  it('is CISPO with 1 and 4 and the base model’s learning rate where nothing is given', () => {
+  it('defaults to CISPO with 1 and 4 and the base model’s learning rate', () => {
     const { config, loss } = resolveRlConfig(undefined, defaults);
     expect(config).toEqual({
       learning_rate: 0.003,
@@ -43,13 +43,13 @@ describe('resolveRlConfig', () => {
     });
   });
 
-  it('takes null for absent in every field', () => {
+  it('treats null as absent in every field', () => {
     const names = Object.keys(rlConfigSchema.shape);
     const nulls = rlConfigSchema.parse(Object.fromEntries(names.map((name) => [name, null])));
     expect(resolveRlConfig(nulls, defaults)).toEqual(resolveRlConfig(undefined, defaults));
   });
 
-  it('lets PPO’s upper clip follow its lower one unless it is given', () => {
+  it('sets PPO’s upper clip to its lower one by default', () => {
     const resolve = (given: object) =>
       resolveRlConfig(rlConfigSchema.parse({ ppo: true, ...given }), defaults).loss;
     expect(resolve({})).toMatchObject({ type: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 });
@@ -57,7 +57,7 @@ describe('resolveRlConfig', () => {
     expect(resolve({ epsilon: 0.1, epsilon_high: 0.3 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.3 });
   });
 
-  it('reports every field of the contract, each as it was given', () => {
+  it('reports every field of the contract with its value', () => {
     const given = {
       learning_rate: 1,
       advantage_balance: -0.5,
@@ -93,7 +93,7 @@ describe('resolveRlConfig', () => {
     });
   });
 
-  it('reads back what it reports: a job resumes with the same config', () => {
+  it('accepts its own output: a job resumes with the same config', () => {
     for (const given of [{}, { loss_fn: 'ppo' }, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 2 }]) {
       const first = resolveRlConfig(rlConfigSchema.parse(given), defaults);
       expect(resolveRlConfig(rlConfigSchema.parse(first.config), { learningRate: 9 })).toEqual(first);
@@ -105,7 +105,7 @@ describe('resolveRlConfig', () => {
     [{ ppo: false, loss_fn: 'ppo' }, 'loss_fn', /loss_fn "ppo" contradicts ppo false/],
     [{ kl_penalty_reference_step: 0 }, 'kl_penalty_reference_step', /send kl_penalty_coef/],
     [{ kl_penalty_source: 'sample', kl_penalty_coef: null }, 'kl_penalty_source', /send kl_penalty_coef/],
-  ])('refuses %j, which cannot be meant, by name', (given, name, reason) => {
+  ])('refuses the contradictory %j by name', (given, name, reason) => {
     const issues = rlConfigSchema.safeParse(given).error?.issues ?? [];
     expect(issues).toMatchObject([{ path: [name], message: expect.stringMatching(reason) }]);
   });
@@ -116,7 +116,7 @@ describe('resolveRlConfig', () => {
     [{ ppo: true, loss_fn: null }, 'ppo'],
     [{ ppo: false, loss_fn: 'cispo' }, 'cispo'],
     [{ loss_fn: 'cispo' }, 'cispo'],
-  ])('takes the loss from %j', (given, type) => {
+  ])('reads the loss from %j', (given, type) => {
     const { config, loss } = resolveRlConfig(rlConfigSchema.parse(given), defaults);
     expect([loss.type, config.loss_fn, config.ppo]).toEqual([type, type, type === 'ppo']);
     expect(config.epsilon).toBe(type === 'ppo' ? 0.2 : 1);

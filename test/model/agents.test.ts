@@ -106,7 +106,7 @@ test('malformed tool arguments are kept as they were sampled', async () => {
   });
 });
 
-test('an empty reply keeps its place in the history', async () => {
+test('an empty reply keeps its position in the history', async () => {
   const { service, model, trajectory } = await open(({ messages }) => ({
     text: messages.length > 1 ? 'b' : '',
   }));
@@ -126,7 +126,7 @@ test('an empty reply keeps its place in the history', async () => {
   expect(trajectory.histories).toHaveLength(1);
 });
 
-test('an edited earlier message makes a new history, and sampled text that was edited goes out as text', async () => {
+test('an edited earlier message begins a new history, and edited sampled text is sent as text', async () => {
   const { service, model, trajectory } = await open(() => ({ text: 'reply' }));
   await using _ = service;
   await runInTrajectory(trajectory, async () => {
@@ -149,7 +149,7 @@ test('an edited earlier message makes a new history, and sampled text that was e
   expect(service.requests[2]?.messages[1]).toEqual({ role: 'assistant', content: 'rep' });
 });
 
-test('parallel calls of one rollout become histories of their own, each with its own seed', async () => {
+test('parallel calls of one rollout become separate histories, each with its own seed', async () => {
   const { service, model, trajectory } = await open(({ messages }) => ({ text: `to ${messages.length}` }));
   await using _ = service;
   await runInTrajectory(trajectory, () =>
@@ -163,7 +163,7 @@ test('parallel calls of one rollout become histories of their own, each with its
   expect(new Set(service.requests.map(({ seed }) => seed)).size).toBe(3);
 });
 
-test('the same rollout seed gives the same call seeds; a seed the call gives is kept', async () => {
+test('the same rollout seed gives the same call seeds; a call’s own seed is kept', async () => {
   const { service, model } = await open(() => ({ text: 'x' }));
   await using _ = service;
   for (let repeat = 0; repeat < 2; repeat++) {
@@ -180,14 +180,14 @@ test('the same rollout seed gives the same call seeds; a seed the call gives is 
   expect(first).not.toBe(second);
 });
 
-test('outside of a rollout the model answers, records nothing and sends no seed', async () => {
+test('outside a rollout the model answers, records nothing and sends no seed', async () => {
   const { service, model } = await open(() => ({ text: 'hello' }));
   await using _ = service;
   expect((await generateText({ model: model.languageModel, prompt: 'a' })).text).toBe('hello');
   expect(service.requests[0]?.seed).toBeUndefined();
 });
 
-test('policy() is the model of the current rollout and an error elsewhere', async () => {
+test('policy() returns the model of the current rollout, and throws elsewhere', async () => {
   const { service, model, trajectory } = await open(() => ({ text: 'hello' }));
   await using _ = service;
   const call = () => generateText({ model: policy(), prompt: 'a' });
@@ -220,7 +220,7 @@ test('an answer of another step or without ids rejects the call', async () => {
   }
 });
 
-test('a handle overrides what the agent asks for', async () => {
+test('a handle overrides the settings of the agent', async () => {
   const { service, model } = await open(() => ({ text: 'x' }));
   await using _ = service;
   const greedy = model.with({ temperature: 0, topK: 4, minP: 0.1, maxOutputTokens: 5 });
@@ -234,7 +234,7 @@ test('a handle overrides what the agent asks for', async () => {
   });
 });
 
-test('ids can be left out for services that refuse them; the sampled text still goes out', async () => {
+test('ids can be omitted for services that refuse them; the sampled text is still sent', async () => {
   const { service, model, trajectory } = await open(twoTurns);
   await using _ = service;
   const agent = agentOf(model.with({ sendTokenIds: false }));

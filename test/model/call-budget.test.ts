@@ -32,7 +32,7 @@ test('a fixed budget limits the calls of all handles that share it', async () =>
 });
 
 test.each([429, 503] as const)(
-  'a service that answers %i beyond 24 calls is adapted to, and every call succeeds',
+  'the budget adapts to a service that answers %i beyond 24 calls, and every call succeeds',
   { tags: ['long'] },
   async (status) => {
     await using service = await startLimitedService({ limit: 24, status, delayMs: () => 20 });
@@ -92,7 +92,7 @@ test('the limit stays within its bounds, and does not rise while slots are free'
   expect(most.stats()).toMatchObject({ limit: 2, peak: 2 });
 });
 
-test('a call that waits for its place ends by its signal and takes none', async () => {
+test('a call that waits for a slot can be aborted and takes none', async () => {
   await using service = await startLimitedService({ limit: 100, delayMs: () => Number.POSITIVE_INFINITY });
   const budget = callBudget({ concurrency: 1 });
   const model = service.model.with({ budget });
@@ -108,7 +108,7 @@ test('a call that waits for its place ends by its signal and takes none', async 
   expect(budget.stats()).toMatchObject(idle);
 });
 
-test('a silent service is given up after callTimeoutMs, counted from the place, with a code of its own', async () => {
+test('a call to a silent service fails after callTimeoutMs, counted from its slot, with its own code', async () => {
   await using service = await startLimitedService({ limit: 100, delayMs: () => Number.POSITIVE_INFINITY });
   const budget = callBudget({ concurrency: 1 });
   const model = service.model.with({ budget, callTimeoutMs: 50 });
@@ -122,7 +122,7 @@ test('a silent service is given up after callTimeoutMs, counted from the place, 
   expect(budget.stats()).toMatchObject(idle);
 });
 
-test('a stream holds its place until it has been read', async () => {
+test('a stream holds its slot until it is read', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'fine' }) });
   const budget = callBudget({ concurrency: 1 });
   const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' }).with({ budget });
@@ -131,7 +131,7 @@ test('a stream holds its place until it has been read', async () => {
   expect(budget.stats()).toMatchObject({ ...idle, peak: 1 });
 });
 
-test('a stream that nobody reads gives its place back when its rollout ends', async () => {
+test('an unread stream frees its slot when its rollout ends', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'fine' }) });
   const budget = callBudget({ concurrency: 1 });
   const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' }).with({ budget });
@@ -145,7 +145,7 @@ test('a stream that nobody reads gives its place back when its rollout ends', as
   expect((await ask(model)).text).toBe('fine');
 });
 
-test('budgets that cannot be are refused by name', () => {
+test('invalid budgets are refused by name', () => {
   expect(() => callBudget({ concurrency: 0 })).toThrow(/`concurrency` is 0/);
   expect(() => callBudget({ concurrency: 4, targetLatencyMs: 10 })).toThrow(/`targetLatencyMs` is 10/);
   expect(() => callBudget({ concurrency: { min: 4, max: 2 } })).toThrow(/`concurrency\.max` is 2/);

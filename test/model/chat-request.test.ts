@@ -6,7 +6,7 @@ import { toPromptMessages } from '../../src/model/prompt-messages.ts';
 const prompt: LanguageModelV4CallOptions['prompt'] = [];
 const weather = { type: 'function', name: 'weather', inputSchema: { type: 'object' } } as const;
 
-test('settings become fields of the interface', () => {
+test('settings become fields of the request', () => {
   const { settings, warnings } = toChatRequest({
     prompt,
     temperature: 0.5,
@@ -56,7 +56,7 @@ test('refuses files by name', () => {
   expect(() => toPromptMessages([{ role: 'user', content: [file] }])).toThrow('image/png');
 });
 
-test('results of tools become one message each', () => {
+test('each tool result becomes one message', () => {
   const result = (
     toolCallId: string,
     output: { type: 'json'; value: { paid: boolean } } | { type: 'error-text'; value: string },

@@ -99,7 +99,7 @@ describe('other models', () => {
     return { result, trajectory };
   };
 
-  test('go to the other provider and are not recorded', async () => {
+  test('are called through the other provider and are not recorded', async () => {
     const otherwise = customProvider({
       languageModels: { 'judge-1': new MockLanguageModelV4({ doGenerate: saying('7') }) },
       embeddingModels: {
@@ -161,7 +161,7 @@ describe('other models', () => {
     }
   });
 
-  test('with all, every language model is the policy, and an embedding is not', async () => {
+  test('with `all`, every language model is the policy, and an embedding model is not', async () => {
     usePolicyAsDefaultProvider({ models: 'all' });
     const { trajectory } = await inRollout(() => generateText({ model: 'whatever', prompt: 'a' }));
     expect(trajectory.choices).toHaveLength(1);
@@ -174,7 +174,7 @@ describe('other models', () => {
   });
 });
 
-test('what was there before is put back, also where that was nothing', () => {
+test('the earlier default provider is restored, even if there was none', () => {
   const mine = customProvider({});
   globalThis.AI_SDK_DEFAULT_PROVIDER = mine;
   const putBack = usePolicyAsDefaultProvider({ models: 'all' });

@@ -78,7 +78,7 @@ const run = <Outcome>(model: RolloutModel, environment: Environment<typeof scena
   runGroups({ environment, scenarios: [{ order: 12 }], rolloutsPerGroup: 2, model });
 
 describe('an external model', () => {
-  test('runs the environment of the policy, and its conversation is recorded as messages', async () => {
+  test('runs the policy’s environment, and its conversation is recorded as messages', async () => {
     const { groups, counts, sampledTokens } = await run(externalModel(hosted()), desk);
     expect(counts).toEqual({ dispatched: 2, completed: 2, failed: 0, cancelled: 0 });
     expect(sampledTokens).toBe(16);
@@ -98,7 +98,7 @@ describe('an external model', () => {
     }
   });
 
-  test('is recorded in the same way where the agent streams', async () => {
+  test('is recorded in the same way if the agent streams', async () => {
     const streamed = defineEnvironment({
       name: 'streamed',
       scenario,
@@ -134,7 +134,7 @@ describe('an external model', () => {
     expect(groups[0]?.trajectories.map(({ reward }) => reward)).toEqual([2, 2]);
   });
 
-  test('takes settings, limits and signals as the policy does', async () => {
+  test('accepts settings, limits and signals as the policy does', async () => {
     const model = hosted();
     const trajectory = new Trajectory({ limits: { tokens: 50, turns: 1 } });
     const cold = externalModel(model, { settings: { temperature: 0, topK: 3 } }).with({
@@ -157,7 +157,7 @@ describe('an external model', () => {
     expect(model.doGenerateCalls[1]?.abortSignal?.reason).toBe(stopped.reason);
   });
 
-  test('gives its place in the budget back with the rollout, where nobody reads its stream', async () => {
+  test('frees its slot in the budget with the rollout if its stream is not read', async () => {
     const model = externalModel(hosted(), { budget: callBudget({ concurrency: 1 }) });
     const leaves = defineEnvironment({
       name: 'leaves',
@@ -172,7 +172,7 @@ describe('an external model', () => {
     expect((await run(model, desk)).counts).toMatchObject({ completed: 2 });
   });
 
-  test('records nothing of a call that failed, and only the answer that the agent saw of one that was repeated', async () => {
+  test('records nothing of a failed call, and of a retried one only the answer that the agent saw', async () => {
     let calls = 0;
     const model = new MockLanguageModelV4({
       doGenerate: async () => {
@@ -190,7 +190,7 @@ describe('an external model', () => {
     expect(trajectory.calls).toMatchObject([{ index: 1, choice: { message: { content: 'here' } } }]);
   });
 
-  test('begins a new conversation where the agent edits one', async () => {
+  test('begins a new conversation if the agent edits one', async () => {
     const model = externalModel(
       new MockLanguageModelV4({ doGenerate: async () => saying('ok') }),
     ).languageModel;
@@ -230,7 +230,7 @@ describe('an external model', () => {
     ]);
   });
 
-  test('never records the calls of a model of the service that it may be made of', async () => {
+  test('does not record the calls of the service’s model that it may wrap', async () => {
     const service = await startFakeService({ policy: () => ({ text: 'x' }) });
     await using _ = service;
     const { languageModel } = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
@@ -258,7 +258,7 @@ describe('its trajectories', () => {
     expect(service.jobs).toHaveLength(0);
   });
 
-  test('are the same when they are read back, and still not trainable', async () => {
+  test('are unchanged when they are read back, and still not trainable', async () => {
     const { groups } = await run(externalModel(hosted()), desk);
     const [trajectory] = groups[0]?.trajectories ?? [];
     if (!trajectory) throw new TypeError('no trajectory');
@@ -277,7 +277,7 @@ describe('its trajectories', () => {
   });
 });
 
-describe('what an external model is made of', () => {
+describe('the model of an external model', () => {
   test('a model for an earlier version of the AI SDK is adapted', async () => {
     const old: LanguageModelV2 = {
       specificationVersion: 'v2',
@@ -307,14 +307,14 @@ describe('what an external model is made of', () => {
     }
   });
 
-  test('it is called as it is named, else as its model', () => {
+  test('it has the name that it is given, else that of its model', () => {
     expect(externalModel(hosted())).toMatchObject({ name: 'hosted-1', step: undefined });
     expect(externalModel(hosted(), { name: 'yesterday' }).name).toBe('yesterday');
   });
 });
 
 describe('its endpoint', () => {
-  test('is the one it was given, and a rollout that only calls that completes without a record', async () => {
+  test('is the given one, and a rollout that calls only the endpoint completes without a record', async () => {
     const endpoint = { baseUrl: 'http://127.0.0.1:1/v1', apiKey: 'mine' };
     const outside = defineEnvironment({
       name: 'outside',
@@ -328,7 +328,7 @@ describe('its endpoint', () => {
     expect(currentTrajectory()).toBeUndefined();
   });
 
-  test('is refused where there is none', async () => {
+  test('is refused if there is none', async () => {
     await expect(externalModel(hosted()).endpoint()).rejects.toThrow(
       'the endpoint of the external model "hosted-1", which has none',
     );

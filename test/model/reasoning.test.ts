@@ -31,7 +31,7 @@ describe('an agent that reasons', () => {
     return call.messages;
   };
 
-  test.each(['generate', 'stream'] as const)('keeps one history over its turns (%s)', async (how) => {
+  test.each(['generate', 'stream'] as const)('keeps one history over all turns (%s)', async (how) => {
     const agent = new ToolLoopAgent({
       ...{ model: open().languageModel, tools: { look }, ...short },
       // The first turn calls, the second answers.
@@ -91,7 +91,7 @@ describe('an agent that reasons', () => {
     });
   });
 
-  test('may hide its reasoning, which stays in its history all the same', async () => {
+  test('may hide its reasoning, which stays in its history', async () => {
     const trajectory = new Trajectory();
     const providerOptions = { martingale: { include_reasoning: false } };
     await runInTrajectory(trajectory, async () => {

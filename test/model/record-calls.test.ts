@@ -89,7 +89,7 @@ async function run(model: ModelHandle, concurrency = 64) {
   );
 }
 
-test('rollouts that were recorded once run again without a model, at any concurrency, and give the same', async () => {
+test('recorded rollouts run again without a model, at any concurrency, with the same results', async () => {
   const file = newFile();
   const recorded = await run(handle().recordingTo(file));
   expect(recorded.flat().some(({ reward }) => reward !== recorded[0]?.[0]?.reward)).toBe(true);
@@ -167,7 +167,7 @@ describe('a recorded call', () => {
     expect(new Set(replies.map((reply) => JSON.stringify(reply).replaceAll(/call_\d+_/g, ''))).size).toBe(1);
   });
 
-  test('comes back from a stream in the pieces in which it came', async () => {
+  test('is replayed as a stream in its original pieces', async () => {
     const file = newFile();
     const source = recordCalls({ file, completions: service.client.chat.completions });
     const chunks = await collect(await source.create(streamedRequest));
@@ -175,7 +175,7 @@ describe('a recorded call', () => {
     expect(await collect(await replay.create(streamedRequest))).toEqual(chunks);
   });
 
-  test('ends where its reader stopped reading', async () => {
+  test('ends at the point where its reader stopped', async () => {
     const file = newFile();
     const source = recordCalls({ file, completions: service.client.chat.completions });
     for await (const _ of await source.create(streamedRequest)) break;
@@ -191,7 +191,7 @@ describe('a recorded call', () => {
     await expect(replay.create({ seed, messages, model, top_p: null })).resolves.toBeDefined();
   });
 
-  test('is given out once; those that are alike, in the order of asking, over all recordings', async () => {
+  test('is replayed once; equal calls are replayed in the order of the requests, over all recordings', async () => {
     const file = newFile();
     const again: WholeChatRequest = { ...request, messages: [{ role: 'user', content: 'again' }] };
     const said: unknown[] = [];
@@ -209,8 +209,8 @@ describe('a recorded call', () => {
   });
 });
 
-describe('a request that is not in the record', () => {
-  test('is refused with the nearest and what differs', async () => {
+describe('a request that is not recorded', () => {
+  test('is refused with the most similar call and the differences', async () => {
     const file = newFile();
     const source = recordCalls({ file, completions: service.client.chat.completions });
     const request = (content: string, seed: number): WholeChatRequest => ({
@@ -233,7 +233,7 @@ describe('a request that is not in the record', () => {
     expect(replay.unused()).toHaveLength(2);
   });
 
-  test('fails its rollout, without a reward of 0', async () => {
+  test('fails its rollout instead of giving a reward of 0', async () => {
     const file = newFile();
     await run(handle().recordingTo(file));
     const { model } = await replayModel({ file });
@@ -283,7 +283,7 @@ describe('the file', () => {
     await expect(refused).rejects.toThrow(message);
   });
 
-  test('with several models needs the name of the one to replay', async () => {
+  test('with several models requires the name of the one to replay', async () => {
     const file = newFile();
     await record(file);
     await record(file, 'e/p/other');
@@ -293,7 +293,7 @@ describe('the file', () => {
     expect((await replayModel({ file, name: 'e/p/other' })).model.name).toBe('e/p/other');
   });
 
-  test('gives a model that says why it cannot be trained', async () => {
+  test('gives a model whose error says why it cannot be trained', async () => {
     const file = newFile();
     await record(file);
     const { model } = await replayModel({ file });

@@ -290,7 +290,7 @@ describe('a call through the AI SDK', () => {
     await expect(call).rejects.toThrow('"repetitionPenalty" in providerOptions.martingale');
   });
 
-  test('every field of the interface is one or the other', () => {
+  test('sets or refuses every field of a request', () => {
     expect([...Object.keys(fields), ...refused].sort()).toEqual(
       Object.keys(chatCompletionRequestSchema.shape).sort(),
     );

@@ -101,7 +101,7 @@ function expectExtended(trajectory: Trajectory, requests: readonly ChatCompletio
 }
 
 describe.each(everyWay)('%s', (_, run) => {
-  test('trap: the history is rewritten; the prompt still extends the tokens that were sampled', async () => {
+  test('trap: the history is rewritten; the prompt still extends the sampled tokens', async () => {
     await using opened = await open(calling((call) => `{ "city" :  "SF${' '.repeat(call)}", "n": 1.0 }`, 3));
     const { service, model, trajectory } = opened;
     await runInTrajectory(trajectory, () => run({ model }));
@@ -113,7 +113,7 @@ describe.each(everyWay)('%s', (_, run) => {
     );
   });
 
-  test('trap: malformed arguments are erased; they are trained on as they were sampled', async () => {
+  test('trap: malformed arguments are erased; they are trained on as sampled', async () => {
     await using opened = await open(calling((call) => `{"city": "S${call}`, 2));
     const { service, model, trajectory } = opened;
     await runInTrajectory(trajectory, () => run({ model }));
@@ -126,7 +126,7 @@ describe.each(everyWay)('%s', (_, run) => {
     );
   });
 
-  test('trap: an agent is stopped by its steps; what it did until then is one exact history', async () => {
+  test('trap: an agent is stopped by its step limit; its calls until then are one exact history', async () => {
     await using opened = await open(calling((call) => `{"city":"SF","n":${call}}`, 100));
     const { service, model, trajectory } = opened;
     await runInTrajectory(trajectory, () => run({ model }));
@@ -147,7 +147,7 @@ describe.each(everyWay)('%s', (_, run) => {
     expect(limited.stopReason).toBe('turn_limit');
   });
 
-  test('trap: retries are outside the model; of a failed attempt nothing is recorded', async () => {
+  test('trap: retries are outside the model; nothing of a failed attempt is recorded', async () => {
     await using opened = await open(
       calling(() => '{"city":"SF","n":1}', 1),
       ['pass', 'fail'],
@@ -191,7 +191,7 @@ test('an answer that the client requested twice is recorded once, with the seed 
   expect(trajectory.usage.turns).toBe(1);
 });
 
-test('of a stream that is cut in the middle nothing is recorded; the agent that asks again records what it then saw', async () => {
+test('nothing of a broken stream is recorded; an agent that repeats the call records the new answer', async () => {
   await using opened = await open(() => ({ text: 'mild and dry all day' }), [{ cutBefore: 'ry all day' }]);
   const { service, proxy, model, trajectory } = opened;
   const read = () =>
@@ -225,7 +225,7 @@ test('of a stream that is cut in the middle nothing is recorded; the agent that 
   expect(new Set(seeds).size).toBe(2);
 });
 
-test('a stream that ends before its reply is an error, and nothing of it is recorded', async () => {
+test('a stream that ends before its reply is complete is an error, and nothing of it is recorded', async () => {
   await using opened = await open(() => ({ text: 'mild and dry all day' }), [{ endBefore: 'ry all day' }]);
   const { model, trajectory } = opened;
   const read = () =>

@@ -75,10 +75,10 @@ describe.each(answers)('$reason, $reply', ({ reason, reply, says }) => {
   });
 });
 
-describe('outside of a rollout', () => {
+describe('outside a rollout', () => {
   afterEach(() => vi.restoreAllMocks());
 
-  test('a handle outside of rollouts answers without a warning', async () => {
+  test('a handle from outside a rollout answers without a warning', async () => {
     const { service, model } = await open();
     await using _ = service;
     const warned = vi.spyOn(process, 'emitWarning');

@@ -35,7 +35,7 @@ const everyPath: [string, string][] = [
 ];
 
 describe('access', () => {
-  test('every path refuses a request without the key, and one with another key', async () => {
+  test('refuses requests without the key or with another one on every path', async () => {
     const { raw } = await start();
     for (const [method, path] of everyPath)
       for (const authorization of ['', 'Bearer wrong', 'Basic test-key', 'Bearer test-key-and-more']) {
@@ -49,7 +49,7 @@ describe('access', () => {
       }
   });
 
-  test('makes a random key where none is given', async () => {
+  test('creates a random key by default', async () => {
     const engine = new ScriptedEngine();
     const first = await startService({ engine, dataFolder: await temporaryFolder() });
     const second = await startService({ engine, dataFolder: await temporaryFolder() });
@@ -62,14 +62,14 @@ describe('access', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  test('refuses an address that others can reach without a key of its own', async () => {
+  test('refuses a public address without a key of its own', async () => {
     const dataFolder = await temporaryFolder();
     const starting = startService({ engine: new ScriptedEngine(), dataFolder, host: '0.0.0.0' });
     await expect(starting).rejects.toMatchObject({ code: 'key_required' });
     expect(await readdir(dataFolder)).toEqual([]);
   });
 
-  test('refuses a data folder that another service uses, until that one has closed', async () => {
+  test('refuses a data folder that another service uses, until it is closed', async () => {
     const { dataFolder, service } = await start();
     const engine = new ScriptedEngine();
     await expect(startService({ engine, dataFolder })).rejects.toMatchObject({ code: 'data_folder_in_use' });
@@ -79,14 +79,14 @@ describe('access', () => {
     await again.close();
   });
 
-  test('gives a request id, or the one that was sent', async () => {
+  test('returns the request id that was sent, else a new one', async () => {
     const { call } = await start();
     const answer = await call('GET', '/v1/health', undefined, { 'x-request-id': 'mine-1' });
     expect(answer.headers.get('x-request-id')).toBe('mine-1');
     expect((await call('GET', '/v1/health')).headers.get('x-request-id')).toMatch(/^[\w-]{36}$/);
   });
 
-  test('reports its parts, and lists base and trained models', async () => {
+  test('reports its components, and lists base and trained models', async () => {
     const { call, createModel } = await start();
     await createModel();
     const { status, body } = await call('GET', '/v1/system-check');
@@ -101,7 +101,7 @@ describe('access', () => {
     ]);
   });
 
-  test('an unknown path and another method say what is wrong as OpenAI clients read it', async () => {
+  test('refuses unknown paths and methods in the form that OpenAI clients read', async () => {
     const { call, raw } = await start();
     const { status, body } = await call('POST', '/v1/responses', {});
     expect(status).toBe(404);
@@ -123,7 +123,7 @@ describe('access', () => {
     expect(other.body.error).toMatchObject({ code: 'method_not_allowed', message: other.body.detail });
   });
 
-  test('an unknown path is 404, a failure of its own is 500 and says nothing of its inside', async () => {
+  test('answers 404 for an unknown path, and 500 without internal details for a failure', async () => {
     const engine = new ScriptedEngine();
     const { call, chat, log } = await start({ engine });
     expect(await call('GET', '/v1/nothing')).toMatchObject({

@@ -23,7 +23,7 @@ async function asked(engine: ScriptedEngine, count: number): Promise<void> {
 const retryAfter = (headers: Headers) => Number(headers.get('retry-after'));
 
 describe('chat requests', () => {
-  test('are refused beyond the limit in the shape of chat errors, and answered once there is room', async () => {
+  test('are refused beyond the limit in the form of chat errors, and accepted once a slot is free', async () => {
     const { call, chat, engine, gate } = await busy({ limits: { replies: 2 } });
     const held = [chat({})];
     await asked(engine, 1);
@@ -45,7 +45,7 @@ describe('chat requests', () => {
     expect((await chat({})).status).toBe(200);
   });
 
-  test('count as many as the replies that they ask for', async () => {
+  test('count once for each requested choice', async () => {
     const { chat, engine, gate } = await busy({ limits: { replies: 4 } });
     const held = chat({ n: 3 });
     await asked(engine, 3);
@@ -56,7 +56,7 @@ describe('chat requests', () => {
     expect((await chat({ n: 4 })).status).toBe(200);
   });
 
-  test('give their place back however they end', async () => {
+  test('free their slots however they end', async () => {
     const { chat, raw, call, engine, service } = await start({ limits: { replies: 1 } });
     const failing = async () => {
       engine.failGeneration = new Error('broken');
@@ -90,7 +90,7 @@ describe('chat requests', () => {
     }
   });
 
-  test('are refused by their bytes before these are read, declared or not', async () => {
+  test('are refused beyond the limit of bytes before they are read, declared or not', async () => {
     const limits = { bodyBytes: 2000 };
     const bodyLimits = { chat: 2000, preview: 2000 };
     const { chat, raw, engine, gate } = await busy({ limits, bodyLimits });
@@ -117,7 +117,7 @@ describe('chat requests', () => {
     expect((await chat({ messages: messages(300) })).status).toBe(200);
   });
 
-  test('of another key find room where one has taken all it may', async () => {
+  test('of another key are accepted when one key has used its share', async () => {
     const { service, dataFolder, chat, engine, gate } = await busy({ limits: { replies: 34 } });
     const keys = await KeyStore.open(dataFolder);
     const { key } = keys.create('another');
@@ -138,7 +138,7 @@ describe('chat requests', () => {
     expect((await other).status).toBe(200);
   });
 
-  test('all succeed through a client that waits as it is told to', async () => {
+  test('all succeed with a client that follows Retry-After', async () => {
     const { service, engine } = await start({ limits: { replies: 17 } });
     engine.hold = () => new Promise((resolve) => setTimeout(resolve, 20));
     const client = createClient({
@@ -153,7 +153,7 @@ describe('chat requests', () => {
 });
 
 describe('training jobs', () => {
-  test('wait in a queue that has an end, in all and of one model', async () => {
+  test('wait in a queue that is limited in total and for each model', async () => {
     const { call, createModel, gate } = await busy({ limits: { jobs: 3, jobsOfModel: 2 } });
     const models = [
       await createModel(),
@@ -195,7 +195,7 @@ describe('training jobs of many', () => {
     trajectory_groups: [group(trajectory(1, [65, 258]), trajectory(0, [66, 258]))],
   });
 
-  test('keys find room where one has taken all it may', async () => {
+  test('keys are accepted when one key has used its share', async () => {
     const { service, dataFolder, call, createModel, gate } = await busy({ limits: { jobs: 17 } });
     const keys = await KeyStore.open(dataFolder);
     const { key } = keys.create('another');
@@ -214,7 +214,7 @@ describe('training jobs of many', () => {
     gate.open();
   });
 
-  test('callers at once are not more than the limit', async () => {
+  test('concurrent callers never exceed the limit', async () => {
     const { call, createModel, gate } = await busy({ limits: { jobs: 5 } });
     const model = await createModel();
     const asked = await Promise.all(Array.from({ length: 30 }, () => call('POST', jobs, jobOf(model))));
@@ -231,7 +231,7 @@ describe('training jobs of many', () => {
 });
 
 describe('streams of events', () => {
-  test('are refused beyond the limit, and there is room again when one ends', async () => {
+  test('are refused beyond the limit, and accepted again when one ends', async () => {
     const { call, raw, createModel, gate } = await busy({ limits: { eventStreams: 1 } });
     const { id } = await createModel();
     const { body } = await call('POST', '/v1/preview/training-jobs', {
@@ -250,7 +250,7 @@ describe('streams of events', () => {
 });
 
 describe('connections', () => {
-  test('beyond the limit are told so, and closed', async () => {
+  test('beyond the limit are answered with the reason and closed', async () => {
     const { service } = await start({ limits: { connections: 1 } });
     const { port } = new URL(service.url);
     const ask = async () => {
@@ -281,7 +281,7 @@ describe('limits', () => {
     [{ jobs: 1.5 }, 'limits.jobs is 1.5. It must be a positive integer.'],
     [{ bodyBytes: 5 }, 'limits.bodyBytes is 5. It must hold the largest body, 268435456 bytes'],
     [JSON.parse('{"reply":5}'), 'limits.reply is 5. Unknown limit; the limits are replies, '],
-  ])('that cannot be are refused at the start: %j', async (limits, message) => {
+  ])('that are invalid are refused at the start: %j', async (limits, message) => {
     await expect(start({ limits })).rejects.toThrow(message);
   });
 });

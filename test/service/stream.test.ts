@@ -99,7 +99,7 @@ test('a failure in the middle is an error chunk without the inside of the servic
   expect(text).not.toContain('secret');
 });
 
-test('a client that goes away stops its generation', async () => {
+test('a client that disconnects stops its generation', async () => {
   const engine = new ScriptedEngine();
   const { service } = await start({ engine });
   const held = door();

@@ -48,7 +48,7 @@ async function run(flags: readonly string[], recipe = 'coin-recipe') {
   return { code, output, errors };
 }
 
-it('a recipe that fails prints the command that continues it, if there is a run to continue', {
+it('a recipe that fails prints the command that resumes its run, if there is one', {
   tags: ['long'],
 }, async () => {
   const engine = new CoinEngine();

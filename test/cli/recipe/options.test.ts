@@ -35,7 +35,7 @@ describe('the flags of a recipe', () => {
     });
   });
 
-  it('are read', () => {
+  it('are parsed', () => {
     const flags =
       '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --if-exists new --run-directory runs/x';
     expect(parse(...flags.split(' '))).toMatchObject({
@@ -71,7 +71,7 @@ describe('the flags of a recipe', () => {
     [['--resume'], '--resume needs the --run-directory'],
     [['--step', '3'], "unknown option '--step'"],
     [['more'], 'too many arguments'],
-  ])('have a message if invalid: %s', (flags, message) => {
+  ])('are refused with a message if invalid: %s', (flags, message) => {
     const text = complaint(...flags);
     expect(text).toContain(message);
     expect(text).toContain('--help');

@@ -73,7 +73,7 @@ describe('an interrupted run', () => {
     runDirectory: 'runs/one',
   });
 
-  it('shows how far it came and the command that continues it', () => {
+  it('shows its progress and the command that resumes it', () => {
     expect(stoppedText(run(), 0)).toMatch(/before its first step was done/);
     expect(stoppedText(run('--threads', '1', '--groups', '4'), 12)).toBe(
       'Stopped after 12 steps. Continue with:\n' +

@@ -37,7 +37,7 @@ async function metricsOf(name: string): Promise<object[]> {
   return lines.map((line) => ({ ...line, seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));
 }
 
-it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', {
+it('a recipe killed with its service and engine, several times, resumes to the same result', {
   tags: ['long'],
 }, async () => {
   const whole = await run('whole', []);

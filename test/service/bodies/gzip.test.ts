@@ -53,7 +53,7 @@ function send(
 const zip = (value: unknown) => gzipSync(typeof value === 'string' ? value : JSON.stringify(value));
 
 describe('a body with Content-Encoding: gzip', () => {
-  test('is taken on every path that reads one', async () => {
+  test('is accepted on every path that reads a body', async () => {
     const running = await start();
     const post = async (path: string, value: unknown, method = 'POST') => {
       const { status, body } = await send(running, { method, path, body: zip(value) });
@@ -83,7 +83,7 @@ describe('a body with Content-Encoding: gzip', () => {
     expect((await send(running, { path: '/v1/preview/models', body: file })).status).toBe(200);
   });
 
-  test('that is empty is none, as clients send the header with every request', async () => {
+  test('that is empty counts as no body, as some clients always send the header', async () => {
     const running = await start();
     const model = await running.createModel();
     const fork = await send(running, { path: `/v1/preview/models/${model.id}/fork`, body: Buffer.alloc(0) });
@@ -104,7 +104,7 @@ describe('a body with Content-Encoding: gzip', () => {
     expect(other.status).toBe(409);
   });
 
-  test('may be, decompressed, as long as a body may be', async () => {
+  test('may have the maximum length of a body after decompression', async () => {
     const running = await start({ bodyLimits: { preview: mebibyte } });
     const text = (length: number) => JSON.stringify(desk).padEnd(length);
     const path = '/v1/preview/models';
@@ -118,7 +118,7 @@ describe('a body with Content-Encoding: gzip', () => {
     );
   });
 
-  test('that would grow without end is refused before its end, in little memory', async () => {
+  test('that decompresses without end is refused early, with little memory', async () => {
     const running = await start({ bodyLimits: { preview: 128 * mebibyte } });
     const endless = (member: Buffer) => {
       const counted = { bytes: 0 };
@@ -166,7 +166,7 @@ describe('a body with Content-Encoding: gzip', () => {
     }
   });
 
-  test('in another encoding is a 415 that says what is taken', async () => {
+  test('in another encoding is a 415 that names the supported ones', async () => {
     const running = await start();
     const path = '/v1/preview/models';
     for (const encoding of ['br', 'deflate', 'zstd', 'gzip, gzip', 'x']) {

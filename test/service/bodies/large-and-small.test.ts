@@ -124,9 +124,9 @@ const wrong: [string, (id: string) => object, ...tags: 'long'[]][] = [
   ],
 ];
 
-describe('a body is read alike whatever its size', () => {
+describe('a body is read in the same way whatever its size', () => {
   for (const [what, bodyOf, ...tags] of wrong)
-    test(`what is wrong with it: ${what}`, { tags }, async () => {
+    test(`errors: ${what}`, { tags }, async () => {
       const { call, createModel } = await start({ engine: wideEngine() });
       const model = await createModel();
       const body = bodyOf(model.id);
@@ -136,7 +136,7 @@ describe('a body is read alike whatever its size', () => {
         expect({ name, ...complaintsOf(await call('POST', jobs, pad(body))) }).toEqual({ name, ...expected });
     });
 
-  test('what it trains on', { tags: ['long'] }, async () => {
+  test('training data', { tags: ['long'] }, async () => {
     const engine = wideEngine();
     const { call, createModel, follow } = await start({ engine });
     const told = {
@@ -173,7 +173,7 @@ describe('a body is read alike whatever its size', () => {
     for (const batch of batches) expect(batch).toEqual(batches[0]);
   });
 
-  test('what is logged', async () => {
+  test('logs', async () => {
     const { call, createModel, dataFolder } = await start();
     const model = await createModel();
     const trajectory_groups = [{ ...group({ ...trajectory(1, sampled), of_ours: [1] }), more: 'x' }, group()];
@@ -200,7 +200,7 @@ describe('a body is read alike whatever its size', () => {
     expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
   });
 
-  test('members that occur twice count as they occur last', async () => {
+  test('the last of duplicate members counts', async () => {
     const { call, createModel, engine, follow } = await start();
     const { id } = await createModel();
     const groups = JSON.stringify([group(trajectory(1, sampled), trajectory(0, sampled))]);
@@ -214,7 +214,7 @@ describe('a body is read alike whatever its size', () => {
     expect(engine.trained[1]?.datums).toEqual(engine.trained[0]?.datums);
   });
 
-  test('a long unknown field is refused by its name', async () => {
+  test('a long unknown field is refused by name', async () => {
     const { call, createModel } = await start();
     const { id } = await createModel();
     const sent = `{"model_id":"${id}","groups":["${'x'.repeat(200_000)}"],"trajectory_groups":[]}`;
@@ -223,7 +223,7 @@ describe('a body is read alike whatever its size', () => {
     expect(answer).toMatchObject({ status: 422, body: { detail: [issue] } });
   });
 
-  test('text that is no JSON or no UTF-8 is refused, wherever it is damaged', {
+  test('invalid JSON or UTF-8 is refused at any position', {
     tags: ['long'],
   }, async () => {
     const { call, service, createModel } = await start();
@@ -265,8 +265,8 @@ describe('a body is read alike whatever its size', () => {
   });
 });
 
-describe('a large body on its way', () => {
-  test('is refused as soon as it is over the limit, and leaves nothing', async () => {
+describe('a large body during its transfer', () => {
+  test('is refused as soon as it exceeds the limit, and leaves no file', async () => {
     const { service, dataFolder } = await start({ bodyLimits: { preview: 3 * 1024 ** 2 } });
     const { hostname, port } = new URL(service.url);
     const status = await new Promise((resolve, reject) => {
@@ -282,7 +282,7 @@ describe('a large body on its way', () => {
     await expect.poll(() => readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
   });
 
-  test('that breaks off leaves nothing', async () => {
+  test('that breaks off leaves no file', async () => {
     const { service, dataFolder, log } = await start();
     const { hostname, port } = new URL(service.url);
     const posting = request({
@@ -300,7 +300,7 @@ describe('a large body on its way', () => {
     await expect.poll(() => log).toContainEqual(expect.objectContaining({ event: 'request', status: 400 }));
   });
 
-  test('what a crash left of one is removed at the next start', async () => {
+  test('the rest of one after a crash is removed at the next start', async () => {
     const dataFolder = await temporaryFolder();
     const first = await start({ dataFolder });
     const { hostname, port } = new URL(first.service.url);

@@ -39,7 +39,7 @@ const wrong: [string, object][] = [
   ['a list', [hi]],
 ];
 
-describe('a chat request is read alike whatever its size', () => {
+describe('a chat request is read in the same way whatever its size', () => {
   test.each(wrong)('what is wrong with it: %s', async (_, body) => {
     const { call } = await start();
     const [expected, ...others] = await Promise.all(forms(body).map((form) => call('POST', path, form)));
@@ -48,7 +48,7 @@ describe('a chat request is read alike whatever its size', () => {
       expect({ status, told }).toEqual({ status: expected?.status, told: expected?.body });
   });
 
-  test('what is sampled under it', async () => {
+  test('its sampling parameters', async () => {
     const engine = new ScriptedEngine();
     const { call } = await start({ engine });
     const body = {
@@ -69,7 +69,7 @@ describe('a chat request is read alike whatever its size', () => {
     for (const one of said) expect(one).toEqual(said[0]);
   });
 
-  test('a seed is the number that its text says', async () => {
+  test('a seed keeps every digit of its text', async () => {
     const engine = new ScriptedEngine();
     const { call } = await start({ engine });
     const seeded = JSON.stringify({ messages: [hi], max_tokens: 1, seed: 0 }).replace(

@@ -8,7 +8,7 @@ import { line, sft } from '../jobs/support.ts';
 const uploads = '/v1/preview/uploads';
 const large = (text: string) => `${text}\n${`${line('more')}\n`.repeat(20_000)}`;
 
-test('a large upload is kept byte by byte, under the hash of its bytes', async () => {
+test('a large upload is stored byte by byte, under the hash of its bytes', async () => {
   const { call } = await start();
   const body = large(line('first'));
   const sha256 = createHash('sha256').update(body).digest('hex');
@@ -19,7 +19,7 @@ test('a large upload is kept byte by byte, under the hash of its bytes', async (
     });
 });
 
-test('separators that JSON may hold in its strings do not end a line', async () => {
+test('line separators within JSON strings do not end a line', async () => {
   const { call, createModel, engine, follow } = await start();
   const model = await createModel();
   const upload = await call('POST', uploads, `\ufeff${line('one\u2028two\u0085three')}\r\n\r\n${line('b')}`);
@@ -28,7 +28,7 @@ test('separators that JSON may hold in its strings do not end a line', async () 
   expect(engine.trained.flatMap(({ datums }) => datums)).toHaveLength(2);
 });
 
-test('what is wrong with a line is said by its number, and nothing is kept', async () => {
+test('an invalid line is reported with its number, and nothing is stored', async () => {
   const { call, service, dataFolder } = await start();
   const tooLong = `{"messages":"${'x'.repeat(4 * 1024 ** 2)}"}`;
   for (const [wrong, reason] of [

@@ -3,7 +3,7 @@ import { chatCompletionSchema } from '../../../src/contract/index.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../../support/scripted-engine.ts';
 import { frames, group, start, trajectory } from '../harness.ts';
 
-test('a plain reply, in the contract, with its sampling and the name of the weights', async () => {
+test('a plain reply matches the contract, with its sampling and the name of the weights', async () => {
   const { chat, engine } = await start();
   const { status, body } = await chat({
     model: 'scripted-tiny',
@@ -46,7 +46,7 @@ test('a plain reply, in the contract, with its sampling and the name of the weig
   });
 });
 
-test('log-probabilities and token ids come when asked for, one for each token', async () => {
+test('log-probabilities and token ids are returned on request, one for each token', async () => {
   const { chat } = await start();
   const { body } = await chat({ logprobs: true, top_logprobs: 1, return_token_ids: true });
   const [choice] = body.choices;
@@ -62,13 +62,13 @@ test('log-probabilities and token ids come when asked for, one for each token', 
   expect(choice.logprobs.content[5]).toMatchObject({ token: '<|end|>', bytes: [] });
 });
 
-test('a reply that is cut off says so', async () => {
+test('a reply that is cut off has finish_reason length', async () => {
   const { chat } = await start();
   const { body } = await chat({ max_tokens: 3 });
   expect(body.choices[0]).toMatchObject({ message: { content: 'hel' }, finish_reason: 'length' });
 });
 
-test('the newest checkpoint answers, or the pinned one; an unknown name is 404 and never the base model', async () => {
+test('the newest checkpoint answers, or the pinned one; an unknown name is a 404, never the base model', async () => {
   const { chat, call, createModel, follow, engine, dataFolder } = await start();
   const model = await createModel();
   expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step0');
@@ -98,7 +98,7 @@ test('the newest checkpoint answers, or the pinned one; an unknown name is 404 a
   expect((await chat({ model: 'local/desk/agent' })).status).toBe(404);
 });
 
-test('a client that goes away stops its generation', async () => {
+test('a client that disconnects stops its generation', async () => {
   const engine = new ScriptedEngine();
   const { service } = await start({ engine });
   const held = door();
@@ -117,7 +117,7 @@ test('a client that goes away stops its generation', async () => {
   await stopped;
 });
 
-test('the fingerprint is of engine and base model, whatever the request', async () => {
+test('the fingerprint depends on engine and base model, not on the request', async () => {
   const [first, second] = [await start(), await start()];
   const fingerprints = [
     (await first.chat({})).body.system_fingerprint,
@@ -127,7 +127,7 @@ test('the fingerprint is of engine and base model, whatever the request', async 
   expect(new Set(fingerprints).size).toBe(1);
 });
 
-test('ids stand in logprobs instead of texts when asked for', async () => {
+test('logprobs contain ids instead of texts on request', async () => {
   const { chat } = await start();
   const { body } = await chat({ logprobs: true, top_logprobs: 1, return_tokens_as_token_ids: true });
   expect(body.choices[0].logprobs.content[0]).toEqual({
@@ -139,14 +139,14 @@ test('ids stand in logprobs instead of texts when asked for', async () => {
   expect(body.choices[0].logprobs.content[5].token).toBe(`token_id:${special.end}`);
 });
 
-test('without an id of its own a request gets a new one each time', async () => {
+test('a request without an id gets a new one each time', async () => {
   const { chat } = await start();
   const [first, second] = [await chat({}), await chat({})];
   expect(first.body.id).toMatch(/^chatcmpl-[0-9a-f-]{36}$/);
   expect(first.body.id).not.toBe(second.body.id);
 });
 
-test('who asks stands in the log, under the id of the request', async () => {
+test('the log names the caller with the id of the request', async () => {
   const { chat, log } = await start();
   const hints = { safety_identifier: 'a1b2', prompt_cache_key: 'desk' };
   await chat({ request_id: 'r7', user: 'ann', ...hints, metadata: { run: 'x' }, store: false, n: 2 });
@@ -158,7 +158,7 @@ test('who asks stands in the log, under the id of the request', async () => {
   });
 });
 
-test('a tier is named where the request named one', async () => {
+test('the service tier is returned if the request has one', async () => {
   const { chat, raw } = await start();
   const tier = { service_tier: 'auto' };
   expect((await chat(tier)).body.service_tier).toBe('default');
@@ -169,7 +169,7 @@ test('a tier is named where the request named one', async () => {
   expect(frames(await response.text()).map((chunk) => chunk.service_tier)).not.toContain(undefined);
 });
 
-test('the log-probabilities of the prompt come in the form of vLLM', async () => {
+test('the log-probabilities of the prompt have the format of vLLM', async () => {
   const { chat, engine } = await start();
   const { status, body } = await chat({ prompt_logprobs: 1 });
   expect(status).toBe(200);
@@ -192,7 +192,7 @@ test('the log-probabilities of the prompt come in the form of vLLM', async () =>
   expect(bare[1]).toEqual({ 104: { logprob: -Math.LN2, rank: 2, decoded_token: 'h' } });
 });
 
-test('a choice whose prompt is its own says so, and carries it where ids were asked for', async () => {
+test('a choice with its own prompt is marked, and carries the prompt if ids are requested', async () => {
   const { chat } = await start();
   const own = (await chat({ add_special_tokens: true, return_token_ids: true })).body;
   expect(own.prompt_token_ids[0]).toBe(special.begin);

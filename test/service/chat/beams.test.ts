@@ -14,7 +14,7 @@ function twoBeams(): ScriptedEngine {
   return engine;
 }
 
-test('beam search gives its n beams, best first, and says that they are no samples', async () => {
+test('beam search returns n beams, best first, marked as not sampled', async () => {
   const engine = twoBeams();
   const { chat } = await start({ engine });
   const { status, body } = await chat({
@@ -45,7 +45,7 @@ test('one beam and a penalty of 1 are the defaults', async () => {
   expect(engine.searches).toHaveLength(2);
 });
 
-test('a search that finds fewer replies than it has beams gives those', async () => {
+test('a search that finds fewer replies than beams returns those', async () => {
   class NarrowEngine extends ScriptedEngine {
     override async beamSearch(request: BeamSearchRequest) {
       return (await super.beamSearch(request)).slice(0, 1);
@@ -64,7 +64,7 @@ test('a search that finds fewer replies than it has beams gives those', async ()
   );
 });
 
-test('streamed beams come whole', async () => {
+test('streamed beams arrive whole', async () => {
   const engine = twoBeams();
   const { raw } = await start({ engine });
   const response = await raw('POST', '/v1/chat/completions', {

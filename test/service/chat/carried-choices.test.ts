@@ -48,7 +48,7 @@ function joined(chunks: readonly Json[]): Json {
 }
 
 describe('a choice of a trained model', () => {
-  test('carries what training needs, although nobody asked for it', async () => {
+  test('carries the data for training by default', async () => {
     const { chat, trainedOn } = await opened();
     const { body } = await chat({ model: trained, temperature: 0.5 });
     expect(chatCompletionSchema.parse(body)).toEqual(body);
@@ -72,7 +72,7 @@ describe('a choice of a trained model', () => {
     ]);
   });
 
-  test('brings its prompt where the replies before it came back as text', async () => {
+  test('carries its prompt if earlier replies were sent back as text', async () => {
     const { chat, trainedOn, engine } = await opened();
     // Two bytes in one token: their text encodes to two.
     engine.replies = [{ tokens: [260, end] }, { tokens: reply }];
@@ -92,7 +92,7 @@ describe('a choice of a trained model', () => {
     ['logprobs: false', { logprobs: false }, { token_ids: true, logprobs: false }],
     ['both', { logprobs: true, return_token_ids: true }, { token_ids: true, logprobs: true }],
     ['return_token_ids: true alone', { return_token_ids: true }, { token_ids: true, logprobs: false }],
-  ])('has what was asked for with %s', async (_, fields, has) => {
+  ])('has the requested fields with %s', async (_, fields, has) => {
     const { chat, streamed } = await opened();
     const { body } = await chat({ model: trained, ...fields });
     const [choice] = body.choices;
@@ -108,7 +108,7 @@ describe('a choice of a trained model', () => {
     for (const entry of entries) expect(entry).not.toHaveProperty('token_id');
   });
 
-  test('of a base model is as asked', async () => {
+  test('of a base model has only the requested fields', async () => {
     const { chat, streamed } = await opened();
     const { body } = await chat({});
     expect(body.choices[0].logprobs).toBeNull();
@@ -120,7 +120,7 @@ describe('a choice of a trained model', () => {
 });
 
 describe('a streamed choice of a trained model', () => {
-  test('carries it in its log-probabilities, which readers of streams keep', async () => {
+  test('carries the data in its log-probabilities, which stream readers keep', async () => {
     const { streamed, trainedOn } = await opened();
     const chunks = await streamed({ top_k: 5 });
     const choices = chunks.flatMap((chunk) => chunk.choices);
@@ -138,7 +138,7 @@ describe('a streamed choice of a trained model', () => {
     ]);
   });
 
-  test('brings its prompt there, where the replies before it came back as text', async () => {
+  test('carries its prompt there if earlier replies were sent back as text', async () => {
     const { chat, streamed, trainedOn, engine } = await opened();
     engine.replies = [{ tokens: [260, end] }, { tokens: reply }];
     const first = (await chat({ model: trained })).body.choices[0];
@@ -149,7 +149,7 @@ describe('a streamed choice of a trained model', () => {
     expect(datums[1]?.tokens).toEqual([...prompt, ...reply]);
   });
 
-  test('trains on the tokens that came, where the reader left early', async () => {
+  test('trains on the received tokens if the reader stopped early', async () => {
     const { streamed, trainedOn } = await opened();
     const choice = joined(await streamed({}));
     choice.logprobs.content.splice(2);
@@ -158,8 +158,8 @@ describe('a streamed choice of a trained model', () => {
   });
 });
 
-describe('a choice that is no longer as it was sampled is refused', () => {
-  test('where a reader of streams took two choices for one', async () => {
+describe('a choice that differs from the sampled one is refused', () => {
+  test('if a stream reader merged two choices', async () => {
     const { streamed, train } = await opened();
     const { status, body } = await train([ask, joined(await streamed({ n: 2 }))]);
     expect(status).toBe(422);
@@ -167,7 +167,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     expect(body.detail[0].msg).toMatch(/tokens of several replies.*n: 1/);
   });
 
-  test('where the first tokens of a stream are missing', async () => {
+  test('if the first tokens of a stream are missing', async () => {
     const { streamed, train } = await opened();
     const choice = joined(await streamed({}));
     choice.logprobs.content.shift();
@@ -175,7 +175,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     expect([status, body.detail[0].msg]).toEqual([422, expect.stringMatching(/not the first token/)]);
   });
 
-  test('where a reader kept the token ids of the last chunk alone', async () => {
+  test('if a reader kept only the token ids of the last chunk', async () => {
     const { streamed, train } = await opened();
     const choices = (await streamed({ return_token_ids: true })).flatMap((chunk) => chunk.choices);
     const { sampling } = choices.at(-1);
@@ -185,7 +185,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     expect(body.detail[0].msg).toMatch(/not the sampled ids/);
   });
 
-  test('where some of the ids that stand in the place of texts are missing', async () => {
+  test('if some of the ids in place of texts are missing', async () => {
     const { streamed, train } = await opened();
     const asIds = { return_token_ids: false, logprobs: true, return_tokens_as_token_ids: true };
     const chunks = await streamed(asIds);
@@ -196,7 +196,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     expect([status, body.detail[0].loc.at(-1)]).toEqual([422, 'token_ids']);
   });
 
-  test('where its token ids are others', async () => {
+  test('if its token ids are different', async () => {
     const { chat, train } = await opened();
     const [choice] = (await chat({ model: trained })).body.choices;
     const { status, body } = await train([ask, { ...choice, token_ids: tokensOf('jello', end) }]);
@@ -204,7 +204,7 @@ describe('a choice that is no longer as it was sampled is refused', () => {
   });
 });
 
-test('a choice whose text was edited trains on what was sampled', async () => {
+test('a choice with edited text trains on the sampled tokens', async () => {
   const { chat, trainedOn } = await opened();
   const [choice] = (await chat({ model: trained })).body.choices;
   const edited = { ...choice, message: { role: 'assistant', content: 'something else' } };

@@ -15,7 +15,7 @@ const tools = [
   { type: 'function', function: { name: 'track' } },
 ];
 
-test('a call is read from its tokens, and the grammar it was sampled under is named', async () => {
+test('a call is parsed from its tokens, and the reply names the grammar that it was sampled under', async () => {
   const { chat, engine } = await start();
   engine.replies = [
     { tokens: tokensOf(special.call, 'refund{"order":"48"}', special.call, 'track{}', special.end) },
@@ -61,7 +61,7 @@ test.each([
   ['none', { tool_choice: 'none' }, 1, 0],
   ['auto', { tool_choice: 'auto', parallel_tool_calls: false }, 2, 2],
   ['function_call none', { function_call: 'none' }, 1, 0],
-])('tool_choice %s says which branches there are', async (_name, fields, branches, alternatives) => {
+])('tool_choice %s decides which branches exist', async (_name, fields, branches, alternatives) => {
   const { chat, engine } = await start();
   expect((await chat({ tools, ...fields })).status).toBe(200);
   const constraint = engine.requests[0]?.constraint;
@@ -87,7 +87,7 @@ describe('tool_choice allowed_tools', () => {
     ['auto', ['track'], 2],
     ['required', ['track'], 1],
     ['required', ['track', 'refund', 'track'], 1],
-  ])('%s of %j leaves those alone to call, while the prompt shows all', async (mode, names, branches) => {
+  ])('%s of %j allows only those calls, while the prompt shows all tools', async (mode, names, branches) => {
     const { chat, engine } = await start();
     expect((await chat({ tools, ...allowed(mode, ...names) })).status).toBe(200);
     expect((await chat({ tools })).status).toBe(200);
@@ -98,7 +98,7 @@ describe('tool_choice allowed_tools', () => {
     expect(limited?.prompt).toEqual(free?.prompt);
   });
 
-  test('required of one tool is another constraint than that tool by its name, which is called once', async () => {
+  test('required with one tool differs from naming that tool, which is called once', async () => {
     const { chat, engine } = await start();
     await chat({ tools, ...allowed('required', 'track') });
     await chat({ tools, tool_choice: { type: 'function', function: { name: 'track' } } });
@@ -206,7 +206,7 @@ describe('reasoning', () => {
     expect(body.usage.completion_tokens).toBe(thought.length);
   });
 
-  test.each([[{}], [{ reasoning_effort: 'none' }]])('is not asked of anybody with %j', async (fields) => {
+  test.each([[{}], [{ reasoning_effort: 'none' }]])('is off with %j', async (fields) => {
     const { chat, engine } = await start();
     const { body } = await chat({ include_reasoning: true, ...fields });
     expect(engine.requests[0]?.constraint).toBeNull();
@@ -214,7 +214,7 @@ describe('reasoning', () => {
     expect(body.choices[0].sampling).not.toHaveProperty('own_prompt');
   });
 
-  test('none beside another effort in chat_template_kwargs is a contradiction', async () => {
+  test('none with another effort in chat_template_kwargs is a contradiction', async () => {
     const { chat } = await start();
     const { body } = await chat({
       reasoning_effort: 'none',
@@ -223,7 +223,7 @@ describe('reasoning', () => {
     expect(body.error.param).toBe('chat_template_kwargs.reasoning_effort');
   });
 
-  test('stands beside a grammar and tools', async () => {
+  test('may be combined with a grammar and tools', async () => {
     const { chat, engine } = await start();
     engine.replies = [
       { tokens: tokensOf(special.think, 'hm', special.answer, special.call, 'track{}', special.end) },
@@ -240,7 +240,7 @@ describe('reasoning', () => {
   });
 });
 
-test('every kind of constraint comes back from the store as it was', async () => {
+test('every kind of constraint is read from the store unchanged', async () => {
   const { chat, call, createModel, engine } = await start();
   const model = await createModel();
   const kinds = [

@@ -67,7 +67,7 @@ describe('every field shapes what the embedded engine samples', () => {
     expect((await choiceOf({ ...both, repetition_penalty: 2 })).message.content).toContain('b');
   });
 
-  test('the end, and how early', async () => {
+  test('end tokens and the minimum length', async () => {
     const end = engine.chatFormat('martingale-tiny').endToken;
     const toEnd = { logit_bias: { [end]: 100 } };
     expect(await choiceOf(toEnd)).toMatchObject({ finish_reason: 'stop', token_ids: [end] });
@@ -86,7 +86,7 @@ describe('every field shapes what the embedded engine samples', () => {
     });
   });
 
-  test('seeds of the whole range, each another reply', async () => {
+  test('seeds of the whole range, each with another reply', async () => {
     const seeds = [0, -1, 2 ** 53, -(2 ** 53), -(2 ** 63)];
     const replies = [];
     for (const seed of seeds) replies.push((await choiceOf({ seed })).token_ids.join());
@@ -95,7 +95,7 @@ describe('every field shapes what the embedded engine samples', () => {
     expect(again.token_ids.join()).toBe(replies.at(-1));
   });
 
-  test('beams, the best of which is no worse than the greedy reply', async () => {
+  test('beams, of which the best is no worse than the greedy reply', async () => {
     const fields = { seed: null, max_tokens: 4, logprobs: true, ignore_eos: true };
     const { choices } = await chat({ ...fields, use_beam_search: true, n: 3 });
     const sum = ({ logprobs }: Json) =>
@@ -125,7 +125,7 @@ describe('every field shapes what the embedded engine samples', () => {
     }
   });
 
-  test('reasoning, of which there is no more than the effort says', async () => {
+  test('reasoning, at most as long as the effort allows', async () => {
     const fields = { reasoning_effort: 'low', max_tokens: 40, allowed_token_ids: [idOf(a)] };
     const { message, token_ids: tokens } = await choiceOf(fields);
     const { reasoning } = engine.chatFormat('martingale-tiny');
@@ -136,7 +136,7 @@ describe('every field shapes what the embedded engine samples', () => {
     expect(hidden.message).toEqual({ role: 'assistant', content: 'a'.repeat(6), refusal: null });
   });
 
-  test('a salt, without which nothing of a prompt is shared', async () => {
+  test('a salt, which separates the cached prompts of others', async () => {
     const messages = [
       { role: 'user', content: 'a prompt of more than sixteen tokens, all of them 1 2 3 4 5 6 7' },
     ];
@@ -163,7 +163,7 @@ describe('every field shapes what the embedded engine samples', () => {
   });
 });
 
-test('a client that goes away ends the decoding of its reply', async () => {
+test('a client that disconnects ends the decoding of its reply', async () => {
   const length = 400;
   const fields = { ignore_eos: true, max_tokens: length, temperature: 1 };
   const whole = await chat({ ...fields, cache_salt: 'whole' });

@@ -165,7 +165,7 @@ test.each<[string, unknown, string]>([
   ['verbosity', 'medium', 'leave it out'],
   ['audio', { voice: 'alloy', format: 'mp3' }, 'text'],
   ['modalities', ['audio'], 'text'],
-])('%s %j is refused by name, with what to do instead', async (name, value, remedy) => {
+])('%s %j is refused by name, with a remedy', async (name, value, remedy) => {
   const { chat } = await start();
   const long = { messages: [{ role: 'user', content: 'x'.repeat(200_000) }] };
   for (const fields of [{ [name]: value }, { ...long, [name]: value }]) {
@@ -181,7 +181,7 @@ test.each([
   [{ type: 'function', name: 'track' }],
   [{ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'track' }] }],
   [{ type: 'custom', custom: { name: 'track' } }],
-])('tool_choice %j, of a form that is none, is refused with the forms there are', async (tool_choice) => {
+])('tool_choice %j of an unknown form is refused with the valid forms', async (tool_choice) => {
   const { chat } = await start();
   const { status, body } = await chat({ tools, tool_choice });
   expect([status, body.error.param]).toEqual([422, 'tool_choice']);
@@ -189,7 +189,7 @@ test.each([
     expect(body.detail[0].msg).toContain(form);
 });
 
-test('a processor that is not there is refused with those that are', async () => {
+test('an unknown processor is refused with the registered ones', async () => {
   const { chat } = await start();
   const { body } = await chat({ logits_processors: ['mine'] });
   expect(body.detail[0].msg).toContain('"mine"');
@@ -204,7 +204,7 @@ test.each([
   expect((await chat({ [name]: { a: 1 } })).body.detail[0].msg).toMatch(reason);
 });
 
-test('special tokens that a reply can hold are allowed', async () => {
+test('special tokens that a reply can contain are allowed', async () => {
   const { chat } = await start();
   const calling = { tools, allowed_token_ids: [special.call, special.end] };
   expect((await chat(calling)).status).toBe(200);
@@ -212,7 +212,7 @@ test('special tokens that a reply can hold are allowed', async () => {
   expect((await chat(thinking)).status).toBe(200);
 });
 
-test('a model that knows no reasoning cannot be asked for any', async () => {
+test('a model without reasoning refuses an effort', async () => {
   const { chat, engine } = await start();
   const format = engine.chatFormat();
   Object.assign(engine, { chatFormat: () => ({ ...format, reasoning: null }) });
@@ -221,7 +221,7 @@ test('a model that knows no reasoning cannot be asked for any', async () => {
   expect((await chat({ reasoning_effort: 'none' })).status).toBe(200);
 });
 
-test('values that ask for nothing are taken', async () => {
+test('values without effect are accepted', async () => {
   const { chat } = await start();
   const { status } = await chat({
     ...{ priority: 0, echo: false, frequency_penalty: 0, presence_penalty: 0, repetition_penalty: 1 },
@@ -240,7 +240,7 @@ test('values that ask for nothing are taken', async () => {
       ]);
 });
 
-test('what the engine cannot constrain is 422 with its own words', async () => {
+test('a constraint that the engine does not support is a 422 with the engine’s message', async () => {
   const { chat } = await start();
   const { status, body } = await chat({ structured_outputs: { regex: '(?=a)' } });
   const loc = ['body', 'structured_outputs', 'regex'];
@@ -261,14 +261,14 @@ test('a prompt longer than the context is refused with both lengths', async () =
   expect(body.error.code).toBe('context_length_exceeded');
 });
 
-test('a body nested beyond all measure is 422', async () => {
+test('a body that is nested too deeply is a 422', async () => {
   const { call } = await start();
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
   const body = `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"a":${deep}}}}]}`;
   expect((await call('POST', '/v1/chat/completions', body)).status).toBe(422);
 });
 
-test('malformed JSON is 422, a body over the limit 413', async () => {
+test('malformed JSON is a 422, a body over the limit a 413', async () => {
   const { call, service } = await start({ bodyLimits: { chat: 1000 } });
   const malformed = await call('POST', '/v1/chat/completions', '{"messages": [');
   expect(malformed).toMatchObject({

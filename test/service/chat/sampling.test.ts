@@ -56,7 +56,7 @@ test.each<[object, Partial<SamplingParameters>, object]>([
       engine_xargs: { twice: [1, 'a'] },
     },
   ],
-])('%j reaches the engine, and stands in the choice', async (fields, parameters, shown) => {
+])('%j reaches the engine and is returned in the choice', async (fields, parameters, shown) => {
   const { chat, engine } = await start();
   const { status, body } = await chat(fields);
   expect(status).toBe(200);
@@ -69,7 +69,7 @@ test.each<[object, Partial<SamplingParameters>, object]>([
   });
 });
 
-test('what ends a reply, and what it may cost, reaches the engine', async () => {
+test('the ends and limits of a reply reach the engine', async () => {
   const { chat, engine } = await start({ priorityScheduling: true });
   await chat({
     ...{ n: 2, seed: 41, stop: 'x', stop_token_ids: [7], max_tokens: 9 },
@@ -93,7 +93,7 @@ test.each([
   [2 ** 63, [9223372036854776000n, 9223372036854776001n]],
   [Number.MAX_SAFE_INTEGER, [Number.MAX_SAFE_INTEGER, 2n ** 53n]],
   [-1, [-1, 0]],
-])('the seed %d gives each choice another', async (seed, seeds) => {
+])('the seed %d gives each choice its own seed', async (seed, seeds) => {
   const { chat, engine } = await start();
   expect((await chat({ seed, n: 2 })).status).toBe(200);
   expect(engine.requests.map((request) => request.seed)).toEqual(seeds);
@@ -146,7 +146,7 @@ const parameters: fc.Arbitrary<SamplingParameters> = fc
     processors: calls.map((call) => ({ ...call, extra })),
   }));
 
-test('what a choice carries says all of its distribution, also as JSON', () => {
+test('the carried fields describe the whole distribution of a choice, also as JSON', () => {
   fc.assert(
     fc.property(parameters, (sampling) => {
       const sent: unknown = JSON.parse(JSON.stringify(toSampling(sampling, 'sha256-0')));

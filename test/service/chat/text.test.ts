@@ -32,7 +32,7 @@ async function textOf(
 
 const shown = { skip_special_tokens: false };
 
-test('a stop string ends the text before it; the token ids stay whole', async () => {
+test('the text ends before a stop string; the token ids stay complete', async () => {
   const tokens = tokensOf('one END');
   const { text, choice } = await textOf({ tokens, stop: 'END' }, { stop: ['END'], return_token_ids: true });
   expect(text).toBe('one ');
@@ -62,7 +62,7 @@ test('text after the stop string in the same token is cut off', async () => {
   expect((await textOf(reply, { stop: 'a', include_stop_str_in_output: true })).text).toBe('xa');
 });
 
-test('a stop string that the engine did not stop at is text, and the one it stopped at ends it', async () => {
+test('only the stop string at which the engine stopped ends the text', async () => {
   const reply = { tokens: tokensOf('END one END'), stop: 'END' };
   expect((await textOf(reply, { stop: 'END', min_tokens: 4 })).text).toBe('END one ');
 });
@@ -86,7 +86,7 @@ test('a last token that did not end the reply is shown like any other', async ()
   expect((await textOf(reply, { ignore_eos: true, ...shown })).text).toBe('a <|end|>');
 });
 
-test('tokens that bound reasoning and begin calls are no text', async () => {
+test('tokens around reasoning and before calls are not text', async () => {
   const tokens = tokensOf(special.think, 'hm', special.answer, 'hi', special.call, 'f{}', special.end);
   const { choice, text } = await textOf(
     { tokens },
@@ -99,7 +99,7 @@ test('tokens that bound reasoning and begin calls are no text', async () => {
   expect(choice.message).toMatchObject({ reasoning: 'hm', tool_calls: [{ function: { arguments: '{}' } }] });
 });
 
-test('echo begins the content with the last message, where that is the assistant’s', async () => {
+test('echo begins the content with the last message if it is the assistant’s', async () => {
   const assistant = { role: 'assistant', content: 'Well, ' };
   const user = { role: 'user', content: 'hi' };
   const reply = { tokens: tokensOf('hello', special.end) };
@@ -159,7 +159,7 @@ test.each<[string, ScriptedReply, object, string, object[]]>([
     [whole],
   ],
   ['the end token', { tokens: tokensOf(special.call, 'go{}', special.end) }, {}, 'tool_calls', [whole]],
-])('a call that %s ends', async (_name, reply, fields, finish, called) => {
+])('a call ended by %s', async (_name, reply, fields, finish, called) => {
   const { choice } = await textOf(reply, { ...calling, ...fields }, called.length);
   expect(choice.finish_reason).toBe(finish);
   expect((choice.message.tool_calls ?? []).map((call: Json) => call.function)).toEqual(called);
