@@ -193,7 +193,7 @@ export function logOutput(): (text: string) => void {
     try {
       writeSync(standardError, text);
     } catch {
-      // There is no place left to report it.
+      // No output is left to report it on.
     }
   };
 }

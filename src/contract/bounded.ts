@@ -24,7 +24,7 @@ export const boundedNumber = () => z.number().min(-requestLimits.number).max(req
 
 /** Token ids. */
 export const tokenList = (maximum: number = requestLimits.tokens) =>
-  numberList(z.number().int().min(0).max(requestLimits.largestToken), maximum);
+  numberList(z.number().int().min(0).max(requestLimits.maxToken), maximum);
 
 /**
  * Token ids that a response contained. Whether they exist in the model is checked later, by the reader of the choices.

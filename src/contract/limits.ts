@@ -18,7 +18,7 @@ export const requestLimits = {
   /** Tokens of a prompt or a reply. */
   tokens: 2 ** 20,
   /** The largest token id, and the bound of other counts that fit 32 bits. */
-  largestToken: 2 ** 31 - 1,
+  maxToken: 2 ** 31 - 1,
   /** A name or id that the caller chooses: of a speaker, a called function, a call, a metric. */
   name: 1024,
   /** A model's name with entity, project and step, or a base model's name. */

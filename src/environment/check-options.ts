@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
-import { showValue } from '../util/complaint.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import { showValue } from '../util/show-value.ts';
 import type { LoopSettings } from './loop/pieces.ts';
 import { ownMetrics } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';

@@ -2,8 +2,8 @@ import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, storing, syncFolder, writeWhole } from '../util/durable-files.ts';
-import { takeUpLines } from '../util/json-lines.ts';
+import { appendLine, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
+import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 
 /** The settings that must be equal for a call to continue the evaluation of an earlier call. */
@@ -55,7 +55,7 @@ export class EvaluationDirectory {
       );
     } else
       await storing(join(folder, headerFile), () =>
-        writeWhole(join(folder, headerFile), [`${JSON.stringify(header, null, 2)}\n`]),
+        writeAtomically(join(folder, headerFile), [`${JSON.stringify(header, null, 2)}\n`]),
       );
     const file = join(folder, groupsFile);
     const finished = await storing(file, () => readGroups(file));
@@ -101,7 +101,7 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
 async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
   const groups = new Map<number, RolloutGroup>();
   let line = 0;
-  for await (const text of takeUpLines(path)) {
+  for await (const text of resumeLines(path)) {
     line++;
     try {
       const record = parseGroupRecord(text);

@@ -136,12 +136,12 @@ export function requireModelId(model: ModelHandle): string {
 function baseModelMismatch(
   model: string,
   actual: string,
-  wanted: string,
+  requested: string,
   options?: ErrorOptions,
 ): ModelError {
   return new ModelError(
     'base_model_mismatch',
-    `The model "${model}" exists and was created from "${actual}", not from "${wanted}". Choose another name, set ` +
+    `The model "${model}" exists and was created from "${actual}", not from "${requested}". Choose another name, set ` +
       "`ifExists: 'new'` for the next free one, or delete the model.",
     options,
   );

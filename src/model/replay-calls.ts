@@ -81,11 +81,11 @@ const shownDifferences = 3;
 function describeNearest(requested: RecordedRequest, recorded: readonly RecordedRequest[]): string {
   const plain = ({ request }: RecordedRequest): unknown =>
     JSON.parse(canonicalJson(request, { withoutNull: true }));
-  const wanted = plain(requested);
+  const target = plain(requested);
   const compared = recorded.map((call, at) => ({
     at,
     found: [
-      ...differences(wanted, plain(call), ''),
+      ...differences(target, plain(call), ''),
       ...differences(requested.rollout, call.rollout, 'the seed of its rollout'),
     ],
   }));

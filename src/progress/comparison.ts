@@ -1,5 +1,5 @@
 import { type Message, printable, type TrajectoryBody } from '../contract/index.ts';
-import { shortPath } from '../util/complaint.ts';
+import { shortPath } from '../util/show-value.ts';
 import { count, decimal, orDash, percent } from './format.ts';
 import type { EvaluationScore } from './run-event.ts';
 import {

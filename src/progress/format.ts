@@ -1,5 +1,5 @@
 import type { FailureKind } from '../rollout/index.ts';
-import { shortPath } from '../util/complaint.ts';
+import { shortPath } from '../util/show-value.ts';
 import type { RunEvent } from './run-event.ts';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });

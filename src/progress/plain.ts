@@ -1,5 +1,5 @@
 import { printable, printableLines } from '../contract/index.ts';
-import { shortPath } from '../util/complaint.ts';
+import { shortPath } from '../util/show-value.ts';
 import {
   continuedModelLines,
   count,

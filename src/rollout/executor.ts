@@ -11,11 +11,11 @@ import { type RunRolloutOptions, runRollout } from './run-rollout.ts';
 export interface RolloutExecutor {
   /**
    * Runs one rollout as soon as a slot is free. If its signal aborts while it waits, it ends at once. Never throws.
-   * @param place.order Rollouts with a smaller number start first; equal ones in order of arrival.
+   * @param scheduling.order Rollouts with a smaller number start first; equal ones in order of arrival.
    */
   run<Schema extends z.ZodType, Outcome>(
     task: RunRolloutOptions<Schema, Outcome>,
-    place?: { order?: number },
+    scheduling?: { order?: number },
   ): Promise<Rollout<Outcome>>;
   /** Releases threads and timers. Rollouts in flight are cancelled. */
   close(): Promise<void>;

@@ -1,6 +1,6 @@
 import { codeOfThrown, describeThrown, locationOfThrown, type ThrownLocation } from '../environment/index.ts';
 import { type Trajectory, TrajectoryGroup } from '../trajectory/index.ts';
-import { shortPath } from '../util/complaint.ts';
+import { shortPath } from '../util/show-value.ts';
 
 /**
  * Why a rollout has no reward: `code` for programs and for counting, `message` for people. If an error caused it, also

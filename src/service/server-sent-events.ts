@@ -29,7 +29,7 @@ export function streamedBody(
 ): ReadableStream<Uint8Array> {
   const cancelled = new AbortController();
   const wire = wireOf(context);
-  const left = wire.whileWanted();
+  const left = wire.signalWhileNeeded();
   // A client may leave before the stream is read at all; `cancel` does not run then.
   left.addEventListener('abort', ended, { once: true });
   const iterator = chunks(AbortSignal.any([cancelled.signal, left]));

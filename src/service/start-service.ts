@@ -143,7 +143,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
       port,
       receiveTimeoutMs,
       stallTimeoutMs,
-      largestBody: maxBody,
+      maxBodyBytes: maxBody,
       log,
     });
   } catch (error) {

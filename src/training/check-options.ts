@@ -6,7 +6,7 @@ import {
   type WholeRolloutSettings,
   wholeRolloutSettings,
 } from '../rollout/index.ts';
-import { longestTimerMs } from '../util/deadline.ts';
+import { maxTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OtherWords } from '../util/option-names.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
@@ -122,12 +122,8 @@ function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings
   const { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs } = settings;
   const times = { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs };
   for (const [option, value] of Object.entries(times))
-    if (value !== undefined && !(typeof value === 'number' && value > 0 && value <= longestTimerMs))
-      throw invalidRunOption(
-        option,
-        value,
-        `Pass milliseconds above 0 and up to ${longestTimerMs} (24 days).`,
-      );
+    if (value !== undefined && !(typeof value === 'number' && value > 0 && value <= maxTimerMs))
+      throw invalidRunOption(option, value, `Pass milliseconds above 0 and up to ${maxTimerMs} (24 days).`);
 }
 
 function checkScenarios<Schema extends z.ZodType, Outcome>({

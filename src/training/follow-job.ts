@@ -1,6 +1,6 @@
 import type { Client } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
-import { longestTimerMs } from '../util/deadline.ts';
+import { maxTimerMs } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { jobFailed, TrainingError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -49,7 +49,7 @@ export const defaultJobTimeoutMs = 3_600_000;
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
   checkOptionNames('followJob()', options, followNames);
   const { client, jobId, timeoutMs = defaultJobTimeoutMs, onProgress, signal } = options;
-  const deadline = AbortSignal.timeout(Math.min(timeoutMs, longestTimerMs));
+  const deadline = AbortSignal.timeout(Math.min(timeoutMs, maxTimerMs));
   const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
   const gradientSteps: Record<string, number>[] = [];
   let total: number | null = null;

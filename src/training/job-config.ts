@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { configFieldAliases, type RlConfig, refusedConfigFields, rlConfigSchema } from '../contract/index.ts';
-import { complaintOf, showValue } from '../util/complaint.ts';
 import { checkOptionNames, type OptionTree } from '../util/option-names.ts';
+import { problemOf, showValue } from '../util/show-value.ts';
 import { runOptionError } from './errors.ts';
 import type { TrainSettings } from './train-options.ts';
 
@@ -38,12 +38,12 @@ function checkConfigValues(config: object, when: string): void {
     throw runOptionError('config', `\`config\` is ${showValue(config)}; pass an object of options.${when}`);
   // The schema does not know fields that only other services accept, and lets them pass.
   const read = rlConfigSchema.safeParse(config);
-  const complaints = [read.success ? null : complaintOf('config', config, read.error)];
+  const problems = [read.success ? null : problemOf('config', config, read.error)];
   for (const [alias, name] of Object.entries(configFieldAliases)) {
     const value: unknown = Reflect.get(config, alias);
     const { error } = rlConfigSchema.shape[name].safeParse(value);
-    if (error) complaints.push(complaintOf(`config.${alias}`, value, error));
+    if (error) problems.push(problemOf(`config.${alias}`, value, error));
   }
-  const first = complaints.find((complaint) => complaint !== null);
+  const first = problems.find((problem) => problem !== null);
   if (first) throw runOptionError('config', `${first}${when}`);
 }

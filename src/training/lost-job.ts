@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, isRequestError } from '../client/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
-import { longestTimerMs } from '../util/deadline.ts';
+import { maxTimerMs } from '../util/deadline.ts';
 import type { OptionNames } from '../util/option-names.ts';
 import { invalidRunOption } from './errors.ts';
 
@@ -27,12 +27,8 @@ export const defaultLostJob = { waitMs: 600_000, decision: 'stop' } as const sat
 
 /** @throws OptionError */
 export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: LostJobOptions = {}): void {
-  if (waitMs !== undefined && !(waitMs >= 0 && waitMs <= longestTimerMs))
-    throw invalidRunOption(
-      'lostJob.waitMs',
-      waitMs,
-      `Pass milliseconds from 0 to ${longestTimerMs} (24 days).`,
-    );
+  if (waitMs !== undefined && !(waitMs >= 0 && waitMs <= maxTimerMs))
+    throw invalidRunOption('lostJob.waitMs', waitMs, `Pass milliseconds from 0 to ${maxTimerMs} (24 days).`);
   if (!['stop', 'ask_again', 'take_as_done'].includes(decision))
     throw invalidRunOption('lostJob.decision', decision, 'Pass "stop", "ask_again" or "take_as_done".');
 }

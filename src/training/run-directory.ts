@@ -3,8 +3,8 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, readIfThere, storing, writeWhole } from '../util/durable-files.ts';
-import { takeUpLines } from '../util/json-lines.ts';
+import { appendLine, makeFolder, readIfExists, storing, writeAtomically } from '../util/durable-files.ts';
+import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
 import { begunFiles, isRun, lockRun, type RunLock, stepName } from './run-files.ts';
@@ -137,13 +137,13 @@ export class RunDirectory {
   /** Writes one of `runFiles`. */
   async write<Schema extends z.ZodType>(file: RunFile<Schema>, value: z.input<Schema>): Promise<void> {
     if (file.path.startsWith('logged/')) await makeOwnFolder(join(this.path, 'logged'));
-    await this.#writeWhole(file.path, [`${JSON.stringify(value, null, 2)}\n`]);
+    await this.#writeAtomically(file.path, [`${JSON.stringify(value, null, 2)}\n`]);
   }
 
   /** Reads one of `runFiles`. Undefined if it does not exist. @throws RunError if it is invalid. */
   async read<Schema extends z.ZodType>(file: RunFile<Schema>): Promise<z.output<Schema> | undefined> {
     const path = join(this.path, file.path);
-    const text = await readIfThere(path);
+    const text = await readIfExists(path);
     if (text === undefined) return undefined;
     let value: unknown;
     try {
@@ -157,7 +157,7 @@ export class RunDirectory {
   /** Returns the file's path relative to the run directory. */
   async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
     const file = `trajectories/${name}.jsonl`;
-    await this.#writeWhole(file, groupLines(groups));
+    await this.#writeAtomically(file, groupLines(groups));
     return file;
   }
 
@@ -180,7 +180,7 @@ export class RunDirectory {
 
   /** Rewrites the journal of a step so that it holds only these groups. */
   rewriteJournal(step: number, groups: Iterable<RolloutGroup>): Promise<void> {
-    return this.#writeWhole(journalFile(step), groupLines(groups));
+    return this.#writeAtomically(journalFile(step), groupLines(groups));
   }
 
   /** Deletes the journal of a finished step: its groups are in the step's own file. */
@@ -229,9 +229,9 @@ export class RunDirectory {
     return join(this.path, journalFile(step));
   }
 
-  #writeWhole(file: string, pieces: Iterable<string>): Promise<void> {
+  #writeAtomically(file: string, pieces: Iterable<string>): Promise<void> {
     const path = join(this.path, file);
-    return storing(path, () => writeWhole(path, pieces));
+    return storing(path, () => writeAtomically(path, pieces));
   }
 }
 
@@ -253,7 +253,7 @@ const append: typeof appendLine = (path, value, options) =>
 const repairLines = (path: string, count?: number) =>
   storing(path, async () => {
     const lines: string[] = [];
-    for await (const line of takeUpLines(path, count)) lines.push(line);
+    for await (const line of resumeLines(path, count)) lines.push(line);
     return lines;
   });
 

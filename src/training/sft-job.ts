@@ -2,10 +2,10 @@ import type { z } from 'zod';
 import type { Client } from '../client/index.ts';
 import { requestLimits, sftExampleSchema } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
-import { complaintOf, showValue } from '../util/complaint.ts';
 import { untilAborted } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
 import type { OptionNames } from '../util/option-names.ts';
+import { problemOf, showValue } from '../util/show-value.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 import { runFiles } from './run-directory.ts';
 import { resumeAdvice, runJob } from './run-job.ts';
@@ -71,8 +71,8 @@ async function toLines(
     signal?.throwIfAborted();
     const at = `${option}[${lines.length}]`;
     const { error } = sftExampleSchema.safeParse(example);
-    const complaint = error && complaintOf(at, example, error);
-    if (complaint) throw runOptionError(at, complaint);
+    const problem = error && problemOf(at, example, error);
+    if (problem) throw runOptionError(at, problem);
     lines.push(JSON.stringify(example));
   }
   return lines;

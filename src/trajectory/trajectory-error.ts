@@ -116,9 +116,9 @@ export function checkCall(
 
 function mismatch(model: string, policy: string): { reason: UnexpectedCallReason; what: string } {
   const answered = parseModelName(model);
-  const wanted = parseModelName(policy);
+  const expected = parseModelName(policy);
   if (!answered) return { reason: 'base_model', what: `The base model "${model}"` };
-  if (wanted && withoutStep(answered) === withoutStep(wanted))
+  if (expected && withoutStep(answered) === withoutStep(expected))
     return { reason: 'other_step', what: `Another step, "${model}",` };
   return { reason: 'other_model', what: `Another model, "${model}",` };
 }

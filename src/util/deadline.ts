@@ -1,12 +1,12 @@
 /** The longest delay a Node timer supports, in milliseconds (24.8 days). A timer with a longer one fires at once. */
-export const longestTimerMs = 2 ** 31 - 1;
+export const maxTimerMs = 2 ** 31 - 1;
 
 /** Calls `fire` once after `milliseconds`. A delay longer than a timer supports, such as Infinity, means never. */
 export function startTimer(
   milliseconds: number,
   fire: () => void,
 ): { clear: () => void; restart: () => void } {
-  if (milliseconds > longestTimerMs) return { clear: () => undefined, restart: () => undefined };
+  if (milliseconds > maxTimerMs) return { clear: () => undefined, restart: () => undefined };
   const timer = setTimeout(fire, Math.max(0, milliseconds));
   return { clear: () => clearTimeout(timer), restart: () => void timer.refresh() };
 }

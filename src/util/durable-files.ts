@@ -27,7 +27,7 @@ export async function makeFolder(path: string): Promise<void> {
 }
 
 /** Writes a file that appears complete or not at all, even after a power cut. Its folder must exist. */
-export async function writeWhole(
+export async function writeAtomically(
   path: string,
   pieces: Iterable<string | Uint8Array>,
   partial = `${path}.partial`,
@@ -55,7 +55,7 @@ export async function appendLine(
 }
 
 /** The text of a file, or undefined if it does not exist. */
-export async function readIfThere(path: string): Promise<string | undefined> {
+export async function readIfExists(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {

@@ -15,7 +15,7 @@ interface ByteLine {
 
 export interface LineLimit {
   /** Longest line in bytes. Default: no limit. */
-  longest?: number;
+  maxBytes?: number;
   /** Makes the error for a longer line. */
   tooLong?: (number: number) => Error;
 }
@@ -30,7 +30,7 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
  */
 export async function* byteLines(
   pieces: AsyncIterable<Uint8Array>,
-  { longest = Number.POSITIVE_INFINITY, tooLong }: LineLimit = {},
+  { maxBytes = Number.POSITIVE_INFINITY, tooLong }: LineLimit = {},
 ): AsyncGenerator<ByteLine, undefined> {
   let begun: Buffer[] = [];
   let length = 0;
@@ -39,8 +39,8 @@ export async function* byteLines(
   const grow = (bytes: number) => {
     length += bytes;
     total += bytes;
-    if (length > longest)
-      throw tooLong?.(number) ?? new RangeError(`Line ${number} is longer than ${longest} bytes.`);
+    if (length > maxBytes)
+      throw tooLong?.(number) ?? new RangeError(`Line ${number} is longer than ${maxBytes} bytes.`);
   };
   const take = (end: Buffer, isTorn = false): ByteLine => {
     const line = begun.length === 0 ? end : Buffer.concat([...begun, end]);
@@ -94,7 +94,7 @@ export async function* readJsonLines(
  * The complete lines of a file that will be appended to, at most `count`. Once all are read, the rest of the file (a
  * torn last line, and lines beyond `count`) is cut off. A missing file has no lines.
  */
-export async function* takeUpLines(
+export async function* resumeLines(
   path: string,
   count = Number.POSITIVE_INFINITY,
 ): AsyncGenerator<string, undefined> {

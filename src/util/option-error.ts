@@ -1,5 +1,5 @@
 import { MartingaleError } from '../contract/index.ts';
-import { showValue } from './complaint.ts';
+import { showValue } from './show-value.ts';
 
 /**
  * - `unknown_option`: the function has no such option.

@@ -18,15 +18,15 @@ export class SharedWork<Key, Result> {
   /**
    * Joins the work in flight for this key, or starts it. Rejects with the work's error, or with the signal's reason
    * when that aborts.
-   * @param begin Receives a signal that aborts when no caller is left, with the abort reason of the last one.
+   * @param start Receives a signal that aborts when no caller is left, with the abort reason of the last one.
    */
   async join(
     key: Key,
-    begin: (signal: AbortSignal) => Promise<Result>,
+    start: (signal: AbortSignal) => Promise<Result>,
     signal: AbortSignal | undefined,
   ): Promise<Result> {
     signal?.throwIfAborted();
-    const work = this.#inFlight.get(key) ?? this.#begin(key, begin);
+    const work = this.#inFlight.get(key) ?? this.#start(key, start);
     work.callers++;
     try {
       return await untilAborted(work.result, signal);
@@ -39,9 +39,9 @@ export class SharedWork<Key, Result> {
     }
   }
 
-  #begin(key: Key, begin: (signal: AbortSignal) => Promise<Result>): Work<Result> {
+  #start(key: Key, start: (signal: AbortSignal) => Promise<Result>): Work<Result> {
     const controller = new AbortController();
-    const work: Work<Result> = { result: begin(controller.signal), callers: 0, controller };
+    const work: Work<Result> = { result: start(controller.signal), callers: 0, controller };
     this.#inFlight.set(key, work);
     // A caller that comes after the work has settled starts it again.
     const forget = () => this.#forget(key, work);

@@ -18,7 +18,7 @@ interface OpenedOptions {
   trainingData?: TrainingDataOptions;
 }
 
-const largestBody = 100_000;
+const maxBodyBytes = 100_000;
 
 /** A service whose parts a test can access. No job runs until its queue is woken. */
 export async function open({ dataFolder, limits, trainingData }: OpenedOptions = {}) {
@@ -26,11 +26,11 @@ export async function open({ dataFolder, limits, trainingData }: OpenedOptions =
   const closing = new AbortController();
   const log: LogEntry[] = [];
   const keys = await KeyStore.open(folder);
-  const admission = new Admission(resolveLimits({ bodyBytes: largestBody, ...limits }, largestBody));
+  const admission = new Admission(resolveLimits({ bodyBytes: maxBodyBytes, ...limits }, maxBodyBytes));
   const service = await openService({
     ...{ engine: new ScriptedEngine(), dataFolder: folder, apiKey: 'test-key', keys, admission },
     trainingData: await resolveSources(trainingData),
-    bodyLimits: { chat: largestBody, preview: largestBody },
+    bodyLimits: { chat: maxBodyBytes, preview: maxBodyBytes },
     connections: new Connections(admission.limits.connections),
     ...{ defaultEntity: 'local', priorityScheduling: false, closing: closing.signal },
     log: (entry) => void log.push(entry),
@@ -38,7 +38,8 @@ export async function open({ dataFolder, limits, trainingData }: OpenedOptions =
   const { fetch: answer } = createApp(service);
   const listening = await Listening.start({
     ...{ fetch: answer, host: '127.0.0.1', port: 0, receiveTimeoutMs: 60_000, stallTimeoutMs: 60_000 },
-    ...{ largestBody, log: service.log },
+    maxBodyBytes,
+    log: service.log,
   });
   const close = async () => {
     const reason = new ServiceError(503, 'shutting_down', 'The test is over.');

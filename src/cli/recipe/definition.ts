@@ -11,8 +11,8 @@ import {
   trainNames,
   type ValidationOptions,
 } from '../../training/index.ts';
-import { shortPath } from '../../util/complaint.ts';
 import { checkOptionNames, type OptionNames, omitNames } from '../../util/option-names.ts';
+import { shortPath } from '../../util/show-value.ts';
 import type { RecipeOptions } from './options.ts';
 import { runOptionError } from './run-directory.ts';
 

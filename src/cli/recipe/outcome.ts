@@ -2,7 +2,7 @@ import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
 import { type BeforeAfter, counted, type EvaluatedModel, type NextCommand } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
-import { shortPath } from '../../util/complaint.ts';
+import { shortPath } from '../../util/show-value.ts';
 import { describeFailure, type InterruptReason } from '../program-end.ts';
 import type { ResolvedRecipe } from './definition.ts';
 import type { RecipeOptions } from './options.ts';

@@ -49,7 +49,7 @@ function fileNameOf(contentDisposition: string | null): string | null {
   return name === '' || name.startsWith('.') ? null : name;
 }
 
-async function writeWhole(file: string, opened: () => Promise<CheckpointFile>): Promise<number> {
+async function writeAtomically(file: string, opened: () => Promise<CheckpointFile>): Promise<number> {
   const partial = `${file}.${randomUUID()}.partial`;
   let bytes = 0;
   try {
@@ -124,7 +124,7 @@ export class Checkpoints extends Resource {
     const open = () => this.#open(modelId, step, options, 'never');
     return this.requester.transport.repeated('harmless', options, async () => ({
       file,
-      bytes: await writeWhole(file, open),
+      bytes: await writeAtomically(file, open),
     }));
   }
 

@@ -3,7 +3,7 @@ import { emptyObject, json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { answerFields } from './answer-fields.ts';
 import { messageSchema } from './messages.ts';
-import { largestInteger, samplingFields } from './sampling-fields.ts';
+import { maxInteger, samplingFields } from './sampling-fields.ts';
 import { toolSchema } from './tools.ts';
 
 /** A document for the chat template. */
@@ -42,7 +42,7 @@ const promptFields = {
     z
       .number()
       .min(-1)
-      .max(largestInteger)
+      .max(maxInteger)
       .refine(Number.isInteger, 'Input should be a valid integer')
       .meta({ type: 'integer' }),
   ).describe('Keeps only this many tokens at the end of the prompt. -1: as many as fit into the context.'),

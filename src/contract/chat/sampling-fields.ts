@@ -3,10 +3,10 @@ import { json, list, optional, record, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 
 /** 2^63 as JSON numbers write it: the interface's bound of integers. */
-export const largestInteger = 9223372036854776000;
+export const maxInteger = 9223372036854776000;
 const integer = z.number().int();
 /** Most digits of a token id. */
-const longestId = 20;
+const maxIdLength = 20;
 
 const argumentText = text(chatLimits.engineArgumentLength);
 
@@ -56,7 +56,7 @@ export const samplingFields = {
     'Default 1, from 0.01 to 100. Divides positive logits, and multiplies negative ones, of tokens that occur in the prompt or the reply.',
   ),
   logit_bias: optional(
-    record(z.number().min(-100).max(100), { entries: chatLimits.biases, name: longestId }),
+    record(z.number().min(-100).max(100), { entries: chatLimits.biases, name: maxIdLength }),
   ).describe(
     `Maps token ids, as strings, to values from -100 to 100 that are added to their logits. At most ${chatLimits.biases}.`,
   ),
@@ -74,7 +74,7 @@ export const samplingFields = {
   ).describe(
     `Arguments that all logits_processors receive. Refused without logits_processors. At most ${chatLimits.engineArguments}.`,
   ),
-  seed: optional(z.number().min(-largestInteger).max(largestInteger)).describe(
+  seed: optional(z.number().min(-maxInteger).max(maxInteger)).describe(
     "A whole number. The same request with the same seed has the same choices. Choice i uses the lowest 64 bits of seed + i. JSON writers without integers beyond 2^53, such as JavaScript's, round it. No effect on beam search, which draws no random numbers.",
   ),
   n: optional(integer.min(1).max(chatLimits.choices)).describe(

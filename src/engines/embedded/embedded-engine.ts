@@ -3,7 +3,7 @@ import { ConstraintChecker } from '../../language/constraint/checker/checker.ts'
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
-import { longestTimerMs } from '../../util/deadline.ts';
+import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
 import type {
   BeamSearchRequest,
@@ -132,7 +132,7 @@ class EmbeddedEngine implements Engine {
   /** One job at a time: services that share the engine wait for each other. */
   readonly #training = new FairMutex({
     maxWaiting: 1000,
-    maxWaitMs: longestTimerMs,
+    maxWaitMs: maxTimerMs,
     refusal: () =>
       new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
   });

@@ -67,25 +67,25 @@ export class Judge {
   async #askUntilUsable<Answer>(question: Question<Answer>): Promise<Answer> {
     const { model, attempts } = this.#settings;
     const messages: ModelMessage[] = [{ role: 'user', content: question.prompt }];
-    let complaint = '';
+    let problem = '';
     for (let attempt = 0; attempt < attempts; attempt++) {
       const { text, wasCut } = await this.#call(question, messages);
       const read = wasCut
-        ? { mistake: 'It was cut off before its end. Answer more briefly.' }
+        ? { problem: 'It was cut off before its end. Answer more briefly.' }
         : readAnswer(text, question);
       if ('answer' in read) return read.answer;
-      complaint = read.mistake;
+      problem = read.problem;
       messages.push(
         { role: 'assistant', content: text },
         {
           role: 'user',
-          content: `Your answer cannot be used. ${complaint} Answer again, in full, in the requested format.`,
+          content: `Your answer cannot be used. ${problem} Answer again, in full, in the requested format.`,
         },
       );
     }
     throw new EnvironmentError(
       'judge_answer_unusable',
-      `The judge "${nameOf(model)}" gave no usable answer in ${attempts} attempts. Last problem: ${complaint} Raise ` +
+      `The judge "${nameOf(model)}" gave no usable answer in ${attempts} attempts. Last problem: ${problem} Raise ` +
         '`attempts`, or use a model that follows a JSON schema.',
     );
   }
@@ -143,19 +143,19 @@ function nameOf(model: LanguageModel): string {
 function readAnswer<Answer>(
   text: string,
   { schema, check }: Question<Answer>,
-): { answer: Answer } | { mistake: string } {
+): { answer: Answer } | { problem: string } {
   let json: unknown;
   try {
     // Some models put a code fence around the JSON.
     json = JSON.parse(text.slice(Math.max(0, text.indexOf('{')), text.lastIndexOf('}') + 1 || undefined));
   } catch {
-    return { mistake: 'It is not JSON.' };
+    return { problem: 'It is not JSON.' };
   }
   const { data, error } = schema.safeParse(json);
   if (error) {
     const [issue] = error.issues;
-    return { mistake: `At "${issue?.path.join('.') ?? ''}": ${issue?.message ?? error.message}.` };
+    return { problem: `At "${issue?.path.join('.') ?? ''}": ${issue?.message ?? error.message}.` };
   }
-  const mistake = check(data);
-  return mistake === undefined ? { answer: data } : { mistake };
+  const problem = check(data);
+  return problem === undefined ? { answer: data } : { problem };
 }

@@ -2,7 +2,7 @@ import { appendFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import { appendLine, makeFolder, readIfThere } from '../../util/durable-files.ts';
+import { appendLine, makeFolder, readIfExists } from '../../util/durable-files.ts';
 import { OptionError } from '../../util/option-error.ts';
 import { describeThrown } from '../thrown.ts';
 
@@ -66,7 +66,7 @@ export class VerdictCache {
 /** A process that was killed during a write leaves a partial last line. That verdict is requested again. */
 async function readLines(file: string): Promise<string[]> {
   await makeFolder(dirname(file));
-  const lines = ((await readIfThere(file)) ?? '').split('\n');
+  const lines = ((await readIfExists(file)) ?? '').split('\n');
   if (lines.pop() !== '') await appendFile(file, '\n');
   return lines;
 }

@@ -152,8 +152,8 @@ export function charactersIn(value: unknown): number {
   return characters;
 }
 
-/** Most characters of call arguments that are parsed per message; parsing them takes some milliseconds. */
-const mostParsed = 65_536;
+/** Maximum characters of call arguments parsed per message; parsing them takes some milliseconds. */
+const maxParsed = 65_536;
 
 /**
  * Returns a function that rewrites the arguments of one message's calls, in order, as models write them: JSON without
@@ -164,7 +164,7 @@ function compactingCalls(): (text: string) => string {
   let characters = 0;
   return (text) => {
     characters += text.length;
-    return characters > mostParsed ? text : compactJson(text);
+    return characters > maxParsed ? text : compactJson(text);
   };
 }
 

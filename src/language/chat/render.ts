@@ -38,7 +38,7 @@ export type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Convers
 const cachedCharacters = 2 ** 22;
 /** Memory of one part of a cached skeleton besides its text, in characters. */
 const charactersOfPart = 64;
-const longestCachedText = 4096;
+const maxCachedText = 4096;
 /** Texts may be this many times longer than the context, because a template or a request may truncate them. */
 const truncationFactor = 4;
 
@@ -47,7 +47,7 @@ export class ConversationRenderer {
   readonly template: Template;
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
-  #longestToken: number | undefined;
+  #longestTokenBytes: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
@@ -76,7 +76,7 @@ export class ConversationRenderer {
    * @throws LanguageError (`context_length_exceeded`).
    */
   checkSize(characters: number, contextLength: number): void {
-    const maximum = truncationFactor * contextLength * this.#bytesOfLongestToken();
+    const maximum = truncationFactor * contextLength * this.#maxTokenBytes();
     if (characters <= maximum) return;
     throw new LanguageError(
       'context_length_exceeded',
@@ -171,17 +171,17 @@ export class ConversationRenderer {
     const known = this.#encoded.get(text);
     if (known) return known;
     const tokens = this.tokenizer.encode(text);
-    if (text.length <= longestCachedText) this.#encoded.set(text, tokens);
+    if (text.length <= maxCachedText) this.#encoded.set(text, tokens);
     return tokens;
   }
 
-  #bytesOfLongestToken(): number {
-    if (this.#longestToken === undefined) {
-      this.#longestToken = 1;
+  #maxTokenBytes(): number {
+    if (this.#longestTokenBytes === undefined) {
+      this.#longestTokenBytes = 1;
       for (let token = 0; token < this.tokenizer.vocabularySize; token++)
-        this.#longestToken = Math.max(this.#longestToken, this.tokenizer.bytes(token).length);
+        this.#longestTokenBytes = Math.max(this.#longestTokenBytes, this.tokenizer.bytes(token).length);
     }
-    return this.#longestToken;
+    return this.#longestTokenBytes;
   }
 }
 

@@ -8,7 +8,7 @@ import type { Grammar, JsonSchema, JsonStyle } from './constraint.ts';
 type ParseJson = (text: string, location: Location) => unknown;
 
 /** What a constraint depends on besides the request. */
-export interface ConstraintSurroundings {
+export interface ConstraintContext {
   format: ChatFormat;
   contextLength: number;
   /** Name of the engine, which is also the name of its grammar backend. */
@@ -29,7 +29,7 @@ const anyWhitespace = '[ \\t\\n\\r]*';
 /** The language that the text of a reply must belong to, or null if any text is allowed. */
 export function contentGrammar(
   { response_format: format, structured_outputs: outputs }: ContentFields,
-  { engine, parseJson }: Pick<ConstraintSurroundings, 'engine' | 'parseJson'>,
+  { engine, parseJson }: Pick<ConstraintContext, 'engine' | 'parseJson'>,
 ): Grammar | null {
   checkBackend(outputs?._backend, engine);
   const style = jsonStyle(outputs);

@@ -9,7 +9,7 @@ import { canonicalJson, sha256 } from '../../util/json.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { Constraint, JsonSchema } from './constraint.ts';
-import { type ConstraintSurroundings, contentGrammar } from './content-grammar.ts';
+import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
 export interface ConstraintFields {
@@ -28,7 +28,7 @@ const emptySchema: JsonSchema = { type: 'object', properties: {} };
 /** The constraint that the fields define, or null if a reply may be any text. */
 export function toConstraint(
   fields: ConstraintFields,
-  { format, contextLength, engine, parseJson }: ConstraintSurroundings,
+  { format, contextLength, engine, parseJson }: ConstraintContext,
 ): Constraint | null {
   const tools = fields.tools ?? [];
   const choice = fields.tool_choice ?? fields.function_call ?? (tools.length > 0 ? 'auto' : 'none');

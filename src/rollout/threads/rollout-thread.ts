@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { longestTimerMs } from '../../util/deadline.ts';
+import { maxTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import { type BudgetNumbers, BudgetSlots } from './call-budgets.ts';
 import type { FromThread, SentRollout, ThreadStart, ThreadTask, ToThread } from './messages.ts';
@@ -66,7 +66,7 @@ export class RolloutThread {
     const { promise, resolve } = Promise.withResolvers<ThreadResult>();
     const timers = new Set<NodeJS.Timeout>();
     const expectWithin = (milliseconds: number) => {
-      const afterMs = Math.min(milliseconds + this.#options.graceMs, longestTimerMs);
+      const afterMs = Math.min(milliseconds + this.#options.graceMs, maxTimerMs);
       timers.add(setTimeout(() => this.#overrun(id, task.overdue), afterMs));
     };
     const { signal } = task;
@@ -146,10 +146,10 @@ function died(how: string): RolloutFailure {
   return { code: 'worker_died', message };
 }
 
-function mismatch(wanted: string, loaded: string): RolloutFailure {
+function mismatch(expected: string, loaded: string): RolloutFailure {
   return {
     code: 'environment_mismatch',
-    message: `The rollout belongs to environment "${wanted}", but the worker threads have loaded "${loaded}". Pass workerThreads() the module of the same environment.`,
+    message: `The rollout belongs to environment "${expected}", but the worker threads have loaded "${loaded}". Pass workerThreads() the module of the same environment.`,
   };
 }
 

@@ -185,18 +185,18 @@ export class Admission {
       release();
       throw error;
     });
-    const complaint = this.#jobComplaint({
+    const problem = this.#exceededJobLimit({
       all: stored.all + others.length,
       ofModel: stored.ofModel + others.filter(({ modelId }) => modelId === job.modelId).length,
       ofTenant: stored.ofTenant + others.filter(({ tenant }) => tenant === job.tenant).length,
     });
-    if (complaint === null) return { release };
+    if (problem === null) return { release };
     release();
     this.#refusedElsewhere++;
     const endedInMinute = await store.countJobsEnded(new Date(Date.now() - 60_000).toISOString());
     throw new BusyError(
       'too_many_jobs',
-      `${complaint}. Wait for one to end, or cancel one.`,
+      `${problem}. Wait for one to end, or cancel one.`,
       Math.ceil(60 / Math.max(1, endedInMinute)),
     );
   }
@@ -211,7 +211,7 @@ export class Admission {
     );
   }
 
-  #jobComplaint({
+  #exceededJobLimit({
     all,
     ofModel,
     ofTenant,

@@ -143,8 +143,9 @@ export class Constraints {
       parseJson: parseFieldJson,
     });
     if (constraint === null) return null;
-    const complaint = await this.#complaint(baseModel, constraint, caller);
-    if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
+    const refusal = await this.#refusalOf(baseModel, constraint, caller);
+    if (refusal !== null)
+      throw await this.#validationError(baseModel, constraint, { fields, caller, refusal });
     return {
       constraint,
       hash: hashConstraint(constraint),
@@ -158,7 +159,7 @@ export class Constraints {
    * The engine's reason to refuse a constraint, or null if it accepts it. Throws if the engine itself
    * failed.
    */
-  async #complaint(
+  async #refusalOf(
     baseModel: string,
     constraint: Constraint,
     caller: Caller,
@@ -176,15 +177,15 @@ export class Constraints {
    * Finds the field to blame: the one that constrains the text, if it is refused on its own too, else the
    * tools.
    */
-  async #refusal(
+  async #validationError(
     baseModel: string,
     { branches }: Constraint,
-    { fields, caller, complaint }: { fields: ConstraintFields; caller: Caller; complaint: MartingaleError },
+    { fields, caller, refusal }: { fields: ConstraintFields; caller: Caller; refusal: MartingaleError },
   ): Promise<Error> {
     const content = branches.filter(({ open }) => open === null);
-    const own = content.length > 0 ? await this.#complaint(baseModel, { branches: content }, caller) : null;
+    const own = content.length > 0 ? await this.#refusalOf(baseModel, { branches: content }, caller) : null;
     const location = own === null ? ['tools'] : contentLocation(fields);
-    const cause = own ?? complaint;
+    const cause = own ?? refusal;
     return new RequestValidationError(
       [
         {

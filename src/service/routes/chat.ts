@@ -20,7 +20,7 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
     const admitted = service.admission.chat(tenantOf(context));
     let isStreamed = false;
     try {
-      const signal = wireOf(context).whileWanted();
+      const signal = wireOf(context).signalWhileNeeded();
       const body = await readBytes(context, service.bodyLimits.chat, admitted);
       const { request, seed } = await readChatRequest(body, service);
       admitted.replies(request.n ?? 1);

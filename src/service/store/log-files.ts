@@ -36,8 +36,8 @@ export async function cutLogs(folder: string, names: readonly string[], ends: Lo
   }
 }
 
-/** Longest file name that contains the split itself, else its hash; file systems allow 255 bytes. */
-const longestName = 200;
+/** A longer file name is replaced by a hash of the split. File systems allow 255 bytes. */
+const maxNameLength = 200;
 
 const capitals = /%[0-9A-F]{2}|[A-Z]/g;
 
@@ -46,5 +46,5 @@ function fileNameOf(split: string): string {
   const encoded = encodeURIComponent(split).replace(capitals, (found) =>
     found.length > 1 ? found : `%${found.charCodeAt(0).toString(16)}`,
   );
-  return `${encoded.length <= longestName ? encoded : `sha256-${crypto.hash('sha256', split)}`}.jsonl.gz`;
+  return `${encoded.length <= maxNameLength ? encoded : `sha256-${crypto.hash('sha256', split)}`}.jsonl.gz`;
 }

@@ -31,10 +31,10 @@ interface DataRequest {
  *
  * @throws BusyError if there is no room for its bytes, which count like those of bodies.
  */
-export async function findTrainingData(service: Context, wanted: DataRequest): Promise<UploadRecord> {
-  const { address, access, accept } = wanted;
+export async function findTrainingData(service: Context, requested: DataRequest): Promise<UploadRecord> {
+  const { address, access, accept } = requested;
   const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(address)?.[1];
-  if (sha256 === undefined) return fetchTrainingData(service, wanted);
+  if (sha256 === undefined) return fetchTrainingData(service, requested);
   const upload = await service.store.useUpload(sha256, access.entity);
   if (!upload) throw refuse(address, 'no such upload; uploads expire after 30 days without use');
   accept(upload.examples);

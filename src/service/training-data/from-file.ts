@@ -10,7 +10,7 @@ import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from
 
 const dataNames = ['train.jsonl', 'trajectories.jsonl'];
 const metadataName = 'metadata.json';
-const largestMetadata = 1024 ** 2;
+const maxMetadataBytes = 1024 ** 2;
 
 const metadataSchema = z.looseObject({
   format: z.literal('jsonl').nullish(),
@@ -83,11 +83,11 @@ async function checkOpened(file: FileHandle, path: string, { url, folders }: Req
 const isInside = (path: string, folder: string) =>
   path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 
-async function countInMetadata(path: string, place: RequestedUrl): Promise<number | null> {
-  const { url } = place;
+async function countInMetadata(path: string, requested: RequestedUrl): Promise<number | null> {
+  const { url } = requested;
   const pieces: Uint8Array[] = [];
-  await readRegularFile(path, place, {
-    limit: largestMetadata,
+  await readRegularFile(path, requested, {
+    limit: maxMetadataBytes,
     take: async (bytes) => {
       pieces.push(Uint8Array.from(bytes));
     },
@@ -101,9 +101,9 @@ async function countInMetadata(path: string, place: RequestedUrl): Promise<numbe
   }
 }
 
-async function readRegularFile(path: string, place: RequestedUrl, taker: DataTaker): Promise<void> {
+async function readRegularFile(path: string, requested: RequestedUrl, taker: DataTaker): Promise<void> {
   const { limit, take } = taker;
-  const { url } = place;
+  const { url } = requested;
   // Links are resolved already; without O_NONBLOCK, opening a pipe would block.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((cause: unknown) => {
@@ -113,7 +113,7 @@ async function readRegularFile(path: string, place: RequestedUrl, taker: DataTak
   try {
     const found = await file.stat();
     if (!found.isFile()) throw refuse(url.href, 'is not a regular file');
-    await checkOpened(file, path, place);
+    await checkOpened(file, path, requested);
     const tooLong = (bytes: number) => refuse(url.href, `has ${bytes} bytes; the limit is ${limit}`);
     if (found.size > limit) throw tooLong(found.size);
     taker.expect?.(found.size);

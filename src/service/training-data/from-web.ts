@@ -5,7 +5,7 @@ import { faultCodeOf } from '../faults.ts';
 import { guardedLookup } from './addresses.ts';
 import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
-const mostRedirects = 5;
+const maxRedirects = 5;
 const redirects = new Set([301, 302, 303, 307, 308]);
 
 /**
@@ -43,7 +43,7 @@ async function follow(
   { signal, agents }: { signal: AbortSignal; agents: Agent[] },
 ): Promise<Response> {
   let url = first;
-  for (let hops = 0; hops <= mostRedirects; hops++) {
+  for (let hops = 0; hops <= maxRedirects; hops++) {
     const addresses = checkAllowed(url, first, sources);
     const dispatcher = new Agent({ connect: { lookup: guardedLookup(sources.lookup, addresses) } });
     agents.push(dispatcher);
@@ -55,7 +55,7 @@ async function follow(
       throw refuse(first.href, `could not be fetched: ${url.origin} answered ${response.status}`);
     url = new URL(location, url);
   }
-  throw refuse(first.href, `could not be fetched: it was redirected more than ${mostRedirects} times`);
+  throw refuse(first.href, `could not be fetched: it was redirected more than ${maxRedirects} times`);
 }
 
 /** The addresses that the host may resolve to besides public ones. */

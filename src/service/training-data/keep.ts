@@ -9,7 +9,7 @@ import type { IncomingFile } from '../store/incoming-file.ts';
 import type { Store, UploadRecord } from '../store/store.ts';
 
 /** Longest line of training data, in bytes. */
-const longestLine = 4 * 1024 ** 2;
+const maxLineBytes = 4 * 1024 ** 2;
 
 type Context = { store: Store; files: DataFiles };
 
@@ -74,9 +74,10 @@ async function hashOf(file: IncomingFile): Promise<string> {
 
 async function countExamples(file: IncomingFile): Promise<number> {
   const slices = new TimeSlices();
-  const tooLong = (number: number) => wrongLine(number, `exceeds the limit of ${longestLine} bytes per line`);
+  const tooLong = (number: number) =>
+    wrongLine(number, `exceeds the limit of ${maxLineBytes} bytes per line`);
   let examples = 0;
-  for await (const { bytes, number } of byteLines(piecesOf(file), { longest: longestLine, tooLong })) {
+  for await (const { bytes, number } of byteLines(piecesOf(file), { maxBytes: maxLineBytes, tooLong })) {
     if (!isUtf8(bytes)) throw wrongLine(number, 'is not UTF-8 text');
     const line = bytes.toString('utf8');
     if (line.trim() === '') continue;

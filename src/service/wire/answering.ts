@@ -97,7 +97,7 @@ export interface AnsweringOptions {
   /** How long a client may pause while sending a body or reading an answer, in milliseconds. */
   stallTimeoutMs: number;
   /** Largest body, in bytes. */
-  largestBody: number;
+  maxBodyBytes: number;
   log: ServiceLog;
 }
 
@@ -112,7 +112,7 @@ export class Answering {
 
   constructor(options: AnsweringOptions) {
     this.#options = options;
-    this.#lingering = new Lingering({ ...lingeringLimits, bytes: refusedBodies * options.largestBody });
+    this.#lingering = new Lingering({ ...lingeringLimits, bytes: refusedBodies * options.maxBodyBytes });
   }
 
   /** The listener of a server. `host` is used for requests without one. */

@@ -13,7 +13,7 @@ export class ClientLeftError extends MartingaleError {
 }
 
 /** The error for a body that ends early. */
-export const cutOff = (cause: unknown) =>
+const bodyCutError = (cause: unknown) =>
   new ServiceError(400, 'body_cut', 'The connection closed before the end of the body.', { cause });
 
 /** The connection of a request: its body, and whether the client still waits for the answer. */
@@ -21,7 +21,7 @@ export class Wire {
   readonly #incoming: IncomingMessage;
   readonly #outgoing: ServerResponse;
   readonly #stallTimeoutMs: number;
-  #wanted: AbortController | null = null;
+  #unneeded: AbortController | null = null;
   #stopReading: ((error: unknown) => void) | null = null;
   #ended: ServiceError | null = null;
 
@@ -62,31 +62,31 @@ export class Wire {
 
   /**
    * A signal that aborts when the answer is no longer needed or must be sent at once. After this call, a
-   * client that closed its sending side counts as gone: it cannot be told from one that left.
+   * client that closed its sending side counts as disconnected: the two cannot be distinguished.
    */
-  whileWanted(): AbortSignal {
-    if (this.#wanted) return this.#wanted.signal;
-    const wanted = new AbortController();
-    this.#wanted = wanted;
+  signalWhileNeeded(): AbortSignal {
+    if (this.#unneeded) return this.#unneeded.signal;
+    const unneeded = new AbortController();
+    this.#unneeded = unneeded;
     const outgoing = this.#outgoing;
     const { socket } = this;
     const leave = () => socket.destroy();
     const closed = () => {
       socket.off('end', leave);
-      if (!outgoing.writableFinished) wanted.abort(new ClientLeftError());
+      if (!outgoing.writableFinished) unneeded.abort(new ClientLeftError());
     };
-    if (this.#ended) wanted.abort(this.#ended);
+    if (this.#ended) unneeded.abort(this.#ended);
     if (outgoing.destroyed) closed();
     else outgoing.once('close', closed);
     if (socket.readableEnded) leave();
     else socket.once('end', leave);
-    return wanted.signal;
+    return unneeded.signal;
   }
 
   /** Ends all waiting for this request with `reason`. */
   end(reason: ServiceError): void {
     this.#ended = reason;
-    this.#wanted?.abort(reason);
+    this.#unneeded?.abort(reason);
     this.#stopReading?.(reason);
   }
 
@@ -108,7 +108,7 @@ export class Wire {
         stop();
         reject(error);
       };
-      const broken = () => fail(cutOff(incoming.errored ?? undefined));
+      const broken = () => fail(bodyCutError(incoming.errored ?? undefined));
       const timer = setTimeout(() => fail(stalled(limitMs)), limitMs);
       this.#stopReading = fail;
       incoming.on('readable', come).on('end', come).on('error', broken).on('close', broken);

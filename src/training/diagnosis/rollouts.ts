@@ -144,7 +144,7 @@ export function detectFailures(run: RunSoFar): Finding {
 /** Synchronous work blocked the event loop for too long. */
 export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
   const { loopDelayMs = 0 } = newest;
-  if (loopDelayMs < alarmThresholds.eventLoopHeld.longestMs) return null;
+  if (loopDelayMs < alarmThresholds.eventLoopHeld.maxMs) return null;
   return {
     message: `The event loop was blocked for ${formatNumber(loopDelayMs / 1000)} s: deadlines, other rollouts and signals waited.`,
     lookAt:

@@ -84,7 +84,7 @@ export const alarmThresholds = {
   },
   eventLoopHeld: {
     /** Longest single block of the event loop, in milliseconds. */
-    longestMs: 2000,
+    maxMs: 2000,
   },
   failures: {
     /** Share of the rollouts that failed, over the recent steps or in one validation. */

@@ -2,7 +2,7 @@ import { access, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
-import { readIfThere } from '../../util/durable-files.ts';
+import { readIfExists } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { readJsonLines } from '../../util/json-lines.ts';
@@ -66,7 +66,7 @@ export async function readRun(runDirectory: string): Promise<RunReader> {
 }
 
 async function readObject(file: string): Promise<Record<string, unknown> | null> {
-  const text = await readIfThere(file);
+  const text = await readIfExists(file);
   if (text === undefined) return null;
   const value: unknown = JSON.parse(text);
   if (!isObject(value)) throw new RunError('invalid_run_record', `${file} holds no object.`);

@@ -136,15 +136,15 @@ export class Sampler {
     if (!call) return;
     try {
       const isDue = answer.ended || !call.hasBegun || this.#deltasDue;
-      const isWanted = !answer.cancelled && answer.failure === undefined;
-      if (call.stream && isDue && isWanted && answer instanceof Sequence) {
+      const isNeeded = !answer.cancelled && answer.failure === undefined;
+      if (call.stream && isDue && isNeeded && answer instanceof Sequence) {
         const delta = answer.takeDelta();
         call.hasBegun ||= delta.tokens.length > 0;
         if (delta.tokens.length > 0 || answer.ended) answers.push({ id, delta });
       }
       if (!answer.ended) return;
       this.#forget(answer);
-      if (isWanted) answers.push({ id, result: answer.finish() });
+      if (isNeeded) answers.push({ id, result: answer.finish() });
       else if (!answer.cancelled) answers.push({ id, failure: toFailure(answer.failure) });
     } catch (error) {
       answer.cancel();

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 const checkEveryMs = 10;
 
 /** How long the exit of the process waits for a run of the native runtime. */
-const longestRunMs = 5000;
+const maxRunMs = 5000;
 
 const shutAt = 0;
 const insideAt = 1;
@@ -51,7 +51,7 @@ export class NativeGate {
   /** Shuts the gate forever, and blocks until no call is inside or 5 s have passed. */
   shutSync(): void {
     Atomics.store(this.#state, shutAt, 1);
-    const deadline = performance.now() + longestRunMs;
+    const deadline = performance.now() + maxRunMs;
     for (;;) {
       const inside = Atomics.load(this.#state, insideAt);
       const left = deadline - performance.now();

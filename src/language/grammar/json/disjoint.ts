@@ -7,21 +7,21 @@ interface Marks {
   required: ReadonlyMap<string, Marks>;
 }
 
-/** Most schemas that are compared in pairs, if no single constant distinguishes all of them. */
+/** Maximum schemas compared in pairs, if no single constant distinguishes all of them. */
 const MAXIMUM_COMPARED = 300;
 
 /** Whether no value fits two of the schemas, as far as their types and constants show. */
 export function areDisjoint(schemas: readonly unknown[]): boolean {
   const marks = schemas.map(marksOf);
-  if (toldApartByOne(marks)) return true;
+  if (areDistinctByOne(marks)) return true;
   return (
     marks.length <= MAXIMUM_COMPARED &&
-    marks.every((left, index) => marks.slice(index + 1).every((right) => tellApart(left, right)))
+    marks.every((left, index) => marks.slice(index + 1).every((right) => areDistinct(left, right)))
   );
 }
 
 /** Whether one thing distinguishes all of them: their constants, or those of one property that all require. */
-function toldApartByOne(schemas: readonly (Marks | null | undefined)[]): boolean {
+function areDistinctByOne(schemas: readonly (Marks | null | undefined)[]): boolean {
   const marks = schemas.filter((one) => one !== null && one !== undefined);
   if (marks.length < schemas.length) return false;
   const values = marks.flatMap((one) => (one.values ? [one.values] : []));
@@ -30,15 +30,15 @@ function toldApartByOne(schemas: readonly (Marks | null | undefined)[]): boolean
     return new Set(values.flatMap((one) => [...one])).size === count;
   }
   return [...(marks[0]?.required.keys() ?? [])].some((name) =>
-    toldApartByOne(marks.map(({ required }) => required.get(name))),
+    areDistinctByOne(marks.map(({ required }) => required.get(name))),
   );
 }
 
-function tellApart(left: Marks | null, right: Marks | null): boolean {
+function areDistinct(left: Marks | null, right: Marks | null): boolean {
   if (!left || !right) return false;
   if (left.types && right.types && !meet(left.types, right.types)) return true;
   if (left.values && right.values) return !meet(left.values, right.values);
-  return [...left.required].some(([name, marks]) => tellApart(marks, right.required.get(name) ?? null));
+  return [...left.required].some(([name, marks]) => areDistinct(marks, right.required.get(name) ?? null));
 }
 
 const meet = (left: ReadonlySet<string>, right: ReadonlySet<string>): boolean =>

@@ -3,19 +3,19 @@ import type { z } from 'zod';
 
 type Issue = z.core.$ZodIssue;
 
-const longestText = 100;
-const mostNames = 8;
+const maxTextLength = 100;
+const maxNames = 8;
 
 /** A value as error messages show it. Objects show only their field names, because their values may be secret. */
 export function showValue(value: unknown): string {
   if (typeof value === 'string')
-    return JSON.stringify(value.length > longestText ? `${value.slice(0, longestText)}…` : value);
+    return JSON.stringify(value.length > maxTextLength ? `${value.slice(0, maxTextLength)}…` : value);
   if (typeof value === 'function') return 'a function';
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value !== 'object' || value === null) return String(value);
   const names = Object.keys(value);
   if (names.length === 0) return 'an object without fields';
-  return `an object with ${names.slice(0, mostNames).join(', ')}${names.length > mostNames ? ', …' : ''}`;
+  return `an object with ${names.slice(0, maxNames).join(', ')}${names.length > maxNames ? ', …' : ''}`;
 }
 
 /**
@@ -23,11 +23,11 @@ export function showValue(value: unknown): string {
  * the only problems are unknown fields.
  * @param option Name of the option that holds the value.
  */
-export function complaintOf(option: string, given: unknown, { issues }: z.ZodError): string | null {
+export function problemOf(option: string, value: unknown, { issues }: z.ZodError): string | null {
   const issue = firstOf(issues);
   if (!issue) return null;
-  const place = issue.path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
-  return `\`${option}${place}\` is ${showValue(valueAt(given, issue.path))}: ${issue.message}.`;
+  const path = issue.path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
+  return `\`${option}${path}\` is ${showValue(valueAt(value, issue.path))}: ${issue.message}.`;
 }
 
 function firstOf(issues: readonly Issue[]): Issue | undefined {
