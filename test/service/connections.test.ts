@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/files.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
 import { start } from './harness.ts';
 
-test('a client that goes away before its answer stops its generation, and that is no failure', async () => {
+test('a client that disconnects before its answer stops its generation, without a failure', async () => {
   const engine = new ScriptedEngine();
   const { service, log } = await start({ engine });
   const held = door();
@@ -29,13 +29,13 @@ test('a client that goes away before its answer stops its generation, and that i
   expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
 });
 
-test('an idle connection is kept longer than clients keep theirs, so that none is closed under a next call', async () => {
+test('an idle connection is kept longer than clients keep theirs, so that no call meets a closing one', async () => {
   const { service } = await start();
   const { headers } = await fetch(`${service.url}/v1/health`);
   expect(headers.get('keep-alive')).toBe('timeout=120');
 });
 
-test('a body that does not come is not waited for', async () => {
+test('a request whose body stops arriving gets a 408 and is closed', async () => {
   const { service, log } = await start({ receiveTimeoutMs: 50 });
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);

@@ -48,7 +48,7 @@ describe('download of a checkpoint', () => {
     expect(response.headers.get('content-length')).toBe(String(text.length));
   });
 
-  test('a step that is not there is 404, and what is no step a 422', async () => {
+  test('a missing step is a 404, and an invalid step a 422', async () => {
     const { call, path } = await download();
     expect(await call('GET', `${path}/1/download`)).toMatchObject({
       status: 404,
@@ -61,7 +61,7 @@ describe('download of a checkpoint', () => {
       });
   });
 
-  test('every byte comes, in order', async () => {
+  test('every byte arrives, in order', async () => {
     const engine = new LongExport();
     const { raw, path } = await download(engine);
     const response = await raw('GET', `${path}/0/download`);
@@ -70,7 +70,7 @@ describe('download of a checkpoint', () => {
     for (let chunk = 0; chunk < engine.length; chunk++) expect(bytes[chunk * mebibyte]).toBe(chunk);
   });
 
-  test('is read no faster than the client takes it, and left when the client goes', async () => {
+  test('is read no faster than the client receives it, and stops when the client disconnects', async () => {
     const engine = new LongExport();
     const { raw, path } = await download(engine);
     const response = await raw('GET', `${path}/0/download`);
@@ -81,7 +81,7 @@ describe('download of a checkpoint', () => {
     expect(engine.taken).toBeLessThan(engine.length);
   });
 
-  test('HEAD tells of the file and reads nothing of it', async () => {
+  test('HEAD describes the file without reading it', async () => {
     const engine = new LongExport();
     const { raw, path } = await download(engine);
     const response = await raw('HEAD', `${path}/0/download`);
@@ -90,7 +90,7 @@ describe('download of a checkpoint', () => {
     expect(engine.taken).toBe(0);
   });
 
-  test('one that breaks off is seen to be cut', async () => {
+  test('an interrupted download is recognizably incomplete', async () => {
     const engine = new LongExport();
     engine.failAt = 3;
     const { raw, path, log } = await download(engine);

@@ -45,8 +45,8 @@ async function startProcess(
 const post = async (url: string, ...request: [string, unknown, Record<string, string>?]): Promise<Json> =>
   (await callsTo(url).call('POST', ...request)).body;
 
-describe('durability', () => {
-  test('a restart between two jobs loses nothing', async () => {
+describe('the service', () => {
+  test('loses nothing at a restart between two jobs', async () => {
     const dataFolder = await temporaryFolder();
     const before = await start({ dataFolder });
     const model = await before.createModel();
@@ -65,7 +65,7 @@ describe('durability', () => {
     expect((await after.chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step2');
   });
 
-  test('a close in the middle of a job puts it back; the next service runs it once', async () => {
+  test('returns a running job to the queue at a close; the next service runs it once', async () => {
     const dataFolder = await temporaryFolder();
     const engine = new ScriptedEngine();
     const held = door();
@@ -87,7 +87,7 @@ describe('durability', () => {
     expect(after.engine.trainings).toBe(2);
   });
 
-  test('a job whose process was killed after two of its steps is completed once, with each step told once', async () => {
+  test('completes a job once, with one event for each step, after a kill between its steps', async () => {
     const dataFolder = await temporaryFolder();
     const { url, process: child } = await startProcess(dataFolder, 2);
     const upload = await post(url, '/v1/preview/uploads', ['a', 'b', 'c', 'd'].map(example).join('\n'));
@@ -143,7 +143,7 @@ describe('durability', () => {
     expect(repeated).toEqual(job);
   });
 
-  test('a log that a crash tore stays readable', async () => {
+  test('keeps a log readable after a crash within a line', async () => {
     const { call, createModel, dataFolder } = await start();
     const model = await createModel();
     const path = `/v1/preview/models/${model.id}/log`;
@@ -160,7 +160,7 @@ describe('Idempotency-Key', () => {
   const key = { 'idempotency-key': 'k1' };
   const body = { project: 'desk', base_model: 'scripted-tiny' };
 
-  test('the same key and body give the first answer: at once, concurrently, and after a restart', async () => {
+  test('the same key and body return the first answer: at once, concurrently, and after a restart', async () => {
     const dataFolder = await temporaryFolder();
     const before = await start({ dataFolder });
     const answers = await Promise.all(
@@ -179,7 +179,7 @@ describe('Idempotency-Key', () => {
     expect(anew.body.id).not.toBe(first?.body.id);
   });
 
-  test('the same key with another body or path is 409; a refused request does not use it up', async () => {
+  test('the same key with another body or path is a 409; a refused request does not use the key', async () => {
     const { call } = await start();
     const wrong = await call('POST', '/v1/preview/models', { ...body, base_model: 'x' }, key);
     expect(wrong.status).toBe(422);
@@ -197,7 +197,7 @@ describe('Idempotency-Key', () => {
     ).toBe(422);
   });
 
-  test('a crash between the making and the answer: the repeat finds the thing made', async () => {
+  test('after a crash between creation and answer, the repeat finds what was created', async () => {
     const before = await start();
     const { dataFolder } = before;
     const model = await before.createModel();
@@ -215,7 +215,7 @@ describe('Idempotency-Key', () => {
     expect(again.engine.trainings).toBe(0);
   });
 
-  test('a repeated job and a repeated log happen once', async () => {
+  test('a repeated job and a repeated log take effect once', async () => {
     const { call, createModel, follow, engine, dataFolder } = await start();
     const model = await createModel();
     const request = { model_id: model.id, trajectory_groups: groups };

@@ -156,7 +156,7 @@ async function trainedOnce() {
 }
 
 describe('the table of endpoints', () => {
-  test('each answers as the interface says, with and without the project header', async () => {
+  test('each answers as documented, with and without the project header', async () => {
     const { call, rows, log } = await trainedOnce();
     expect(rows).toHaveLength(14);
     // The deletions come last: what they delete is what the others ask for.
@@ -178,7 +178,7 @@ describe('the table of endpoints', () => {
     }
   });
 
-  test('the list of inference models holds the fields of the interface and no others', async () => {
+  test('the list of inference models has exactly the documented fields', async () => {
     const { call } = await trainedOnce();
     const { body } = await call('GET', '/v1/models');
     expect(Object.keys(body)).toEqual(['object', 'data']);
@@ -186,7 +186,7 @@ describe('the table of endpoints', () => {
       expect(Object.keys(entry)).toEqual(['id', 'object', 'created', 'owned_by', 'root']);
   });
 
-  test('each refuses another method with those there are, and tells OPTIONS of them', async () => {
+  test('each refuses other methods with the allowed ones, and lists them for OPTIONS', async () => {
     const { raw, rows } = await trainedOnce();
     const methodsOf = (path: string) => rows.filter((row) => row.path === path).map(({ method }) => method);
     for (const { path } of rows) {
@@ -203,7 +203,7 @@ describe('the table of endpoints', () => {
     }
   });
 
-  test('HEAD answers as GET does, without a body, also where GET would be a stream of events', async () => {
+  test('HEAD answers as GET without a body, even if GET would be a stream of events', async () => {
     const { raw, rows } = await trainedOnce();
     const readable = rows.filter(({ method }) => method === 'GET');
     for (const { path } of readable)
@@ -221,7 +221,7 @@ describe('the table of endpoints', () => {
     expect((await raw('HEAD', '/v1/chat/completions')).status).toBe(405);
   });
 
-  test('each refuses query parameters it does not have, and those it has twice, by name', async () => {
+  test('each refuses unknown and repeated query parameters by name', async () => {
     const { call, rows } = await trainedOnce();
     for (const { method, path, body } of rows) {
       const { status, body: refusal } = await call(method, `${path}?colour=red`, body);
@@ -254,7 +254,7 @@ describe('the table of endpoints', () => {
     }
   });
 
-  test('a valid project counts beside one of another form; of two, the one in Compat-Project', async () => {
+  test('a valid project wins over an invalid one; of two valid ones, that in Compat-Project', async () => {
     const { call, log } = await start();
     const mixed = { 'compat-project': 'shop/desk', 'openai-project': 'proj_abc' };
     expect((await call('GET', '/v1/models', undefined, mixed)).status).toBe(200);
@@ -268,7 +268,7 @@ describe('the table of endpoints', () => {
     );
   });
 
-  test('each names what is not there', async () => {
+  test('each names what does not exist', async () => {
     const { call } = await start();
     const body = { model_id: unknown, trajectory_groups: groups };
     for (const [method, path, given] of [
@@ -292,7 +292,7 @@ describe('the table of endpoints', () => {
     }
   });
 
-  test('each says where a body is wrong, in the form of the interface', async () => {
+  test('each reports the path of an invalid field, in the documented form', async () => {
     const { call, rows } = await trainedOnce();
     for (const { method, path } of rows.filter(({ body }) => body !== undefined)) {
       const missing = await call(method, path, {});
@@ -320,7 +320,7 @@ describe('the table of endpoints', () => {
     );
   });
 
-  test('lists have 20 items a page where no limit is given, 1 to 100 where one is, and go on behind the last', async () => {
+  test('lists have 20 items a page by default, 1 to 100 with a limit, and continue after the last id', async () => {
     const { call, createModel, follow } = await start();
     const model = await createModel();
     const lines = Array.from({ length: 23 }, () => JSON.stringify(example)).join('\n');
@@ -358,7 +358,7 @@ describe('the table of endpoints', () => {
     expect((await call('GET', `${path}?order=asc`)).status).toBe(422);
   });
 
-  test('what does not work just now is 503 and says when to ask again', async () => {
+  test('a temporary failure is a 503 with Retry-After', async () => {
     const engine = new ScriptedEngine();
     const { chat: complete } = await start({ engine });
     engine.failGeneration = new EngineError('worker_died', 'the thread is gone');

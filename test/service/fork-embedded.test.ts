@@ -21,7 +21,7 @@ const example = (reply: string) =>
     ],
   });
 
-test('training a fork does what training its origin would have done, bit for bit, optimizer included', async () => {
+test('training a fork equals training its origin, bit for bit, including the optimizer', async () => {
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, apiKey: 'key' });
   onTestFinished(() => service.close());

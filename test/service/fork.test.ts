@@ -30,7 +30,7 @@ async function trained(steps: number) {
 }
 
 describe('forks', () => {
-  test('a fork begins with the whole checkpoint, also once the other model is gone, and training goes on from it', async () => {
+  test('a fork has the whole checkpoint, even after the other model is deleted, and training continues from it', async () => {
     const { call, chat, train, model, folderOf, fork, engine } = await trained(2);
     // As an engine may lay a checkpoint out: with its optimizer's state, and folders.
     mkdirSync(join(folderOf(model.id, 1), 'deep'));
@@ -59,7 +59,7 @@ describe('forks', () => {
     expect(data[0].metrics).toMatchObject({ loss: 1 });
   });
 
-  test('the newest checkpoint is forked where no step is named, and the body may be left out', async () => {
+  test('the newest checkpoint is forked by default, and the body may be omitted', async () => {
     const { fork, model, raw } = await trained(2);
     expect((await fork({ step: null })).body.forked_from).toEqual({ model_id: model.id, step: 2 });
     const response = await raw('POST', `/v1/preview/models/${model.id}/fork`);
@@ -83,7 +83,7 @@ describe('forks', () => {
     expect((await call('GET', '/v1/preview/models')).body.data).toHaveLength(3);
   });
 
-  test('what is not there is 404, and a wrong field a 422 with its name', async () => {
+  test('a missing model or step is a 404, and an invalid field a 422 with its name', async () => {
     const { fork, call, model } = await trained(1);
     expect(await fork({ step: 7 })).toMatchObject({
       status: 404,
@@ -99,7 +99,7 @@ describe('forks', () => {
     expect((await call('GET', '/v1/preview/models')).body.data).toMatchObject([{ id: model.id }]);
   });
 
-  test('a name that is taken is 409, unless it is that fork and it is wanted', async () => {
+  test('a used name is a 409, unless it is the same fork and `return_existing` is set', async () => {
     const { fork, createModel } = await trained(1);
     const { body } = await fork({ name: 'second' });
     expect(await fork({ name: 'second' })).toMatchObject({ status: 409 });
@@ -114,14 +114,14 @@ describe('forks', () => {
     expect(await fork({ name: 'third', return_existing: true })).toMatchObject({ status: 409 });
   });
 
-  test('forks of one name at once are one model, and no weights are left of the others', async () => {
+  test('concurrent forks with one name are one model, without leftover weights', async () => {
     const { fork, dataFolder } = await trained(1);
     const answers = await Promise.all(Array.from({ length: 5 }, () => fork({ name: 'second' })));
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409, 409]);
     expect(readdirSync(join(dataFolder, 'models'))).toHaveLength(2);
   });
 
-  test('a repeat under the same Idempotency-Key is the same fork, also after a crash before its answer', async () => {
+  test('a repeat with the same Idempotency-Key is the same fork, even after a crash before its answer', async () => {
     const { fork, model, service, dataFolder, call } = await trained(1);
     const key = { 'idempotency-key': 'fork-1' };
     const first = await fork({ name: 'second' }, key);
@@ -137,7 +137,7 @@ describe('forks', () => {
     expect(repeat.body).toEqual(first.body);
   });
 
-  test('what a crash leaves of a fork without its record is gone at the next start', async () => {
+  test('the files of a fork without a record are removed at the next start', async () => {
     const { service, dataFolder, folderOf } = await trained(1);
     await service.close();
     for (const half of ['step-0', 'step-0.partial'])
@@ -147,7 +147,7 @@ describe('forks', () => {
     expect((await call('GET', `/v1/preview/models/${unknown}`)).status).toBe(404);
   });
 
-  test('a copy that fails leaves nothing behind', async () => {
+  test('a copy that fails leaves no files', async () => {
     const { fork, call, dataFolder, model, folderOf } = await trained(1);
     rmSync(folderOf(model.id, 1), { recursive: true });
     expect((await fork({ name: 'second' })).status).toBe(500);

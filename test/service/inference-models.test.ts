@@ -20,7 +20,7 @@ async function withModels(count: number): Promise<string> {
   return dataFolder;
 }
 
-test('the list of models to sample from has all of them in their order, though some go meanwhile', async () => {
+test('the list of inference models is complete and in order, even if models are deleted meanwhile', async () => {
   const { service, call } = await open({ dataFolder: await withModels(250) });
   const { store } = service;
   const every = store.everyModel.bind(store);
@@ -44,7 +44,7 @@ test('the list of models to sample from has all of them in their order, though s
   expect(own).toEqual(Array.from({ length: 25 }, (_, index) => `m${index * 10}`).filter((n) => n !== 'm100'));
 });
 
-test('one model is found by the name that chat completions call it, encoded or not', async () => {
+test('a model is found by its name in chat completions, encoded or not', async () => {
   const { call, createModel } = await start();
   const model = await createModel();
   const [, listed] = (await call('GET', '/v1/models')).body.data;
@@ -64,7 +64,7 @@ test('one model is found by the name that chat completions call it, encoded or n
   expect(model.name).toBe('agent');
 });
 
-test('a model that is not there is a 404 in the form that OpenAI clients read', async () => {
+test('an unknown model is a 404 in the form that OpenAI clients read', async () => {
   const { service, call, createModel } = await start();
   await createModel();
   const names = ['nobody', 'local/desk/nobody', 'local/desk/agent:step9', 'local/desk', 'a%zz', '%2F', 'a/'];
@@ -84,12 +84,12 @@ test('a model that is not there is a 404 in the form that OpenAI clients read', 
   expect((await fetch(`${service.url}/v1/models/local/desk/agent`)).status).toBe(401);
 });
 
-test('the base models that can be trained are listed by their names', async () => {
+test('the trainable base models are listed by name', async () => {
   const { call } = await open({ dataFolder: await temporaryFolder() });
   expect(await call('GET', '/v1/preview/base-models')).toMatchObject({ status: 200, body: [baseModel.id] });
 });
 
-test('a list of many models lets others have their turn while it is made', async () => {
+test('a list of many models leaves ticks for other work', async () => {
   const { service, call } = await open({ dataFolder: await withModels(20_000) });
   const { store } = service;
   let turns = 0;

@@ -19,9 +19,9 @@ class ComplainingEngine extends ScriptedEngine {
 
 const response_format = { type: 'json_object' };
 
-describe('what happens to the engine while it looks at a constraint', () => {
+describe('a fault of the engine while it checks a constraint', () => {
   test.each(['worker_died', 'engine_closed', 'out_of_memory', 'constraints_busy'])(
-    'is no fault of the request: %s is a 503, and the same request succeeds later',
+    'does not reject the request: %s is a 503, and the same request succeeds later',
     async (code) => {
       const engine = new ComplainingEngine();
       engine.complaint = new EngineError(code, 'the thread is gone');
@@ -32,7 +32,7 @@ describe('what happens to the engine while it looks at a constraint', () => {
     },
   );
 
-  test('is told to nobody where it speaks of the inside of the engine', async () => {
+  test('is not shown if its message describes the inside of the engine', async () => {
     const engine = new ComplainingEngine();
     engine.complaint = new EngineError('engine_failed', '/secret/path is broken');
     const { chat } = await start({ engine });
@@ -53,7 +53,7 @@ describe('what happens to the engine while it looks at a constraint', () => {
   });
 });
 
-test('what is wrong with a constraint is said of its field, after two checks at the most', async () => {
+test('an invalid constraint is reported with its field after at most two checks', async () => {
   const engine = new ComplainingEngine();
   engine.complaint = new EngineError('grammar_too_complex', 'it takes too long');
   const { chat } = await start({ engine });

@@ -52,8 +52,8 @@ async function withKeys() {
   return { ...running, as };
 }
 
-describe('constraints that replies were sampled under', () => {
-  test('are kept when a reply is about to be sampled, and not for a request that is refused', async () => {
+describe('constraints of sampled replies', () => {
+  test('are stored before a reply is sampled, and not for a refused request', async () => {
     const { chat, service, dataFolder } = await start();
     const response_format = formatOf('a');
     const refused = [
@@ -70,7 +70,7 @@ describe('constraints that replies were sampled under', () => {
     expect(await storedIn(dataFolder)).toEqual([['', body.choices[0].sampling.constraint]]);
   });
 
-  test('are known to the entity that sampled under them, and to keys of none', async () => {
+  test('are known to the entity that sampled under them, and to keys without an entity', async () => {
     const { as } = await withKeys();
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     const answer = await a('/v1/chat/completions', namedChat({ response_format: formatOf('secret') }));
@@ -91,7 +91,7 @@ describe('constraints that replies were sampled under', () => {
     expect((await jobOf(b, constraint, 'b3')).status).toBe(200);
   });
 
-  test('of a model are its entity’s, whoever asks it', async () => {
+  test('of a model belong to its entity, whichever key calls it', async () => {
     const { as } = await withKeys();
     const [a, all] = [as('team-a'), as(null)];
     const model = await a('/v1/preview/models', { project: 'p', name: 'a', base_model: baseModel.id });
@@ -103,7 +103,7 @@ describe('constraints that replies were sampled under', () => {
   });
 });
 
-describe('room for the constraints of an entity', () => {
+describe('the limit of an entity’s constraints', () => {
   async function table(room: { characters: number; minCharacters: number }) {
     const database = new SqliteDatabase(join(await temporaryFolder(), 'test.sqlite'));
     onTestFinished(() => database.close());
@@ -117,7 +117,7 @@ describe('room for the constraints of an entity', () => {
     return { ...table, keep, kept };
   }
 
-  test('is taken back from those that were used longest ago, and never from another entity', async () => {
+  test('removes the least recently used ones, and none of another entity', async () => {
     const { keep, kept } = await table({ characters: 30, minCharacters: 1 });
     await keep('old', 1, { entity: 'b' });
     await keep('one', 1);
@@ -132,7 +132,7 @@ describe('room for the constraints of an entity', () => {
     expect(await kept(null, 'old', 'long')).toEqual(['old', 'long']);
   });
 
-  test('is given to the one that is needed, also when the clock was set back', async () => {
+  test('keeps the one that is needed, even if the clock was set back', async () => {
     const { keep, kept } = await table({ characters: 20, minCharacters: 1 });
     await keep('one', 100);
     await keep('two', 100);
@@ -140,14 +140,14 @@ describe('room for the constraints of an entity', () => {
     expect(await kept('a', 'three')).toEqual(['three']);
   });
 
-  test('holds a limited number of short ones', async () => {
+  test('bounds the number of short ones', async () => {
     const { keep, kept } = await table({ characters: 100, minCharacters: 50 });
     for (const [index, hash] of ['one', 'two', 'three'].entries()) await keep(hash, index, { length: 1 });
     expect(await kept('a', 'one', 'two', 'three')).toEqual(['two', 'three']);
   });
 });
 
-test('that a constraint is still in use is noted once a day, and nothing is written otherwise', async () => {
+test('the last use of a constraint is written once a day at most', async () => {
   const { chat, service, dataFolder } = await start();
   const usedAt = () => {
     const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'), { readOnly: true });

@@ -27,7 +27,7 @@ const toolsOf = (name: string, length: number) => [
   },
 ];
 
-describe('fields that say what a reply may be', () => {
+describe('fields that constrain a reply', () => {
   test.each<[string, object, string]>([
     [
       'tools',
@@ -51,7 +51,7 @@ describe('fields that say what a reply may be', () => {
     expect(engine.requests).toEqual([]);
   });
 
-  test('take no memory once they were looked at, however many differ', async () => {
+  test('take no memory after they are checked, however many differ', async () => {
     const store = openSqliteStore(`${await temporaryFolder()}/store.sqlite`);
     const engine = new ScriptedEngine();
     const constraints = new Constraints(engine, store);
@@ -66,7 +66,7 @@ describe('fields that say what a reply may be', () => {
     expect(grown).toBeLessThan(40);
   });
 
-  test('take little memory where they are part of prompts', async () => {
+  test('take little memory as parts of prompts', async () => {
     class SilentEngine extends ScriptedEngine {
       override chatFormat() {
         return {

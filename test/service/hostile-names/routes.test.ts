@@ -204,8 +204,8 @@ function snapshot(outside: string): string[] {
 const ownNames = () =>
   [Object, Array, Function, String].map(({ prototype }) => Object.getOwnPropertyNames(prototype));
 
-describe('whatever a name is', () => {
-  test('it leads out of nowhere, and into no header, no log, no table and no prototype', {
+describe('any name', () => {
+  test('stays within its folder, and reaches no header, log, table or prototype', {
     tags: ['long'],
   }, async () => {
     const { outside, model, ask, log, dataFolder, call } = await withCanary();
@@ -243,7 +243,7 @@ describe('whatever a name is', () => {
 });
 
 describe('a split', () => {
-  test('of any letters has a file of its own', async () => {
+  test('with any letters has its own file', async () => {
     const { ask, model, dataFolder } = await withCanary();
     const splits = [
       '你'.repeat(64),
@@ -265,7 +265,7 @@ describe('a split', () => {
   });
 });
 
-test.each(['metrics', 'metadata'])('%s named __proto__ are refused and not left out', async (field) => {
+test.each(['metrics', 'metadata'])('%s named __proto__ are refused instead of ignored', async (field) => {
   const { ask, model } = await withCanary();
   const reply = JSON.stringify(trajectory(1, [65], { [field]: { mine: 1 } })).replace(
     '"mine"',

@@ -15,7 +15,7 @@ const statusOf = (url: string, { path, headers }: { path: string; headers: Recor
     sent.end();
   });
 
-describe('what is too large is refused, and the field is named with its size and its limit', () => {
+describe('a value that is too large is refused with its field, its size and the limit', () => {
   it.each<[what: string, fields: object, place: string, says: RegExp]>([
     [
       'messages',
@@ -94,7 +94,7 @@ describe('what is too large is refused, and the field is named with its size and
     }
   });
 
-  it('a prompt that no context holds, before anything is made of it', async () => {
+  it('a prompt beyond every context, before it is rendered', async () => {
     const { chat } = await start();
     // To make tokens of so many spaces took a minute and a half.
     for (const fields of [{}, { truncate_prompt_tokens: 5 }, { chat_template: '{{ messages[0].role }}' }]) {
@@ -107,7 +107,7 @@ describe('what is too large is refused, and the field is named with its size and
     }
   });
 
-  it('of many faults a hundred are told, and of a long value its beginning', async () => {
+  it('at most a hundred issues, and the beginning of a long value', async () => {
     const { chat } = await start();
     const unknown = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`a${at}`, 'b'.repeat(500)]));
     const many = await chat(unknown);
@@ -123,7 +123,7 @@ describe('what is too large is refused, and the field is named with its size and
     expect([one.status, one.body.detail.length]).toEqual([422, 1]);
   });
 
-  it('null stands for absent under a name of no field in every one of thousands of messages', async () => {
+  it('null means absent for an unknown field in thousands of messages', async () => {
     const { chat } = await start();
     const { status } = await chat({
       messages: Array(2000).fill({ role: 'user', content: '', weight: null, other: null }),
@@ -131,7 +131,7 @@ describe('what is too large is refused, and the field is named with its size and
     expect(status).not.toBe(422);
   });
 
-  it('headers and addresses beyond 16 KiB', async () => {
+  it('headers and URLs beyond 16 KiB', async () => {
     const { service } = await start();
     const headers = { authorization: `Bearer ${service.apiKey}` };
     const asked = (path: string, more = {}) =>
@@ -143,8 +143,8 @@ describe('what is too large is refused, and the field is named with its size and
   });
 });
 
-describe('a constraint that takes long', () => {
-  it('is compiled beside the service, whose requests go on meanwhile', async () => {
+describe('a slow constraint', () => {
+  it('is compiled in another thread while the service answers requests', async () => {
     const engine = await createEmbeddedEngine({ threads: 1 });
     try {
       const [base] = engine.baseModels;

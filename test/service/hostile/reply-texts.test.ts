@@ -5,8 +5,8 @@ import { PrefixMatcher, StopFilter } from '../../../src/language/chat/stop-strin
 
 const letters = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 8 });
 
-describe('texts that a reply is looked through for', () => {
-  it('are followed as one that looks at every beginning would', () => {
+describe('texts that are searched for in a reply', () => {
+  it('are found as by a search from every position', () => {
     fc.assert(
       fc.property(letters, fc.array(letters, { maxLength: 6 }), (text, read) => {
         const matcher = new PrefixMatcher(text);
@@ -22,7 +22,7 @@ describe('texts that a reply is looked through for', () => {
     );
   });
 
-  it('may nearly match, again and again, without a cost for each', () => {
+  it('may nearly match many times without a cost for each', () => {
     // One that tried each beginning of each text after each token took minutes.
     const near = Array.from({ length: 63 }, (_, at) => `${'a'.repeat(400 + at)}b${'a'.repeat(600 - at)}`);
     const filter = new StopFilter([...near, `${'a'.repeat(1023)}b`]);
@@ -39,7 +39,7 @@ describe('texts that a reply is looked through for', () => {
     }
   });
 
-  it('are banned where a token, of one letter or of several, would complete one', () => {
+  it('are banned if a token of one or more letters would complete one', () => {
     const tokens = ['a', 'b', 'ab', 'ba', 'aab', 'bbb', 'abab'];
     fc.assert(
       fc.property(

@@ -114,12 +114,12 @@ describe('random hostile requests', () => {
     expect(status).toBe(200);
   }
 
-  it('are answered, never with a fault of the service, and leave it as it was: 60', () =>
+  it('are answered without an internal error and leave the service unchanged: 60', () =>
     areAnswered(60, testSeed + 1));
 
   const many = 1000 * testScale;
   it(
-    `are answered, never with a fault of the service, and leave it as it was: ${many}`,
+    `are answered without an internal error and leave the service unchanged: ${many}`,
     {
       tags: ['long'],
       timeout: many * 1000,

@@ -41,7 +41,7 @@ const globals = [
   'import',
 ];
 
-it('a template reaches nothing but what it is given', async () => {
+it('a template can read only its variables', async () => {
   const expressions = [
     ...globals,
     ...[...places, ...callable].flatMap((place) => ways.map((way) => place + way)),
@@ -68,7 +68,7 @@ it('a template reaches nothing but what it is given', async () => {
   expect(shown.at(-1)).toEqual({ type: 'text', text: 'a' });
 });
 
-it('a template sets nothing that a later one sees', async () => {
+it('a template cannot change anything for a later one', async () => {
   await runner.render({
     source: "{% set namespace.a = 1 %}{% set messages[0].__proto__.a = 'seen' %}{% set range = 5 %}",
     variables: { messages },
@@ -84,7 +84,7 @@ it('a template sets nothing that a later one sees', async () => {
   expect(later).toEqual({ type: 'text', text: '2' });
 });
 
-it('many templates at once take turns, and those after one that ends its process too', async () => {
+it('concurrent templates are rendered in turn, even after one that ends its process', async () => {
   const deadly =
     "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
   const sources = Array.from({ length: 24 }, (_, at) => (at % 12 === 5 ? deadly : `{{ ${at} }}`));

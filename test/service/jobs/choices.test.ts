@@ -8,7 +8,7 @@ const off = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint: null };
 const sampledWith = (fields: object) => choice(sampled, { sampling: { ...off, ...fields } });
 const place = 'body.trajectory_groups.0.trajectories.0.messages_and_choices.0';
 
-describe('a choice that could not be trained on is refused by its place', () => {
+describe('a choice that cannot be trained on is refused by path', () => {
   const own = { sampling: { ...off, own_prompt: true } };
 
   test.each([
@@ -91,8 +91,8 @@ describe('a choice that could not be trained on is refused by its place', () => 
   });
 });
 
-describe('a choice as other clients send it back', () => {
-  test('trains with the ids that stand for its tokens, and without what it does not need', async () => {
+describe('a choice as other clients return it', () => {
+  test('trains with the ids in place of its tokens, and without unnecessary fields', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const content = sampled.map((id, index) => ({ token: `token_id:${id}`, logprob: -index - 1 }));
@@ -119,7 +119,7 @@ describe('a choice as other clients send it back', () => {
   });
 });
 
-describe('a field that is not read', () => {
+describe('an unsupported field', () => {
   const history = { messages_and_choices: [{ role: 'user', content: 'a' }] };
   test.each([
     ['of a group', { ...group(trajectory(1, sampled)), notes: 'x' }, 'notes'],
@@ -129,7 +129,7 @@ describe('a field that is not read', () => {
       group(trajectory(1, sampled, { additional_histories: [{ ...history, exchanges: [1] }] })),
       'trajectories.0.additional_histories.0.exchanges',
     ],
-  ])('%s is refused by its place', async (_name, broken, field) => {
+  ])('%s is refused by path', async (_name, broken, field) => {
     const { call, createModel } = await start();
     const model = await createModel();
     const { status, body } = await call('POST', rl, { model_id: model.id, trajectory_groups: [broken] });
@@ -138,7 +138,7 @@ describe('a field that is not read', () => {
     expect(body.detail[0].loc.join('.')).toBe(`body.trajectory_groups.0.${field}`);
   });
 
-  test('is accepted where it asks for nothing', async () => {
+  test('is accepted if it has no effect', async () => {
     const { call, createModel } = await start();
     const model = await createModel();
     const empty = trajectory(1, sampled, { notes: [], summary: null });
@@ -150,8 +150,8 @@ describe('a field that is not read', () => {
   });
 });
 
-describe('a choice with a prompt of its own', () => {
-  test('is a sequence of its own, and context for the choices after it', async () => {
+describe('a choice with its own prompt', () => {
+  test('is a separate sequence, and context for later choices', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const prompt = tokensOf(special.system, 'written otherwise', end, assistant);
@@ -198,7 +198,7 @@ describe('a choice with a prompt of its own', () => {
 });
 
 describe('the distribution of a choice', () => {
-  test('comes to the engine with everything it was sampled with', async () => {
+  test('reaches the engine with all its sampling parameters', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const sampling = {

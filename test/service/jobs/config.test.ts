@@ -44,7 +44,7 @@ describe('the config of an RL job', () => {
     expect([body.detail[0].loc, body.detail[0].type]).toEqual([['body', 'experimental_config', name], type]);
   });
 
-  test('a name that is refused may come with a value that asks for nothing', async () => {
+  test('a refused field is accepted with a value without effect', async () => {
     const { post } = await prepared();
     const { status } = await post({
       allow_training_without_logprobs: false,
@@ -62,7 +62,7 @@ describe('the config of an RL job', () => {
     expect(body.detail[0].msg).toMatch(/loss_fn "cispo" contradicts ppo true/);
   });
 
-  test('null means absent in every field, of those that are refused too, and the job shows every default', async () => {
+  test('null means absent in every field, refused ones too, and the job shows every default', async () => {
     const { call, post, follow, engine } = await prepared();
     const plain = await post({});
     await follow(plain.body.id);
@@ -97,7 +97,7 @@ describe('the config of an RL job', () => {
     expect(engine.trained.map(({ reference }) => reference)).toEqual([null, null]);
   });
 
-  test('the reference of the KL penalty is the base model, or the step that is named', async () => {
+  test('the reference of the KL penalty is the base model, or the given step', async () => {
     const { call, post, follow, engine, model } = await prepared();
     await follow((await post({})).body.id);
     const config = { kl_penalty_coef: 0.1, kl_penalty_source: 'sample' };
@@ -114,7 +114,7 @@ describe('the config of an RL job', () => {
     expect(body.resolved_config).toMatchObject({ ...config, kl_penalty_reference_step: 1 });
   });
 
-  test('the reference may be so many steps before the checkpoint that the job starts from, and no less than step 0', async () => {
+  test('the reference may be a number of steps before the job’s first checkpoint, at least step 0', async () => {
     const { call, post, follow, engine } = await prepared();
     const lagging = { kl_penalty_coef: 0.1, kl_penalty_step_lag: 2 };
     const held = door();
@@ -132,7 +132,7 @@ describe('the config of an RL job', () => {
     expect(body.resolved_config).toMatchObject({ kl_penalty_step_lag: 2, kl_penalty_reference_step: null });
   });
 
-  test('a lag that leads to a deleted checkpoint is refused, or fails the job that waited, by name', async () => {
+  test('a lag to a deleted checkpoint is refused, or fails a waiting job, by name', async () => {
     const { call, post, follow, engine, model } = await prepared();
     for (let count = 0; count < 3; count++) await follow((await post({})).body.id);
     await call('DELETE', `/v1/preview/models/${model.id}/checkpoints`, { steps: [1, 2] });
@@ -152,7 +152,7 @@ describe('the config of an RL job', () => {
     });
   });
 
-  test('a reference that is deleted while the job waits fails it by name', async () => {
+  test('a reference that is deleted while the job waits fails the job by name', async () => {
     const { call, post, follow, engine, model } = await prepared();
     await follow((await post({})).body.id);
     await follow((await post({})).body.id);

@@ -78,7 +78,7 @@ describe('credit of choices', () => {
       { ppo: true, importance_sampling_level: 'sequence' },
       { ppo: true, importance_sampling_level: 'average' },
       { entropy_coefficient: 0.05 },
-    ])('is that of the formulas with %j', async (config) => {
+    ])('matches the formulas with %j', async (config) => {
       const data = await train(credited.groups, config);
       const expected = referenceLoss(credited.known, config);
       expect(Math.abs(data.loss - expected)).toBeLessThan(1e-4);
@@ -86,7 +86,7 @@ describe('credit of choices', () => {
       expect(data.num_credited_choices).toBe(credited.count);
     });
 
-    it('is the same with null credits, and with each choice credited its own reward, as without', async () => {
+    it('is the same without credits, with null credits, and with each reward as credit', async () => {
       const each = (credit: (reward: number) => number | null) => {
         const groups = structuredClone(rollouts.groups);
         for (const { trajectories } of groups)
@@ -115,7 +115,7 @@ describe('credit of choices', () => {
       ).toBe(loss);
     });
 
-    it('has diagnostics of off-policy data whatever the credit: kl_div and clipped_fraction as computed here', async () => {
+    it('has the same off-policy diagnostics with any credit: kl_div and clipped_fraction as computed here', async () => {
       const config = { epsilon: 0.1, epsilon_high: 0.2 };
       const data = await train(credited.groups, config);
       const tokens = credited.known.flat().flatMap(({ histories }) => histories.flat());
@@ -131,7 +131,7 @@ describe('credit of choices', () => {
       expect(data.clipped_fraction).toBeCloseTo(clipped / tokens.length, 9);
     });
 
-    it('refuses what cannot be computed with, by its place', async () => {
+    it('refuses values that are not finite numbers, by path', async () => {
       const groups = structuredClone(rollouts.groups);
       groups[0].trajectories[0].messages_and_choices[1].credited_reward = 1e31;
       const place = /trajectory_groups.*0.*trajectories.*0.*messages_and_choices.*1.*credited_reward/s;
@@ -141,7 +141,7 @@ describe('credit of choices', () => {
     });
   });
 
-  it('teaches which call was good where the rewards of the trajectories cannot tell', {
+  it('teaches which call was good when the trajectories’ rewards are equal', {
     tags: ['long'],
   }, async () => {
     const letters = { structured_outputs: { regex: '[ab]' } };

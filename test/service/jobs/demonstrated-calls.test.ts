@@ -35,7 +35,7 @@ const calling = (name: string, fields: object = {}, message: object = {}) =>
     ...fields,
   });
 
-test('keys of calls and of JSON contents train in the order of their schema', async () => {
+test('the properties of calls and of JSON contents train in the order of their schema', async () => {
   const { call, createModel, follow, engine } = await start();
   const model = await createModel();
   const response_format = { type: 'json_schema', json_schema: { name: 'n', schema: parameters } };
@@ -63,7 +63,7 @@ test('keys of calls and of JSON contents train in the order of their schema', as
   ]);
 });
 
-test('an engine takes a call whose keys stood in another order', async () => {
+test('an engine accepts a call whose properties had another order', async () => {
   const engine = await createEmbeddedEngine({ threads: 1 });
   const id = engine.baseModels[0]?.id ?? '';
   try {
@@ -118,7 +118,7 @@ test.each<[string, string, object, string]>([
   expect(inSchemaOrder(text, { ...schema })).toBe(written);
 });
 
-describe('a line whose calls could never have been sampled is refused when it is read', () => {
+describe('a line with calls that cannot be sampled is refused when it is read', () => {
   const single = { tool_calls: null, function_call: { name: 'send', arguments: '{}' } };
   const named = { type: 'function', function: { name: 'send' } };
   test.each<[string, string, (string | number)[], RegExp]>([
@@ -162,7 +162,7 @@ describe('a line whose calls could never have been sampled is refused when it is
   });
 });
 
-test('one line that cannot be encoded is named as one', async () => {
+test('a single line that cannot be encoded is reported in the singular', async () => {
   const { call, createModel, follow } = await start();
   const model = await createModel();
   const upload = await call('POST', '/v1/preview/uploads', `${line('a')}\n${line('impossible')}`);

@@ -4,7 +4,7 @@ import { type Json, start } from '../harness.ts';
 import { groups, line, rl, sft, unknown } from './support.ts';
 
 describe('events', () => {
-  test('pages and the stream show the same events, and both go on after an id', async () => {
+  test('pages and the stream show the same events, and both continue after an id', async () => {
     const { call, createModel, follow } = await start();
     const model = await createModel();
     const upload = await call(
@@ -53,7 +53,7 @@ describe('events', () => {
     expect(type.startsWith('text/event-stream')).toBe(streamed);
   });
 
-  test('the stream tells of events as they happen', async () => {
+  test('the stream sends events as they happen', async () => {
     const { call, createModel, raw, engine } = await start();
     const model = await createModel();
     const held = door();
@@ -74,7 +74,7 @@ describe('events', () => {
     expect(told.at(-1).type).toBe('training_ended');
   });
 
-  test('a stream that is open ends when the model is deleted', async () => {
+  test('an open stream ends when the model is deleted', async () => {
     const { call, createModel, raw, engine } = await start();
     const model = await createModel();
     const held = door();
@@ -88,7 +88,7 @@ describe('events', () => {
     expect(await response.text()).toContain('training_started');
   });
 
-  test('a stream that is open ends when the service closes', async () => {
+  test('an open stream ends when the service closes', async () => {
     const engine = new ScriptedEngine();
     const { call, createModel, raw, service } = await start({ engine });
     const model = await createModel();

@@ -20,7 +20,7 @@ describe('exchanges of a trajectory', () => {
       'of a large one',
       trajectory(1, sampled, { exchanges: { responses: [exchange] }, logs: ['x'.repeat(500_000)] }),
     ],
-  ])('are refused by name %s, to train and to log', async (_, given) => {
+  ])('are refused by name %s, in jobs and logs', async (_, given) => {
     const { call, createModel } = await start();
     const { id } = await createModel();
     const trajectory_groups = [group(given, trajectory(0, sampled))];
@@ -36,7 +36,7 @@ describe('exchanges of a trajectory', () => {
   });
 
   test.each([[null], [{}], [none], [{ chat_completions: null }]])(
-    'that are %j ask for nothing',
+    'that are %j have no effect',
     async (exchanges) => {
       const { call, createModel, follow } = await start();
       const { id } = await createModel();

@@ -52,12 +52,12 @@ function queueOf(...names: string[]) {
 }
 
 describe('models', () => {
-  test('take turns, the oldest job first, each with its jobs in their order', () => {
+  test('take turns, the oldest job first, each with its jobs in order', () => {
     const { run } = queueOf('a1', 'a2', 'a3', 'b4', 'c5', 'b6');
     expect(run(7)).toEqual(['a1', 'b4', 'c5', 'a2', 'b6', 'a3', 'nothing']);
   });
 
-  test('that come one job at a time keep none waiting that has many', () => {
+  test('with one job at a time do not delay a model with many', () => {
     const { run, add } = queueOf('c1', 'c2', 'c3', 'a4', 'b5');
     const ran: string[] = [];
     for (let number = 6; number < 12; number++) {
@@ -87,14 +87,14 @@ describe('models', () => {
   });
 });
 
-describe('a job that is set aside', () => {
-  test('lets the other models go on, and not the later jobs of its own', () => {
+describe('a deferred job', () => {
+  test('lets other models continue, but not later jobs of its model', () => {
     const { run, fail } = queueOf('a1', 'a2', 'b3', 'b4');
     expect(fail()).toMatchObject({ id: 'a1', pauseMs: 250 });
     expect(run(3)).toEqual(['b3', 'b4', 'wait']);
   });
 
-  test('comes back after pauses that double, up to 30 s', () => {
+  test('returns after pauses that double up to 30 s', () => {
     const { next, fail, elapse, run } = queueOf('a1');
     const pauses: number[] = [];
     for (let tries = 0; tries < 9; tries++) {
@@ -108,7 +108,7 @@ describe('a job that is set aside', () => {
     expect(run(2)).toEqual(['a1', 'nothing']);
   });
 
-  test('comes back in its turn while others never end, and at once when it is to', () => {
+  test('returns in its turn among endless other jobs, and at once after tryNow', () => {
     const { run, fail, elapse, order } = queueOf('a1', 'b2', 'b3', 'b4', 'b5');
     fail();
     expect(run(1)).toEqual(['b2']);
@@ -118,7 +118,7 @@ describe('a job that is set aside', () => {
     expect(run(3)).toEqual(['b3', 'a1', 'b4']);
   });
 
-  test('is forgotten with its end: the next of its model begins with the first pause', () => {
+  test('is forgotten when it ends: the next job of its model begins with the first pause', () => {
     const { run, fail, elapse } = queueOf('a1', 'a2');
     const { job } = fail(true);
     elapse(250);
@@ -128,7 +128,7 @@ describe('a job that is set aside', () => {
     expect(job.id).toBe('a1');
   });
 
-  test('is known with how often the engine broke down under it', () => {
+  test('is known with the number of engine crashes during it', () => {
     const { fail, elapse, order } = queueOf('a1');
     for (const engineDied of [true, false, true]) elapse(fail(engineDied).pauseMs);
     const { job } = fail();
@@ -136,8 +136,8 @@ describe('a job that is set aside', () => {
   });
 });
 
-describe('a job whose runs went with the process', () => {
-  test('keeps its place twice, then lets pass what was there when the service started', () => {
+describe('a job whose process died', () => {
+  test('keeps its position twice, then lets pass the jobs that waited at the start', () => {
     const queue = queueOf('a1', 'a2', 'b3', 'b4', 'c5');
     queue.lose('a1', 3);
     queue.add('d6', 'd7');
@@ -147,7 +147,7 @@ describe('a job whose runs went with the process', () => {
     expect(twice.run(2)).toEqual(['a1', 'b2']);
   });
 
-  test('does not wait for one that is set aside', () => {
+  test('does not wait for a deferred one', () => {
     const { run, fail, lose } = queueOf('a1', 'b2');
     lose('a1', 3);
     expect(fail().id).toBe('b2');

@@ -10,7 +10,7 @@ const asked = (question: string, reply: string) => [
 const demonstration = (...messages: object[]) => ({ messages, ...letters });
 const still = 1e-30;
 
-describe('what jobs teach the embedded engine', () => {
+describe('training of the embedded engine', () => {
   let service: EmbeddedService;
 
   beforeAll(async () => {
@@ -31,7 +31,7 @@ describe('what jobs teach the embedded engine', () => {
   const [first] = asked('first', '');
   const [second] = asked('second', '');
 
-  it('takes one learning rate for each batch', async () => {
+  it('uses one learning rate for each batch', async () => {
     const lines = [demonstration(...asked('first', 'c')), demonstration(...asked('second', 'f'))];
     const likelihoods = async (name: string, data: object[], learning_rate: number | number[]) => {
       const model = await service.createModel(name);
@@ -48,7 +48,7 @@ describe('what jobs teach the embedded engine', () => {
     expect(both[1]?.f).toBeGreaterThan((one[1]?.f ?? 1) + 0.01);
   });
 
-  it('learns every assistant turn of a conversation, not the last alone', async () => {
+  it('learns every assistant message of a conversation, not only the last', async () => {
     const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
     const model = await service.createModel('turns');
     const lines = Array.from({ length: 12 }, () => demonstration(...conversation));
@@ -58,7 +58,7 @@ describe('what jobs teach the embedded engine', () => {
     expect(await likelihood('martingale-tiny', conversation.slice(0, 1), 'c')).toBeLessThan(0.4);
   });
 
-  it('takes the loss over every assistant turn, or with assistant_turns last over the last alone', async () => {
+  it('computes the loss over every assistant message, or with assistant_turns last only over the last', async () => {
     const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
     const logprob = async (messages: object[], letter: string) =>
       Math.log(await likelihood('martingale-tiny', messages, letter));
@@ -82,7 +82,7 @@ describe('what jobs teach the embedded engine', () => {
     }
   });
 
-  it('goes on from a supervised job in the RL job that follows', async () => {
+  it('continues from an SFT job in the following RL job', async () => {
     const model = await service.createModel('sequel');
     const lines = Array.from({ length: 2 }, () => demonstration(...asked('first', 'c')));
     await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.01 });

@@ -55,7 +55,7 @@ const table: Row[] = [
   { field: 'entropy_coefficient', value: 0.05 },
 ];
 
-describe('the loss of a job is that of the formulas', () => {
+describe('the loss of a job matches the formulas', () => {
   let service: EmbeddedService;
   let model: Json;
   let rollouts: KnownRollouts;
@@ -100,7 +100,7 @@ describe('the loss of a job is that of the formulas', () => {
 
   afterAll(() => service.close());
 
-  it('with the defaults, given as nothing, as an empty config and as null in every field', async () => {
+  it('with the defaults: no config, an empty config, and null in every field', async () => {
     const expected = referenceLoss(known(), {});
     const nulls = Object.fromEntries(Object.keys(rlConfigSchema.shape).map((name) => [name, null]));
     for (const config of [{}, { ...nulls, kimi_k2_tau: null, learning_rate: still }]) {
@@ -148,7 +148,7 @@ describe('the loss of a job is that of the formulas', () => {
     }
   });
 
-  it('tells how far the policy is from the reference where there is a penalty', {
+  it('reports the distance of policy and reference if there is a penalty', {
     tags: ['long'],
   }, async () => {
     const { tokens } = referenceObjective(known(), {});
@@ -161,7 +161,7 @@ describe('the loss of a job is that of the formulas', () => {
     expect(Math.abs(own.kl_policy_ref)).toBeLessThan(1e-6);
   });
 
-  it('learns at the learning rate that is given, and at the base model’s without one', async () => {
+  it('uses the given learning rate, or the base model’s by default', async () => {
     const before = await train({});
     const slow = await train({ learning_rate: 1e-4 });
     expect([before.learning_rate, slow.learning_rate]).toEqual([still, 1e-4]);

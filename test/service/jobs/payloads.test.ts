@@ -28,7 +28,7 @@ const endOf = async (dataFolder: string, jobId: string): Promise<{ last: Json }>
   return { last: events.at(-1) };
 };
 
-test('a job whose payload is gone fails, and says so', async () => {
+test('a job whose payload is missing fails with the reason', async () => {
   const { dataFolder, folder, jobId } = await left();
   const { last } = await endOf(dataFolder, jobId);
   expect(last).toMatchObject({
@@ -41,7 +41,7 @@ test('a job whose payload is gone fails, and says so', async () => {
 test.each([
   ['is no gzip', Buffer.from('no gzip'), /incorrect header check/],
   ['is no JSON', gzipSync('{"messages_and_choices":[\n\n'), /line 1|JSON/],
-])('a job whose payload %s fails, and says so', async (_, payload, message) => {
+])('a job whose payload %s fails with the reason', async (_, payload, message) => {
   const { dataFolder, folder, jobId } = await left();
   writeFileSync(join(folder, `${jobId}.jsonl.gz`), payload);
   const { last } = await endOf(dataFolder, jobId);

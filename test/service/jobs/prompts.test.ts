@@ -6,7 +6,7 @@ const question = { role: 'user', content: 'what is it' };
 const further = { role: 'user', content: 'and him' };
 const tool = { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } };
 
-describe('a choice trains after the prompt it was sampled after', () => {
+describe('a choice trains on its own prompt', () => {
   let service: EmbeddedService;
   let model: Json;
 
@@ -52,7 +52,7 @@ describe('a choice trains after the prompt it was sampled after', () => {
     return [question, first, further, second];
   };
 
-  test('where the reply before it came back as text', async () => {
+  test('if the earlier reply was sent back as text', async () => {
     const conversations = [1, 2, 3].map((seed) => converse(seed, (choice) => choice.message));
     const data = await train(
       ...(await Promise.all(conversations)).map((messages_and_choices) => ({ messages_and_choices })),
@@ -63,7 +63,7 @@ describe('a choice trains after the prompt it was sampled after', () => {
     expect(data.num_datums).toBeGreaterThan(3);
   });
 
-  test('in one sequence with the reply before it, where that came back with its ids', async () => {
+  test('in one sequence with the earlier reply if that was sent back with its ids', async () => {
     const withIds = (choice: Json) => ({ ...choice.message, token_ids: choice.token_ids });
     const conversations = [1, 2].map((seed) => converse(seed, withIds));
     const data = await train(
@@ -73,7 +73,7 @@ describe('a choice trains after the prompt it was sampled after', () => {
     expect(data.logprob_difference_max).toBeLessThan(1e-4);
   });
 
-  test('in one sequence where the reply before it was nobody’s sample', async () => {
+  test('in one sequence if the earlier reply was not sampled', async () => {
     const shown = [question, { role: 'assistant', content: 'it is a cat' }, further];
     const one = await ask(shown, { seed: 1 });
     const other = await ask(shown, { seed: 2 });
@@ -90,7 +90,7 @@ describe('a choice trains after the prompt it was sampled after', () => {
     ['without the tools it was sampled with', { tools: [tool] }, [question], undefined],
     ['after other messages', {}, [further], undefined],
     ['with tools that it was sampled without', {}, [question], [tool]],
-  ])('%s it fails the job, by its place', async (_name, fields, messages, tools) => {
+  ])('%s it fails the job, by path', async (_name, fields, messages, tools) => {
     const choice = await ask([question], fields);
     const place = 'trajectory_groups.0.trajectories.0.messages_and_choices.1';
     const given = tools ? { tools } : {};
