@@ -17,7 +17,7 @@ async function openKeys(dataFolder: string): Promise<KeyStore> {
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
 describe('API keys', () => {
-  test('a key made while the service runs opens it at once, and a revoked one no longer, at the next request', async () => {
+  test('a key is valid at once after its creation, and invalid at once after its revocation', async () => {
     const { call, dataFolder } = await start();
     const keys = await openKeys(dataFolder);
     const [first, second] = [keys.create('laptop'), keys.create('cluster')];
@@ -31,7 +31,7 @@ describe('API keys', () => {
     ]);
   });
 
-  test('the refusal of a revoked key is the one of a wrong key, word for word', async () => {
+  test('a revoked key is refused exactly like a wrong key', async () => {
     const { raw, dataFolder } = await start();
     const keys = await openKeys(dataFolder);
     const { id, key } = keys.create('');
@@ -55,7 +55,7 @@ describe('API keys', () => {
     expect(refusals[0]?.status).toBe(401);
   });
 
-  test('the list has them as they were made, whatever the clock said', async () => {
+  test('keys are listed in the order of their creation, whatever the clock', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     onTestFinished(() => void vi.useRealTimers());
     const dataFolder = await temporaryFolder();
@@ -67,14 +67,14 @@ describe('API keys', () => {
     expect((await openKeys(dataFolder)).list()).toMatchObject(made.map((id) => ({ id })));
   });
 
-  test('the id of one key does not go with the secret of another', async () => {
+  test('the id of one key is invalid with the secret of another', async () => {
     const keys = await openKeys(await temporaryFolder());
     const [first, second] = [keys.create(''), keys.create('')];
     expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
     expect(keys.check(first.key.replace(first.id, second.id))).toBeUndefined();
   });
 
-  test('only a hash is kept, in files that nobody else may read, and nothing of a key is logged', async () => {
+  test('only a hash is stored, in private files, and nothing of a key is logged', async () => {
     const { call, dataFolder, log, service } = await start();
     const keys = await openKeys(dataFolder);
     const { id, key } = keys.create('laptop');
@@ -92,7 +92,7 @@ describe('API keys', () => {
     expect(JSON.stringify(log)).not.toContain(service.apiKey);
   });
 
-  test('a list tells name, making, last use and revocation', async () => {
+  test('a list shows name, creation, last use and revocation', async () => {
     const { call, dataFolder } = await start();
     const keys = await openKeys(dataFolder);
     const used = keys.create('used');
@@ -111,7 +111,7 @@ describe('API keys', () => {
     expect(keys.revoke('0123456789abcdef')).toBeUndefined();
   });
 
-  test('a file of another schema is refused', async () => {
+  test('a file with another schema is refused', async () => {
     for (const [version, code] of [
       [0, 'data_folder_too_old'],
       [99, 'data_folder_too_new'],
@@ -124,7 +124,7 @@ describe('API keys', () => {
     }
   });
 
-  test('a key of one entity is found with its entity, and keys are listed in the order of their making', async () => {
+  test('a key of one entity is found with its entity, and keys are listed in the order of their creation', async () => {
     const dataFolder = await temporaryFolder();
     const keys = await openKeys(dataFolder);
     const first = keys.create('first');
@@ -135,7 +135,7 @@ describe('API keys', () => {
     expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/not a valid entity name/);
   });
 
-  test('keys outlive the service', async () => {
+  test('keys survive a restart', async () => {
     const { service, dataFolder } = await start();
     const { key } = (await openKeys(dataFolder)).create('');
     await service.close();
@@ -144,7 +144,7 @@ describe('API keys', () => {
     expect((await again.call('GET', '/v1/health', undefined, bearer(key))).status).toBe(200);
   });
 
-  test('others reach the service only where there is a key that is not revoked', async () => {
+  test('a public address requires a key that is not revoked', async () => {
     const dataFolder = await temporaryFolder();
     const open = () => startService({ engine: new ScriptedEngine(), dataFolder, host: '0.0.0.0' });
     await expect(open()).rejects.toMatchObject({

@@ -5,7 +5,7 @@ import { door } from '../support/scripted-engine.ts';
 import { groups } from './jobs/support.ts';
 import { open } from './opened.ts';
 
-test('a log that is being written while its model is deleted is a 404, and nothing of it stays', async () => {
+test('a log to a model that is deleted meanwhile is a 404, and leaves no file', async () => {
   const { service, call, createModel, dataFolder, log } = await open();
   const model = await createModel();
   const path = `/v1/preview/models/${model.id}`;

@@ -9,7 +9,7 @@ import { start } from './harness.ts';
 import { groups, unknown } from './jobs/support.ts';
 
 describe('log', () => {
-  test('groups are kept as they came, in one readable file for each split', async () => {
+  test('groups are stored unchanged, in one readable file for each split', async () => {
     const { call, createModel, dataFolder } = await start();
     const model = await createModel();
     const path = `/v1/preview/models/${model.id}/log`;
@@ -39,7 +39,7 @@ describe('log', () => {
     expect((await call('POST', path, { ...body, split: '' })).status).toBe(422);
   });
 
-  test('no two splits have files whose names differ by case alone, and each goes on after a restart', async () => {
+  test('file names of splits differ not only by case, and each file continues after a restart', async () => {
     const dataFolder = await temporaryFolder();
     const before = await start({ dataFolder });
     const model = await before.createModel();

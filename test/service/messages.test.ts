@@ -14,7 +14,7 @@ describe('messages', () => {
     return engine.requests[0]?.prompt;
   };
 
-  test('have contents of one text or of parts', async () => {
+  test('have a text or parts as content', async () => {
     const text = (value: string) => ({ type: 'text', text: value });
     expect(await promptOf({ role: 'user', content: [text('a'), text('b')] })).toEqual(
       tokensOf(user, 'ab', end, assistant),
@@ -25,7 +25,7 @@ describe('messages', () => {
     );
   });
 
-  test('may be a refusal, a function call of old, or its result', async () => {
+  test('may be a refusal, an old-style function call or its result', async () => {
     expect(
       await promptOf(
         { role: 'assistant', content: null, refusal: 'I will not', tool_calls: null, name: null },
@@ -39,7 +39,7 @@ describe('messages', () => {
     ]);
   });
 
-  test('may come back with all that a response carried in them', async () => {
+  test('may contain all fields of a response', async () => {
     const calls = [{ index: 0, id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }];
     const nothing = { refusal: null, audio: null, function_call: null, parsed: null, annotations: [] };
     expect(await promptOf({ role: 'assistant', content: 'so', tool_calls: calls, ...nothing })).toEqual(
@@ -47,7 +47,7 @@ describe('messages', () => {
     );
   });
 
-  test('of a role of their own go to the chat template, which may refuse it', async () => {
+  test('with another role go to the chat template, which may refuse it', async () => {
     const { chat, engine } = await start();
     await chat({ messages: [{ role: 'narrator', content: [{ type: 'text', text: 'Night.' }] }] });
     expect(engine.requests[0]?.prompt).toEqual(tokensOf('<|narrator|>Night.', end, assistant));
@@ -63,7 +63,7 @@ describe('messages', () => {
     [{ role: 'user', content: 'x', name: 'alice' }, 'name of a user message'],
     [{ role: 'assistant', content: 'x', reasoning: 'hm' }, 'reasoning of an assistant message'],
     [{ role: 'assistant', content: 'x', reasoning_content: 'hm' }, 'reasoning of an assistant message'],
-  ])('that the template would leave out in part are refused: %j', async (message, what) => {
+  ])('that the template would render only in part are refused: %j', async (message, what) => {
     const { chat } = await start();
     const { status, body } = await chat({ messages: [message] });
     expect([status, body.error.code]).toEqual([422, 'not_in_chat_template']);
@@ -75,13 +75,13 @@ describe('messages', () => {
     [{ reasoning: 'a', reasoning_content: 'b' }, 'reasoning_content'],
     [{ function_call: { name: 'f', arguments: '' }, tool_calls: [toolCall()] }, 'function_call'],
     [{ content: 'x', audio: { id: 'a' } }, 'audio'],
-  ])('that contradict themselves are refused by name: %j', async (fields, name) => {
+  ])('that are contradictory are refused by name: %j', async (fields, name) => {
     const { chat } = await start();
     const { status, body } = await chat({ messages: [{ role: 'assistant', ...fields }] });
     expect([status, body.error.param]).toEqual([422, `messages.0.${name}`]);
   });
 
-  test('with sampled ids outside the vocabulary are refused by place', async () => {
+  test('with sampled ids outside the vocabulary are refused by path', async () => {
     const { chat } = await start();
     const message = { role: 'assistant', token_ids: [65, 267] };
     const { status, body } = await chat({ messages: [message] });
@@ -93,7 +93,7 @@ function toolCall() {
   return { id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } };
 }
 
-describe('a bad message', () => {
+describe('an invalid message', () => {
   type Chat = Awaited<ReturnType<typeof start>>['chat'];
   const issuesOf = async (chat: Chat, message: unknown): Promise<[string, string][]> => {
     const { status, body } = await chat({ messages: [message] });
@@ -122,7 +122,7 @@ describe('a bad message', () => {
     [{ role: 'narrator' }, [['0.content', 'Field required']]],
     [{ content: 'x' }, [['0.role', 'Field required']]],
     [{ role: 4, content: 'x' }, [['0.role', 'Invalid input: expected string, received number']]],
-  ])('is told what is wrong for its role: %j', async (message, issues) => {
+  ])('is refused with the rule of its role: %j', async (message, issues) => {
     const { chat } = await start();
     expect(await issuesOf(chat, message)).toEqual(issues);
   });
@@ -134,7 +134,7 @@ describe('a bad message', () => {
     [{ role: 'assistant', content: 'x', weight: 0 }, 'weight'],
     [{ role: 'narrator', content: 'x', mood: 'dark' }, 'mood'],
     [{ role: 'user', content: [{ type: 'text', text: 'x', cached: true }] }, 'content.0.cached'],
-  ])('with a name that is no field of its role is refused by it: %j', async (message, place) => {
+  ])('with an unknown field for its role is refused by name: %j', async (message, place) => {
     const { chat } = await start();
     const { status, body } = await chat({ messages: [message] });
     expect(status).toBe(422);
@@ -151,7 +151,7 @@ describe('a bad message', () => {
     ]);
   });
 
-  test('with a part that is no text is refused by the type of the part', async () => {
+  test('with a part that is not text is refused by the type of the part', async () => {
     const { chat } = await start();
     for (const type of ['image_url', 'input_audio', 'file', 'video_url', 'thinking'])
       for (const role of ['user', 'assistant', 'narrator']) {
@@ -165,7 +165,7 @@ describe('a bad message', () => {
       }
   });
 
-  test('with a refusal part is refused from anyone but the assistant', async () => {
+  test('with a refusal part is refused for other roles than assistant', async () => {
     const content = [{ type: 'refusal', refusal: 'no' }];
     const { chat } = await start();
     expect(await issuesOf(chat, { role: 'user', content })).toEqual([
@@ -174,7 +174,7 @@ describe('a bad message', () => {
   });
 });
 
-test('the schema of messages is published with the roles that have fields of their own, and any other', () => {
+test('the published schema of messages has the roles with their own fields, and any other role', () => {
   const { $defs = {} } = z.toJSONSchema(messageSchema, { io: 'input' });
   const named = (schema: Json): Json => $defs[schema.$ref?.split('/').at(-1)] ?? schema;
   const variants: Json = $defs.Message?.anyOf;

@@ -10,7 +10,7 @@ const sampled = tokensOf('yes', special.end);
 const signal = [group(trajectory(1, sampled), trajectory(0, sampled))];
 
 describe('models', () => {
-  test('a model is made, found, listed and deleted', async () => {
+  test('a model is created, found, listed and deleted', async () => {
     const { call, createModel } = await start();
     const model = await createModel({ entity: null });
     expect(model).toEqual({
@@ -39,13 +39,13 @@ describe('models', () => {
     expect((await call('DELETE', `/v1/preview/models/${model.id}`)).status).toBe(404);
   });
 
-  test('makes up a name where none is given', async () => {
+  test('have a generated name by default', async () => {
     const { createModel } = await start();
     const [first, second] = [await createModel({ name: null }), await createModel({ name: undefined })];
     expect(first.name).not.toBe(second.name);
   });
 
-  test('a duplicate is 409 unless the existing one is wanted', async () => {
+  test('a duplicate is a 409, unless `return_existing` is set', async () => {
     const { call, createModel } = await start();
     const model = await createModel();
     const body = { project: 'desk', name: 'agent', base_model: 'scripted-tiny' };
@@ -57,7 +57,7 @@ describe('models', () => {
     expect(await createModel({ return_existing: true })).toEqual(model);
   });
 
-  test('says which base models there are, and which field it does not know', async () => {
+  test('an error names the base models, or the unknown field', async () => {
     const { call } = await start();
     const wrong = await call('POST', '/v1/preview/models', { project: 'p', base_model: 'huge' });
     expect(wrong.status).toBe(422);
@@ -72,7 +72,7 @@ describe('models', () => {
     ]);
   });
 
-  test('pages follow the last id seen, in both orders', async () => {
+  test('pages continue after the last id, in both orders', async () => {
     const { call, createModel } = await start();
     const names = ['a', 'b', 'c', 'd', 'e'];
     for (const name of names) await createModel({ name });
@@ -99,7 +99,7 @@ describe('models', () => {
 });
 
 describe('checkpoints', () => {
-  test('a new model lists step 0; each job adds the next; old ones can go and their numbers stay used', async () => {
+  test('a new model lists step 0; each job adds the next; the numbers of deleted ones are not reused', async () => {
     const { call, createModel, follow, engine, dataFolder } = await start();
     const model = await createModel();
     const path = `/v1/preview/models/${model.id}/checkpoints`;
@@ -125,7 +125,7 @@ describe('checkpoints', () => {
     expect(data[0].metrics).toMatchObject({ loss: 1, reward: 0.5, num_groups_trainable: 1 });
   });
 
-  test('the last checkpoint cannot go, nor one that a job starts from', async () => {
+  test('the last checkpoint cannot be deleted, nor one that a job starts from', async () => {
     const { call, createModel, engine, follow } = await start();
     const model = await createModel();
     const path = `/v1/preview/models/${model.id}/checkpoints`;

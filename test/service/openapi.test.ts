@@ -56,7 +56,7 @@ const contents = operations.flatMap(({ name, path, method, operation }) => {
 const at = (place: string[]): Json => place.reduce((value: Json, name) => value[name], document);
 
 describe('the OpenAPI document', () => {
-  test('is what the service answers, and is valid', async () => {
+  test('is served, and is valid', async () => {
     const { call } = await start();
     expect((await call('GET', '/v1/openapi.json')).body).toEqual(document);
     const validator = new Validator();
@@ -64,7 +64,7 @@ describe('the OpenAPI document', () => {
     expect(validator.version).toBe('3.1');
   });
 
-  test('has every route of the service, and no other', async () => {
+  test('has exactly the routes of the service', async () => {
     const service = await openService({
       ...{ engine: new ScriptedEngine(), dataFolder: await temporaryFolder(), apiKey: 'key', log: () => {} },
       ...{ bodyLimits: defaultBodyLimits, defaultEntity: 'local', priorityScheduling: false },
@@ -83,7 +83,7 @@ describe('the OpenAPI document', () => {
     expect(inCode.toSorted()).toEqual(operations.map(({ name }) => name).toSorted());
   });
 
-  test('gives an example of every body, and each passes its own schema', { tags: ['long'] }, () => {
+  test('has an example of every body, which matches its schema', { tags: ['long'] }, () => {
     for (const { name, place } of contents) {
       const { schema, example } = at(place);
       if (place.at(-1) === 'application/octet-stream') continue;
@@ -94,7 +94,7 @@ describe('the OpenAPI document', () => {
     expect(contents.length).toBeGreaterThan(100);
   });
 
-  test('gives an example of every parameter and header that passes its schema, and says what it is', () => {
+  test('has an example, which matches its schema, and a description for every parameter and header', () => {
     const shared = Object.keys(document.components.parameters).map((name) => [
       'components',
       'parameters',
@@ -121,7 +121,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('an example that is wrong would be seen', () => {
+  test('detects an invalid example', () => {
     const place = [
       'paths',
       '/v1/preview/models',
@@ -135,7 +135,7 @@ describe('the OpenAPI document', () => {
     expect(faults({ project: 'a b', base_model: 'x' }, ...place)).not.toBeNull();
   });
 
-  test('names every object and enumeration, so that generators make up no names', () => {
+  test('names every object and enumeration, so that generators invent no names', () => {
     const nameless: string[] = [];
     const look = (value: Json, place: string, isNamed: boolean): void => {
       if (typeof value !== 'object' || value === null) return;
@@ -159,7 +159,7 @@ describe('the OpenAPI document', () => {
     );
   });
 
-  test('states only bounds of size that a tool can fill', () => {
+  test('states only size limits that a tool can fill', () => {
     const schemas = JSON.stringify(document.components.schemas);
     const sizes = [...schemas.matchAll(/"max(?:Length|Items|Properties)":(\d+)/g)];
     expect(sizes.length).toBeGreaterThan(50);
@@ -167,14 +167,14 @@ describe('the OpenAPI document', () => {
     expect(document.components.schemas.TextPart.properties.text).not.toHaveProperty('maxLength');
   });
 
-  test('closes the bodies of requests, whose unknown fields are refused', () => {
+  test('allows no additional properties in request bodies, as unknown fields are refused', () => {
     for (const { operation } of operations) {
       const { $ref } = operation.requestBody?.content['application/json']?.schema ?? {};
       if ($ref) expect([$ref, at($ref.slice(2).split('/')).additionalProperties]).toEqual([$ref, false]);
     }
   });
 
-  test('says of every operation what it decides, and which errors there are', () => {
+  test('describes every operation and its errors', () => {
     for (const { name, operation, method } of operations) {
       expect(operation.description, name).toMatch(/\w/);
       const statuses = Object.keys(operation.responses);
@@ -190,7 +190,7 @@ describe('the OpenAPI document', () => {
     expect(new Set(names).size).toBe(names.length);
   });
 
-  test('resolves every reference, and carries the descriptions of the contract', () => {
+  test('resolves every reference, and has the descriptions of the contract', () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)];
     expect(references.length).toBeGreaterThan(100);
     for (const [, path = ''] of references) expect(at(path.split('/')), path).toBeDefined();

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start } from './harness.ts';
 
-it('a data folder that cannot be is refused, with its path and what to do', async () => {
+it('an unusable data folder is refused with its path and a remedy', async () => {
   const file = join(await temporaryFolder(), 'file');
   await writeFile(file, '');
   const refused = [file, join(file, 'data'), join(file, 'data', 'deeper')];
@@ -20,13 +20,13 @@ it('a data folder that cannot be is refused, with its path and what to do', asyn
     });
 });
 
-it('a data folder is made with those it stands in, for this user alone', async () => {
+it('a data folder is created with its parents, private to this user', async () => {
   const folder = await temporaryFolder();
   await start({ dataFolder: join(folder, 'a', 'b', 'c') });
   for (const path of ['a', 'a/b', 'a/b/c']) expect((await stat(join(folder, path))).mode & 0o777).toBe(0o700);
 });
 
-it('a key that no request could carry is refused, unseen, before anything is made', async () => {
+it('a key that is not a valid header value is refused, without showing it, before any file is created', async () => {
   const dataFolder = join(await temporaryFolder(), 'data');
   for (const apiKey of [' ', 'my secret', 'my-secret\n', 'schlüssel']) {
     const started = startService({ engine: new ScriptedEngine(), dataFolder, apiKey });

@@ -11,7 +11,7 @@ import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
 const all = new Access({ entity: null, tenant: 'test' });
 const createdAt = new Date(0).toISOString();
 
-test('a name that is looked up while a checkpoint comes does not keep its old meaning', async () => {
+test('a name that is resolved during a new checkpoint does not keep its old result', async () => {
   const folder = await temporaryFolder();
   const files = await DataFiles.open(folder);
   const store = openSqliteStore(join(folder, 'store.sqlite'));

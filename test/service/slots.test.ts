@@ -55,7 +55,7 @@ describe('slots', () => {
     );
   });
 
-  test('one tenant leaves slots free for later tenants', () => {
+  test('one tenant leaves slots for later tenants', () => {
     const all = slotsOf(1700, () => 0);
     for (let count = 0; count < 5000; count++) unlessBusy(() => all.take('greedy'));
     expect(all.taken).toBe(1600);

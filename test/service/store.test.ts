@@ -56,7 +56,7 @@ test('a job ends once', async () => {
   expect(items).toEqual([first]);
 });
 
-test('a model does not go while a job of it has not ended, and a job does not come to a model that went', async () => {
+test('a model with unfinished jobs is not deleted, and a deleted model gets no job', async () => {
   const { store } = await openStore();
   expect(await store.insertJob(job('a'))).toBe(true);
   expect(await store.insertJob(job('a'))).toBe(true);
@@ -77,7 +77,7 @@ test('a model does not go while a job of it has not ended, and a job does not co
   expect(await store.insertLog(log)).toBe(false);
 });
 
-test('two deletions at once leave a model a checkpoint', async () => {
+test('two concurrent deletions leave a model with a checkpoint', async () => {
   const { store } = await openStore();
   expect(await store.deleteCheckpoints(modelId, [0])).toBeNull();
   await store.insertJob(job('a'));
@@ -93,7 +93,7 @@ test('two deletions at once leave a model a checkpoint', async () => {
   expect(await store.allCheckpoints(modelId)).toEqual([second]);
 });
 
-test('a job that is cancelled while the queue takes it up does not run', async () => {
+test('a job that is cancelled while the queue starts it does not run', async () => {
   const { store, files } = await openStore();
   await store.insertJob(job('a'));
   const engine = new ScriptedEngine();
@@ -118,7 +118,7 @@ test('a job that is cancelled while the queue takes it up does not run', async (
   expect(engine.trainings).toBe(0);
 });
 
-test('a job that the engine does not leave is told to run still, and is cancelled once it does', async () => {
+test('a job that the engine does not stop is reported as running, and is cancelled once it stops', async () => {
   const { store, files } = await openStore();
   await store.insertJob(job('a'));
   const engine = new ScriptedEngine();
@@ -140,7 +140,7 @@ test('a job that the engine does not leave is told to run still, and is cancelle
   await queue.close();
 });
 
-test('a queue that is closed while it takes up a job leaves the job to the next', async () => {
+test('a queue that is closed while it starts a job leaves the job to the next service', async () => {
   const { store, files } = await openStore();
   await store.insertJob(job('a'));
   const engine = new ScriptedEngine();
@@ -189,7 +189,7 @@ test('a payload that cannot be removed neither fails its job nor stops the queue
 test.each([
   { version: 1, code: 'data_folder_too_old' },
   { version: storeSchema.version + 1, code: 'data_folder_too_new' },
-])('a store of schema version $version is refused and left as it is', async ({ version, code }) => {
+])('a store with schema version $version is refused and left unchanged', async ({ version, code }) => {
   const path = join(await temporaryFolder(), 'store.sqlite');
   const other = new DatabaseSync(path);
   other.exec(`CREATE TABLE models (id TEXT); PRAGMA user_version = ${version}`);

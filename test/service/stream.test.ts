@@ -27,7 +27,7 @@ const join = (choices: Json[], index = 0) =>
     .map((choice) => choice.delta.content ?? '')
     .join('');
 
-test('a stream is the role, the text on character borders, the finish, the usage, and DONE', async () => {
+test('a stream sends the role, the text at character boundaries, the finish reason, the usage and DONE', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [{ tokens: tokensOf('hé€😀!', special.end) }];
   const { response, text, chunks, choices } = await streamed(engine, {
@@ -54,7 +54,7 @@ test('a stream is the role, the text on character borders, the finish, the usage
   expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 12, prompt_tokens: 5 } });
 });
 
-test('calls come as deltas: name and id first, then arguments', async () => {
+test('calls are deltas: name and id first, then arguments', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [
     { tokens: tokensOf('so', special.call, 'refund{"a":1}', special.call, 'refund{}', special.end) },
@@ -76,7 +76,7 @@ test('calls come as deltas: name and id first, then arguments', async () => {
   expect(choices.at(-1).finish_reason).toBe('tool_calls');
 });
 
-test('text that may begin a stop string waits; the stop string itself never goes out', async () => {
+test('text that may begin a stop string is held back; the stop string itself is never sent', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [{ tokens: tokensOf('one STone STOP'), stop: 'STOP' }];
   const { choices } = await streamed(engine, { stop: ['STOP'] });
@@ -84,14 +84,14 @@ test('text that may begin a stop string waits; the stop string itself never goes
   expect(choices.at(-1)).toMatchObject({ finish_reason: 'stop', stop_reason: 'STOP' });
 });
 
-test('several choices stream side by side', async () => {
+test('several choices stream in parallel', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [{ tokens: tokensOf('first', special.end) }, { tokens: tokensOf('second', special.end) }];
   const { choices } = await streamed(engine, { n: 2 });
   expect([join(choices, 0), join(choices, 1)]).toEqual(['first', 'second']);
 });
 
-test('a failure in the middle is an error chunk without the inside of the service', async () => {
+test('a failure within a stream is an error chunk without internal details', async () => {
   const engine = new ScriptedEngine();
   engine.failGeneration = new Error('secret');
   const { text, chunks } = await streamed(engine, {});
@@ -118,7 +118,7 @@ test('a client that disconnects stops its generation', async () => {
   await stopped;
 });
 
-test('reasoning streams before the content, under both of its names', async () => {
+test('reasoning streams before the content, in both of its fields', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [{ tokens: tokensOf(special.think, 'hm', special.answer, 'so', special.end) }];
   const { chunks, choices } = await streamed(engine, { reasoning_effort: 'low' });
@@ -132,7 +132,7 @@ test('reasoning streams before the content, under both of its names', async () =
   expect(join(hidden.choices)).toBe('so');
 });
 
-test('the prompt is told in the first chunk alone', async () => {
+test('only the first chunk has the prompt', async () => {
   const engine = new ScriptedEngine();
   const { chunks } = await streamed(engine, { n: 2, prompt_logprobs: 0, return_token_ids: true });
   for (const chunk of chunks) chatCompletionChunkSchema.parse(chunk);
@@ -146,7 +146,7 @@ test('the prompt is told in the first chunk alone', async () => {
   }
 });
 
-test('a choice whose prompt is its own ends with it', async () => {
+test('a choice with its own prompt ends with the prompt', async () => {
   const asked = { add_special_tokens: true, return_token_ids: true };
   const { chunks, choices } = await streamed(new ScriptedEngine(), asked);
   expect(choices.at(-1)).toMatchObject({
@@ -157,7 +157,7 @@ test('a choice whose prompt is its own ends with it', async () => {
   expect(plain.choices.at(-1)).not.toHaveProperty('prompt_token_ids');
 });
 
-test('ids stand in streamed logprobs when asked for', async () => {
+test('streamed logprobs contain ids on request', async () => {
   const { choices } = await streamed(new ScriptedEngine(), {
     logprobs: true,
     return_tokens_as_token_ids: true,
@@ -184,7 +184,7 @@ test('continuous usage grows with the chunks; without it only the last chunk has
   expect(new Set(await usages({ include_usage: false }))).toEqual(new Set([undefined]));
 });
 
-test('what is not taken is merged, choice by choice, and nothing of it is lost', async () => {
+test('unread chunks are merged for each choice, and nothing is lost', async () => {
   const deltaOf = (token: number): GenerationDelta => ({
     tokens: [token],
     logprobs: [-token],
@@ -221,7 +221,7 @@ test('what is not taken is merged, choice by choice, and nothing of it is lost',
   ]);
 });
 
-test('a slow reader gets few large chunks with everything in them', async () => {
+test('a slow reader gets few large chunks with the complete data', async () => {
   let finished = 0;
   class CountingEngine extends ScriptedEngine {
     override async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void) {

@@ -56,7 +56,7 @@ async function serve(listener: RequestListener): Promise<string> {
 }
 
 describe('training data from a folder', () => {
-  test('is kept as an upload before the job is accepted: the file may go, and the job runs after a restart', async () => {
+  test('is stored as an upload before the job is accepted: the file may be deleted, and the job runs after a restart', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;
@@ -77,7 +77,7 @@ describe('training data from a folder', () => {
     expect((await again.call('POST', '/v1/preview/sft-training-jobs', body)).status).toBe(200);
   });
 
-  test('may be a folder with train.jsonl, or with trajectories.jsonl and the number of them', async () => {
+  test('may be a folder with train.jsonl, or with trajectories.jsonl and their number', async () => {
     const folder = await temporaryFolder();
     const { train, refusal, follow } = await withData({ folders: [folder] });
     for (const [name, file, metadata] of [
@@ -104,7 +104,7 @@ describe('training data from a folder', () => {
     expect(await refusal(urlOf(folder))).toContain('neither');
   });
 
-  test('never leads out of the allowed folders, neither by dots nor by links', async () => {
+  test('must be within the allowed folders, also after resolving dots and links', async () => {
     const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];
     const { refusal, train } = await withData({ folders: [allowed] });
     writeFileSync(join(outside, 'train.jsonl'), data);
@@ -134,7 +134,7 @@ describe('training data from a folder', () => {
     expect((await train(urlOf(allowed, 'inside.jsonl'))).status).toBe(200);
   });
 
-  test('is refused with its line where one is broken, and where it is no text, no file or too long', async () => {
+  test('is refused with its line if one is invalid, and if it is not text, not a file or too long', async () => {
     const folder = await temporaryFolder();
     const { refusal, train } = await withData({ folders: [folder] }, { preview: 600 });
     const write = (text: string | Buffer) => {
@@ -152,7 +152,7 @@ describe('training data from a folder', () => {
     expect(await refusal(urlOf(folder, 'pipe'))).toContain('is not a regular file');
   });
 
-  test('is refused, with the reason, where the operator has allowed none', async () => {
+  test('is refused, with the reason, if the operator has allowed none', async () => {
     const { refusal, folder } = await withData();
     writeFileSync(join(folder, 'train.jsonl'), data);
     expect(await refusal(urlOf(folder, 'train.jsonl'))).toContain('--allow-data-folder');
@@ -167,7 +167,7 @@ describe('training data from a folder', () => {
       expect(await refusal(url)).toContain('upload:sha256-<hex>');
   });
 
-  test('is known to the operator to be there: folders that are not, and hosts that are none, end the start', async () => {
+  test('needs existing folders and valid hosts, or the start fails', async () => {
     const dataFolder = await temporaryFolder();
     for (const trainingData of [
       { folders: [join(dataFolder, 'nowhere')] },
@@ -217,7 +217,7 @@ describe('training data from a host', () => {
     expect(asked).toBe(0);
   });
 
-  test('says what went wrong on the way', async () => {
+  test('names the reason if the transfer fails', async () => {
     const chatty = await serve((request, response) => {
       if (request.url === '/loop') response.writeHead(302, { location: '/loop' }).end();
       else if (request.url === '/long') response.end('x'.repeat(700));
@@ -233,7 +233,7 @@ describe('training data from a host', () => {
     expect(broken.detail[0].loc).toEqual(['body', 'training_data_url', 'line 1', 'messages']);
   });
 
-  test('is given up at the deadline', async () => {
+  test('fails at the deadline', async () => {
     const silent = await serve((_, response) => response.write('{'));
     const { refusal } = await withData({ hosts: [silent], timeoutMs: 50 });
     expect(await refusal(`${silent}/endless`)).toContain('longer than 50 ms');

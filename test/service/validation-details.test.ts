@@ -97,7 +97,7 @@ function changed(body: Json, { at, ...rest }: Change): Json {
 /** White space that makes of a small body one that is read in pieces. */
 const padding = ' '.repeat(1024 ** 2 + 1);
 
-describe('each complaint about a request says where, what, and with which value', () => {
+describe('each issue of a request has its path, message and value', () => {
   test.each(requests)('%s with something wrong in it', async (_, path, body) => {
     const { call, createModel } = await start();
     const { id } = await createModel({ name: 'logged' });
@@ -119,7 +119,7 @@ describe('each complaint about a request says where, what, and with which value'
     expect(refused).toBeGreaterThan(40);
   });
 
-  test('the same of a body that is read in pieces', { tags: ['long'] }, async () => {
+  test('the same for a body that is read in pieces', { tags: ['long'] }, async () => {
     const { call } = await start();
     await fc.assert(
       fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 2 }), async (changes) => {
@@ -133,7 +133,7 @@ describe('each complaint about a request says where, what, and with which value'
     );
   });
 
-  test('what is missing is asked for by name, and what it is missing in is shown', async () => {
+  test('a missing field is named, and the object without it is shown', async () => {
     const { call, createModel } = await start();
     const model = await createModel();
     const detailOf = async (path: string, body: unknown) => (await call('POST', path, body)).body.detail;
@@ -154,7 +154,7 @@ describe('each complaint about a request says where, what, and with which value'
     ]);
   });
 
-  test('a long value is shown by its beginning, or by a placeholder of its type', async () => {
+  test('a long value is shown with its beginning, or as a placeholder of its type', async () => {
     const { chat } = await start();
     const inputOf = async (fields: object) => (await chat(fields)).body.detail[0].input;
     expect(await inputOf({ seed: 'x'.repeat(5000) })).toBe(`${'x'.repeat(1000)}…`);

@@ -6,7 +6,7 @@ import { start } from '../harness.ts';
 import { groups, rl } from './support.ts';
 
 describe('the queue', () => {
-  test('runs jobs one at a time in their order, each on the checkpoint of the one before', async () => {
+  test('runs jobs one at a time in order, each on the checkpoint of the previous one', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const held = door();
@@ -28,7 +28,7 @@ describe('the queue', () => {
     ]);
   });
 
-  test('cancels a queued and a running job; an ended one is in conflict', async () => {
+  test('cancels a queued and a running job; an ended one is a conflict', async () => {
     const { call, createModel, follow, engine, dataFolder } = await start();
     const model = await createModel();
     const create = async () =>
@@ -52,7 +52,7 @@ describe('the queue', () => {
     expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
   });
 
-  test('an engine that fails ends the job with its words, and the next job runs', async () => {
+  test('a failing engine ends the job with its message, and the next job runs', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     engine.failTraining = new Error('out of memory');

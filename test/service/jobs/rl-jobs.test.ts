@@ -10,7 +10,7 @@ import { groups, rl, sampled, sft, unknown } from './support.ts';
 const { assistant, end, call: callToken, tool } = special;
 
 describe('RL jobs', () => {
-  test('a job trains one step over the batch, and its checkpoint can be listed when it has ended', async () => {
+  test('a job trains one step over the batch, and its checkpoint is listed when it has ended', async () => {
     const { call, createModel, follow, engine, dataFolder } = await start();
     const model = await createModel();
     const created = await call('POST', rl, {
@@ -58,7 +58,7 @@ describe('RL jobs', () => {
     expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
   });
 
-  test('every sampled token and nothing else is in a span, as it was sampled, under its distribution', async () => {
+  test('exactly the sampled tokens are in spans, with their distribution', async () => {
     const { call, chat, createModel, follow, engine } = await start();
     const model = await createModel();
     const wide = 260;
@@ -123,7 +123,7 @@ describe('RL jobs', () => {
   describe('without a signal', () => {
     const silent = [group(trajectory(1, sampled), trajectory(1, sampled)), group(trajectory(7, sampled))];
 
-    test('ends without a gradient step or a checkpoint, and says why', async () => {
+    test('ends without a gradient step or a checkpoint, with the reason', async () => {
       const { call, chat, createModel, follow, engine, log } = await start();
       const model = await createModel();
       const checkpoints = `/v1/preview/models/${model.id}/checkpoints`;
@@ -156,7 +156,7 @@ describe('RL jobs', () => {
       expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step0');
     });
 
-    test('leaves the model to the jobs after it', async () => {
+    test('lets later jobs of the model run', async () => {
       const { call, createModel, follow, engine } = await start();
       const model = await createModel();
       const jobs = [];
@@ -167,7 +167,7 @@ describe('RL jobs', () => {
       expect([steps, engine.trained.length]).toEqual([[1, 1, 2], 2]);
     });
 
-    test('because no token of differing rewards was a decision, it says that', async () => {
+    test('names the cause if no token of trajectories with different rewards was a decision', async () => {
       const { call, createModel, follow } = await start();
       const model = await createModel();
       const content = sampled.map(() => ({ token: '', logprob: 0 }));
@@ -182,7 +182,7 @@ describe('RL jobs', () => {
       expect((await follow(job.body.id)).at(-1).data.untrained).toMatchObject({ reason: 'no_decisions' });
     });
 
-    test('because the only decisions are in a reply of the mean reward, it does not say that there are none', async () => {
+    test('does not claim that there are no decisions if the only ones are in a reply of mean reward', async () => {
       const { call, createModel, follow } = await start();
       const model = await createModel();
       const forced = { logprobs: { content: sampled.map(() => ({ token: '', logprob: 0 })) } };
@@ -202,7 +202,7 @@ describe('RL jobs', () => {
       });
     });
 
-    test('in groups of which every rollout failed, it ends in the same way', async () => {
+    test('ends in the same way if every rollout failed', async () => {
       const { call, createModel, follow } = await start();
       const model = await createModel();
       const job = await call('POST', rl, { model_id: model.id, trajectory_groups: [group()] });
@@ -212,7 +212,7 @@ describe('RL jobs', () => {
       });
     });
 
-    test('in messages that nobody sampled, it fails: nothing in them could ever train', async () => {
+    test('fails if no message was sampled, because nothing in it can train', async () => {
       const { call, createModel, follow } = await start();
       const model = await createModel();
       const messages_and_choices = [
@@ -232,7 +232,7 @@ describe('RL jobs', () => {
     });
   });
 
-  test('jobs of unknown models, and unknown jobs, are 404', async () => {
+  test('unknown jobs, and jobs of unknown models, are a 404', async () => {
     const { call } = await start();
     for (const [method, path, body] of [
       ['POST', rl, { model_id: unknown, trajectory_groups: groups }],
@@ -251,7 +251,7 @@ describe('RL jobs', () => {
   });
 });
 
-describe('a choice that a client wrote down', () => {
+describe('a choice in a client’s own format', () => {
   // As the vendor's client dumps its objects, with and without `exclude_none`.
   test.each([
     [
@@ -259,7 +259,7 @@ describe('a choice that a client wrote down', () => {
       { content: 'yes', tool_calls: null, refusal: null, function_call: null },
     ],
     ['without what is not there', {}],
-  ])('%s is taken', async (_, message) => {
+  ])('%s is accepted', async (_, message) => {
     const { call, createModel } = await start();
     const model = await createModel();
     const dumped = choice(sampled, { message: { role: 'assistant', ...message }, logprobs: {} });

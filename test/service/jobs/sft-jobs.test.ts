@@ -9,7 +9,7 @@ import { line, rl, sft } from './support.ts';
 const { user, assistant, end, call: callToken } = special;
 
 describe('SFT jobs', () => {
-  test('every assistant message trains, batch by batch in order, under the constraint of its line', async () => {
+  test('every assistant message trains, batch by batch in order, with the constraint of its line', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const tools = [{ type: 'function', function: { name: 'f' } }];
@@ -74,7 +74,7 @@ describe('SFT jobs', () => {
     [undefined, [2, 1]],
     [3, [3]],
     [1, [1, 1, 1]],
-  ])('a batch size of %j takes the lines %j at a time', async (batch_size, sizes) => {
+  ])('a batch size of %j trains batches of %j lines', async (batch_size, sizes) => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const upload = await call('POST', '/v1/preview/uploads', [line('a'), line('b'), line('c')].join('\n'));
@@ -93,7 +93,7 @@ describe('SFT jobs', () => {
     });
   });
 
-  test('assistant_turns last trains the last reply alone, after the others as their messages say', async () => {
+  test('assistant_turns last trains only the last reply, with the others as context', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const turns = JSON.stringify({
@@ -136,7 +136,7 @@ describe('SFT jobs', () => {
       return { ...service, post, kept };
     };
 
-    test('keeps the last figures of the job with its checkpoint, or does not', async () => {
+    test('stores the last figures of the job with its checkpoint, or does not', async () => {
       const { post, follow, kept } = await prepared();
       for (const [metric_logging, are] of [
         [null, true],
@@ -152,7 +152,7 @@ describe('SFT jobs', () => {
       }
     });
 
-    test('under another step than that of the checkpoint is refused', async () => {
+    test('is refused for another step than that of the checkpoint', async () => {
       const { post, follow, engine } = await prepared();
       const under = (target_training_step: number) =>
         post({ metric_logging: { enabled: true, target_training_step } });
@@ -184,7 +184,7 @@ describe('SFT jobs', () => {
       ]);
     });
 
-    test('of a step that a job before it did not make fails the job, which says so', async () => {
+    test('for a step that an earlier job did not create fails the job with the reason', async () => {
       const { call, post, follow, engine } = await prepared();
       const held = door();
       engine.hold = held.wait;
@@ -196,7 +196,7 @@ describe('SFT jobs', () => {
       expect((await follow(second.body.id)).at(-1).data.error_message).toMatch(/is 2.*step 1, because fewer/);
     });
 
-    test('under the step after one that is made while the request is read is taken', async () => {
+    test('is accepted for the step after one that is created while the request is read', async () => {
       const { service, call, createModel } = await open();
       const { store } = service;
       const model = await createModel();
@@ -220,7 +220,7 @@ describe('SFT jobs', () => {
     });
   });
 
-  test('reasoning is trained before its reply, under the effort of the line', async () => {
+  test('reasoning is trained before its reply, with the effort of the line', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const { think, answer } = special;
@@ -275,7 +275,7 @@ describe('SFT jobs', () => {
     ]);
   });
 
-  test.each(['reasoning', 'reasoning_content'])('%s where the effort is none is refused', async (name) => {
+  test.each(['reasoning', 'reasoning_content'])('%s without an effort is refused', async (name) => {
     const { call } = await start();
     const messages = [
       { role: 'user', content: 'hi' },
@@ -287,7 +287,7 @@ describe('SFT jobs', () => {
     expect(body.detail[0].msg).toContain('leave out reasoning_effort');
   });
 
-  test('a name on a reply, which no sampled reply has, fails the job with its line', async () => {
+  test('a reply with a name, which no sampled reply has, fails the job with its line', async () => {
     const { call, createModel, follow } = await start();
     const model = await createModel();
     const messages = [
@@ -303,7 +303,7 @@ describe('SFT jobs', () => {
     });
   });
 
-  test('token ids that are none of the vocabulary fail the job with their line', async () => {
+  test('token ids outside the vocabulary fail the job with their line', async () => {
     const { call, createModel, follow } = await start();
     const model = await createModel();
     const broken = JSON.stringify({ messages: [{ role: 'assistant', content: 'x', token_ids: [1, 999] }] });
@@ -321,7 +321,7 @@ describe('SFT jobs', () => {
       { structured_outputs: { choice: ['yes', 'no'] } },
       { type: 'choice', choices: ['yes', 'no'] },
     ],
-  ])('%s of a line is the constraint its replies train under', async (_name, fields, grammar) => {
+  ])('%s of a line constrains its replies in training', async (_name, fields, grammar) => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const upload = await call('POST', '/v1/preview/uploads', line('yes', fields));
@@ -332,7 +332,7 @@ describe('SFT jobs', () => {
     });
   });
 
-  test('tool_choice and parallel_tool_calls of a line shape that constraint', async () => {
+  test('tool_choice and parallel_tool_calls of a line are part of the constraint', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const tools = [{ type: 'function', function: { name: 'f' } }];
@@ -361,7 +361,7 @@ describe('SFT jobs', () => {
     ]);
   });
 
-  test('the same data may be uploaded by several at once', async () => {
+  test('several clients may upload the same data at the same time', async () => {
     const { call, dataFolder } = await start();
     const body = Array.from({ length: 500 }, () => line('the same')).join('\n');
     const answers = await Promise.all(
@@ -372,7 +372,7 @@ describe('SFT jobs', () => {
     expect(readdirSync(join(dataFolder, 'uploads'))).toEqual([`${answers[0]?.body.sha256}.jsonl`]);
   });
 
-  test('an upload with a broken line is refused with its number', async () => {
+  test('an upload with an invalid line is refused with its number', async () => {
     const { call } = await start();
     const upload = (body: string) => call('POST', '/v1/preview/uploads', body);
     const broken = await upload(`${line('a')}\n{"messages":[{"role":"user","content":"x"}]}`);

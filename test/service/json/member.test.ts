@@ -7,7 +7,7 @@ const text = fc.string({ unit: fc.constantFrom('"', '\\', '[', ']', '{', '}', ':
 const name = fc.oneof(fc.constantFrom('seed', 'see', '__proto__'), text);
 const seedIn = (json: string) => memberSource(new MemorySource(Buffer.from(json)), 'seed');
 
-it('finds what a member of a body is written as, wherever its name stands too', async () => {
+it('finds the text of a member of a body, even if its name occurs elsewhere', async () => {
   const { value } = fc.letrec((tie) => ({
     value: fc.oneof(
       { maxDepth: 4 },

@@ -78,7 +78,7 @@ async function inSlices(bytes: Buffer, pieces: readonly number[], whole: number)
 }
 
 describe('JSON read in slices', () => {
-  test('is what JSON.parse reads, wherever the bytes are cut', async () => {
+  test('equals the result of JSON.parse, wherever the bytes are cut', async () => {
     await fc.assert(
       fc.asyncProperty(text, lengths, whole, async (json, pieces, size) => {
         expect(await inSlices(Buffer.from(json), pieces, size)).toStrictEqual({ value: JSON.parse(json) });
@@ -87,7 +87,7 @@ describe('JSON read in slices', () => {
     );
   });
 
-  test('text that was damaged is refused exactly where JSON.parse refuses it', async () => {
+  test('damaged text is refused exactly if JSON.parse refuses it', async () => {
     const damage = fc.tuple(
       fc.nat(),
       fc.constantFrom('', ',', ':', '"', '\\', '{', '}', '[', ']', '0', '-', 't', '\u0001', 'e'),
@@ -115,7 +115,7 @@ describe('JSON read in slices', () => {
     );
   });
 
-  test('a long string is cut through no escape and no character', async () => {
+  test('a long string is not cut within an escape or a character', async () => {
     const unit = fc.constantFrom('\\\\', '\\"', '\\u00e9', '\\ud83d\\ude00', '\\n', 'é', '😀', 'a');
     await fc.assert(
       fc.asyncProperty(fc.string({ unit, minLength: 4, maxLength: 60 }), whole, async (inside, size) => {
@@ -128,7 +128,7 @@ describe('JSON read in slices', () => {
     );
   });
 
-  test('a byte order mark is passed over; bytes that are no UTF-8 are refused', async () => {
+  test('a byte order mark is skipped; invalid UTF-8 is refused', async () => {
     const mark = Buffer.from([0xef, 0xbb, 0xbf]);
     expect(await inSlices(Buffer.concat([mark, Buffer.from(' {"a":[1,2]}')]), [3], 4)).toEqual({
       value: { a: [1, 2] },

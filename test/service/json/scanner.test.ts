@@ -36,8 +36,8 @@ const refuses = (text: string, limits: Partial<typeof unlimited>) => {
   }
 };
 
-describe('the shape of JSON', () => {
-  it('is counted as a parser would, whatever stands in strings and names', () => {
+describe('the counts of JSON', () => {
+  it('equal those of a parser, whatever strings and names contain', () => {
     const text = fc.string({ unit: fc.constantFrom('"', '\\', '[', ']', '{', '}', 'a', '\n', ',') });
     const { value } = fc.letrec((tie) => ({
       value: fc.oneof(
@@ -60,7 +60,7 @@ describe('the shape of JSON', () => {
     );
   });
 
-  it('may be what the limit says, and not one more, in arrays and in objects', () => {
+  it('may reach the limit and not exceed it, in arrays and in objects', () => {
     const { depth, containers, members, membersOfObject, values } = requestLimits;
     const object = (count: number) => `{${'"a":1,'.repeat(count - 1)}"a":1}`;
     const objects = `${object(membersOfObject)},`.repeat(members / membersOfObject);
@@ -79,7 +79,7 @@ describe('the shape of JSON', () => {
     }
   });
 
-  it('is the same wherever the text is cut', () => {
+  it('are the same wherever the text is cut', () => {
     const texts = ['{"a\\"{":[1,{"b":"\\\\"}],"c":{"d":1,"e":2,"f":3}}', '[[["]\\"]"]],[[[[]]]]]'];
     const limits = { depth: 3, containers: 4, members: 6, membersOfObject: 3, values: 5 };
     for (const text of texts)
@@ -101,7 +101,7 @@ describe('the shape of JSON', () => {
     ['quotes that are escaped', `"${'\\"'.repeat(8 * 2 ** 20)}`],
     ['backslashes without end', `"${'\\'.repeat(16 * 2 ** 20)}`],
     ['backslashes up to a quote', `["${'\\\\'.repeat(8 * 2 ** 20)}"]`],
-  ])('is found in one pass over %s', { tags: ['long'] }, (_what, text) => {
+  ])('are found in one pass over %s', { tags: ['long'] }, (_what, text) => {
     // One that began anew at each character would not end before the test does.
     refuses(text, {});
   });

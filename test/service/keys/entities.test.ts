@@ -95,7 +95,7 @@ const requestsFor = ({ model, job, name, sha256 }: Things, own: string): Request
 };
 
 describe('a key of an entity', () => {
-  test('finds what belongs to another entity as little as what does not exist, word for word', async () => {
+  test('sees the objects of another entity exactly as if they did not exist', async () => {
     const { as } = await withTeams();
     const [a, b] = [as('team-a'), as('team-b')];
     const model = await a.model();
@@ -137,7 +137,7 @@ describe('a key of an entity', () => {
     expect((await b.make('GET', '/v1/preview/models')).data).toMatchObject([{ id: own }]);
   });
 
-  test('lists, in pages, its own models alone, and the base models; a key without one lists all', async () => {
+  test('lists only its own models and the base models, in pages; a key without an entity lists all', async () => {
     const { as } = await withTeams();
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     for (const name of ['one', 'two', 'three']) {
@@ -161,7 +161,7 @@ describe('a key of an entity', () => {
     expect([await page(a), await page(all)]).toMatchObject([{ model: base }, { model: base }]);
   });
 
-  test('makes models of its own entity, by default and alone; the same name in two entities is two models', async () => {
+  test('creates models only for its own entity; the same name in two entities is two models', async () => {
     const { as } = await withTeams();
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     const [ofA, ofB] = [await a.model(), await b.model({ return_existing: true })];
@@ -186,7 +186,7 @@ describe('a key of an entity', () => {
     expect(await all.model()).toMatchObject({ entity: 'local' });
   });
 
-  test('has a name that a model can have, as the entity of keys without one does', async () => {
+  test('has a valid model name, as has the entity of keys without one', async () => {
     const { dataFolder, keys } = await withTeams();
     for (const entity of ['', 'team/a', '..', 'a b', '-a', 'a\n', 'x'.repeat(129)]) {
       expect(() => keys.create('', { entity })).toThrow(/not a valid entity name/);
@@ -196,7 +196,7 @@ describe('a key of an entity', () => {
     }
   });
 
-  test('has Idempotency-Keys and uploads of its own', async () => {
+  test('has its own Idempotency-Keys and uploads', async () => {
     const { as } = await withTeams();
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     const key = { 'idempotency-key': 'the same' };
@@ -223,7 +223,7 @@ describe('a key of an entity', () => {
     expect(await train(b, made[1].id)).toBe(200);
   });
 
-  test('shares no computed prefix with another entity, nor with another salt of its own', async () => {
+  test('shares no cached prefix with another entity or another salt', async () => {
     const { as, engine } = await withTeams();
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     const ask = (one: typeof a, salt?: string) =>

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => engine.close());
 
-test('what was computed of a prompt is found again under the same entity and salt alone, also while it is sampled', async () => {
+test('a cached prefix is used only for the same entity and salt, even during sampling', async () => {
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder });
   onTestFinished(() => service.close());

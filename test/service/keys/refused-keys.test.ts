@@ -33,7 +33,7 @@ async function withKeys() {
 }
 
 describe('a request is refused', () => {
-  test('with a valid key in another scheme, in another case, twice, or anywhere but in its header', async () => {
+  test('with a valid key in another scheme or case, twice, or outside its header', async () => {
     const { url, key, log } = await withKeys();
     const basic = Buffer.from(`user:${key}`).toString('base64');
     const json = JSON.stringify({ api_key: key, key, authorization: `Bearer ${key}`, messages: [] });
@@ -75,7 +75,7 @@ describe('a request is refused', () => {
     expect(JSON.stringify(logged)).not.toContain(key.slice(-20));
   });
 
-  test('in the same words whether its key is wrong, revoked, or of a form that no key has', async () => {
+  test('with the same message for a wrong, a revoked and a malformed key', async () => {
     const { url, keys } = await withKeys();
     const revoked = keys.create('');
     keys.revoke(revoked.id);
@@ -107,7 +107,7 @@ describe('a request is refused', () => {
     );
   });
 
-  test('once its key is revoked, in the middle of a connection, while others go on', async () => {
+  test('after its key is revoked, even on an open connection, while others continue', async () => {
     const { keys, call, id, key } = await withKeys();
     const other = keys.create('other');
     const status = async (given: string) =>

@@ -10,7 +10,7 @@ import { start } from '../harness.ts';
 
 const modeOf = (path: string) => statSync(path).mode & 0o777;
 
-test('what the service and the harness make is for their own user alone, whatever the umask', async () => {
+test('files of the service and the harness are private to their user, whatever the umask', async () => {
   const folder = await temporaryFolder();
   const child = fileURLToPath(new URL('child.ts', import.meta.url));
   const { stdout } = await promisify(execFile)(process.execPath, [...fromSource, child, folder]);
@@ -41,7 +41,7 @@ test('what the service and the harness make is for their own user alone, whateve
     ).not.toEqual([]);
 }, 60_000);
 
-test('a data folder that was there keeps the mode its tenant gave it; what is made in it is private', async () => {
+test('an existing data folder keeps its mode; new files in it are private', async () => {
   const dataFolder = join(await temporaryFolder(), 'shared');
   mkdirSync(dataFolder);
   chmodSync(dataFolder, 0o755);

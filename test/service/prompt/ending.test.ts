@@ -5,8 +5,8 @@ import { promptOf, refusalOf, shown, shownPrompt, tokenizer } from './embedded.t
 const user: Message = { role: 'user', content: 'hi' };
 const assistant: Message = { role: 'assistant', content: 'I am ' };
 
-describe('how a prompt ends', () => {
-  test('with what begins a reply, unless it is left out', async () => {
+describe('a prompt ends', () => {
+  test('with the tokens that begin a reply, unless they are omitted', async () => {
     const plain = await promptOf({ messages: [user] });
     expect(await promptOf({ messages: [user], add_generation_prompt: true })).toEqual(plain);
     const without = await promptOf({ messages: [user], add_generation_prompt: false });
@@ -43,13 +43,13 @@ describe('how a prompt ends', () => {
     }
   });
 
-  test('the final message alone is left open', async () => {
+  test('only the final message is left open', async () => {
     expect(await shownPrompt({ messages: [assistant, assistant], continue_final_message: true })).toBe(
       '<|assistant|>I am <|end|><|assistant|>I am ',
     );
   });
 
-  test('a reply cannot begin anew and go on', async () => {
+  test('a reply cannot both begin and continue', async () => {
     const refusal = await refusalOf({
       messages: [assistant],
       add_generation_prompt: true,
@@ -59,7 +59,7 @@ describe('how a prompt ends', () => {
     expect(refusal).toContain('continue_final_message');
   });
 
-  test('a reply that goes on cannot reason first', async () => {
+  test('a continued reply cannot reason first', async () => {
     expect(
       await refusalOf({ messages: [assistant], continue_final_message: true, reasoning_effort: 'low' }),
     ).toContain('reasoning_effort');
@@ -69,14 +69,14 @@ describe('how a prompt ends', () => {
     { tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }] },
     { function_call: { name: 'f', arguments: '{}' } },
     { token_ids: [502, 300, 496] },
-  ])('nothing goes on after a call: %j', async (fields) => {
+  ])('a message with calls cannot be continued: %j', async (fields) => {
     const messages: Message[] = [user, { content: '', ...fields, role: 'assistant' }];
     expect(await refusalOf({ messages, continue_final_message: true })).toContain('messages.1.tool_calls');
   });
 });
 
 describe('the first token', () => {
-  test("is the tokenizer's own where special tokens are asked for", async () => {
+  test('is the tokenizer’s own with add_special_tokens', async () => {
     const plain = await promptOf({ messages: [user] });
     const { tokens, own } = await promptOf({ messages: [user], add_special_tokens: true });
     expect([tokens, own]).toEqual([[506, ...plain.tokens], true]);
@@ -94,7 +94,7 @@ describe('truncation', () => {
     expect(cut).toMatchObject({ tokens: whole.tokens.slice(-7), own: true });
   });
 
-  test('does nothing to a prompt that is short enough', async () => {
+  test('does not change a prompt that is short enough', async () => {
     const whole = await promptOf({ messages: [long] });
     for (const truncate_prompt_tokens of [whole.tokens.length, 9223372036854776000])
       expect(await promptOf({ messages: [long], truncate_prompt_tokens })).toEqual(whole);
@@ -103,7 +103,7 @@ describe('truncation', () => {
     );
   });
 
-  test('at -1 leaves room for the reply in the context of 512 tokens', async () => {
+  test('at -1 leaves tokens for the reply in the context of 512 tokens', async () => {
     const lengthOf = async (fields: object) =>
       (await promptOf({ messages: [long], truncate_prompt_tokens: -1, ...fields })).tokens.length;
     expect(await lengthOf({})).toBe(511);
@@ -111,7 +111,7 @@ describe('truncation', () => {
     expect(await lengthOf({ max_tokens: 100, max_completion_tokens: 12 })).toBe(500);
   });
 
-  test('cannot leave nothing', async () => {
+  test('cannot leave an empty prompt', async () => {
     expect(await refusalOf({ messages: [user], truncate_prompt_tokens: 0 })).toContain(
       'truncate_prompt_tokens',
     );

@@ -22,7 +22,7 @@ describe('a chat template of the request', () => {
     expect(tokens.filter((token) => tokenizer.bytes(token).length === 0)).toEqual([506, 498, 496, 498, 496]);
   });
 
-  test('sees texts as they are, however they are looked at', async () => {
+  test('sees texts unchanged, whatever it does with them', async () => {
     const content = ' <b>Say "é" & {{x}} ';
     const looks = [
       ['{{ messages[0].content | length }}', String(content.length)],
@@ -34,7 +34,7 @@ describe('a chat template of the request', () => {
       expect(await render(template, { messages: [{ role: 'user', content }] })).toBe(written);
   });
 
-  test('writes no token that a text names, also where it joins, cuts or escapes texts', async () => {
+  test('writes no token that a text names, even if it joins, cuts or escapes texts', async () => {
     const templates = [
       '{{ messages[0].content }}{{ messages[1].content }}',
       '{{ messages[0].content[:1] }}{{ messages[1].content }}',
@@ -52,7 +52,7 @@ describe('a chat template of the request', () => {
     }
   });
 
-  test('knows tools, documents, the effort and further variables', async () => {
+  test('gets tools, documents, the effort and further variables', async () => {
     expect(
       await render(
         '{{ tools[0].function.name }} {{ documents[0].text }} {{ reasoning_effort }} {{ mood.x[0] }} {{ add_generation_prompt }}',
@@ -66,7 +66,7 @@ describe('a chat template of the request', () => {
     ).toBe('f d low glad true');
   });
 
-  test('places sampled ids, which it cannot take apart', async () => {
+  test('inserts sampled ids, which it cannot split', async () => {
     const messages: Message[] = [{ role: 'assistant', content: 'ab', token_ids: [300, 301, 496] }];
     const chat_template = '<|tool|>{{ messages[0].content }}<|end|>';
     expect((await promptOf({ messages, chat_template })).tokens).toEqual([500, 300, 301, 496]);
@@ -83,7 +83,7 @@ describe('a chat template of the request', () => {
     expect(await refusal('<|user|>', open)).toContain('continue');
   });
 
-  test('has to write something', async () => {
+  test('must write something', async () => {
     expect(await refusal('')).toContain('to nothing');
   });
 
@@ -104,7 +104,7 @@ describe('a chat template of the request', () => {
   });
 });
 
-describe('a template that asks for too much', () => {
+describe('a template that exceeds its limits', () => {
   const doubled = (times: number) =>
     `{% set ns = namespace(s='xy') %}{% for i in range(${times}) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`;
 
@@ -125,7 +125,7 @@ describe('a template that asks for too much', () => {
     expect(await render('{{ messages[0].content }}')).toBe('hi');
   });
 
-  test('does not spoil what waits behind it', async () => {
+  test('does not fail the next ones', async () => {
     const answers = await Promise.all([
       refusal('{% for i in range(10**9) %}{% endfor %}'),
       render('{{ messages[0].content }}1'),
@@ -134,7 +134,7 @@ describe('a template that asks for too much', () => {
     expect(answers.slice(1)).toEqual(['hi1', 'hi2']);
   });
 
-  test('waits in a queue that is not endless', async () => {
+  test('waits in a bounded queue', async () => {
     const runner = new TemplateRunner({ maxWaiting: 1 });
     const task = { source: 'a', variables: {} };
     const rendered = [runner.render(task), runner.render(task)];
@@ -171,7 +171,7 @@ const answered = <Result>(work: Promise<Result>): Promise<Result> =>
     throw error instanceof LanguageError ? fromLanguage(error) : error;
   });
 
-describe("variables of the model's own template", () => {
+describe('variables of the model’s own template', () => {
   test.each([
     ['messages', []],
     ['tools', []],
@@ -186,7 +186,7 @@ describe("variables of the model's own template", () => {
     );
   });
 
-  test('are used where it knows them', async () => {
+  test('are used if it knows them', async () => {
     const set = { reasoning_effort: 'low' } as const;
     const expected = await promptOf({ messages: [user], reasoning_effort: 'low' });
     expect(await promptOf({ messages: [user], chat_template_kwargs: set })).toEqual(expected);
@@ -196,7 +196,7 @@ describe("variables of the model's own template", () => {
     ).toContain('chat_template_kwargs.reasoning_effort');
   });
 
-  test('change nothing where it does not know them', async () => {
+  test('change nothing if it does not know them', async () => {
     const plain = await promptOf({ messages: [user] });
     expect(await promptOf({ messages: [user], chat_template_kwargs: { enable_thinking: false } })).toEqual(
       plain,
@@ -204,7 +204,7 @@ describe("variables of the model's own template", () => {
     expect(await render('{{ a }}', { chat_template_kwargs: { a: 1, enable_thinking: false } })).toBe('1');
   });
 
-  test('change nothing where there are none', async () => {
+  test('change nothing if empty', async () => {
     const plain = await promptOf({ messages: [user] });
     expect(
       await promptOf({ messages: [user], chat_template_kwargs: {}, documents: [], chat_template: null }),

@@ -3,8 +3,8 @@ import { promptOf, refusalOf, shownPrompt, tokenizer } from './embedded.ts';
 
 const user = { role: 'user', content: 'hi' } as const;
 
-describe("prompts of the embedded models' own template", () => {
-  test('are token for token what they were when the models learned them', async () => {
+describe('prompts of the embedded models’ own template', () => {
+  test('have the tokens that the models were trained on', async () => {
     const call = {
       id: 'c',
       type: 'function',
@@ -30,7 +30,7 @@ describe("prompts of the embedded models' own template", () => {
     ]);
   });
 
-  test('show the name of who speaks', async () => {
+  test('show the name of the speaker', async () => {
     expect(
       await shownPrompt({
         messages: [
@@ -59,7 +59,7 @@ describe("prompts of the embedded models' own template", () => {
   });
 
   test.each(['end', 'tools', 'call', 'user|><|system', '<|user', 'a\n'])(
-    'refuse the role %j, which a template could make a special token of',
+    'refuse the role %j, which a template could turn into a special token',
     async (role) => {
       expect(await refusalOf({ messages: [{ role, content: 'x' }] })).toContain(JSON.stringify(role));
     },
@@ -76,7 +76,7 @@ describe("prompts of the embedded models' own template", () => {
     );
   });
 
-  test('are unchanged without an effort, and tell the efforts apart by what stands in front', async () => {
+  test('are unchanged without an effort, and begin differently for each effort', async () => {
     const plain = await promptOf({ messages: [user] });
     const low = await promptOf({ messages: [user], reasoning_effort: 'low' });
     const high = await promptOf({ messages: [user], reasoning_effort: 'high' });
@@ -101,7 +101,7 @@ describe("prompts of the embedded models' own template", () => {
     );
   });
 
-  test('take no special token out of a document', async () => {
+  test('turn no text of a document into a special token', async () => {
     const { tokens } = await promptOf({
       messages: [{ role: 'user', content: '<|end|>' }],
       documents: [{ title: '<|end|>', text: '<|call|>' }, { '<|user|>': ['<|end|>'] }],
@@ -114,7 +114,7 @@ describe("prompts of the embedded models' own template", () => {
     expect(tokenizer.decode(tokens)).toBe('<|end|>: <|call|>{"<|user|>":["<|end|>"]}<|end|>');
   });
 
-  test('keep sampled ids, reasoning and all, in place of what else the message says', async () => {
+  test('contain sampled ids, reasoning included, instead of the message’s other fields', async () => {
     const sampled = ['<|think|>', '<|answer|>'].map((text) => tokenizer.special.get(text) ?? 0);
     const ids = [sampled[0] ?? 0, 300, sampled[1] ?? 0, 301, 496];
     const message = { role: 'assistant', content: 'b', reasoning: 'a', name: 'bot', token_ids: ids } as const;

@@ -21,7 +21,7 @@ const written = (...given: string[]) =>
 /** A million members and more. */
 const heavy = `{ ${Array.from({ length: 1_200_000 }, (_, index) => `"${index.toString(36)}": 1`).join(', ')} }`;
 
-test('arguments of many megabytes are not parsed: they stand in a prompt as they came', () => {
+test('arguments of many megabytes are not parsed: they enter the prompt unchanged', () => {
   const parse = vi.spyOn(JSON, 'parse');
   try {
     expect(written(heavy)).toEqual([heavy]);
@@ -32,7 +32,7 @@ test('arguments of many megabytes are not parsed: they stand in a prompt as they
   }
 });
 
-test('nor are those of many calls of one message: what is parsed has 65,536 characters at the most', () => {
+test('at most 65,536 characters of the arguments of one message are parsed', () => {
   const text = `{ "a": "${'x'.repeat(1000)}" }`;
   const compact = text.replaceAll(' ', '');
   const fit = Math.floor(65_536 / text.length);
@@ -42,12 +42,12 @@ test('nor are those of many calls of one message: what is parsed has 65,536 char
   expect(written(text)).toEqual([compact]);
 });
 
-test('nor is what is nested more deeply than a body may be', () => {
+test('arguments that are nested more deeply than a body are not parsed', () => {
   const nested = (depth: number) => `${'[ '.repeat(depth)}${']'.repeat(depth)}`;
   expect(written(nested(1000), nested(1001))).toEqual([nested(1000).replaceAll(' ', ''), nested(1001)]);
 });
 
-test('all others stand there as models write them', () => {
+test('all other arguments are written as models write them', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(0, 1, 4), (value, spaces) => {
       const text = JSON.stringify(value, null, spaces);
@@ -57,7 +57,7 @@ test('all others stand there as models write them', () => {
   );
 });
 
-test('a conversation of more messages and calls than tokens have room is refused before a template sees it', () => {
+test('a conversation with more messages and calls than tokens in the context is refused before it is rendered', () => {
   const engine = new ScriptedEngine();
   const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat());
   const { contextLength } = baseModel;

@@ -50,7 +50,7 @@ const tool: fc.Arbitrary<Tool> = fc.record({
 });
 
 describe('the two ways of rendering', () => {
-  test("give the same tokens of the model's own template, whatever is said", async () => {
+  test('give the same tokens for the model’s own template, whatever the conversation', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(message, { minLength: 1, maxLength: 5 }),
@@ -74,7 +74,7 @@ describe('the two ways of rendering', () => {
     );
   });
 
-  test('let no text make a special token, nor lose a character', async () => {
+  test('turn no text into a special token, and lose no character', async () => {
     const template =
       '{% for m in messages %}{{ m.content }}{{ m.name }}{% endfor %}{{ end }}{{ tools[0].function.description }}{{ documents[0].text }}';
     await fc.assert(

@@ -56,7 +56,7 @@ const rest = {
   ...{ models: 1, checkpoints: 1, jobs: 0, events: 0, logs: 0, idempotency_keys: 0, deleted_models: 0 },
 };
 
-test('the rows of a deleted model go a few in each turn of the event loop', async () => {
+test('the rows of a deleted model are removed a few in each tick', async () => {
   const { path, model, count } = await withHistory();
   const store = openSqliteStore(path);
   let turns = 0;
@@ -74,7 +74,7 @@ test('the rows of a deleted model go a few in each turn of the event loop', asyn
   expect(count()).toEqual(rest);
 });
 
-test('a model is gone from the first moment of its deletion, though rows of it are left', async () => {
+test('a model is unknown from the start of its deletion, even if rows remain', async () => {
   const { dataFolder, model, jobId } = await withHistory();
   const { service, call, createModel } = await open({ dataFolder });
   const held = door();
@@ -103,7 +103,7 @@ test('a model is gone from the first moment of its deletion, though rows of it a
   expect((await call('GET', '/v1/preview/models')).body.data).toHaveLength(2);
 });
 
-test('a deletion that a crash cut short is completed at the next start', async () => {
+test('a deletion that a crash interrupted is completed at the next start', async () => {
   const { dataFolder, path, model, count } = await withHistory();
   const store = openSqliteStore(path);
   expect(await store.deleteModel(model.id)).toHaveLength(1);
@@ -115,7 +115,7 @@ test('a deletion that a crash cut short is completed at the next start', async (
   expect(readdirSync(join(dataFolder, 'models'))).toEqual([]);
 });
 
-test('a model of the same id that comes while rows are left gets none of them', async () => {
+test('a new model with the same id gets none of the remaining rows', async () => {
   const { path, model, count } = await withHistory();
   const store = openSqliteStore(path);
   const record = await store.model(model.id);

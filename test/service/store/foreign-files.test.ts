@@ -7,7 +7,7 @@ import { open } from '../opened.ts';
 /** What file managers, backups and people put into folders. */
 const strangers = ['@eaDir', '.DS_Store', 'lost+found', 'notes.txt'];
 
-test('what others put into the data folder neither keeps the service from starting nor is removed', async () => {
+test('foreign files in the data folder neither prevent the start nor are removed', async () => {
   const first = await open();
   const { dataFolder } = first;
   const model = await first.createModel();

@@ -18,7 +18,7 @@ const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const uploads = '/v1/preview/uploads';
 const sft = '/v1/preview/sft-training-jobs';
 
-test('an upload goes when no job needs it and it has not been used for 30 days', async () => {
+test('an upload is removed if no job needs it and it has not been used for 30 days', async () => {
   const { service, call, createModel, dataFolder } = await open();
   // Their jobs stay in the queue.
   service.queue.wake = () => {};
@@ -49,7 +49,7 @@ test('an upload goes when no job needs it and it has not been used for 30 days',
   expect((await train(urls.unused)).status).toBe(200);
 });
 
-test('an idempotency key of no model goes after 30 days, one of a model with the model', async () => {
+test('an idempotency key without a model is removed after 30 days, one of a model with the model', async () => {
   const { service, call } = await open();
   service.queue.wake = () => {};
   const { store } = service;
@@ -90,7 +90,7 @@ test('an idempotency key of no model goes after 30 days, one of a model with the
   expect(await known()).toEqual({ model: false, upload: false, unanswered: false, refused: false });
 });
 
-test('a key that is answered after its model was deleted is forgotten', async () => {
+test('a key that is answered after the deletion of its model is removed', async () => {
   const { service, call, createModel } = await open();
   const { store } = service;
   const model = await createModel();
@@ -106,7 +106,7 @@ test('a key that is answered after its model was deleted is forgotten', async ()
   expect((await call('POST', `${path}/log`, log, key)).status).toBe(404);
 });
 
-test('it is looked for every hour; a clock that jumps ahead makes nothing old, and a failure ends nothing', async () => {
+test('unused data is searched every hour; a clock that jumps ahead removes nothing, and a failure stops nothing', async () => {
   const { service } = await open();
   const { store, log } = service;
   vi.useFakeTimers({ toFake: ['Date', 'performance', 'setInterval', 'clearInterval'] });

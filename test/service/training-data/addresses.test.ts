@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { holds, isPublic, listOf } from '../../../src/service/training-data/addresses.ts';
 
-describe('an address is one of the public internet', () => {
+describe('an address is public', () => {
   test.each([
     ...[
       '1.1.1.1',
@@ -44,7 +44,7 @@ describe('an address is one of the public internet', () => {
     ...['', 'localhost', '127.1', '0177.0.0.1', '0x7f.0.0.1', '2130706433', '1.1.1.1 ', '1.1.1.1/32'],
   ])('%s is not', (address) => expect(isPublic(address)).toBe(false));
 
-  test('whatever stands in its other bits', () => {
+  test('whatever the other bits are', () => {
     const byte = fc.integer({ min: 0, max: 255 });
     const within = (...first: number[]) =>
       fc.tuple(byte, byte, byte).map((rest) => [...first, ...rest].slice(0, 4).join('.'));
@@ -68,7 +68,7 @@ describe('an address is one of the public internet', () => {
   });
 });
 
-test('a list holds addresses and networks, each as it is and in no other form', () => {
+test('a list contains addresses and networks, and matches them only in their own form', () => {
   const list = listOf(['10.0.0.7', '192.168.0.0/16', 'fd00::/8', '::1']);
   for (const address of ['10.0.0.7', '192.168.3.4', 'fd12::1', '::1', '0:0:0:0:0:0:0:1'])
     expect([address, holds(list, address)]).toEqual([address, true]);

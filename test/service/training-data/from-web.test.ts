@@ -48,7 +48,7 @@ describe('a name that the operator has allowed', () => {
   test.each([
     ...['127.0.0.1', '10.0.0.7', '169.254.169.254', '100.64.0.1', '0.0.0.0', '::1', '::ffff:127.0.0.1'],
     ...['fe80::1', 'fd00::1', '64:ff9b::7f00:1', '2002:7f00:1::', '224.0.0.1'],
-  ])('is not asked at %s', async (address) => {
+  ])('is not requested at %s', async (address) => {
     let asked = 0;
     const port = await serve((_, response) => response.end(String(++asked)), '127.0.0.1');
     const url = `http://${name}:${port}`;
@@ -60,7 +60,7 @@ describe('a name that the operator has allowed', () => {
     expect(asked).toBe(0);
   });
 
-  test('is asked where the operator has allowed the address as well, by itself or within its network', async () => {
+  test('is requested if the operator has also allowed the address, by itself or within its network', async () => {
     const port = await serve(({ headers }, response) => response.end(headers.host));
     const url = `http://${name}:${port}`;
     for (const allowed of ['127.0.0.1', '127.0.0.0/8']) {
@@ -82,7 +82,7 @@ describe('a name that the operator has allowed', () => {
       );
   });
 
-  test('is looked up once for a connection, which goes just there; a later answer of the DNS is looked at anew', async () => {
+  test('is resolved once for each connection; a later DNS answer is checked again', async () => {
     let elsewhere = 0;
     const port = await serve((request, response) => {
       if (request.url === '/b') response.end('data');
@@ -99,7 +99,7 @@ describe('a name that the operator has allowed', () => {
     expect(elsewhere).toBe(0);
   });
 
-  test('of this machine is refused as the system knows it', async () => {
+  test('of this machine is refused as the system resolves it', async () => {
     const port = await serve((_, response) => response.end('here'));
     const url = `http://localhost:${port}`;
     expect((await get(url, { hosts: [url] })).refused).toContain(
@@ -112,7 +112,7 @@ describe('a name that the operator has allowed', () => {
   });
 });
 
-test('an address is asked only where it is allowed itself, however it is spelt', async () => {
+test('an address is requested only if it is allowed itself, however it is spelled', async () => {
   const port = await serve((_, response) => response.end('here'));
   const spellings = ['127.0.0.1', '2130706433', '0x7f000001', '0177.0.0.1', '127.1', '127.0.0.1.', '0x7f.1'];
   for (const spelling of spellings) {
@@ -150,7 +150,7 @@ test.each([
   expect((await get(url, { hosts: [url] })).refused).toContain('not a host that data may be fetched from');
 });
 
-test('a redirect with a password, and one without a place, are not followed', async () => {
+test('a redirect with a password, and one without a location, are not followed', async () => {
   const port: number = await serve(({ url }, response) =>
     response.writeHead(302, url === '/a' ? { location: `http://user:word@127.0.0.1:${port}/` } : {}).end(),
   );
@@ -159,7 +159,7 @@ test('a redirect with a password, and one without a place, are not followed', as
   expect((await get(`${hosts[0]}/b`, { hosts })).refused).toContain('answered 302');
 });
 
-test('no proxy of the environment is asked, and nothing of the service goes along', async () => {
+test('no proxy of the environment is used, and no data of the service is sent', async () => {
   let proxied = 0;
   const seen: IncomingHttpHeaders[] = [];
   const proxy = await serve((_, response) => response.end(String(++proxied)));
@@ -187,7 +187,7 @@ test('no proxy of the environment is asked, and nothing of the service goes alon
   );
 });
 
-test('a body counts as it is unpacked, and one without an end is left', async () => {
+test('a body counts after decompression, and an endless one is aborted', async () => {
   const bomb = gzipSync(Buffer.alloc(64 * 1024 ** 2));
   const closed = Promise.withResolvers<void>();
   const port = await serve(({ url }, response) => {

@@ -8,7 +8,7 @@ import { readFileUrl } from '../../../src/service/training-data/from-file.ts';
 import { resolveSources } from '../../../src/service/training-data/sources.ts';
 import { temporaryFolder } from '../../support/files.ts';
 
-test('a folder that becomes a link between the look at it and the opening leads nowhere, also when it is put back', async () => {
+test('a folder that becomes a link between check and opening is refused, even if it is restored', async () => {
   const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];
   /** Called between the look at a path and its opening, and between the opening and the next look. */
   const between = { opening: () => {}, opened: () => {} };

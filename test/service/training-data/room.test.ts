@@ -45,7 +45,7 @@ async function withSlowHost(data: string, limits: Partial<ServiceLimits>, declar
 const large = example('b'.repeat(80_000));
 
 test.each([true, false])(
-  'fetched data counts among the bytes that are held, as they come: declared %s',
+  'fetched data counts toward the limit of bytes as it arrives: declared %s',
   async (declare) => {
     const { held, train, remote, file, service, dataFolder } = await withSlowHost(large, {}, declare);
     const first = train(remote);
@@ -66,7 +66,7 @@ test.each([true, false])(
   },
 );
 
-test('no more data is fetched at once than there is room for; uploads need none', async () => {
+test('concurrent fetches are limited; uploads need no slot', async () => {
   const { held, train, remote, file, call } = await withSlowHost(example('c'), { dataFetches: 1 });
   const first = train(remote);
   await held.reached;
@@ -80,7 +80,7 @@ test('no more data is fetched at once than there is room for; uploads need none'
   expect((await train(file)).status).toBe(200);
 });
 
-test('data of a job that is refused for another field is not kept', async () => {
+test('data of a job that is refused for another field is not stored', async () => {
   const { train, file, dataFolder } = await withSlowHost(example('e'), {});
   const refused = await train(file, { batch_size: 1, learning_rate: [0.1, 0.2] });
   expect(refused).toMatchObject({
@@ -93,7 +93,7 @@ test('data of a job that is refused for another field is not kept', async () => 
   expect(readdirSync(join(dataFolder, 'uploads'))).toHaveLength(1);
 });
 
-test('data whose metadata already speaks against the job is not even read', async () => {
+test('data of a job that is refused for its metadata is not read', async () => {
   const { train, folder, service } = await withSlowHost(example('f'), {});
   await writeFile(join(folder, 'metadata.json'), '{"num_trajectories":1}');
   const taken: number[] = [];

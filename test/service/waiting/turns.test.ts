@@ -25,10 +25,10 @@ class CheckingEngine extends ScriptedEngine {
   }
 }
 
-describe('what waits for a constraint to be checked', () => {
+describe('a request that waits for the check of its constraint', () => {
   const wish = (regex: string) => ({ messages, structured_outputs: { regex } });
 
-  test('counts for its key, and gives its place back when its client leaves', async () => {
+  test('counts for its key, and frees its slot when its client disconnects', async () => {
     const engine = new CheckingEngine();
     const { service, call, dataFolder } = await start({ engine });
     const keys = await KeyStore.open(dataFolder);
@@ -53,7 +53,7 @@ describe('what waits for a constraint to be checked', () => {
     expect(engine.asked.every(({ signal }) => signal?.aborted)).toBe(true);
   });
 
-  test('is checked once for all who ask for the same, and goes on when the first of them leaves', async () => {
+  test('shares one check with equal requests, which continues when the first client disconnects', async () => {
     const engine = new CheckingEngine();
     const { service, call, chat } = await start({ engine });
     const leave = new AbortController();
@@ -75,7 +75,7 @@ describe('what waits for a constraint to be checked', () => {
     expect(engine.asked).toHaveLength(1);
   });
 
-  test('is asked to come again where too many wait', async () => {
+  test('is rejected with Retry-After if too many wait', async () => {
     const engine = new ScriptedEngine();
     engine.checkConstraint = async () => {
       throw new EngineError('constraints_busy', 'too many constraints are waiting to be compiled; try again');
@@ -86,7 +86,7 @@ describe('what waits for a constraint to be checked', () => {
   });
 });
 
-test('a reply counts for the key that asks for it, so that keys take turns within a model', async () => {
+test('a reply counts for its key, so that keys take turns within a model', async () => {
   const { call, engine, dataFolder } = await start();
   const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
@@ -96,7 +96,7 @@ test('a reply counts for the key that asks for it, so that keys take turns withi
   expect(engine.requests.map(({ tenant }) => tenant)).toEqual([id, 'own key']);
 });
 
-test('one token does not wait for the crowd of another key', async () => {
+test('one token does not wait for the many requests of another key', async () => {
   const engine = await createEmbeddedEngine({ threads: 1, largestBatch: 2 });
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => {} });

@@ -15,7 +15,7 @@ const chatBody = (fields: object = {}) =>
   JSON.stringify({ messages: [{ role: 'user', content: 'hi' }], ...fields });
 
 describe('a client that closes its side of the connection after its request', () => {
-  test('is answered what it stored, and the connection is closed', async () => {
+  test('gets the answer to its request, and the connection is closed', async () => {
     const { service, createModel } = await start();
     const { id } = await createModel();
     const trajectory_groups = [group(trajectory(1, [1, 2]), trajectory(0, [3]))];
@@ -39,7 +39,7 @@ describe('a client that closes its side of the connection after its request', ()
     }
   });
 
-  test('is answered as many requests as it sent', async () => {
+  test('gets as many answers as it sent requests', async () => {
     const { service } = await start();
     const client = new RawClient(service.url).read();
     const ask = requestText({ method: 'GET', path: '/v1/models' });
@@ -50,7 +50,7 @@ describe('a client that closes its side of the connection after its request', ()
   });
 
   test.each([true, false])(
-    'counts as gone for a chat (streamed: %s), whose place is free again',
+    'is disconnected for a chat (streamed: %s), whose slot becomes free',
     async (stream) => {
       const engine = new ScriptedEngine();
       const held = door();
@@ -71,7 +71,7 @@ describe('a client that closes its side of the connection after its request', ()
     },
   );
 
-  test('counts as gone where it closed its side before the chat was begun', async () => {
+  test('is disconnected if it closed its side before the chat began', async () => {
     const engine = new ScriptedEngine();
     engine.hold = () => new Promise(() => {});
     const { service } = await start({ engine });
@@ -80,7 +80,7 @@ describe('a client that closes its side of the connection after its request', ()
     expect(client.received).toBe('');
   });
 
-  test('counts as gone for a stream of events, and another finds its place', async () => {
+  test('is disconnected for a stream of events, whose slot becomes free', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;
@@ -110,7 +110,7 @@ describe('a client that closes its side of the connection after its request', ()
     held.open();
   });
 
-  test('leaves no request behind that it sent before another was answered', async () => {
+  test('leaves no pipelined request behind', async () => {
     const engine = new ScriptedEngine();
     engine.hold = () => new Promise(() => {});
     const { service, call, log } = await start({ engine });
@@ -126,7 +126,7 @@ describe('a client that closes its side of the connection after its request', ()
     expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
   });
 
-  test('is let go at once between requests, and before the first', async () => {
+  test('is disconnected at once between requests, and before the first', async () => {
     const { service } = await start();
     const idle = new RawClient(service.url).read();
     await idle.write(requestText({ method: 'GET', path: '/v1/models' }));
@@ -138,7 +138,7 @@ describe('a client that closes its side of the connection after its request', ()
     }
   });
 
-  test('in the middle of a body is refused', async () => {
+  test('is refused within a body', async () => {
     const { service } = await start();
     const client = new RawClient(service.url).read();
     client.socket.end(`${requestText({ path: '/v1/chat/completions', body: 100 })}{"messages"`);

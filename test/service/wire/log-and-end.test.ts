@@ -8,7 +8,7 @@ const chatPath = '/v1/chat/completions';
 const body = JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] });
 
 describe('the log', () => {
-  test('has a line for a chat whose client left before its answer', async () => {
+  test('has a line for a chat whose client disconnected before its answer', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;
@@ -22,7 +22,7 @@ describe('the log', () => {
     expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
   });
 
-  test('alone hears of a download that fails: neither the client nor the error output', async () => {
+  test('is the only report of a failed download: neither the client nor the error output has it', async () => {
     const engine = new ScriptedEngine();
     engine.exportWeights = async () => ({
       extension: '.safetensors',
@@ -47,7 +47,7 @@ describe('the log', () => {
     vi.restoreAllMocks();
   });
 
-  test('alone hears of a stream of events that fails', async () => {
+  test('is the only report of a failed stream of events', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;
@@ -77,8 +77,8 @@ describe('the log', () => {
   });
 });
 
-describe('the end of the service', () => {
-  test('answers chats that wait with a 503, streamed or not, and closes their connections', async () => {
+describe('the stop of the service', () => {
+  test('answers waiting chats with a 503, streamed or not, and closes their connections', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;
@@ -101,7 +101,7 @@ describe('the end of the service', () => {
     expect(whole.header('retry-after')).toBe('1');
   });
 
-  test('answers whoever is in the middle of a body with a 503', async () => {
+  test('answers a client that is sending a body with a 503', async () => {
     const { service, call } = await start({ closeTimeoutMs: 400 });
     const clients: RawClient[] = [];
     for (const path of [chatPath, '/v1/preview/uploads']) {
@@ -119,7 +119,7 @@ describe('the end of the service', () => {
     }
   });
 
-  test('lets a chat be finished that is done in time', async () => {
+  test('completes a chat that ends in time', async () => {
     const engine = new ScriptedEngine();
     const held = door();
     engine.hold = held.wait;

@@ -14,7 +14,7 @@ describe('a client that sends everything before it reads', () => {
     [401, 'wrong', 24],
     [413, 'test-key', 65],
     [429, 'test-key', 24],
-  ])('gets the %d that was there before its body', async (status, key, announced) => {
+  ])('gets the %d that was decided before its body', async (status, key, announced) => {
     const limits = { bodyBytes: 64 * mebibyte };
     const bodyLimits = { chat: 64 * mebibyte, preview: 64 * mebibyte };
     const engine = new ScriptedEngine();
@@ -40,7 +40,7 @@ describe('a client that sends everything before it reads', () => {
     expect(await client.closed).toBe(null);
   });
 
-  test('gets it too where it sends in chunks, of which some were read', async () => {
+  test('gets it too if it sends chunks of which some were read', async () => {
     const { service } = await start({ bodyLimits: { chat: mebibyte, preview: 4 * mebibyte } });
     const client = new RawClient(service.url);
     await client.write(requestText({ path, headers: { 'transfer-encoding': 'chunked' } }));
@@ -54,7 +54,7 @@ describe('a client that sends everything before it reads', () => {
     expect(client.status).toBe(413);
   });
 
-  test('keeps its connection where the rest is short', async () => {
+  test('keeps its connection if the rest is short', async () => {
     const { service, log } = await start();
     const client = new RawClient(service.url).read();
     await client.write(requestText({ path, key: 'wrong', body: 2000 }));
@@ -66,7 +66,7 @@ describe('a client that sends everything before it reads', () => {
     expect(log.filter((entry) => JSON.stringify(entry).includes('"request"'))).toHaveLength(2);
   });
 
-  test('does not hold up the end of the service', async () => {
+  test('does not delay the stop of the service', async () => {
     const { service } = await start({ closeTimeoutMs: 60_000 });
     const client = new RawClient(service.url).read();
     await client.write(requestText({ path, key: 'wrong', body: 24 * mebibyte }));
@@ -77,7 +77,7 @@ describe('a client that sends everything before it reads', () => {
   });
 });
 
-describe('what is thrown away is bounded', () => {
+describe('discarding the rest of a body is bounded', () => {
   /** A server that refuses each request at once, and how many bytes of the first were sent until it hung up. */
   async function refusing(options: LingeringOptions) {
     const lingering = new Lingering(options);

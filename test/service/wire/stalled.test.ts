@@ -38,10 +38,10 @@ class TalkativeEngine extends ScriptedEngine {
   }
 }
 
-describe('a client that does not take its answer is cut off', () => {
+describe('a client that does not read its answer is disconnected', () => {
   const long = { max_tokens: 400, n: 60, logprobs: true, top_logprobs: 20, ignore_eos: true };
 
-  test.each([true, false])('of a chat (streamed: %s), whose place is free again', async (stream) => {
+  test.each([true, false])('of a chat (streamed: %s), whose slot becomes free', async (stream) => {
     const engine = new TalkativeEngine();
     const { service, log, call } = await start({ engine, stallTimeoutMs: 200 });
     const client = new RawClient(service.url);
@@ -57,7 +57,7 @@ describe('a client that does not take its answer is cut off', () => {
     expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
   });
 
-  test('of a download, which is left', async () => {
+  test('of a download, which stops', async () => {
     const engine = new TalkativeEngine();
     const { service, log, createModel } = await start({ engine, stallTimeoutMs: 200 });
     const { id } = await createModel();
@@ -68,7 +68,7 @@ describe('a client that does not take its answer is cut off', () => {
     expect(log).toContainEqual(cut);
   });
 
-  test('also where it goes on to send', async () => {
+  test('even if it continues to send', async () => {
     const engine = new TalkativeEngine();
     const { service, log, createModel } = await start({ engine, stallTimeoutMs: 200 });
     const { id } = await createModel();
@@ -82,7 +82,7 @@ describe('a client that does not take its answer is cut off', () => {
     expect(log).toContainEqual(cut);
   });
 
-  test('but not one that reads slowly, or waits for an answer that takes long', {
+  test('but not one that reads slowly or waits for a slow answer', {
     tags: ['long'],
   }, async () => {
     const limitMs = 2000;
@@ -119,11 +119,11 @@ describe('a client that does not take its answer is cut off', () => {
   });
 });
 
-describe('a client that stops in the middle of its body', () => {
+describe('a client that stops within its body', () => {
   test.each([
     ['/v1/chat/completions', 100],
     [path, 32 * mebibyte],
-  ])('is told so with a 408: %s', async (where, announced) => {
+  ])('gets a 408: %s', async (where, announced) => {
     const { service, log, call } = await start({ stallTimeoutMs: 50 });
     const client = new RawClient(service.url).read();
     await client.write(`${requestText({ path: where, body: announced })}{"messages":[`);
@@ -134,12 +134,12 @@ describe('a client that stops in the middle of its body', () => {
     expect((await call('GET', '/v1/system-check')).body.inference_queue.in_hand).toBe(0);
   });
 
-  test.each([0, 1.5, Number.NaN, 2 ** 31])('within a time that can be: not %d', async (stallTimeoutMs) => {
+  test.each([0, 1.5, Number.NaN, 2 ** 31])('needs a valid stallTimeoutMs: not %d', async (stallTimeoutMs) => {
     const says = `stallTimeoutMs is ${stallTimeoutMs}. Pass whole milliseconds`;
     await expect(start({ stallTimeoutMs })).rejects.toThrow(says);
   });
 
-  test('holds room for what it has sent, not for what it has announced', async () => {
+  test('counts with the bytes it has sent, not with those it has declared', async () => {
     const bodyBytes = 8 * mebibyte;
     const bodyLimits = { chat: mebibyte, preview: bodyBytes };
     const { service, log, raw } = await start({ limits: { bodyBytes }, bodyLimits });
