@@ -31,7 +31,7 @@ try {
   const source = loop.toScenarioSource(countries, 1);
   const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
   let model = await openModel(opened);
-  let made: number[] = [];
+  let kept: number[] = [];
   for (let step = 0; step < Number(process.argv[2] ?? 40); step++) {
     const scenarios = (await source.take(6)).map(({ scenario }) => environment.scenario.parse(scenario));
     const seed = deriveSeed(1, step);
@@ -47,7 +47,7 @@ try {
     await loop.followJob({ client, jobId });
     const newest = await loop.newestStep(model);
     model = model.at(newest);
-    made = await loop.pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
+    kept = await loop.pruneCheckpoints({ model, steps: [...kept, newest], keep: 2 });
   }
   console.log('trained', model.name);
 } finally {

@@ -148,7 +148,7 @@ const calls: readonly [string, () => unknown, string][] = [
     'split',
   ],
   ['followJob', () => followJob(and({ client, jobId: 'a' }, { timeout: 1 })), 'timeoutMs'],
-  ['pruneCheckpoints', () => pruneCheckpoints(and({ model, made: [], keep: 1 }, { keeps: 1 })), 'keep'],
+  ['pruneCheckpoints', () => pruneCheckpoints(and({ model, steps: [], keep: 1 }, { keeps: 1 })), 'keep'],
   ['externalModel', () => externalModel(judge, and({}, { setting: {} })), 'settings'],
   [
     'externalModel, settings',
@@ -310,7 +310,7 @@ test.each<[string, (more: object) => Promise<unknown>, string]>([
 test('a model to open is refused with its missing field', async () => {
   const lacking = { model: { project: 'p', name: 'n' } };
   await expect(train(and(settings, lacking))).rejects.toThrow(
-    '`model.baseModel` is undefined. Pass a model made by `openModel()`',
+    '`model.baseModel` is undefined. Pass a model created by `openModel()`',
   );
 });
 

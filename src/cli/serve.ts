@@ -24,22 +24,24 @@ interface ServeOptions {
 /** The text at the start of the service: its URL, its keys, and a call to try. */
 export function welcome({
   url,
-  madeKey,
+  createdKey,
   storedKeys,
   data,
 }: {
   url: string;
-  /** The key made for this start; null if there was one. */
-  madeKey: string | null;
+  /** The key created for this start; null if there was one. */
+  createdKey: string | null;
   storedKeys: number;
   data: string;
 }): string {
-  const key = madeKey ?? (storedKeys > 0 ? '$KEY' : '$MARTINGALE_API_KEY');
+  const key = createdKey ?? (storedKeys > 0 ? '$KEY' : '$MARTINGALE_API_KEY');
   return [
     `serving on ${url}, with its data in ${data}`,
-    ...(madeKey === null
+    ...(createdKey === null
       ? []
-      : [`key: ${madeKey} (valid until the service stops; "martingale keys create" makes a permanent one)`]),
+      : [
+          `key: ${createdKey} (valid until the service stops; "martingale keys create" makes a permanent one)`,
+        ]),
     ...(storedKeys > 0 ? [`keys: ${storedKeys} in the data folder ("martingale keys list" shows them)`] : []),
     '',
     'Try it:',
@@ -100,8 +102,8 @@ async function serve({
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
     });
     const { url, storedKeys } = service;
-    const madeKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
-    process.stdout.write(welcome({ url, madeKey, storedKeys, data: dataFolder }));
+    const createdKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
+    process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder }));
     await stopped.promise;
     await service.close();
   } finally {
@@ -174,7 +176,7 @@ export const serveCommand = (): Command =>
     )
     .addHelpText(
       'after',
-      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Without any key, one is made and printed.',
+      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Without any key, one is created and printed.',
     )
     .action((options: ServeOptions) => serve(options));
 

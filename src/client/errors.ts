@@ -128,7 +128,7 @@ export class RequestError extends MartingaleError<RequestErrorCode> {
   readonly retryAfterMs: number | null;
   /** The validation issues of the body; empty if it has none, or not in the contract's format. */
   readonly issues: readonly ValidationIssue[];
-  /** False if no connection was made, so the service cannot have received the call. */
+  /** False if no connection was opened, so the service cannot have received the call. */
   readonly connected: boolean;
   /** The option that raises the exceeded deadline or limit, such as `timeoutMs` or `limits.answerBytes`; null otherwise. */
   readonly option: string | null;

@@ -33,7 +33,7 @@ export function parseJson({ facts, text }: Answer, what = 'not JSON'): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    // V8's message quotes the text, so it must be made printable.
+    // V8's message quotes the text, so its control characters must be escaped.
     const cause = new SyntaxError(printable(error instanceof Error ? error.message : String(error)));
     throw new RequestError('bad_response', { ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
   }

@@ -14,7 +14,7 @@ import {
 } from '../contract/index.ts';
 
 /*
- * Schemas of answers. Other services may have fewer or more fields than ours. Fields that the interface guarantees are
+ * Schemas of answers. Other services may have fewer or more fields than this one. Fields that the interface guarantees are
  * required. Optional fields and our extensions may be missing or `null`, and then have the default of the schema here.
  * Unknown fields are dropped. An id is any text of a length that can be sent back unchanged.
  */
@@ -24,17 +24,17 @@ const id = z.string().min(1).max(maxIdLength);
 const nullable = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
 const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
-  schema.nullish().transform((given): z.output<Schema> => given ?? value);
+  schema.nullish().transform((reported): z.output<Schema> => reported ?? value);
 /** A field of our extensions. Its name may mean something else in other services, so other values are dropped. */
-const ours = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined);
+const ownField = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined);
 
 /** Numbers by name. Entries that are `null` are dropped. */
-const figures = z
+const numbersByName = z
   .record(z.string(), z.number().nullable())
   .transform(
-    (given): Record<string, number> =>
+    (entries): Record<string, number> =>
       Object.fromEntries(
-        Object.entries(given).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
+        Object.entries(entries).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
       ),
   );
 
@@ -62,7 +62,7 @@ export const reportedDeletionSchema = deleteModelResponseSchema.extend({ model_i
 
 export const reportedCheckpointSchema = checkpointSchema.extend({
   id,
-  metrics: otherwise(figures, {}),
+  metrics: otherwise(numbersByName, {}),
 });
 
 export const createdJobSchema = z.object({ id });
@@ -72,16 +72,16 @@ export type ReportedTrainingJob = Pick<TrainingJob, 'id'> & Partial<TrainingJob>
 
 export const reportedJobSchema: z.ZodType<ReportedTrainingJob> = z.object({
   id,
-  model_id: ours(z.string()),
-  kind: ours(jobKindSchema),
-  status: ours(jobStatusSchema),
-  created_at: ours(z.string()),
-  started_at: ours(z.string().nullable()),
-  ended_at: ours(z.string().nullable()),
-  error_message: ours(z.string().nullable()),
-  resolved_config: ours(trainingJobSchema.shape.resolved_config),
-  step: ours(z.number().int().nullable()),
-  untrained: ours(trainingJobSchema.shape.untrained),
+  model_id: ownField(z.string()),
+  kind: ownField(jobKindSchema),
+  status: ownField(jobStatusSchema),
+  created_at: ownField(z.string()),
+  started_at: ownField(z.string().nullable()),
+  ended_at: ownField(z.string().nullable()),
+  error_message: ownField(z.string().nullable()),
+  resolved_config: ownField(trainingJobSchema.shape.resolved_config),
+  step: ownField(z.number().int().nullable()),
+  untrained: ownField(trainingJobSchema.shape.untrained),
 });
 
 type StartedEvent = Extract<TrainingEvent, { type: 'training_started' }>;
@@ -103,7 +103,7 @@ export const reportedEventSchema: z.ZodType<ReportedTrainingEvent> = z.discrimin
     type: z.literal('training_started'),
     data: otherwise(z.looseObject({ num_sequences: nullable(z.number()) }), { num_sequences: null }),
   }),
-  z.object({ id, type: z.literal('gradient_step'), data: figures }),
+  z.object({ id, type: z.literal('gradient_step'), data: numbersByName }),
   z.object({ id, type: z.literal('training_ended'), data: openData }),
   z.object({
     id,
@@ -152,9 +152,9 @@ const componentSchema = z.object({
   success: z.boolean(),
   duration: nullable(z.number()),
   error: nullable(z.string()),
-  in_hand: ours(z.number()),
-  oldest_ms: ours(z.number()),
-  refused: ours(z.number()),
+  in_hand: ownField(z.number()),
+  oldest_ms: ownField(z.number()),
+  refused: ownField(z.number()),
 });
 
 export const reportedSystemCheckSchema = z

@@ -23,7 +23,7 @@ export class MartingaleError<Code extends string = string> extends Error {
    */
   static isInstance<Instance extends MartingaleError>(
     this: abstract new (
-      ...given: never
+      ...args: never
     ) => Instance,
     value: unknown,
   ): value is Instance {

@@ -60,8 +60,8 @@ export class EvaluationDirectory {
     const file = join(folder, groupsFile);
     const finished = await storing(file, () => readGroups(file));
     await storing(file, async () => {
-      await using made = await open(file, 'a', 0o600);
-      await made.sync();
+      await using created = await open(file, 'a', 0o600);
+      await created.sync();
       await syncFolder(folder);
     });
     return new EvaluationDirectory(file, finished);

@@ -80,7 +80,7 @@ function toolChoiceOf({
     return tools?.length ? { tool_choice: toToolChoice(toolChoice) } : {};
   if (toolChoice === undefined || toolChoice.type === 'auto') return {};
   throw unsupportedByModel(
-    `"tool_choice" in providerOptions.martingale beside the toolChoice "${toolChoice.type}"`,
+    `"tool_choice" in providerOptions.martingale together with the toolChoice "${toolChoice.type}"`,
     'Set only one of them.',
   );
 }

@@ -87,7 +87,7 @@ const nameWidth = 18;
 const barGap = 3;
 const maxColumns = 100;
 
-/** A line with text at both ends; without room, only the left one. */
+/** A line with text at both ends; if both do not fit, only the left one. */
 function spread(left: Line, right: Line, columns: number): Line {
   const space = columns - lineWidth(left) - lineWidth(right);
   return space < 2 ? left : [...left, { text: ' '.repeat(space) }, ...right];

@@ -110,7 +110,7 @@ export function checkEssentials(
     model !== null &&
     ['name', 'languageModel', 'endpoint'].every((field) => field in model);
   if (!isModel)
-    throw invalidOption(code, 'model', model, 'Pass a model made by `openModel()` or `externalModel()`.');
+    throw invalidOption(code, 'model', model, 'Pass a model created by `openModel()` or `externalModel()`.');
   checkEnvironment(code, environment);
 }
 
@@ -121,6 +121,6 @@ export function checkEnvironment(code: OptionErrorCode, environment: unknown): v
       code,
       'environment',
       environment,
-      'Pass an environment made by `defineEnvironment()`.',
+      'Pass an environment created by `defineEnvironment()`.',
     );
 }

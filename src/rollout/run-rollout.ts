@@ -101,14 +101,14 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
 }
 
 async function runAndReward<Schema extends z.ZodType, Outcome>(
-  { environment, model: given, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
+  { environment, model: rolloutModel, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
   opening: Promise<OpenEnvironment<Outcome>>,
   trajectory: Trajectory,
   interruption: Interruption,
 ): Promise<End<Outcome>> {
   const { agent: controller, signal } = interruption;
   const opened = await opening;
-  const model = forRollout(given, onUnexpectedCall);
+  const model = forRollout(rolloutModel, onUnexpectedCall);
   const agent = { model, trajectory, signal: controller.signal };
   const outcome = await runInTrajectory(trajectory, () =>
     runWithModel(model, () => runAgent({ opened, agent, controller, limits: environment.limits })),

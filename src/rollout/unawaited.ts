@@ -65,7 +65,7 @@ function isEnding(reason: unknown, signal: AbortSignal | undefined): boolean {
   return reason.name === 'AbortError' || ('code' in reason && endings.has(String(reason.code)));
 }
 
-type Listener = (...given: never[]) => void;
+type Listener = (...args: never[]) => void;
 
 /** Node's mode for unhandled rejections, from its flags. Default `throw`. */
 function unhandledRejectionMode(): string {

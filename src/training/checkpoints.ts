@@ -9,8 +9,8 @@ import { trainDefaults } from './train-options.ts';
 
 export interface PruneCheckpointsOptions {
   model: ModelHandle;
-  /** Steps of the checkpoints that the run made and has not deleted, oldest first. */
-  made: readonly number[];
+  /** Steps of the checkpoints that the run created and has not deleted, oldest first. */
+  steps: readonly number[];
   /** How many of the newest checkpoints to keep. */
   keep: number | 'all';
   /** Further steps to keep, for example those that rollouts still sample from. */
@@ -20,7 +20,7 @@ export interface PruneCheckpointsOptions {
 
 const pruneNames = {
   model: true,
-  made: true,
+  steps: true,
   keep: true,
   alsoKeep: true,
   signal: true,
@@ -29,13 +29,13 @@ const pruneNames = {
 /** Deletes the oldest checkpoints of the run. Returns the remaining steps. */
 export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promise<number[]> {
   checkOptionNames('pruneCheckpoints()', options, pruneNames);
-  const { model, made, keep, alsoKeep = [], signal } = options;
-  if (keep === 'all' || made.length <= keep) return [...made];
-  const kept = new Set([...made.slice(made.length - keep), ...alsoKeep]);
-  const steps = made.filter((step) => !kept.has(step));
-  if (steps.length === 0) return [...made];
-  await model.client.models.checkpoints.delete(requireModelId(model), { steps }, { signal });
-  return made.filter((step) => kept.has(step));
+  const { model, steps, keep, alsoKeep = [], signal } = options;
+  if (keep === 'all' || steps.length <= keep) return [...steps];
+  const kept = new Set([...steps.slice(steps.length - keep), ...alsoKeep]);
+  const removed = steps.filter((step) => !kept.has(step));
+  if (removed.length === 0) return [...steps];
+  await model.client.models.checkpoints.delete(requireModelId(model), { steps: removed }, { signal });
+  return steps.filter((step) => kept.has(step));
 }
 
 /**
@@ -79,7 +79,7 @@ export async function keepPruned<Schema extends z.ZodType, Outcome>({
   const alsoKeep = [...sampled, ...ranked.slice(0, best).map(({ step }) => step)];
   try {
     return await withGrace(signal, stopGraceMs, (graceSignal) =>
-      pruneCheckpoints({ model, made: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
+      pruneCheckpoints({ model, steps: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
     );
   } catch (error) {
     process.emitWarning(

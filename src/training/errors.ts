@@ -31,7 +31,7 @@ export class TrainingError extends MartingaleError<TrainingErrorCode> {
 export const jobFailed = (jobId: string, what: string) =>
   new TrainingError(
     'training_job_failed',
-    `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was made.`,
+    `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was created.`,
     {
       jobId,
     },

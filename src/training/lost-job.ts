@@ -38,7 +38,7 @@ export const knowsKeys = (client: Client) => client.options.dialect !== 'deploye
 
 /** What was found of a job. */
 export type JobTrace =
-  /** One new checkpoint, made by the job. */
+  /** One new checkpoint, created by the job. */
   | { type: 'checkpoint'; step: number }
   /** More new checkpoints than one job makes. */
   | { type: 'several'; steps: number[] }
@@ -92,7 +92,7 @@ async function findTrace({ model, from, jobId, signal }: PollOptions): Promise<J
   return { type: 'job' };
 }
 
-/** Step of the checkpoint that a job made, if the service reports it. */
+/** Step of the checkpoint that a job created, if the service reports it. */
 export async function stepOf(
   client: Client,
   jobId: string | undefined,

@@ -12,7 +12,7 @@ export type ModelSource =
   | { model: ModelToOpen; client: Client }
   | { model: ModelToOpen; baseUrl: string; apiKey: string };
 
-/** @throws OptionError if the service is given twice or not at all, or the model is invalid. */
+/** @throws OptionError if both a client and a service address are set, or neither is, or the model is invalid. */
 export function checkModelSource(source: ModelSource): void {
   if (source.model instanceof ModelHandle) {
     if (!('client' in source && source.client) && !('baseUrl' in source)) return;
@@ -30,7 +30,7 @@ export function checkModelSource(source: ModelSource): void {
 
 /** For callers without type checks. */
 function checkModelToOpen(model: unknown): void {
-  const remedy = 'Pass a model made by `openModel()`, or the one to open: `{ project, name, baseModel }`.';
+  const remedy = 'Pass a model created by `openModel()`, or the one to open: `{ project, name, baseModel }`.';
   if (typeof model !== 'object' || model === null) throw invalidRunOption('model', model, remedy);
   for (const field of ['project', 'name', 'baseModel']) {
     const value: unknown = Reflect.get(model, field);

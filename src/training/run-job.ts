@@ -128,13 +128,13 @@ class Job {
       return await this.#end(state, outcome);
     } catch (error) {
       const isOld = this.#created === 0;
-      // It made no checkpoint, and the earlier run that created it has reported the reason.
+      // It created no checkpoint, and the earlier run that created it has reported the reason.
       if (isOld && TrainingError.isInstance(error) && error.code === 'training_job_failed')
         return { create: this.#newJob() };
       if (!isRequestError(error, 'not_found')) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
       if (!this.#hasKeys || this.#created >= maxCreated) return { find: lost };
-      // The job may have made a checkpoint before it was forgotten. If not, request it again with the same key.
+      // The job may have created a checkpoint before it was forgotten. If not, request it again with the same key.
       const [step] = await checkpointsAfter(model, state.from, signal);
       return step === undefined ? { create: lost } : this.#end(lost);
     }

@@ -7,7 +7,7 @@ export interface OptionTree {
   readonly [name: string]: true | OptionTree;
 }
 
-type NameOf<Options> = Options extends readonly unknown[] | ((...given: never) => unknown)
+type NameOf<Options> = Options extends readonly unknown[] | ((...args: never) => unknown)
   ? never
   : Options extends object
     ? keyof Options & string
@@ -88,11 +88,11 @@ function adviceOn(path: Path, known: readonly string[], names: OptionTree, words
 /** The options whose names are most similar to an unknown one; empty if none is similar. */
 function nearestOptions(path: Path, names: OptionTree): Path[] {
   const parent = path.slice(0, -1).join('.');
-  const given = plain(path.at(-1) ?? '');
+  const typed = plain(path.at(-1) ?? '');
   const ranked = pathsOf(names).map((known) => {
     // Of two equally similar names, the one in the same object ranks first.
     const away = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
-    return { known, rank: rankOf(given, plain(known.at(-1) ?? '')) + away };
+    return { known, rank: rankOf(typed, plain(known.at(-1) ?? '')) + away };
   });
   const best = Math.min(...ranked.map(({ rank }) => rank));
   if (best === Number.POSITIVE_INFINITY) return [];
@@ -106,10 +106,10 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
 const plain = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '');
 
 /** 0 for the same name. Typing mistakes rank before names that contain the other name. */
-function rankOf(given: string, name: string): number {
-  const edits = editDistance(given, name);
-  if (edits <= Math.max(1, Math.floor(Math.min(given.length, name.length) / 3))) return edits;
-  const [short, long] = given.length < name.length ? [given, name] : [name, given];
+function rankOf(typed: string, name: string): number {
+  const edits = editDistance(typed, name);
+  if (edits <= Math.max(1, Math.floor(Math.min(typed.length, name.length) / 3))) return edits;
+  const [short, long] = typed.length < name.length ? [typed, name] : [name, typed];
   return short.length >= 4 && long.includes(short) ? 100 : Number.POSITIVE_INFINITY;
 }
 

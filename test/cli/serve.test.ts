@@ -76,9 +76,9 @@ describe('martingale serve', () => {
   });
 
   it('shows how to call it', () => {
-    const text = welcome({ url: 'http://127.0.0.1:8000', madeKey: 'mg-1', storedKeys: 0, data: '/data' });
+    const text = welcome({ url: 'http://127.0.0.1:8000', createdKey: 'mg-1', storedKeys: 0, data: '/data' });
     expect(text).toContain('curl http://127.0.0.1:8000/v1/models -H "Authorization: Bearer mg-1"');
-    const own = { url: 'http://127.0.0.1:8000', madeKey: null, data: '/data' };
+    const own = { url: 'http://127.0.0.1:8000', createdKey: null, data: '/data' };
     expect(welcome({ ...own, storedKeys: 0 })).toContain('Bearer $MARTINGALE_API_KEY"');
     expect(welcome({ ...own, storedKeys: 2 })).toContain('keys: 2 in the data folder');
   });

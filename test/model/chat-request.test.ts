@@ -39,7 +39,7 @@ test.each<[string, Partial<LanguageModelV4CallOptions>]>([
   ['return_token_ids', { providerOptions: { martingale: { return_token_ids: false } } }],
   ['tool_choice', { providerOptions: { martingale: { tool_choice: 'required' } } }],
   [
-    'beside the toolChoice "required"',
+    'together with the toolChoice "required"',
     {
       ...{ tools: [weather], toolChoice: { type: 'required' } },
       providerOptions: { martingale: { tool_choice: { type: 'allowed_tools' } } },

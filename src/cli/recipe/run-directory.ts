@@ -69,7 +69,7 @@ export async function prepareResume(path: string, { ownService }: { ownService: 
       'runDirectory',
       `The run directory ${path} has no recipe run. Leave out --resume to start one.`,
     );
-  // An unfinished job of the warm start would train beside the new one.
+  // An unfinished job of the warm start would train alongside the new one.
   await rm(serviceFolder(path), { recursive: true });
   return false;
 }

@@ -16,7 +16,7 @@ import { excerpt } from '../status-error.ts';
 
 /** A checkpoint during its download. */
 export interface CheckpointFile {
-  /** File name without a folder: the service's, or one made from the model's id and the step. */
+  /** File name without a folder: the service's, or one derived from the model's id and the step. */
   fileName: string;
   /** Length in bytes; null if the service does not report it. */
   bytes: number | null;

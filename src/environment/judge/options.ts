@@ -87,7 +87,7 @@ export interface JudgePrices {
   output: number;
 }
 
-/** Calls, tokens and cost of a judge since it was made. The object updates itself. */
+/** Calls, tokens and cost of a judge since it was created. The object updates itself. */
 export interface JudgeUsage {
   /** Model calls that were answered, unusable answers included. */
   readonly calls: number;

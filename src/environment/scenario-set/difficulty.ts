@@ -68,7 +68,7 @@ function resolveBounds(options: DifficultyOptions): Required<DifficultyOptions> 
   return bounds;
 }
 
-/** Key, verdicts of the last groups (oldest first), and number of skips since the scenario was last given. */
+/** Key, verdicts of the last groups (oldest first), and number of skips since the scenario was last drawn. */
 type Entry = readonly [key: string, verdicts: string, skips: number];
 
 const stateSchema = z.object({

@@ -89,7 +89,7 @@ class ScenarioFile {
     return this.#bytes;
   }
 
-  /** The lines that are not blank, from the given one on. */
+  /** The lines that are not blank, from `start` on. */
   async *lines(start: Omit<FileLine, 'text'> = { line: 1, byte: 0 }): AsyncGenerator<FileLine, undefined> {
     let { byte } = start;
     for await (const { bytes, number, end } of byteLines(this.#chunks(byte))) {

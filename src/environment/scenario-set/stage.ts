@@ -31,7 +31,7 @@ export interface ScenarioSource<Scenario> {
   take(count: number, options?: { signal?: AbortSignal }): Promise<DrawnScenario<Scenario>[]>;
   /** The position of the source, as plain JSON. During a take: the position before that take. */
   position(): JsonValue;
-  /** Goes to a saved position: the next take gives what it would have given there. */
+  /** Goes to a saved position: the next take returns what it would have returned there. */
   seek(position: JsonValue): Promise<void>;
   /** Reports the rewards of drawn scenarios. Sources that do not learn from them ignore them. */
   observe(results: readonly ScenarioResult[]): void;
@@ -48,7 +48,7 @@ export interface DifficultyOptions {
   unsolvedAt?: number;
   /** Largest share of all draws that may be skipped. From 0 to below 1, default 0.5. */
   maxSkippedShare?: number;
-  /** A skipped scenario is given every n-th time that it comes up. At least 1, default 4. */
+  /** A skipped scenario is drawn anyway every n-th time that it comes up. At least 1, default 4. */
   retryEvery?: number;
   /** Smallest number of scenarios in play; below it nothing is skipped. Default 1. */
   floor?: number;

@@ -57,7 +57,7 @@ export interface Vocabulary {
   bytesOf: (token: number) => Uint8Array;
 }
 
-/** The states of an automaton in terms of tokens. Each view is made once, and released with its state. */
+/** The states of an automaton in terms of tokens. Each view is created once, and released with its state. */
 export class GrammarText {
   readonly automaton: Automaton;
   readonly vocabulary: Vocabulary;

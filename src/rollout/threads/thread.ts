@@ -79,7 +79,7 @@ async function load({ environment: module, exportName }: ThreadStart): Promise<E
   if (isEnvironment(environment)) return environment;
   throw new MartingaleError(
     'environment_not_exported',
-    `${module} exports no environment as "${exportName}". Export an environment made by defineEnvironment(), or name the export ` +
+    `${module} exports no environment as "${exportName}". Export an environment created by defineEnvironment(), or name the export ` +
       'with `exportName`.',
   );
 }

@@ -109,7 +109,7 @@ async function* decompressed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<
 }
 
 /**
- * Decompresses chunk by chunk in system threads. It holds only a chunk or two of output: the next is made
+ * Decompresses chunk by chunk in system threads. It holds only a chunk or two of output: the next is produced
  * once the previous ones are read.
  */
 class Decompression {

@@ -139,7 +139,7 @@ function truncate(tokens: number[], request: ParsedChatCompletionRequest, contex
   if (left < 1)
     throw invalidField(
       ['truncate_prompt_tokens'],
-      `leaves no room for a prompt: the reply takes ${reply} of the context's ${contextLength} tokens`,
+      `leaves no space for a prompt: the reply takes ${reply} of the context's ${contextLength} tokens`,
       limit,
     );
   return left < tokens.length ? tokens.slice(-left) : tokens;

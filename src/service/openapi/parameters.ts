@@ -24,7 +24,7 @@ const inPath = (name: string, schema: object, description: string, example: unkn
 });
 const uuid = { type: 'string', format: 'uuid' };
 const project =
-  'The project of the request, as <team>/<project>, for the log. Other forms, such as the proj_... of OpenAI clients, are ignored, and so is OpenAI-Project beside a valid Compat-Project; the log shows ignored values.';
+  'The project of the request, as <team>/<project>, for the log. Other forms, such as the proj_... of OpenAI clients, are ignored, and so is OpenAI-Project if Compat-Project is valid; the log shows ignored values.';
 
 /**
  * Bounds of a header that is ignored, not refused, if it does not match; `x-` keeps validators from

@@ -69,8 +69,8 @@ export class DataFiles {
     const parent = dirname(this.absolute(folder));
     const first = await mkdir(parent, { recursive: true, mode: privateFolder });
     if (first === undefined) return;
-    for (let made = parent; made.length >= first.length; made = dirname(made))
-      await syncFolder(dirname(made));
+    for (let created = parent; created.length >= first.length; created = dirname(created))
+      await syncFolder(dirname(created));
   }
 
   /** Copies a checkpoint atomically and durably. */

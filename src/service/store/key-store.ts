@@ -34,7 +34,7 @@ export class KeyStore {
   readonly #find: StatementSync;
   readonly #used = new Map<string, number>();
   /** Compared for unknown ids, so that they take as long as known ones. */
-  readonly #nobody = randomBytes(32);
+  readonly #unmatchable = randomBytes(32);
 
   private constructor(path: string) {
     this.#database = new DatabaseSync(path, { timeout: 2000 });
@@ -104,9 +104,9 @@ export class KeyStore {
   check(key: string): Pick<KeyRecord, 'id' | 'entity'> | undefined {
     const id = /^mg-([0-9a-f]{16})-[\w-]{43}$/.exec(key)?.[1] ?? '';
     const row = this.#find.get(id);
-    const hash = row?.hash instanceof Uint8Array ? row.hash : this.#nobody;
+    const hash = row?.hash instanceof Uint8Array ? row.hash : this.#unmatchable;
     if (!matchesKey(key, hash) || row === undefined || row.revoked_at !== null) return undefined;
-    this.#noteUse(id);
+    this.#recordUse(id);
     return { id, entity: textOrNull(row, 'entity') };
   }
 
@@ -114,7 +114,7 @@ export class KeyStore {
     if (this.#database.isOpen) this.#database.close();
   }
 
-  #noteUse(id: string): void {
+  #recordUse(id: string): void {
     const now = performance.now();
     if (now - (this.#used.get(id) ?? Number.NEGATIVE_INFINITY) < lastUsedEveryMs) return;
     this.#used.set(id, now);

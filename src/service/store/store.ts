@@ -222,7 +222,7 @@ export interface ConstraintRecord {
 /** With a null `entity`, constraints of keys without an entity. */
 export interface ConstraintStore {
   /**
-   * Stores a constraint for an entity. If the entity exceeds its room, its least recently used constraints
+   * Stores a constraint for an entity. If the entity exceeds its limit, its least recently used constraints
    * are removed.
    */
   keepConstraint(constraint: ConstraintRecord, entity: string | null): Promise<void>;

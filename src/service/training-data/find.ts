@@ -29,7 +29,7 @@ interface DataRequest {
  * operator allows. External data is checked line by line and stored like an upload before the job is
  * accepted, so that every run of the job trains on the same data.
  *
- * @throws BusyError if there is no room for its bytes, which count like those of bodies.
+ * @throws BusyError if there is no capacity for its bytes, which count like those of bodies.
  */
 export async function findTrainingData(service: Context, requested: DataRequest): Promise<UploadRecord> {
   const { address, access, accept } = requested;
@@ -47,16 +47,16 @@ async function fetchTrainingData(
 ): Promise<UploadRecord> {
   const { admission, files } = service;
   const slot = admission.dataFetches.take(access.tenant);
-  const room = admission.body(access.tenant);
+  const reserved = admission.body(access.tenant);
   try {
     const file = await files.createIncoming();
     try {
       const { examples } = await read(service, address, {
         limit: service.bodyLimits.preview,
-        expect: room.bytes,
+        expect: reserved.bytes,
         expectExamples: accept,
         take: async (bytes) => {
-          room.bytes(file.bytes + bytes.byteLength);
+          reserved.bytes(file.bytes + bytes.byteLength);
           await file.append(bytes);
         },
       });
@@ -73,7 +73,7 @@ async function fetchTrainingData(
       await file.discard();
     }
   } finally {
-    room.release();
+    reserved.release();
     slot.release();
   }
 }

@@ -98,9 +98,9 @@ export class Wire {
       const stop = () => {
         clearTimeout(timer);
         this.#stopReading = null;
-        incoming.off('readable', come).off('end', come).off('error', broken).off('close', broken);
+        incoming.off('readable', onReadable).off('end', onReadable).off('error', onCut).off('close', onCut);
       };
-      const come = () => {
+      const onReadable = () => {
         stop();
         resolve();
       };
@@ -108,11 +108,11 @@ export class Wire {
         stop();
         reject(error);
       };
-      const broken = () => fail(bodyCutError(incoming.errored ?? undefined));
+      const onCut = () => fail(bodyCutError(incoming.errored ?? undefined));
       const timer = setTimeout(() => fail(stalled(limitMs)), limitMs);
       this.#stopReading = fail;
-      incoming.on('readable', come).on('end', come).on('error', broken).on('close', broken);
-      if (incoming.destroyed) broken();
+      incoming.on('readable', onReadable).on('end', onReadable).on('error', onCut).on('close', onCut);
+      if (incoming.destroyed) onCut();
       else if (this.#ended) fail(this.#ended);
     });
   }

@@ -39,7 +39,7 @@ export function detectToolErrors({ recent }: RunSoFar): Finding {
     lookAt:
       'The results of these tools in the trajectories of the step; run the tool by hand with an input from there. A ' +
       'tool that always throws looks like a policy that does not learn. If the policy may be wrong, the tool should ' +
-      "answer with text that helps. In environments made of pieces, `onToolError: 'fail'` fails such rollouts.",
+      "answer with text that helps. In environments built from pieces, `onToolError: 'fail'` fails such rollouts.",
   };
 }
 

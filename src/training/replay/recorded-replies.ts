@@ -29,7 +29,7 @@ export class RecordedReplies extends ReplaySource {
     return this.#mismatch;
   }
 
-  /** Number of recorded calls that have not been made again. */
+  /** Number of recorded calls that have not been repeated. */
   get left(): number {
     return this.#left.length;
   }

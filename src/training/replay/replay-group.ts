@@ -125,7 +125,7 @@ export interface ReplayedRollout {
   rollout: Rollout;
   /** The error of the first call that is not in the record. */
   mismatch: RunError | undefined;
-  /** Number of recorded calls that were not made again. */
+  /** Number of recorded calls that were not repeated. */
   left: number;
 }
 

@@ -79,7 +79,7 @@ describe('failing tools are counted by name', () => {
     expect(alarms).toMatchObject([{ kind: 'tool_errors', step: 0, message }]);
   });
 
-  test('in an environment made of pieces, also in its last turn', async () => {
+  test('in an environment built from pieces, also in its last turn', async () => {
     const environment = defineEnvironment({
       name: 'pieces',
       scenario: z.object({}),

@@ -87,13 +87,13 @@ function unusable(name: string, address: string, what: string): EngineError {
   return new EngineError('bad_option', `logitsProcessors: ${name} cannot be loaded from ${address}: ${what}`);
 }
 
-/** A processor made for one reply. */
+/** A processor created for one reply. */
 export interface NamedProcessor {
   name: string;
   process: LogitsProcessor;
 }
 
-/** Makes the processors of a request. Throws an `EngineError` that names a processor that cannot be made. */
+/** Creates the processors of a request. Throws an `EngineError` that names a processor that cannot be created. */
 export function makeProcessors(
   calls: readonly ProcessorCall[],
   factories: LogitsProcessorFactories,

@@ -80,7 +80,7 @@ export class Pool {
     this.#mayHaveEnded = true;
   }
 
-  /** Queues the scoring of a prompt. Prompts are scored in order, one chunk in each step, beside all sampling. */
+  /** Queues the scoring of a prompt. Prompts are scored in order, one chunk in each step, alongside all sampling. */
   score(scores: PromptScores): void {
     this.#scorer.add(scores);
   }

@@ -40,7 +40,7 @@ export class Slots {
     return this.#occupants.push(occupant) - 1;
   }
 
-  /** Makes room for every token that must be computed, and keeps the contents of the first `used` slots. */
+  /** Reserves space for every token that must be computed, and keeps the contents of the first `used` slots. */
   reserve(used: number): void {
     const longest = this.#occupants.reduce(
       (length, { sequence }) => Math.max(length, sequence.tokens.length),
