@@ -9,8 +9,8 @@ import { isObject } from '../util/json.ts';
 import { errorBody, invalid, unsupported } from './endpoint-error.ts';
 import { asFields, checkNames, parse } from './read-fields.ts';
 import {
+  answerComplete,
   answerStreamed,
-  answerWhole,
   dataFrame,
   type EndpointRequest,
   type EndpointSession,
@@ -150,7 +150,7 @@ export async function answerChat(
 ): Promise<Response> {
   const parsed = readChatBody(body);
   if (!parsed.stream) {
-    const { completion, choice } = await answerWhole(session, client, parsed.request);
+    const { completion, choice } = await answerComplete(session, client, parsed.request);
     return Response.json(toVisibleCompletion(completion, choice, parsed));
   }
   const answer = await answerStreamed(session, client, parsed.request);

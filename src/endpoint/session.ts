@@ -105,7 +105,7 @@ export interface AbandonableAnswer extends StreamedAnswer {
 }
 
 /** Answers with the whole reply, after recording it. `client` aborts when the agent disconnects. */
-export async function answerWhole(
+export async function answerComplete(
   session: EndpointSession,
   client: AbortSignal,
   request: EndpointRequest,

@@ -27,7 +27,7 @@ export async function nextMessage<Message>(
   { timeoutMs, maxMs = timeoutMs }: MessageLimits,
 ): Promise<Answer<Message>> {
   const { promise, resolve } = Promise.withResolvers<Answer<Message>>();
-  const began = performance.now();
+  const startedAt = performance.now();
   let ending: Answer<Message> = { type: 'died' };
   let timer: NodeJS.Timeout | undefined;
   /** Processor time used before; null if unknown. */
@@ -44,7 +44,7 @@ export async function nextMessage<Message>(
     requestedAt = performance.now();
     const [from, now] = [await before, await processorMs(worker)];
     requestedAt = null;
-    const passed = performance.now() - began;
+    const passed = performance.now() - startedAt;
     const spent = from === null || now === null ? passed : now - from;
     if (timer === undefined) return;
     if (spent >= timeoutMs) end('overtime');

@@ -26,7 +26,7 @@ export interface ExternalLanguageModelOptions {
   budget: CallBudget | undefined;
 }
 
-interface BegunCall {
+interface StartedCall {
   options: LanguageModelV4CallOptions;
   record: (answer: AnsweredContent) => void;
   /** Reports a failed call to the trajectory. */
@@ -77,9 +77,9 @@ export class ExternalLanguageModel implements LanguageModelV4 {
     return opened.promise;
   }
 
-  #begin(requested: LanguageModelV4CallOptions): BegunCall {
+  #begin(requested: LanguageModelV4CallOptions): StartedCall {
     const trajectory = currentTrajectory();
-    const begun = trajectory?.beginCall();
+    const started = trajectory?.startCall();
     const { name, override } = this.#options;
     const { temperature, topP, topK } = override;
     const limits = [override.maxOutputTokens ?? requested.maxOutputTokens, trajectory?.remainingTokens];
@@ -98,8 +98,8 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       const promptTokens = usage.inputTokens.total ?? 0;
       const sampledTokens = usage.outputTokens.total ?? 0;
       recordTokens({ provider, model, promptTokens, completionTokens: sampledTokens });
-      if (!trajectory || !begun) return;
-      const { index } = begun;
+      if (!trajectory || !started) return;
+      const { index } = started;
       trajectory.recordMessages({
         index,
         model: name,
@@ -116,7 +116,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
     return { options, record, noteFailure };
   }
 
-  #run<Result>({ options, noteFailure }: BegunCall, work: () => Promise<Result>): Promise<Result> {
+  #run<Result>({ options, noteFailure }: StartedCall, work: () => Promise<Result>): Promise<Result> {
     const { name, model, budget } = this.#options;
     const labels = { provider: model.provider, model: model.modelId };
     const attributes = {
@@ -137,7 +137,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
 
 async function* readAndRecord(
   stream: ReadableStream<LanguageModelV4StreamPart>,
-  { record, noteFailure }: BegunCall,
+  { record, noteFailure }: StartedCall,
   ended: PromiseWithResolvers<void>,
 ): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const reply = new StreamedContent();

@@ -7,7 +7,7 @@ import type {
   SharedV4Warning,
 } from '@ai-sdk/provider';
 import { toChatRequest } from './chat-request.ts';
-import type { BegunCall, PolicyCaller } from './policy-caller.ts';
+import type { PolicyCaller, StartedCall } from './policy-caller.ts';
 import { observeToolResults, providerName, toPromptMessages } from './prompt-messages.ts';
 import { callStamp, toContent, toFinishReason, toStreamParts, toUsage } from './reply-parts.ts';
 
@@ -62,7 +62,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
 
   async #begin(
     options: LanguageModelV4CallOptions,
-  ): Promise<{ call: BegunCall; warnings: SharedV4Warning[] }> {
+  ): Promise<{ call: StartedCall; warnings: SharedV4Warning[] }> {
     const { settings, tools, warnings } = toChatRequest(options);
     const prompt = toPromptMessages(options.prompt);
     try {

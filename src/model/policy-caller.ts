@@ -47,7 +47,7 @@ export interface PolicyCallerOptions {
   callTimeoutMs: number | undefined;
 }
 
-export interface BegunCall {
+export interface StartedCall {
   body: ChatCompletionRequest & { stream?: false };
   tools: Tool[] | undefined;
   signal: AbortSignal | undefined;
@@ -105,20 +105,20 @@ export class PolicyCaller implements EndpointModel {
    * @throws TrajectoryError if the rollout has ended or reached a limit, and outside of a rollout if `outsideRollout` is
    * `error`.
    */
-  begin({ settings: requested, tools, prompt, seed, signal }: ModelRequest): BegunCall {
+  begin({ settings: requested, tools, prompt, seed, signal }: ModelRequest): StartedCall {
     const { name, record, sendTokenIds } = this.#options;
     const settings = { ...requested, ...this.#override };
     const scope = currentTrajectory();
     if (!scope) this.checkOutside();
     const trajectory = record ? scope : undefined;
-    const begun = trajectory?.beginCall();
+    const started = trajectory?.startCall();
     const limit = minOf(settings.max_completion_tokens, trajectory?.remainingTokens);
     return {
       tools,
       trajectory,
       scope,
-      index: begun?.index ?? 0,
-      callId: begun?.callId,
+      index: started?.index ?? 0,
+      callId: started?.callId,
       hasAgentSeed: seed !== undefined,
       signal: anySignal(signal, scope?.signal),
       body: {
@@ -126,10 +126,10 @@ export class PolicyCaller implements EndpointModel {
         ...(limit === undefined ? {} : { max_completion_tokens: limit }),
         model: name,
         messages:
-          trajectory && begun
-            ? restoreSampled(prompt, trajectory, { index: begun.index, sendTokenIds })
+          trajectory && started
+            ? restoreSampled(prompt, trajectory, { index: started.index, sendTokenIds })
             : prompt.messages,
-        seed: seed ?? begun?.seed,
+        seed: seed ?? started?.seed,
       },
     };
   }
@@ -145,7 +145,7 @@ export class PolicyCaller implements EndpointModel {
   }
 
   /** Answers with the whole reply, after recording it. */
-  complete(call: BegunCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
+  complete(call: StartedCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
     return this.#tracked(call, async (span, options) => {
       const completion = await runAsOwnCall(() => this.#options.completions.create(call.body, options));
       const [choice] = completion.choices;
@@ -157,7 +157,7 @@ export class PolicyCaller implements EndpointModel {
   }
 
   /** Streams the reply. The call keeps its span and its slot in the budget until the stream ends or its reader stops. */
-  async stream(call: BegunCall): Promise<StreamedReply> {
+  async stream(call: StartedCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
     this.#tracked(call, async (span, options) => {
       const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
@@ -173,7 +173,7 @@ export class PolicyCaller implements EndpointModel {
 
   /** Runs the call within its deadline, tracks it in the trajectory, and notes a failure there. */
   async #tracked<Result>(
-    call: BegunCall,
+    call: StartedCall,
     work: (span: Span, options: CallOptions) => Promise<Result>,
   ): Promise<Result> {
     const { budget, callTimeoutMs } = this.#options;
@@ -273,7 +273,7 @@ function describeReply(
 }
 
 async function* readAndRecord(
-  call: BegunCall,
+  call: StartedCall,
   chunks: AsyncIterable<ChatCompletionChunk>,
   reply: StreamedChoice,
   span: Span,
@@ -297,7 +297,7 @@ async function* readAndRecord(
   }
 }
 
-function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model: string): void {
+function record(call: StartedCall, choice: Choice, promptTokenIds: number[], model: string): void {
   const { trajectory, index, tools, body } = call;
   if (!trajectory) return;
   trajectory.record({ index, messages: body.messages, tools, choice, promptTokenIds, model });

@@ -83,7 +83,7 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
 }: Omit<RunGroupsOptions<Schema, Outcome>, 'scenarios'> & {
   scenarios: readonly z.output<Schema>[];
 }): Promise<GroupsResult<z.output<Schema>>> {
-  const begun = performance.now();
+  const startedAt = performance.now();
   // One executor for all groups.
   const settings = wholeRolloutSettings({ ...options, concurrency }, options.rolloutsPerGroup);
   const failed = new AbortController();
@@ -114,7 +114,7 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
       groups,
       counts: countRollouts(all),
       sampledTokens: all.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
-      durationMs: performance.now() - begun,
+      durationMs: performance.now() - startedAt,
     };
   } catch (error) {
     failed.abort(error);

@@ -62,7 +62,7 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   owner: CodeOwner,
 ): Promise<Rollout<Outcome>> {
   const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
-  const begun = performance.now();
+  const startedAt = performance.now();
   const interruption = new Interruption(timeoutMs, signal);
   const trajectory = new Trajectory({
     ...(model.step === undefined ? {} : { policy: model.name }),
@@ -75,7 +75,7 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
 
   const end = (ended: End<Outcome>): Rollout<Outcome> => {
-    const durationMs = performance.now() - begun;
+    const durationMs = performance.now() - startedAt;
     return { index, attempt, seed, trajectory, durationMs, ...ended };
   };
   if (signal?.aborted) {

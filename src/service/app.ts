@@ -35,7 +35,7 @@ export function createApp(service: ServiceContext): Hono {
   });
   app.use(traceRequests());
   app.use(async (context, next) => {
-    const began = performance.now();
+    const startedAt = performance.now();
     const sent = context.req.header(requestIdHeader);
     const id = sent !== undefined && requestIdPattern.test(sent) ? sent : randomUUID();
     // Set before the handlers, so that they can read it.
@@ -53,7 +53,7 @@ export function createApp(service: ServiceContext): Hono {
       path: context.req.path,
       status: context.res.status,
       // Until the answer began; a stream continues after this.
-      durationMs: performance.now() - began,
+      durationMs: performance.now() - startedAt,
     });
   });
   app.use(async (context, next) => {

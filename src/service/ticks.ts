@@ -10,7 +10,7 @@ let waiting: (() => void)[] = [];
 /** Index in `waiting` of the next piece of work. */
 let next = 0;
 /** When the current tick's first work began; null before. */
-let began: number | null = null;
+let startedAt: number | null = null;
 let isBeginning = false;
 /** Whether a connection was accepted in this tick; more may be waiting. */
 let isAccepting = false;
@@ -38,13 +38,13 @@ export function tickTime(): Promise<void> {
 /** Starts waiting work until the tick is full or nothing waits. */
 async function begin(): Promise<void> {
   isBeginning = true;
-  let isFirst = began === null;
-  if (began === null) {
-    began = performance.now();
+  let isFirst = startedAt === null;
+  if (startedAt === null) {
+    startedAt = performance.now();
     setImmediate(endTick);
   }
   const limit = isAccepting ? 0 : tickMs;
-  while (next < waiting.length && (isFirst || performance.now() - began < limit)) {
+  while (next < waiting.length && (isFirst || performance.now() - startedAt < limit)) {
     isFirst = false;
     waiting[next++]?.();
     // Lets the work run up to its first `await`.
@@ -57,7 +57,7 @@ async function begin(): Promise<void> {
 }
 
 function endTick(): void {
-  began = null;
+  startedAt = null;
   if (!isBeginning && next < waiting.length) void begin();
   isAccepting = false;
 }

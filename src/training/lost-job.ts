@@ -62,10 +62,10 @@ const maxPauseMs = 5_000;
 /** Polls for traces of a job (checkpoints, the job itself) until it finds one or `waitMs` is over. */
 export async function pollForJob(options: PollOptions): Promise<JobTrace> {
   const { waitMs, signal } = options;
-  const begun = performance.now();
+  const startedAt = performance.now();
   for (let pauseMs = minPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
     const trace = await findTrace(options);
-    const leftMs = begun + waitMs - performance.now();
+    const leftMs = startedAt + waitMs - performance.now();
     if (trace.type !== 'nothing' || leftMs <= 0) return trace;
     await sleep(Math.min(pauseMs, leftMs), undefined, signal ? { signal } : {}).catch((error) => {
       throw signal?.aborted ? signal.reason : error;

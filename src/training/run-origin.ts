@@ -55,10 +55,10 @@ const versionsSchema = z.object({
 
 /** Compares only versions that are known on both sides. */
 export function versionChanges(saved: unknown, current: RunVersions): VersionChange[] {
-  const begun = versionsSchema.safeParse(saved).data;
-  if (!begun) return [];
+  const atStart = versionsSchema.safeParse(saved).data;
+  if (!atStart) return [];
   return (['martingale', 'node', 'engine'] as const).flatMap((of) => {
-    const [before, now] = [begun[of], current[of]];
+    const [before, now] = [atStart[of], current[of]];
     return before === null || now === null || before === now ? [] : { of, was: before, is: now };
   });
 }

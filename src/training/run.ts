@@ -37,7 +37,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   readonly #options: TrainOptions<Schema, Outcome>;
   readonly #directory: RunDirectory;
   readonly #rollouts: WholeRolloutSettings;
-  readonly #begun = performance.now();
+  readonly #startedAt = performance.now();
   readonly #listener: RunListener;
   readonly #ending = new AbortController();
   readonly #loopDelay = new LoopDelay();
@@ -243,6 +243,6 @@ export class Run<Schema extends z.ZodType, Outcome> {
 
   /** Seconds of the run, including those before a resume. */
   get #seconds(): number {
-    return this.#secondsBefore + (performance.now() - this.#begun) / 1000;
+    return this.#secondsBefore + (performance.now() - this.#startedAt) / 1000;
   }
 }

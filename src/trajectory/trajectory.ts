@@ -46,7 +46,7 @@ export class Trajectory {
   readonly #startedMs = performance.now();
   /** Duration of the rollout in milliseconds; undefined while it is open. */
   #tookMs: number | undefined;
-  #begun = 0;
+  #startedCalls = 0;
   #violation: UnexpectedCallError | undefined;
   #externalModel: string | undefined;
 
@@ -70,7 +70,7 @@ export class Trajectory {
       Pick<RolloutUsage, 'turns' | 'milliseconds'>,
   ): Trajectory {
     const trajectory = new Trajectory(options, restored.observations, restored.log);
-    trajectory.#begun = restored.turns;
+    trajectory.#startedCalls = restored.turns;
     trajectory.#tookMs = restored.milliseconds;
     trajectory.#violation = restored.violation;
     trajectory.#externalModel = restored.externalModel;
@@ -138,7 +138,7 @@ export class Trajectory {
   /** Use of the limits so far. Calls in flight count as turns. */
   get usage(): RolloutUsage {
     return {
-      turns: this.#begun,
+      turns: this.#startedCalls,
       tokens: this.log.sampledTokens,
       toolCalls: this.log.toolCalls,
       milliseconds: this.#tookMs ?? performance.now() - this.#startedMs,
@@ -186,7 +186,7 @@ export class Trajectory {
    * Begins a call: assigns its index and seed.
    * @throws TrajectoryError if the rollout has ended or a limit is reached.
    */
-  beginCall(): { index: number; callId: string; seed: number } {
+  startCall(): { index: number; callId: string; seed: number } {
     if (this.isClosed) {
       this.observations.addLateCall();
       throw trajectoryClosed(this.id);
@@ -196,7 +196,7 @@ export class Trajectory {
       this.stopReason ??= reached.code;
       throw reached;
     }
-    const index = this.#begun++;
+    const index = this.#startedCalls++;
     return { index, callId: this.callId(index), seed: deriveSeed(this.seed, index) };
   }
 

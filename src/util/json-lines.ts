@@ -32,7 +32,7 @@ export async function* byteLines(
   pieces: AsyncIterable<Uint8Array>,
   { maxBytes = Number.POSITIVE_INFINITY, tooLong }: LineLimit = {},
 ): AsyncGenerator<ByteLine, undefined> {
-  let begun: Buffer[] = [];
+  let pending: Buffer[] = [];
   let length = 0;
   let number = 1;
   let total = 0;
@@ -43,8 +43,8 @@ export async function* byteLines(
       throw tooLong?.(number) ?? new RangeError(`Line ${number} is longer than ${maxBytes} bytes.`);
   };
   const take = (end: Buffer, isTorn = false): ByteLine => {
-    const line = begun.length === 0 ? end : Buffer.concat([...begun, end]);
-    begun = [];
+    const line = pending.length === 0 ? end : Buffer.concat([...pending, end]);
+    pending = [];
     length = 0;
     if (!isTorn) total++;
     const from = number === 1 && line.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
@@ -62,7 +62,7 @@ export async function* byteLines(
     if (at === bytes.length) continue;
     grow(bytes.length - at);
     // Copied, because the source may reuse the memory of the piece.
-    begun.push(Buffer.from(bytes.subarray(at)));
+    pending.push(Buffer.from(bytes.subarray(at)));
   }
   if (length > 0) yield take(Buffer.alloc(0), true);
 }

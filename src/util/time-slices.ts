@@ -4,18 +4,18 @@ import { performance } from 'node:perf_hooks';
 const budgetMs = 8;
 
 /** When the long work of this tick began; null if none has. */
-let began: number | null = null;
+let startedAt: number | null = null;
 const waiting: (() => void)[] = [];
 
 function beginTick(): void {
-  began = performance.now();
+  startedAt = performance.now();
   setImmediate(endTick);
 }
 
-const isUsedUp = () => began !== null && performance.now() - began >= budgetMs;
+const isUsedUp = () => startedAt !== null && performance.now() - startedAt >= budgetMs;
 
 function endTick(): void {
-  began = null;
+  startedAt = null;
   if (waiting.length === 0) return;
   beginTick();
   resumeNext();
@@ -44,12 +44,12 @@ function resumeNext(): void {
  */
 export class TimeSlices {
   constructor() {
-    if (began === null) beginTick();
+    if (startedAt === null) beginTick();
   }
 
   /** Whether the budget of this tick is used up. */
   get over(): boolean {
-    if (began === null) beginTick();
+    if (startedAt === null) beginTick();
     return isUsedUp();
   }
 

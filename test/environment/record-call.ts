@@ -2,7 +2,7 @@ import type { Trajectory } from 'martingale';
 
 /** Records a call as a model would: a prompt of one token, and one sampled token. */
 export function recordCall(trajectory: Trajectory, text = 'yes'): number {
-  const { index } = trajectory.beginCall();
+  const { index } = trajectory.startCall();
   trajectory.record({
     index,
     messages: [{ role: 'user', content: `call ${index}` }],

@@ -37,7 +37,7 @@ function balance(result: GroupsResult<unknown>): void {
   }
   for (const { trajectory, ...rollout } of rollouts) {
     // A closed trajectory records nothing more, whatever the agent left running.
-    expect(() => trajectory.beginCall()).toThrow(expect.objectContaining({ code: 'trajectory_closed' }));
+    expect(() => trajectory.startCall()).toThrow(expect.objectContaining({ code: 'trajectory_closed' }));
     expect(trajectory.reward !== null).toBe(rollout.status === 'completed');
     if (rollout.status === 'completed') expect(trajectory.histories.length).toBeGreaterThan(0);
     else expect(rollout.failure).toMatchObject({ code: expect.any(String), message: expect.any(String) });

@@ -36,7 +36,7 @@ test('whatever the calls, each sampled token is in one history once, after the p
           finish_reason: 'stop',
           token_ids,
         };
-        const { index } = trajectory.beginCall();
+        const { index } = trajectory.startCall();
         const promptTokenIds = render(messages);
         trajectory.record({ index, messages, tools: undefined, choice, promptTokenIds, model: 'm' });
         recorded.set(choice, promptTokenIds);

@@ -12,7 +12,7 @@ const user = (content: string): Message => ({ role: 'user', content });
 const assistant = (content: string): Message => ({ role: 'assistant', content });
 
 function record(trajectory: Trajectory, call: Partial<RecordedCall> & Pick<RecordedCall, 'promptTokenIds'>) {
-  const { index } = trajectory.beginCall();
+  const { index } = trajectory.startCall();
   trajectory.record({
     index,
     messages: [user('a')],
@@ -55,8 +55,8 @@ test.each([
 
 test('histories are in the order in which their first calls began, whichever was answered first', () => {
   const trajectory = new Trajectory();
-  const first = trajectory.beginCall();
-  const second = trajectory.beginCall();
+  const first = trajectory.startCall();
+  const second = trajectory.startCall();
   const call = { messages: [user('a')], tools: undefined, model: 'm' };
   trajectory.record({
     ...call,

@@ -20,7 +20,7 @@ test.each([
 test('equal rewards have a signal where calls are credited apart', () => {
   const credited = (reward: number) => {
     const trajectory = Object.assign(new Trajectory(), { reward: 1 });
-    const { index } = trajectory.beginCall();
+    const { index } = trajectory.startCall();
     trajectory.record({
       index,
       messages: [{ role: 'user', content: 'go' }],

@@ -55,7 +55,7 @@ function build(turns: readonly Turn[]): Trajectory {
   for (const { from, user, sampled, asText, otherModel, tool: name, isAnswered } of turns) {
     const base = conversations[from % conversations.length] ?? [];
     const messages: Message[] = [...base, { role: 'user', content: user }];
-    const { index } = trajectory.beginCall();
+    const { index } = trajectory.startCall();
     if (!isAnswered) continue;
     const choice: Choice = {
       index: 0,
@@ -129,7 +129,7 @@ describe('a trajectory that was read back', () => {
     ]);
 
   test('is closed', () => {
-    expect(() => throughDisk(conversation()).beginCall()).toThrow(
+    expect(() => throughDisk(conversation()).startCall()).toThrow(
       expect.objectContaining({ code: 'trajectory_closed' }),
     );
   });
@@ -159,7 +159,7 @@ describe('a trajectory that was read back', () => {
 
   test('remembers the call that broke the rules', () => {
     const trajectory = new Trajectory({ policy });
-    const { index } = trajectory.beginCall();
+    const { index } = trajectory.startCall();
     const choice: Choice = {
       index: 0,
       message: { role: 'assistant', content: 'x' },
@@ -174,7 +174,7 @@ describe('a trajectory that was read back', () => {
   test('of an external model has its calls, with their messages and the provider’s token counts', () => {
     const trajectory = new Trajectory();
     const call = (messages: Message[], content: string) => {
-      const { index } = trajectory.beginCall();
+      const { index } = trajectory.startCall();
       const choice: Choice = { index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' };
       const counts = { promptTokens: 10 + index, sampledTokens: 3 };
       trajectory.recordMessages({

@@ -3,8 +3,8 @@ import type { Choice, FinishReason, Message } from '../../contract/index.ts';
 import { reasoningOf, sampledMessage } from '../../trajectory/index.ts';
 import { errorBody, invalid } from '../endpoint-error.ts';
 import {
+  answerComplete,
   answerStreamed,
-  answerWhole,
   type EndpointRequest,
   type EndpointSession,
   eventFrame,
@@ -26,7 +26,7 @@ export async function answerResponse(
 ): Promise<globalThis.Response> {
   const response = new ResponseInProgress(session, readResponseBody(body));
   if (!response.body.stream)
-    return Response.json(response.answer(await answerWhole(session, client, response.request)));
+    return Response.json(response.answer(await answerComplete(session, client, response.request)));
   const answer = await answerStreamed(session, client, response.request);
   return eventStream(numbered(response.follow(answer)), answer.abandon);
 }

@@ -24,14 +24,14 @@ export interface AutomatonState {
 }
 
 /** Most cached states. Beyond it all are dropped, and rebuilt as needed. */
-const MAXIMUM_STATES = 20_000;
+const maxStates = 20_000;
 /**
  * Most nodes visited for one set of legal tokens: about 0.2 seconds. Grammars in use need a few hundred; 20,000
  * alternatives with a common beginning need half of the limit.
  */
-const MAXIMUM_VISITS = 200_000;
+const maxVisits = 200_000;
 /** Most nodes visited for one state: some 20 milliseconds, during which no other request is sampled. */
-const MAXIMUM_VISITS_OF_STATE = 50_000;
+const maxVisitsOfState = 50_000;
 
 /**
  * Runs a byte graph by subset construction. States are built when a text first reaches them, and cached. All calls of a
@@ -46,10 +46,10 @@ export class Automaton {
   #states = new Map<string, State>();
   #afterEntries = new Map<string, State>();
   #visits = 0;
-  #limit = MAXIMUM_VISITS;
+  #limit = maxVisits;
   #start: State | null = null;
 
-  constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = MAXIMUM_STATES) {
+  constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = maxStates) {
     this.#graph = graph;
     this.#maximumStates = maximumStates;
     this.#memory = memory;
@@ -71,7 +71,7 @@ export class Automaton {
   }
 
   /** Starts a task that may visit `limit` nodes, or continues one that has already visited `spent`. */
-  startTask({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
+  startTask({ spent = 0, limit = maxVisits }: { spent?: number; limit?: number } = {}): void {
     this.#visits = spent;
     this.#limit = limit;
   }
@@ -161,8 +161,8 @@ export class Automaton {
   #countVisit(before: number): void {
     this.#visits++;
     if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
-    if (this.#visits - before > MAXIMUM_VISITS_OF_STATE)
-      throw tooComplex(MAXIMUM_VISITS_OF_STATE, 'what may follow one character');
+    if (this.#visits - before > maxVisitsOfState)
+      throw tooComplex(maxVisitsOfState, 'what may follow one character');
   }
 }
 

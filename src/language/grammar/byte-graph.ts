@@ -13,9 +13,9 @@ export interface ByteGraph {
 }
 
 /** About 50 MB of states at worst. Schemas in use stay far below. */
-export const MAXIMUM_NODES = 200_000;
+export const maxNodes = 200_000;
 /** Most nodes of a repeated body that is copied. For these few, a call costs more. */
-const MAXIMUM_INLINE = 4;
+const maxInline = 4;
 
 /** Builds the graph of a grammar from back to front, because each part needs the node that follows it. */
 export function buildByteGraph(source: GrammarSource): ByteGraph {
@@ -92,7 +92,7 @@ class GraphBuilder {
       const before = this.#count;
       const entry = this.build(body, this.exit);
       if (this.#count === before) return (next) => next;
-      if (this.#count - before > MAXIMUM_INLINE) return (next) => this.#add(nodeKind.call, entry, next);
+      if (this.#count - before > maxInline) return (next) => this.#add(nodeKind.call, entry, next);
     }
     return (next) => this.build(body, next);
   }
@@ -135,10 +135,10 @@ class GraphBuilder {
   }
 
   #add(kind: number, a: number, b: number): number {
-    if (this.#count >= MAXIMUM_NODES)
+    if (this.#count >= maxNodes)
       throw new LanguageError(
         'grammar_too_large',
-        `the grammar needs more than ${MAXIMUM_NODES} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
+        `the grammar needs more than ${maxNodes} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
       );
     return this.#table.push(kind, a, b) / numbersOfNode - 1;
   }

@@ -1,5 +1,5 @@
 import { LanguageError } from '../error.ts';
-import { MAXIMUM_NODES } from './byte-graph.ts';
+import { maxNodes } from './byte-graph.ts';
 
 /** A node to continue at, and where the rule of that node returns to. */
 interface ReturnPoint {
@@ -31,8 +31,7 @@ export interface OpenCall {
 export const END_OF_TEXT: Returns = { open: false, id: 0, returnPoints: [], end: true };
 
 /** A number that identifies a node with its returns. Exact for some ten thousand million calls. */
-export const nodeKey = (node: number, returns: Returns | OpenCall): number =>
-  returns.id * MAXIMUM_NODES + node;
+export const nodeKey = (node: number, returns: Returns | OpenCall): number => returns.id * maxNodes + node;
 
 /** Creates calls, and finds equal ones again. */
 export class Calls {

@@ -28,7 +28,7 @@ interface Assembled extends CompiledConstraint {
   automata: Automaton[];
 }
 
-const CACHED_CONSTRAINTS = 256;
+const cachedConstraints = 256;
 /** Most nodes of all cached constraints: some hundred megabytes. */
 const CACHED_NODES = 2_000_000;
 /** This many characters of a constraint's JSON take as much memory as a node. */
@@ -47,13 +47,13 @@ export class GrammarCompiler {
   readonly #memory = new StateMemory();
   /** Key: the constraint's JSON. */
   readonly #plans = new LRUCache<string, ConstraintPlan>({
-    max: CACHED_CONSTRAINTS,
+    max: cachedConstraints,
     maxSize: CACHED_NODES,
     sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE),
   });
   /** Key: the plan's name. */
   readonly #ready = new LRUCache<string, Assembled>({
-    max: CACHED_CONSTRAINTS,
+    max: cachedConstraints,
     maxSize: CACHED_NODES,
     sizeCalculation: ({ automata }) => automata.reduce((sum, { size }) => sum + size, 1),
     dispose: ({ automata }) => {

@@ -65,7 +65,7 @@ const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
 
 const CONTROL_ESCAPES = new Map(Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, 0: 0x00 }));
 
-const LONGEST_GROUP_NAME = 100;
+const maxGroupNameLength = 100;
 
 /** An alternative of an expression, and whether it has anchors. */
 interface Alternative {
@@ -181,7 +181,7 @@ class PatternParser {
   #group(): Alternative[] {
     const reader = this.#reader;
     if (reader.take('?')) {
-      const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(reader.ahead(LONGEST_GROUP_NAME))?.[0];
+      const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(reader.ahead(maxGroupNameLength))?.[0];
       if (!name) return reader.refuse(`the group (?${reader.ahead(2)}`);
       reader.index += name.length;
     }

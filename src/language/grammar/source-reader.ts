@@ -1,6 +1,6 @@
 import { LanguageError } from '../error.ts';
 import { type CodePointRange, complement } from './expression.ts';
-import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from './limits.ts';
+import { maxDepth, maxRepetitions, maxSourceLength } from './limits.ts';
 
 /** Reads the source of a regular expression or a grammar, character by character. */
 export class SourceReader {
@@ -14,10 +14,10 @@ export class SourceReader {
    * `kind` names the source in the message if it is too long. `errorAt` makes the error for anything else that is wrong.
    */
   constructor(source: string, kind: string, errorAt: (what: string, index: number) => LanguageError) {
-    if (source.length > MAXIMUM_SOURCE_LENGTH)
+    if (source.length > maxSourceLength)
       throw new LanguageError(
         'grammar_too_large',
-        `${kind} has ${source.length} characters; the maximum is ${MAXIMUM_SOURCE_LENGTH}`,
+        `${kind} has ${source.length} characters; the maximum is ${maxSourceLength}`,
       );
     this.#characters = [...source];
     this.#errorAt = errorAt;
@@ -77,7 +77,7 @@ export class SourceReader {
 
   /** The alternatives of a group, whose "(" has been read. */
   group<Result>(alternatives: () => Result, start = this.index - 1): Result {
-    if (++this.#depth > MAXIMUM_DEPTH) this.refuse(`groups nested more than ${MAXIMUM_DEPTH} deep`, start);
+    if (++this.#depth > maxDepth) this.refuse(`groups nested more than ${maxDepth} deep`, start);
     const inner = alternatives();
     if (!this.take(')')) this.refuse('"(" without ")"', start);
     this.#depth--;
@@ -119,8 +119,8 @@ export class SourceReader {
   checkRepetition(minimum: number, maximum: number | null, start: number): void {
     if (maximum !== null && maximum < minimum)
       this.refuse(`a repetition {${minimum},${maximum}} that ends before it begins`, start);
-    if (Math.max(minimum, maximum ?? 0) > MAXIMUM_REPETITIONS)
-      this.refuse(`a repetition of more than ${MAXIMUM_REPETITIONS}`, start);
+    if (Math.max(minimum, maximum ?? 0) > maxRepetitions)
+      this.refuse(`a repetition of more than ${maxRepetitions}`, start);
   }
 }
 

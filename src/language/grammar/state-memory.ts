@@ -3,9 +3,9 @@ interface StateCache {
 }
 
 /** Most positions of all states together: some hundred megabytes. */
-const MAXIMUM_POSITIONS = 500_000;
+const maxPositions = 500_000;
 /** Samplers may keep automata that the cache of constraints has dropped, so their number is limited too. */
-const MAXIMUM_CACHES = 4096;
+const maxCaches = 4096;
 /** Memory of a state, or of a cached way to one, besides its positions; in positions. */
 const STATE = 5;
 
@@ -18,8 +18,8 @@ export class StateMemory {
    * Counts a state, or a cached way to one, with this many positions. Makes others drop theirs if there are too many.
    */
   hold(cache: StateCache, positions: number): void {
-    if (this.#held.size > MAXIMUM_CACHES) for (const other of [...this.#held.keys()]) other.clear();
-    if (this.#total > MAXIMUM_POSITIONS) this.#largest()?.clear();
+    if (this.#held.size > maxCaches) for (const other of [...this.#held.keys()]) other.clear();
+    if (this.#total > maxPositions) this.#largest()?.clear();
     this.#held.set(cache, (this.#held.get(cache) ?? 0) + positions + STATE);
     this.#total += positions + STATE;
   }

@@ -3,9 +3,9 @@ import type { Automaton, AutomatonState } from './automaton.ts';
 import type { LegalSets, LegalTokenSearch, ShouldPause, TokenTrie } from './token-trie.ts';
 
 /** Most bytes of forced text, which may be endless. */
-const LONGEST_FORCED_BYTES = 1 << 14;
+const maxForcedBytes = 1 << 14;
 /** Most nodes visited for forced text: some 20 milliseconds, during which no other request is sampled. */
-const MAXIMUM_FORCED_VISITS = 50_000;
+const maxForcedVisits = 50_000;
 /** This many legal tokens take as much memory as one position of a state. */
 const TOKENS_OF_A_POSITION = 16;
 
@@ -156,15 +156,15 @@ class GrammarTextState implements TextState {
   }
 
   #findForcedBytes(): number[] {
-    this.#text.automaton.startTask({ limit: MAXIMUM_FORCED_VISITS });
+    this.#text.automaton.startTask({ limit: maxForcedVisits });
     const bytes: number[] = [];
     let reached = this.#state;
     for (let byte = reached.onlyByte; byte !== null; byte = reached.onlyByte) {
       const next = reached.step(byte);
-      if (!next || bytes.length >= LONGEST_FORCED_BYTES)
+      if (!next || bytes.length >= maxForcedBytes)
         throw new LanguageError(
           'grammar_endless',
-          `the grammar forces more than ${LONGEST_FORCED_BYTES} bytes at once, and may be endless: give each recursion a way to end, such as null`,
+          `the grammar forces more than ${maxForcedBytes} bytes at once, and may be endless: give each recursion a way to end, such as null`,
         );
       bytes.push(byte);
       reached = next;

@@ -130,12 +130,12 @@ function characterLength(leadByte: number): number {
 }
 
 /** Most token ids of all cached sets together: some ten megabytes. */
-const MAXIMUM_TOKENS = 2 ** 22;
+const maxTokens = 2 ** 22;
 
 /** Sets of legal tokens, which recur within a grammar and between grammars. */
 export class LegalSets {
   readonly #sets = new LRUCache<string, Int32Array>({
-    maxSize: MAXIMUM_TOKENS,
+    maxSize: maxTokens,
     sizeCalculation: ({ length }) => length + 1,
   });
 

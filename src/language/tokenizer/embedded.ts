@@ -5,9 +5,9 @@ import type { ChatFormat, Tokenizer } from './tokenizer.ts';
 
 const FILE = new URL('./assets/tokenizer.json', import.meta.url);
 /** Most cached words. Words that occur are few and short: this many take about 10 MB. */
-const CACHED_WORDS = 1 << 16;
+const cachedWords = 1 << 16;
 /** Most characters of a cached word. Longer words hardly recur, and this many of them would take gigabytes. */
-const LONGEST_CACHED_WORD = 64;
+const maxCachedWordLength = 64;
 
 let loaded: Tokenizer | undefined;
 
@@ -21,7 +21,7 @@ class ByteLevelTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly special: ReadonlyMap<string, number>;
   readonly #model: HuggingFaceTokenizer;
-  readonly #words = new LRUCache<string, readonly number[]>({ max: CACHED_WORDS });
+  readonly #words = new LRUCache<string, readonly number[]>({ max: cachedWords });
   readonly #bytes: Uint8Array[];
   readonly #specialText = new Map<number, string>();
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -64,7 +64,7 @@ class ByteLevelTokenizer implements Tokenizer {
     const known = this.#words.get(word);
     if (known) return known;
     const tokens = this.#model.encode(word, { add_special_tokens: false }).ids;
-    if (word.length <= LONGEST_CACHED_WORD) this.#words.set(word, tokens);
+    if (word.length <= maxCachedWordLength) this.#words.set(word, tokens);
     return tokens;
   }
 }

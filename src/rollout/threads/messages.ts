@@ -70,12 +70,12 @@ export function toRollout<Outcome>({ trajectory, ...rollout }: SentRollout): Rol
 export function lostRollout<Schema extends z.ZodType, Outcome>(
   { index, attempt, seed, group, model, signal }: Task<Schema, Outcome>,
   failure: RolloutFailure,
-  begun: number,
+  startedAt: number,
 ): Rollout<Outcome> {
   const trajectory = new Trajectory({ seed, ...(model.step === undefined ? {} : { policy: model.name }) });
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
   trajectory.close();
-  const base = { index, attempt, seed, trajectory, durationMs: performance.now() - begun };
+  const base = { index, attempt, seed, trajectory, durationMs: performance.now() - startedAt };
   if (signal?.aborted) return { ...base, status: 'cancelled', failure: toCancellation(signal) };
   return { ...base, status: 'failed', failure };
 }

@@ -101,13 +101,13 @@ class ThreadExecutor implements RolloutExecutor {
   ): Promise<Rollout<Outcome>> {
     // The span is created in the main thread, where the application has set up its OpenTelemetry SDK.
     return inRolloutSpan(task, async () => {
-      const begun = performance.now();
+      const startedAt = performance.now();
       const model = describeModel(task.model, (budget) => this.#budgets.numberOf(budget));
-      if ('failure' in model) return lostRollout(task, model.failure, begun);
+      if ('failure' in model) return lostRollout(task, model.failure, startedAt);
       const result = await this.#thread().run(toThreadTask(task, model.sent), task.environment.name);
       return result.type === 'ended'
         ? toRollout<Outcome>(result.rollout)
-        : lostRollout(task, result.failure, begun);
+        : lostRollout(task, result.failure, startedAt);
     });
   }
 

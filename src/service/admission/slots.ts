@@ -157,13 +157,13 @@ const spanMs = 10_000;
 
 /** How fast work finishes: an exponentially weighted mean over about ten seconds. */
 class Pace {
-  readonly #began: number;
+  readonly #startedAt: number;
   /** Finished amounts, each decayed by its age. */
   #recent = 0;
   #at: number;
 
   constructor(now: number) {
-    this.#began = now;
+    this.#startedAt = now;
     this.#at = now;
   }
 
@@ -175,7 +175,7 @@ class Pace {
   /** Amount per millisecond; 0 if nothing finished recently. */
   rate(now: number): number {
     this.#fade(now);
-    const watched = spanMs * (1 - Math.exp(-(now - this.#began) / spanMs));
+    const watched = spanMs * (1 - Math.exp(-(now - this.#startedAt) / spanMs));
     return watched > 0 ? this.#recent / watched : 0;
   }
 

@@ -91,8 +91,8 @@ function* partsOf(value: unknown, group: number): Generator<TrajectoryPart | Gro
   const trajectories = isObject(value) ? value.trajectories : undefined;
   const line = lineOfValue(value);
   // A list that is too long is refused as a whole, without looking at its elements.
-  const isWhole = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
-  if (!isObject(value) || !isWhole) {
+  const isList = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
+  if (!isObject(value) || !isList) {
     yield { type: 'group', group, value, line };
     return;
   }

@@ -11,7 +11,7 @@ import {
   toConstraint,
 } from '../../language/constraint/request-constraint.ts';
 import type { Location } from '../../language/error.ts';
-import { MAXIMUM_CONSTRAINT_LENGTH, toolsJson } from '../../language/grammar/limits.ts';
+import { maxConstraintLength, toolsJson } from '../../language/grammar/limits.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
@@ -204,11 +204,11 @@ export class Constraints {
 function refuseLongFields(fields: ConstraintFields): void {
   if (fields.tools) toolsJson(fields.tools, ['tools']);
   const { response_format, structured_outputs } = fields;
-  if (JSON.stringify({ response_format, structured_outputs }).length <= MAXIMUM_CONSTRAINT_LENGTH) return;
+  if (JSON.stringify({ response_format, structured_outputs }).length <= maxConstraintLength) return;
   const location = contentLocation(fields);
   throw invalidField(
     location,
-    `has more than ${MAXIMUM_CONSTRAINT_LENGTH} characters of JSON; make it smaller`,
+    `has more than ${maxConstraintLength} characters of JSON; make it smaller`,
     valueAt(fields, location),
   );
 }

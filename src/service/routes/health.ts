@@ -45,12 +45,12 @@ export function healthRoutes(on: Register, service: ServiceContext): void {
 }
 
 async function check(work: () => Promise<void>): Promise<SystemCheck['api']> {
-  const began = performance.now();
+  const startedAt = performance.now();
   try {
     await work();
-    return { success: true, duration: performance.now() - began, error: null };
+    return { success: true, duration: performance.now() - startedAt, error: null };
   } catch (error) {
-    return { success: false, duration: performance.now() - began, error: reasonOf(error) };
+    return { success: false, duration: performance.now() - startedAt, error: reasonOf(error) };
   }
 }
 

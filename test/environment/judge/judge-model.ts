@@ -55,7 +55,7 @@ export function trajectoryOf(
 ): Trajectory {
   const trajectory = new Trajectory();
   for (const [at, { messages, said, tools }] of conversations.entries()) {
-    const { index } = trajectory.beginCall();
+    const { index } = trajectory.startCall();
     const choice: Choice = { index: 0, message: said, finish_reason: 'stop', token_ids: [at] };
     trajectory.record({ index, messages, tools, choice, promptTokenIds: [index + 1], model: 'm' });
   }

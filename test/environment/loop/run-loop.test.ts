@@ -359,7 +359,7 @@ test('a sub-agent’s call in a tool counts, and ends the conversation if it can
       ask: tool({
         inputSchema: z.object({}),
         execute: async () => {
-          const { index } = trajectory.beginCall();
+          const { index } = trajectory.startCall();
           const choice = {
             index: 0,
             message: { role: 'assistant', content: 'x' },

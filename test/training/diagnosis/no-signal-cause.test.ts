@@ -14,7 +14,7 @@ interface Sampled {
 
 function trajectoryOf({ tokens, reward, success }: Sampled): Trajectory {
   const trajectory = new Trajectory();
-  const { index } = trajectory.beginCall();
+  const { index } = trajectory.startCall();
   trajectory.record({
     index,
     messages: [{ role: 'user', content: 'a' }],

@@ -90,7 +90,7 @@ export class Pool {
    * new ones. Returns the answers that changed. `pools`: how many pools, with this one, step in turn. Default 1.
    */
   async step(pools = 1): Promise<Answer[]> {
-    const began = performance.now();
+    const startedAt = performance.now();
     const changed = new Set<Answer>(this.#removeEnded());
     const before = this.#slots.count;
     const { leaders, followers } = this.#admit();
@@ -100,7 +100,7 @@ export class Pool {
       for (const [slot, leader] of followers) this.#slots.copyPrompt(slot, leader);
       await this.#compute(before + leaders, followers.size);
     }
-    this.#deferredMasking.run(Math.max(minMaskingMs / pools, performance.now() - began));
+    this.#deferredMasking.run(Math.max(minMaskingMs / pools, performance.now() - startedAt));
     for (const answer of this.#running) {
       changed.add(answer);
       this.#advance(answer);

@@ -86,12 +86,12 @@ export class LiteralPrompt {
     const parts = cutAtMarks(rendered, this.#special, this.#plain.marks).map((part): PromptPart => {
       if (part.type !== 'text') return part;
       if (this.#plain.hasBrokenMark(part.text))
-        throw notWhole('takes apart a message with token_ids, or the message to continue');
+        throw incompleteError('takes apart a message with token_ids, or the message to continue');
       return { type: 'text', text: this.#plain.restore(part.text) };
     });
     if (!continueFinalMessage) return parts;
     const open = partsUpTo(parts, this.#finalSlot);
-    if (!open) throw notWhole('does not write the message to continue');
+    if (!open) throw incompleteError('does not write the message to continue');
     return open;
   }
 
@@ -101,7 +101,7 @@ export class LiteralPrompt {
   }
 }
 
-const notWhole = (what: string) =>
+const incompleteError = (what: string) =>
   new LanguageError(
     'not_in_chat_template',
     `The chat template ${what}; it must write this content once and unchanged.`,

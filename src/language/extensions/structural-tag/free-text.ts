@@ -30,7 +30,7 @@ interface Suffix {
 }
 
 /** About as many as a byte graph holds. */
-const MAXIMUM_STEPS = 100_000;
+const maxSteps = 100_000;
 
 /**
  * The rules of any text, one for each suffix (Aho and Corasick 1975). The text may end after any character. A trigger
@@ -94,10 +94,10 @@ function completeSteps(root: Suffix): void {
     }
     for (const [code, target] of shorter.next) if (!next.has(code)) next.set(code, target);
     steps += next.size;
-    if (steps > MAXIMUM_STEPS)
+    if (steps > maxSteps)
       throw new LanguageError(
         'grammar_too_large',
-        `free text with these triggers, ends and excluded strings needs more than ${MAXIMUM_STEPS} steps: use fewer or shorter ones`,
+        `free text with these triggers, ends and excluded strings needs more than ${maxSteps} steps: use fewer or shorter ones`,
       );
   }
 }

@@ -12,7 +12,7 @@ import {
 } from '../../grammar/expression.ts';
 import { compactLayout } from '../../grammar/json/layout.ts';
 import { SchemaCompiler } from '../../grammar/json/schema.ts';
-import { MAXIMUM_REPETITIONS } from '../../grammar/limits.ts';
+import { maxRepetitions } from '../../grammar/limits.ts';
 import { plainSpelling, wholeMatch } from '../../grammar/regex.ts';
 import { ebnfLanguage } from '../ebnf/ebnf.ts';
 import { type FreeText, freeTextRules } from './free-text.ts';
@@ -149,8 +149,8 @@ class FormatCompiler {
     const minimum = fields.integer('min', 0);
     const maximum = fields.integer('max', -1);
     if (maximum !== -1 && maximum < minimum) fields.refuse('max', 'is below min');
-    if (Math.max(minimum, maximum) > MAXIMUM_REPETITIONS)
-      fields.refuse(maximum > minimum ? 'max' : 'min', `is more than ${MAXIMUM_REPETITIONS}`);
+    if (Math.max(minimum, maximum) > maxRepetitions)
+      fields.refuse(maximum > minimum ? 'max' : 'min', `is more than ${maxRepetitions}`);
     return repeat(content, minimum, maximum === -1 ? null : maximum);
   }
 

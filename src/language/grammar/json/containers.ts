@@ -126,7 +126,7 @@ const PLAIN_ASCII: CodePointRange[] = [
   [0x5d, 0x7e],
 ];
 /** Each prefix takes about ten nodes of a byte graph. */
-const MAXIMUM_PREFIXES = 20_000;
+const maxPrefixes = 20_000;
 const SPECIAL = complement(PLAIN_ASCII);
 
 /** JSON strings, spelled as by `JSON.stringify`, other than the names. There is one rule for each prefix of a name. */
@@ -149,10 +149,10 @@ function keyOtherThan(names: readonly string[], scope: SchemaScope, path: string
   };
   const root = add();
   for (const name of names) insertText(root, name, add).isName = true;
-  if (prefixes.length > MAXIMUM_PREFIXES)
+  if (prefixes.length > maxPrefixes)
     throw new LanguageError(
       'grammar_too_large',
-      `JSON schema, ${path}: the property names have more than ${MAXIMUM_PREFIXES} characters from which other names must be distinguished: set additionalProperties to false, or use fewer properties`,
+      `JSON schema, ${path}: the property names have more than ${maxPrefixes} characters from which other names must be distinguished: set additionalProperties to false, or use fewer properties`,
     );
   for (const prefix of prefixes) {
     const taken = rangesOf(prefix.next.keys());

@@ -8,14 +8,14 @@ interface Marks {
 }
 
 /** Maximum schemas compared in pairs, if no single constant distinguishes all of them. */
-const MAXIMUM_COMPARED = 300;
+const maxCompared = 300;
 
 /** Whether no value fits two of the schemas, as far as their types and constants show. */
 export function areDisjoint(schemas: readonly unknown[]): boolean {
   const marks = schemas.map(marksOf);
   if (areDistinctByOne(marks)) return true;
   return (
-    marks.length <= MAXIMUM_COMPARED &&
+    marks.length <= maxCompared &&
     marks.every((left, index) => marks.slice(index + 1).every((right) => areDistinct(left, right)))
   );
 }

@@ -2,7 +2,7 @@ import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
 import { choice, type Expression, rule } from '../expression.ts';
-import { MAXIMUM_SCHEMA_DEPTH } from '../limits.ts';
+import { maxSchemaDepth } from '../limits.ts';
 import { arrayOf, objectWith } from './containers.ts';
 import { areDisjoint } from './disjoint.ts';
 import { KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
@@ -11,7 +11,7 @@ import { numberWithin } from './number.ts';
 import { stringWithin } from './string.ts';
 
 /** Most schemas in a `oneOf`: each is built, and compared with the others. */
-const MAXIMUM_ONE_OF = 2_000;
+const maxOneOf = 2_000;
 
 interface SchemaOptions {
   /** Names the schema in messages. Schemas whose rules are combined need different labels. */
@@ -79,10 +79,10 @@ export class SchemaCompiler implements SchemaScope {
   #compile(schema: unknown, path: string, onlyObjects: false): Expression;
   #compile(schema: unknown, path: string, onlyObjects: boolean): Expression | null;
   #compile(schema: unknown, path: string, onlyObjects: boolean): Expression | null {
-    if (++this.#depth > MAXIMUM_SCHEMA_DEPTH)
+    if (++this.#depth > maxSchemaDepth)
       throw new LanguageError(
         'grammar_too_large',
-        `JSON schema, ${this.#label} ${path.slice(0, 200)}: schemas are nested more than ${MAXIMUM_SCHEMA_DEPTH} deep, counting references; use shorter chains`,
+        `JSON schema, ${this.#label} ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
       );
     const expression = isObject(schema)
       ? this.#compileObject(new SchemaReader(schema, `${this.#label} ${path}`), path, onlyObjects)
@@ -162,8 +162,8 @@ export class SchemaCompiler implements SchemaScope {
     if (schemas.length === 0) reader.refuse(keyword, 'is empty');
     if (keyword === 'allOf' && schemas.length > 1)
       reader.refuse(keyword, 'joins schemas: merge them into one');
-    if (keyword === 'oneOf' && schemas.length > MAXIMUM_ONE_OF)
-      reader.refuse(keyword, `has more than ${MAXIMUM_ONE_OF} schemas to distinguish: use anyOf`);
+    if (keyword === 'oneOf' && schemas.length > maxOneOf)
+      reader.refuse(keyword, `has more than ${maxOneOf} schemas to distinguish: use anyOf`);
     const kept: unknown[] = [];
     const alternatives: Expression[] = [];
     for (const [index, schema] of schemas.entries()) {

@@ -36,7 +36,7 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
     };
     const parsers = new Map<number, ReplyParser>();
     /** Choices with at least one token. */
-    const begun = new Set<number>();
+    const started = new Set<number>();
     const begin = (index: number): ChatCompletionChunk[] => {
       const extra = parsers.size === 0 ? first : {};
       parsers.set(index, chat.parser());
@@ -54,12 +54,12 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
       const choices =
         update.type === 'delta'
           ? deltaChoices(chat, update, parser.push(update.delta.tokens), {
-              isFirst: !begun.has(update.index),
+              isFirst: !started.has(update.index),
             })
           : endChoices(chat, update.index, parser, update.generation);
       if (update.type === 'delta') {
         completionTokens += update.delta.tokens.length;
-        if (update.delta.tokens.length > 0) begun.add(update.index);
+        if (update.delta.tokens.length > 0) started.add(update.index);
       } else cachedTokens = Math.max(cachedTokens ?? 0, update.generation.cachedTokens);
       for (const choice of choices) yield chunkOf([choice]);
     }
