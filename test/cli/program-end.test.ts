@@ -9,7 +9,7 @@ describe('an interrupt', () => {
     exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     vi.clearAllMocks();
-    // The thread that kills a process with a blocked event loop has a real timer: never in this one.
+    // The thread that kills a process with a blocked event loop has a real timer and must not run here.
     interrupt = listenForInterrupt({ limitMs: 600_000, onFirst, onEarlyExit });
   });
   afterEach(() => {

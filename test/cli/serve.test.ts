@@ -9,7 +9,7 @@ import { fromSource, root } from '../support/programs.ts';
 const data = sharedFolder();
 let running: ChildProcess | undefined;
 
-/** `martingale serve`, once it has said that it serves. */
+/** `martingale serve`, once it reports that it is ready. */
 async function serve(
   apiKey: string,
   ...flags: string[]

@@ -5,13 +5,13 @@ import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { paint } from '../../src/progress/text.ts';
 
-/** Clears the screen, sets the title, hides text, turns its direction, goes back to the line's beginning. */
+/** Clears the screen, sets the title, hides text, changes its direction, returns to the start of the line. */
 const hostile = [
   ...['\u001b[2J', '\u001b]0;title\u0007', '\u009b31m', '\u009d0;title\u009c', '\u001bc', '\u0008\u0008'],
   ...['one\rtwo', '\u202egnp.exe', '\u2066x', '\u007f', 'a\u2028b', '\u0000', '\u001b[8mhidden'],
 ].join(' ');
 
-/** What a terminal acts upon, but for the ends of lines. */
+/** Control characters except line ends. */
 const active = /(?!\n)[\p{Control}\p{Bidi_Control}\u2028]/u;
 
 test('a log entry stays one line of JSON without control characters', () => {

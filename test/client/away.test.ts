@@ -3,7 +3,7 @@ import { createClient, type RequestError } from '../../src/client/index.ts';
 import { startServer } from '../support/http-server.ts';
 import { uuid } from './server.ts';
 
-/** A service that can go away and come back to its place. */
+/** A service that can stop and start again on the same port. */
 async function restartable() {
   const begin = (port = 0) =>
     startServer(

@@ -13,7 +13,7 @@ const sends =
     response.end(body);
   };
 const whole = sends(bytes, { 'content-length': String(bytes.length) });
-/** Says its length, and breaks in the middle. */
+/** Sends its length, and breaks within the body. */
 const cut: Answerer = (response) => {
   response.writeHead(200, { 'content-length': String(bytes.length) });
   response.write(bytes.subarray(0, 500), () => response.destroy());

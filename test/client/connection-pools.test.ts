@@ -8,11 +8,11 @@ test('calls do not wait for each other, even if one pool has too few connections
   const answers: (() => void)[] = [];
   const { client } = await serve((response) => {
     answers.push(() => response.setHeader('content-type', 'application/json').end('{"status":"ok"}'));
-    // Nobody is answered before everybody has asked.
+    // No request is answered before all have arrived.
     if (answers.length >= calls) for (const answer of answers.splice(0)) answer();
   });
   await Promise.all(Array.from({ length: calls }, () => client.health()));
-  // The connections are there to be used again.
+  // The connections can be reused.
   const again = Array.from({ length: calls }, () => client.health());
   await expect(Promise.all(again)).resolves.toHaveLength(calls);
 });

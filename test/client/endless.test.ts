@@ -6,17 +6,17 @@ import { isRequestError } from '../../src/client/index.ts';
 import { type Answerer, serve, uuid } from './server.ts';
 
 const piece = Buffer.alloc(65_536, 'a');
-/** What lies in the buffers of a connection, and is sent without being read. */
+/** The maximum bytes in the buffers of a connection, sent without being read. */
 const onTheWay = 32 * 2 ** 20;
 const limitBytes = 2 ** 20;
 
 interface Sent {
   bytes: number;
-  /** The client has let the connection go. */
+  /** The client has closed the connection. */
   ended: Promise<void>;
 }
 
-/** Sends `text` and then `more`, as fast as it is taken, until the client has had enough. */
+/** Sends `text` and then `more`, as fast as it is read, until the client closes the connection. */
 function endlessly(
   status: number,
   headers: Record<string, string>,
@@ -73,7 +73,7 @@ describe('an endless answer', () => {
       '{',
       piece,
     ],
-    ['an answer where events should be', 'answerBytes', follow(), json, '', piece],
+    ['an answer instead of events', 'answerBytes', follow(), json, '', piece],
     ['a line of an event stream', 'eventBytes', follow(), events, 'data: ', piece],
     ['an event of many lines', 'eventBytes', follow(), events, '', 'data: a\n'.repeat(5000)],
     ['an id', 'eventBytes', follow(), events, 'id: ', piece],
@@ -97,13 +97,13 @@ describe('an endless answer', () => {
     ['an error', 500, json, 'service_failed', getModel],
     ['an error of a stream', 500, events, 'service_failed', follow()],
     [
-      'a page in place of a file',
+      'a page instead of a file',
       200,
       { 'content-type': 'text/html' },
       'bad_response',
       (client: Client) => client.models.checkpoints.download(uuid(1), 1),
     ],
-    ['a page in place of a completion', 200, { 'content-type': 'text/html' }, 'bad_response', chat],
+    ['a page instead of a completion', 200, { 'content-type': 'text/html' }, 'bad_response', chat],
   ] as const)(
     '%s appears in the error with its beginning, and the rest is not read',
     async (_, status, headers, code, run) => {
@@ -118,7 +118,7 @@ describe('an endless answer', () => {
 });
 
 describe('an answer that arrives slowly without end', () => {
-  /** Sends `text`, and then `more` again and again. */
+  /** Sends `text`, and then `more` repeatedly. */
   const dripping =
     (status: number, headers: Record<string, string>, text: string, more: string): Answerer =>
     (response) => {
@@ -137,7 +137,7 @@ describe('an answer that arrives slowly without end', () => {
 
   it.each([
     ['an error', 500, json],
-    ['a page where events should be', 200, json],
+    ['a page instead of events', 200, json],
   ])('ends at the deadline of silence, as %s', async (_, status, headers) => {
     const answer = dripping(status, headers, '{"detail": "', 'a');
     const { error } = await failure(answer, follow({ idleTimeoutMs: 100 }), { retries: 0 });

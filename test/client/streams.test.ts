@@ -48,7 +48,7 @@ describe('following a job', () => {
     const { events, received } = await follow([
       eventStream([sent(started), sent(step(1))], end),
       json({ detail: 'restarting' }, 503, { 'retry-after': '0' }),
-      // The event already seen comes again.
+      // The last event is sent again.
       eventStream([sent(step(1)), sent(step(2))], end),
       eventStream([sent(ended)]),
     ]);
@@ -62,7 +62,7 @@ describe('following a job', () => {
   });
 
   it('continues after a silence', async () => {
-    // By what was seen, not by the count of calls: on a busy machine a call may end before its answer's head is there.
+    // Counts events, not calls: on a busy machine a call may end before its headers arrive.
     const silentFirst: Answerer = (response, request) => {
       const seen = request.headers['last-event-id'] !== undefined;
       eventStream([sent(seen ? ended : started)], 'open')(response, request);
@@ -95,7 +95,7 @@ describe('following a job', () => {
     const { events, received } = await follow([
       page([started]),
       page([]),
-      // A service may hand out an event again behind the cursor.
+      // A service may send an event again after the cursor.
       page([started, step(1)], true),
       page([step(2)]),
       page([ended]),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { json, serve, uuid } from './server.ts';
 
-/** Answers of services that know fewer fields than ours, or more, or say the open ones otherwise. */
+/** Answers of services with fewer or more fields than ours, or other values of open ones. */
 describe('the client reads answers of other services:', () => {
   it('a model without a run, or with unknown fields', async () => {
     const model = { id: 'm-1', entity: 'e', project: 'p', name: 'n', base_model: 'b' };

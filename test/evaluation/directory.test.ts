@@ -43,7 +43,7 @@ test('a killed evaluation continues in another process and counts every scenario
   });
   const first = start(service.baseUrl, directory);
   await midway.promise;
-  // The calls are held from here on; what has ended is on its way to the disk.
+  // The calls are held from here on; finished groups are being written to disk.
   await expect.poll(async () => (await keptGroups(directory)).length).toBeGreaterThan(3);
   first.kill('SIGKILL');
   await once(first, 'exit');
@@ -89,7 +89,7 @@ test('a finished evaluation is read back without a call', async () => {
   expect(bodies(again)).toEqual(bodies(first));
   const { seconds: _, groups: __, ...results } = first;
   expect(again).toMatchObject(results);
-  // Scored anew, with another idea of success.
+  // Scored again, with another definition of success.
   const scored = await evaluateGuessing(service.baseUrl, {
     directory,
     rerunFailed: false,
@@ -153,7 +153,7 @@ test('scenarios with a failed rollout run again; the group with more completed r
   expect(await call([2, 3, 5])).toEqual({ completed: 64, count: 22, ran: all });
   const lines = (await keptGroups(directory)).length;
   expect(await call([], false)).toEqual({ completed: 64, count: 22, ran: [] });
-  // All that ran again fails now, but for 5: what there was stays.
+  // All repeated rollouts fail now, except 5: the earlier results are kept.
   const worse = await call([2, 3]);
   expect(worse).toEqual({ completed: 67, count: 23, ran: [2, 3, 5] });
   expect((await keptGroups(directory)).slice(lines)).toEqual([5]);

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { nextMessage } from '../../src/language/next-message.ts';
 
-/** A thread that does as the message says. */
+/** A thread that follows the message. */
 function thread(): Worker {
   const worker = new Worker(
     `const { parentPort } = require('node:worker_threads');
@@ -45,7 +45,7 @@ describe('waiting for a thread', () => {
   });
 
   test.skipIf(!('cpuUsage' in Worker.prototype))('does not count time without the processor', async () => {
-    // It rests: its own time stands still, as on a machine that is busy with other things.
+    // It sleeps: its CPU time does not advance, as on a busy machine.
     expect(await ask('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
   });
 });

@@ -10,7 +10,7 @@ const options = fc.record({
   advantageBalance: fc.double({ min: -1, max: 1, noNaN: true }),
 });
 
-/** The contract's formula as it stands there. */
+/** The formula of the contract. */
 function reference(rewards: number[], { scaleRewards, advantageBalance: b }: typeof plain): number[] {
   const n = rewards.length;
   const m = rewards.reduce((a, r) => a + r, 0) / n;

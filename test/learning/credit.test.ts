@@ -27,7 +27,7 @@ const history = (...credits: (number | null)[]) => ({
 
 describe('choiceAdvantages', () => {
   it('gives trajectories equal weight in the baseline, whatever their number of choices', () => {
-    // Means 2 and 0, so the external model is 1.
+    // Means 2 and 0, so the baseline is 1.
     const group = [
       { reward: 0, credits: [1, 2, 3] },
       { reward: 0, credits: [null] },

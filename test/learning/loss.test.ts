@@ -37,7 +37,7 @@ const two = (advantage: number) => [
   { logprob: -2, sampledLogprob: -2, advantage },
 ];
 
-// That the loss and its gradient are those of the formulas is shown in reference.test.ts.
+// reference.test.ts compares the loss and its gradient with the formulas.
 describe('datumLoss', () => {
   it('is the negative log-probability for cross-entropy', () => {
     const config = { type: 'cross_entropy' } as const;
@@ -177,7 +177,7 @@ describe('OffPolicyDiagnostics', () => {
     const trainer = [0.2, 0.3, 0.5];
     const exact = sampler.reduce((sum, p, i) => sum + p * Math.log(p / (trainer[i] ?? 0)), 0);
     const diagnostics = new OffPolicyDiagnostics();
-    // Ten tokens in exactly the proportions of the sampler stand for its expectation.
+    // Ten tokens in exactly the proportions of the sampler give its expectation.
     for (const index of [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]) {
       diagnostics.add(Math.log(trainer[index] ?? 0), Math.log(sampler[index] ?? 0), index === 2);
     }

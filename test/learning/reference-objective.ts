@@ -6,7 +6,7 @@
  */
 
 export interface ReferenceToken {
-  /** log-probability that the client sends; null: none */
+  /** the log-probability that the client sends, or null */
   sampled: number | null;
   /** l under the weights being trained */
   current: number;
@@ -24,7 +24,7 @@ export interface ReferenceTrajectory {
   histories: ReferenceToken[][];
 }
 
-/** An `experimental_config` as it is sent: null and absent are the same. */
+/** An `experimental_config` of a request: null and absent are the same. */
 export type ReferenceConfig = Record<string, unknown>;
 
 export interface Objective {
@@ -72,7 +72,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
         if (b < 0 && A > 0) A *= 1 + b;
         return Math.abs(A) < 1e-9 ? 0 : A;
       };
-      // A token without an alternative is no decision.
+      // A token without an alternative is not a decision.
       const sequences = t.histories.map((tokens) =>
         tokens.filter((token) => token.sampled !== 0).map((token) => ({ token, A: advantageOf(token) })),
       );

@@ -10,7 +10,7 @@ import {
 } from './reference-objective.ts';
 import { makeDatums } from './support.ts';
 
-/** What src makes of a job: its loss, and the derivative by each trained token's log-probability. */
+/** The result of src for a job: its loss, and the derivative by each trained token's log-probability. */
 function ours(groups: ReferenceTrajectory[][], json: ReferenceConfig) {
   const { config, loss } = resolveRlConfig(rlConfigSchema.parse(json), { learningRate: 1 });
   const sequenceOf = (tokens: ReferenceTrajectory['histories'][number]) => ({
@@ -74,7 +74,7 @@ function compare(groups: ReferenceTrajectory[][], json: ReferenceConfig): void {
   });
 }
 
-/** Log-ratios whose exponentials are borders below exactly, in the arithmetic of float64. */
+/** Log-ratios whose exponentials equal the bounds below exactly in float64. */
 const [lower, upper, capped] = [-0.5, 0.25, 0.375];
 const epsilon = 1 - Math.exp(lower);
 const epsilonHigh = Math.exp(upper) - 1;
@@ -131,7 +131,7 @@ const config = fc
     kl_penalty_source: fc.constantFrom(null, 'current_learner', 'sample'),
   })
   .map(({ variant, ...rest }) => ({ ...rest, ...variant }))
-  // A cap on the very border of the clip leaves no side from which the ratio of 1 has a slope.
+  // With a cap exactly at the bound of the clip, the ratio of 1 has a slope on neither side.
   .filter((given) => given.max_negative_advantage_importance_sampling_weight !== 1 || !isZero(given));
 
 describe('the mathematics of a job', () => {

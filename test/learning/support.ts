@@ -7,7 +7,7 @@ import {
   type RewardedGroup,
 } from '../../src/learning/index.ts';
 
-/** Advantages of trajectories whose choices are not credited. */
+/** Advantages of trajectories without credit for choices. */
 export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions): number[] {
   const trajectories = rewards.map((reward) => ({ reward, credits: [] }));
   return choiceAdvantages(trajectories, options).map(([advantage = 0]) => advantage);

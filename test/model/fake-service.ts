@@ -19,7 +19,7 @@ export interface Reply {
   model?: string;
   /** Default: `tool_calls` if there are tool calls, else `stop`. */
   finishReason?: Choice['finish_reason'];
-  /** Answers with this status and body in place of a reply. */
+  /** Answers with this status and body instead of a reply. */
   refusal?: { status: number; body: object };
   /** Omits token ids, like services without `return_token_ids`. */
   withoutTokenIds?: boolean;

@@ -18,7 +18,7 @@ import { expectExactly, type Sampled } from './exact.ts';
 import { type FakePolicy, render, startFakeService } from './fake-service.ts';
 import { type Fate, startFlakyProxy } from './flaky-proxy.ts';
 
-// The AI SDK writes what ends a stream to the console, and that is what half of these tests are about.
+// The AI SDK writes the error that ends a stream to the console, and half of these tests cause one.
 beforeEach(() => {
   vi.spyOn(console, 'error').mockImplementation(() => undefined);
 });

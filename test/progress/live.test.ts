@@ -137,7 +137,7 @@ describe('what the program writes beside a live view', () => {
   it('may be many lines at once; the view is repainted after them', () => {
     const before = screen.writes.join('').length;
     for (let line = 0; line < 1000; line++) write(`line ${line}\n`);
-    // About the lines alone, and not the view with each of them.
+    // About the lines only, and not the view with each of them.
     expect(screen.writes.join('').length - before).toBeLessThan(20_000);
     vi.advanceTimersByTime(100);
     expect(screen.lines.slice(0, 1001)).toEqual([

@@ -6,7 +6,7 @@ import { KeyStore } from '../../src/service/index.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
 import { group, start, trajectory } from './harness.ts';
 
-/** A service whose engine holds what it is asked until the door is opened. */
+/** A service whose engine holds its calls until the gate is opened. */
 async function busy(options: Parameters<typeof start>[0] = {}) {
   const engine = new ScriptedEngine();
   const gate = door();
@@ -15,7 +15,7 @@ async function busy(options: Parameters<typeof start>[0] = {}) {
   return { ...(await start({ ...options, engine })), engine, gate };
 }
 
-/** Resolves once the engine has been asked for so many replies. */
+/** Resolves once the engine has received this number of calls. */
 async function asked(engine: ScriptedEngine, count: number): Promise<void> {
   await expect.poll(() => engine.requests.length).toBe(count);
 }
@@ -71,7 +71,7 @@ describe('chat requests', () => {
     const messages = [{ role: 'user', content: 'hi' }];
     const streamed = await raw('POST', '/v1/chat/completions', { messages, stream: true });
     expect(await streamed.text()).toContain('[DONE]');
-    // A client that leaves in the middle, be its answer streamed or not.
+    // A client that disconnects before the end of its answer, streamed or not.
     for (const stream of [true, false]) {
       const gate = door();
       engine.hold = gate.wait;
@@ -122,7 +122,7 @@ describe('chat requests', () => {
     const keys = await KeyStore.open(dataFolder);
     const { key } = keys.create('another');
     keys.close();
-    // Which of them come first is the network's doing.
+    // The network decides which of them arrive first.
     const statuses: number[] = [];
     for (let calls = 0; calls < 40; calls++) chat({}).then(({ status }) => statuses.push(status));
     await asked(engine, 32);
@@ -180,7 +180,7 @@ describe('training jobs', () => {
     const ofAll = await submit(2);
     expect(ofAll.status).toBe(429);
     expect(ofAll.body.detail).toContain('limits.jobs)');
-    // What was accepted before is told again.
+    // A repeat of an accepted request returns its answer.
     expect((await submit(0, { 'idempotency-key': 'first' })).body).toEqual(first.body);
     await call('POST', `/v1/preview/training-jobs/${first.body.id}/cancel`);
     expect((await submit(0, { 'idempotency-key': 'later' })).status).toBe(200);
@@ -221,7 +221,7 @@ describe('training jobs of many', () => {
     const accepted = asked.filter(({ status }) => status === 200);
     expect(accepted).toHaveLength(5);
     expect(asked.filter(({ status }) => status === 429)).toHaveLength(25);
-    // Those that were refused for what they asked have left their room, too.
+    // Requests that were refused as invalid have freed their slots, too.
     await call('POST', `${jobs}/${accepted[0]?.body.id}/cancel`);
     const unknownToken = { trajectory_groups: [group(trajectory(1, [9999]), trajectory(0, [66]))] };
     expect((await call('POST', jobs, { ...jobOf(model), ...unknownToken })).status).toBe(422);

@@ -4,7 +4,7 @@ import { start } from './harness.ts';
 
 const mebibyte = 1024 ** 2;
 
-/** An engine whose export is long, and tells how much of it was taken and when it was left. */
+/** An engine with a long export that reports how much of it was read and when it was aborted. */
 class LongExport extends ScriptedEngine {
   taken = 0;
   readonly left = Promise.withResolvers<void>();

@@ -113,7 +113,7 @@ describe('the service', () => {
     const ended = once(child, 'exit');
     child.kill('SIGKILL');
     await ended;
-    // What a kill can leave behind: a half-written checkpoint, the files of a model and of a job without a record.
+    // Possible leftovers of a kill: a half-written checkpoint, the files of a model and of a job without a record.
     const orphan = join(dataFolder, 'models', model.id, 'checkpoints', 'step-1.partial');
     mkdirSync(orphan, { recursive: true });
     mkdirSync(join(dataFolder, 'models', randomUUID()));
@@ -206,7 +206,7 @@ describe('Idempotency-Key', () => {
     await before.follow(first.body.id);
     await before.service.close();
     const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'));
-    // The answer is forgotten, the reservation stays: what a crash in between leaves.
+    // The reservation without its answer: the state after a crash between the two.
     database.exec('UPDATE idempotency_keys SET status = NULL, body = NULL, model_id = NULL');
     database.close();
     const again = await start({ dataFolder });

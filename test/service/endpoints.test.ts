@@ -48,7 +48,7 @@ interface Row {
   method: string;
   path: string;
   body?: unknown;
-  /** What the answer holds; what it is exactly, where the interface says so. */
+  /** Fields of the answer, or the exact answer if it is documented. */
   answer: unknown;
 }
 
@@ -159,7 +159,7 @@ describe('the table of endpoints', () => {
   test('each answers as documented, with and without the project header', async () => {
     const { call, rows, log } = await trainedOnce();
     expect(rows).toHaveLength(14);
-    // The deletions come last: what they delete is what the others ask for.
+    // The deletions come last, because they delete the objects of the other requests.
     for (const [index, { method, path, body, answer }] of rows.entries()) {
       const headers = { [index % 2 === 0 ? 'compat-project' : 'openai-project']: 'shop/desk' };
       const given = await call(method, path, body, headers);

@@ -3,9 +3,9 @@ import { EngineError } from '../../src/engines/engine.ts';
 import { start } from './harness.ts';
 
 test.each([
-  ['what the engine cannot do is told by its name', 'unsupported_option', 422, 'secret'],
+  ['an unsupported option of the engine is named', 'unsupported_option', 422, 'secret'],
   ['a fault of the engine is the service’s own, and stays inside', 'engine_failed', 500, undefined],
-  ['an engine that died may be asked again', 'worker_died', 503, undefined],
+  ['a request to a dead engine may be repeated', 'worker_died', 503, undefined],
   ['weights that were deleted on the way are not found', 'checkpoint_missing', 404, undefined],
 ])('%s', async (_, code, status, told) => {
   const { chat, engine, log } = await start();

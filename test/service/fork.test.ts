@@ -32,7 +32,7 @@ async function trained(steps: number) {
 describe('forks', () => {
   test('a fork has the whole checkpoint, even after the other model is deleted, and training continues from it', async () => {
     const { call, chat, train, model, folderOf, fork, engine } = await trained(2);
-    // As an engine may lay a checkpoint out: with its optimizer's state, and folders.
+    // A possible layout of a checkpoint: with the optimizer's state, and folders.
     mkdirSync(join(folderOf(model.id, 1), 'deep'));
     writeFileSync(join(folderOf(model.id, 1), 'deep', 'optimizer'), 'moments');
     const forked = await fork({ step: 1, name: 'second' });

@@ -13,7 +13,7 @@ export interface Answer {
   body: Json;
 }
 
-/** Calls of a service, with answers read whole. */
+/** Calls of a service, with complete answers. */
 export function callsTo(url: string, apiKey = 'test-key') {
   const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
     fetch(`${url}${path}`, {

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start } from './harness.ts';
 
-/** The keys of a data folder as another process would open them: on a connection of its own. */
+/** The keys of a data folder on a separate connection, as in another process. */
 async function openKeys(dataFolder: string): Promise<KeyStore> {
   const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());

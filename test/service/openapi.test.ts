@@ -25,12 +25,12 @@ const operations: { name: string; path: string; method: string; operation: Json 
   })),
 );
 
-/** Reads the document's own schemas, wherever in it they stand. */
+/** Validates with the document's own schemas, anywhere in it. */
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 addFormats.default(ajv);
 ajv.addSchema(document, 'document');
 
-/** What is wrong with a value under the schema at a place of the document; null for nothing. */
+/** The errors of a value for the schema at a path of the document, or null. */
 function faults(value: unknown, ...place: string[]): unknown {
   const pointer = place.map(
     (name) => `/${encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'))}`,
@@ -40,7 +40,7 @@ function faults(value: unknown, ...place: string[]): unknown {
   return validate.errors ?? null;
 }
 
-/** The media types of every body that an operation takes or gives, each with its place. */
+/** The media types of each request and response body of an operation, with their paths. */
 const contents = operations.flatMap(({ name, path, method, operation }) => {
   const inRequest = Object.keys(operation.requestBody?.content ?? {}).map((type) => [
     'requestBody',

@@ -11,7 +11,7 @@ it('an unusable data folder is refused with its path and a remedy', async () => 
   const file = join(await temporaryFolder(), 'file');
   await writeFile(file, '');
   const refused = [file, join(file, 'data'), join(file, 'data', 'deeper')];
-  // Where Node's own recursive mkdir would never return.
+  // Node's recursive mkdir never returns here.
   if (existsSync('/proc/self')) refused.push('/proc/nope');
   for (const dataFolder of refused)
     await expect(startService({ engine: new ScriptedEngine(), dataFolder })).rejects.toMatchObject({

@@ -246,7 +246,7 @@ test('a slow reader gets few large chunks with the complete data', async () => {
     }),
   );
   const response = await new Promise<IncomingMessage>((resolve) => asking.once('response', resolve));
-  // Nobody reads until everything is sampled.
+  // The client does not read until everything is sampled.
   await expect.poll(() => finished).toBe(n);
   const choices = frames(await readAll(response)).flatMap((chunk: Json) => chunk.choices);
   for (let index = 0; index < n; index++) {

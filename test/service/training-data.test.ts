@@ -21,7 +21,7 @@ const line = (reply: string) =>
 const data = `${line('yes')}\n${line('no')}\n`;
 const sha256 = createHash('sha256').update(data).digest('hex');
 
-/** A service, and a folder of training data beside its own. */
+/** A service, and a folder of training data outside its own. */
 async function withData(
   options: TrainingDataOptions = {},
   more: { preview?: number; engine?: ScriptedEngine } = {},
@@ -48,7 +48,7 @@ async function withData(
 
 const urlOf = (...path: string[]) => pathToFileURL(join(...path)).href;
 
-/** A server of files on this machine, at an address without encryption. */
+/** A local file server without encryption. */
 async function serve(listener: RequestListener): Promise<string> {
   const { url, close } = await startServer(listener);
   onTestFinished(close);
@@ -71,7 +71,7 @@ describe('training data from a folder', () => {
     const again = await start({ dataFolder });
     expect((await again.follow(job.body.id)).at(-1)?.type).toBe('training_ended');
     expect(existsSync(join(dataFolder, 'uploads', `${sha256}.jsonl`))).toBe(true);
-    // The same data needs no second telling.
+    // The same data is stored once.
     const models = (await again.call('GET', '/v1/preview/models')).body;
     const body = { model_id: models.data[0].id, training_data_url: `upload:sha256-${sha256}` };
     expect((await again.call('POST', '/v1/preview/sft-training-jobs', body)).status).toBe(200);
@@ -206,7 +206,7 @@ describe('training data from a host', () => {
     const { refusal } = await withData({ hosts: [allowed, 'data.example.org'] });
     expect(await refusal(`${other}/a`)).toContain(`allowed are ${allowed}, https://data.example.org`);
     expect(await refusal(`${allowed}/a`)).toContain(`redirects to ${other}`);
-    // A host that is named without a scheme is asked with encryption alone, and on its own port alone.
+    // A host without a scheme is requested only with encryption, and only on its own port.
     for (const url of [
       'http://data.example.org/a',
       'https://data.example.org:444/a',

@@ -44,7 +44,7 @@ const requests: [name: string, path: string, body: Json][] = [
   ],
 ];
 
-/** Every place in a value, the value itself first. */
+/** Every path in a value, the value itself first. */
 function placesIn(value: unknown, at: (string | number)[] = []): (string | number)[][] {
   if (typeof value !== 'object' || value === null) return [at];
   const inner: [string | number, unknown][] = Array.isArray(value)
@@ -94,7 +94,7 @@ function changed(body: Json, { at, ...rest }: Change): Json {
   return copy;
 }
 
-/** White space that makes of a small body one that is read in pieces. */
+/** White space that makes a small body large enough to be read in pieces. */
 const padding = ' '.repeat(1024 ** 2 + 1);
 
 describe('each issue of a request has its path, message and value', () => {

@@ -5,7 +5,7 @@ import { FairMutex, type Refusal } from '../../src/util/fair-mutex.ts';
 const mutexOf = ({ limit = 100 } = {}) =>
   new FairMutex({ maxWaiting: limit, maxWaitMs: 1000, refusal: (why: Refusal) => new Error(why) });
 
-/** A mutex that something holds until it is let go, and what is done in it, in order. */
+/** A mutex that is held until it is released, and the tasks done in it, in order. */
 function held(options: Parameters<typeof mutexOf>[0] = {}) {
   const mutex = mutexOf(options);
   const done: string[] = [];

@@ -32,7 +32,7 @@ describe('a fair queue', () => {
     add('c1');
     add('a0', -1);
     add('b2');
-    // Who has waited for nobody yet does not come after all that others still have.
+    // A new tenant does not come after all items of the others.
     expect(queue.admit(9)).toEqual(['a0', 'c1', 'b2', 'a3', 'a4']);
     add('a5');
     add('b3');
@@ -51,7 +51,7 @@ describe('a fair queue', () => {
     fc.assert(
       fc.property(fc.array(ask, { maxLength: 100 }), fc.integer({ min: 1, max: 4 }), (asks, free) => {
         const queue = new FairQueue<string>();
-        // Two that never run dry, beside whatever else comes.
+        // Two tenants with a constant backlog, among others.
         for (let at = 0; at < 500; at++)
           for (const tenant of ['x', 'y']) queue.add(tenant, { priority: 0, slots: 1, tenant });
         const served = { x: 0, y: 0 };

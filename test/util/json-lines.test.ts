@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { byteLines, type LineLimit } from '../../src/util/json-lines.ts';
 
-/** The lines of bytes that come in pieces of one and the same buffer, as from a file. */
+/** The lines of bytes that arrive in chunks of one reused buffer, as from a file. */
 async function linesOf(bytes: Buffer, pieceLength: number, limit: LineLimit = {}) {
   const pieces = async function* () {
     const buffer = Buffer.alloc(pieceLength);
@@ -26,7 +26,7 @@ test('lines end only at line feeds, wherever the pieces are cut', async () => {
       const expected = given
         .split('\n')
         .map((line, index) => ({ line: line.replace(/\r$/, ''), number: index + 1 }));
-      // What stands behind the last line feed is a line where there is anything.
+      // Text after the last line feed is a line if there is any.
       if (given === '' || given.endsWith('\n')) expected.pop();
       expect(await linesOf(Buffer.from(given), pieceLength)).toEqual(expected);
     }),

@@ -71,7 +71,7 @@ test('work that starts at the same time shares the budget of one tick', async ()
     for (; done < 16; inTurn.push(0)) await nextTurn();
   })();
   await Promise.all([...Array.from({ length: 16 }, run), watch]);
-  // Each takes longer than there is room in a turn; the first may meet one that has just begun.
+  // Each exceeds the budget of a tick; the first may begin within a started tick.
   expect(Math.max(...inTurn)).toBeLessThanOrEqual(2);
 });
 
@@ -81,7 +81,7 @@ test('many short pieces finish in few ticks, and in order', async () => {
   const run = async (index: number) => {
     const slices = new TimeSlices();
     if (slices.over) await slices.pause();
-    // As deep as a request is.
+    // As deep as a request may be.
     for (let step = 0; step < 20; step++) await null;
     done.push(index);
   };

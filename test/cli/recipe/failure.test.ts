@@ -12,7 +12,7 @@ import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
 const next = /\n {2}npx tsx test\/cli\/recipe\/coin-recipe.ts (.+)\n$/;
 
-/** Whoever trains on a service elsewhere needs no runtime, and not the server: it may not be installed. */
+/** Training on a remote service needs neither the runtime nor the server, which may not be installed. */
 const withoutRuntime = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module';
   const refused = /onnxruntime|@hono|engines\\/embedded|src\\/service/;

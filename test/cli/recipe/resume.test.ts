@@ -11,7 +11,7 @@ const folder = sharedFolder();
 
 type Line = { type: string; [field: string]: unknown };
 
-/** A recipe, its service and its engine in one process, killed after the line for which `isLast` says so. */
+/** A recipe, its service and its engine in one process, killed after the line for which `isLast` is true. */
 async function run(name: string, flags: string[], isLast: (line: Line) => boolean = () => false) {
   const size = ['--steps', '4', '--groups', '4', '--rollouts-per-group', '4', '--threads', '1'];
   const file = [...fromSource, 'recipes/tone/train.ts', '--json', '--run-directory', join(folder, name)];
@@ -31,7 +31,7 @@ async function run(name: string, flags: string[], isLast: (line: Line) => boolea
   return { code, lines, errors: await errors };
 }
 
-/** What of the reports does not depend on the clock. */
+/** The fields of the reports that do not depend on the clock. */
 async function metricsOf(name: string): Promise<object[]> {
   const lines = await readJsonLines(join(folder, name, 'training', 'metrics.jsonl'));
   return lines.map((line) => ({ ...line, seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));

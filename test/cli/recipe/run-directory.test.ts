@@ -25,7 +25,7 @@ describe('the run directory of a recipe', () => {
     await expect(createRunDirectory(join(folder, 'config.json', 'run'))).rejects.toThrow(
       /cannot be created: ENOTDIR.*Choose another with --run-directory/,
     );
-    // Where Node's own recursive mkdir would never return.
+    // Node's recursive mkdir never returns here.
     if (existsSync('/proc/self'))
       await expect(createRunDirectory('/proc/nope/run')).rejects.toThrow(/cannot be created: ENOENT/);
   });

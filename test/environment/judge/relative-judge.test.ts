@@ -124,7 +124,7 @@ describe('a relative judge', () => {
 
 const one = (id: string, score: unknown) => ({ id, explanation: 'so', score });
 
-/** Invalid answers, and the error that the judge is told. */
+/** Invalid answers, and the error that is sent to the judge. */
 const unusable: [string, unknown, RegExp][] = [
   ['a score above 1', { scores: [one('c1', 0.5), one('c2', 7)] }, /score of "c2" is 7/],
   ['a score below 0', { scores: [one('c1', -0.1), one('c2', 1)] }, /score of "c1" is -0.1/],

@@ -100,7 +100,7 @@ const pipeline: fc.Arbitrary<Build> = fc.oneof(
 
 const saved = (position: JsonValue): JsonValue => JSON.parse(JSON.stringify(position));
 
-/** Draws one at a time or several, and tells the set results that follow from the key alone. */
+/** Draws one or several at a time, and reports results to the set that depend only on the key. */
 async function draw(source: Source, sizes: readonly number[]): Promise<string[]> {
   const seen: string[] = [];
   for (const size of sizes) {
@@ -169,7 +169,7 @@ test('seeking back in a set in use gives the same as a new set', async () => {
   );
 });
 
-/** The order that training has always drawn arrays in: Fisher and Yates from the seed of the epoch. */
+/** The order in which training draws arrays: Fisher and Yates from the seed of the epoch. */
 function epochOrder(items: readonly Task[], seed: number): Task[] {
   const random = randomSource(seed);
   const order = [...items];

@@ -18,7 +18,7 @@ function nested(depth: number, layer: (inner: Record<string, unknown>) => Record
   return result;
 }
 
-/** What is sampled from the beginning of a text, so that states are made as well as graphs. */
+/** Samples the beginning of a text, to create states as well as graphs. */
 async function sample(grammar: Grammar): Promise<void> {
   walk(await compiler.compile(textOf(grammar)), randomChooser(1), 40);
 }

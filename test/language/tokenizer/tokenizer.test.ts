@@ -17,7 +17,7 @@ const file = JSON.parse(readFileSync(asset, 'utf8')) as {
 };
 const unicode = fc.string({ unit: 'binary', maxLength: 200 });
 
-/** What the merges say, done by hand: each in its order, over each word. */
+/** The merges applied naively: each in order, over each word. */
 function encodeByMerges(text: string): number[] {
   return [...text.matchAll(new RegExp(WORD_PATTERN, 'gu'))].flatMap(([word]) => {
     let symbols = byteSymbols(word);

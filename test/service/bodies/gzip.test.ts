@@ -16,7 +16,7 @@ const example = {
 
 type Service = Awaited<ReturnType<typeof start>>;
 
-/** Sends bytes, or a stream of them, and gives the answer as soon as it comes. */
+/** Sends bytes, or a stream of them, and resolves to the answer as soon as it arrives. */
 function send(
   { service }: Service,
   {
@@ -72,7 +72,7 @@ describe('a body with Content-Encoding: gzip', () => {
     const { url, bytes } = await post('/v1/preview/uploads', JSON.stringify(example));
     expect(bytes).toBe(JSON.stringify(example).length);
     await post('/v1/preview/sft-training-jobs', { model_id: model.id, training_data_url: url });
-    // More than is kept in memory: it goes through a file.
+    // More than is kept in memory: it is stored in a file.
     const large =
       JSON.stringify({ model_id: model.id, trajectory_groups: groups }) + ' '.repeat(2 * mebibyte);
     const job = await post('/v1/preview/training-jobs', large);
@@ -108,7 +108,7 @@ describe('a body with Content-Encoding: gzip', () => {
     const running = await start({ bodyLimits: { preview: mebibyte } });
     const text = (length: number) => JSON.stringify(desk).padEnd(length);
     const path = '/v1/preview/models';
-    // Stored as it is: longer compressed than decompressed.
+    // Stored without compression: longer compressed than decompressed.
     const longest = gzipSync(text(mebibyte), { level: 0 });
     expect(longest.length).toBeGreaterThan(mebibyte);
     expect((await send(running, { path, body: longest })).status).toBe(200);
@@ -130,7 +130,7 @@ describe('a body with Content-Encoding: gzip', () => {
       };
       return { counted, body: Readable.from(members()) };
     };
-    // 64 MiB of spaces in 64 KiB, again and again until the answer comes.
+    // 64 MiB of spaces in 64 KiB, repeated until the answer arrives.
     const bomb = endless(zip(' '.repeat(64 * mebibyte)));
     const before = process.resourceUsage().maxRSS;
     const refused = await send(running, { path: '/v1/preview/training-jobs', body: bomb.body });
@@ -140,7 +140,7 @@ describe('a body with Content-Encoding: gzip', () => {
     ]);
     expect(bomb.counted.bytes).toBeLessThan(4 * mebibyte);
     expect((process.resourceUsage().maxRSS - before) / 1024).toBeLessThan(100);
-    // What becomes nothing counts as it comes.
+    // Input that decompresses to nothing counts as it arrives.
     const empty = endless(Buffer.concat(Array(1000).fill(zip(''))));
     expect((await send(running, { path: '/v1/preview/models', body: empty.body })).status).toBe(413);
     expect((await running.call('GET', '/v1/health')).status).toBe(200);

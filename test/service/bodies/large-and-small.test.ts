@@ -10,12 +10,12 @@ import { choice, group, type Json, start, trajectory } from '../harness.ts';
 
 const sampled = tokensOf('yes', special.end);
 const jobs = '/v1/preview/training-jobs';
-/** More than a body may have that is kept in memory. */
+/** More than the maximum size of a body in memory. */
 const padding = ' '.repeat(1024 ** 2 + 1);
-/** More than is parsed in one piece. */
+/** More than is parsed at once. */
 const inner = '\n'.repeat(300_000);
 
-/** JSON with white space in it, as much as makes of a small body a large one, and of its parts large parts. */
+/** JSON with so much white space that a small body and its parts become large. */
 const padded = {
   body: (value: object) => padding + JSON.stringify(value),
   list: (value: object) => JSON.stringify(value).replace('"trajectory_groups":[', (text) => text + padding),
@@ -30,10 +30,10 @@ const long = choice(Array.from({ length: 1200 }, () => 97));
 const wideEngine = () =>
   Object.assign(new ScriptedEngine(), { baseModels: [{ ...baseModel, contextLength: 4096 }] });
 
-/** What is wrong by an answer. */
+/** The issues of an answer. */
 const complaintsOf = ({ status, body }: { status: number; body: Json }) => ({
   status,
-  // Where a body is small, a complaint about what is missing in it shows the rest of it.
+  // For a small body, the issue of a missing field shows the rest of the object.
   detail: body.detail.map(({ input, ...issue }: Json) =>
     issue.type === 'missing' && issue.loc.length === 2 ? issue : { ...issue, input },
   ),
@@ -41,9 +41,9 @@ const complaintsOf = ({ status, body }: { status: number; body: Json }) => ({
 
 const wrong: [string, (id: string) => object, ...tags: 'long'[]][] = [
   ['no groups', (id) => ({ model_id: id })],
-  ['groups that are no list', (id) => ({ model_id: id, trajectory_groups: { a: 1 } })],
+  ['groups that are not a list', (id) => ({ model_id: id, trajectory_groups: { a: 1 } })],
   ['an empty list', (id) => ({ model_id: id, trajectory_groups: [] })],
-  ['a model that is none', () => ({ model_id: 'x', trajectory_groups: [group()] })],
+  ['an unknown model', () => ({ model_id: 'x', trajectory_groups: [group()] })],
   [
     'a field that there is not',
     (id) => ({ model_id: id, trajectory_groups: [group()], groups: 1, more: null }),
@@ -56,13 +56,16 @@ const wrong: [string, (id: string) => object, ...tags: 'long'[]][] = [
       experimental_config: { kl_ref_adapter_path: 'x' },
     }),
   ],
-  ['a group that is none', (id) => ({ model_id: id, trajectory_groups: [group(), 5, 'x', [], null] })],
+  [
+    'a group that is not an object',
+    (id) => ({ model_id: id, trajectory_groups: [group(), 5, 'x', [], null] }),
+  ],
   [
     'a group without trajectories',
     (id) => ({ model_id: id, trajectory_groups: [{ metadata: {} }, { trajectories: 'x' }] }),
   ],
   [
-    'rewards that are none, in two groups',
+    'invalid rewards, in two groups',
     (id) => ({
       model_id: id,
       trajectory_groups: [
@@ -275,7 +278,7 @@ describe('a large body during its transfer', () => {
         (response) => resolve(response.statusCode),
       );
       posting.on('error', reject);
-      // It does not end: the answer comes before it could.
+      // It is endless: the answer arrives before its end.
       for (let sent = 0; sent < 4; sent++) posting.write(padding);
     });
     expect(status).toBe(413);

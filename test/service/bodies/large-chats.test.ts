@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 
-/** More than is parsed in one piece. */
+/** More than is parsed at once. */
 const padding = ' '.repeat(300_000);
 const path = '/v1/chat/completions';
 const hi = { role: 'user', content: 'hi' };
@@ -11,7 +11,7 @@ const tool = {
   function: { name: 'look', parameters: { type: 'object', properties: { at: { type: 'string' } } } },
 };
 
-/** The same request as a short text, and as long ones: with the space before, within, and behind. */
+/** The same request as a short text and as long ones, with white space before, within and after it. */
 const forms = (body: object) => {
   const text = JSON.stringify(body);
   return [text, padding + text, `${text.slice(0, -1)}${padding}${text.at(-1)}`, text + padding];
@@ -20,7 +20,7 @@ const forms = (body: object) => {
 const wrong: [string, object][] = [
   ['no messages', { model: 'scripted-tiny' }],
   ['an empty list', { messages: [] }],
-  ['messages that are no list', { messages: { 0: hi } }],
+  ['messages that are not a list', { messages: { 0: hi } }],
   ['too many messages', { messages: Array(8193).fill(0) }],
   [
     'messages of several faults, tools and documents among them',
@@ -32,7 +32,7 @@ const wrong: [string, object][] = [
     },
   ],
   ['fields that there are not', { messages: [hi], more: { a: [1] }, other: null, further: 'x' }],
-  ['a list of tools that is none', { messages: [hi], tools: 'all', documents: { a: 1 } }],
+  ['tools that are not a list', { messages: [hi], tools: 'all', documents: { a: 1 } }],
   ['two names of one option', { messages: [hi], max_tokens: 5, truncate_prompt_tokens: 'x' }],
   ['a fault behind the form', { messages: [hi], tools: [tool], tool_choice: 'required', regex: 'a' }],
   ['a number', Object(5)],

@@ -21,7 +21,7 @@ async function opened(engine = new ScriptedEngine()) {
     for (const chunk of chunks) chatCompletionChunkSchema.parse(chunk);
     return chunks;
   };
-  /** Asks for a job in which one history with these choices is rewarded and another one is not. */
+  /** Creates a job in which one history with these choices is rewarded and another one is not. */
   const train = (messages_and_choices: object[]) =>
     service.call('POST', rl, {
       model_id: model.id,
@@ -36,7 +36,7 @@ async function opened(engine = new ScriptedEngine()) {
   return { ...service, engine, model, streamed, train, trainedOn };
 }
 
-/** A choice as a reader puts it together that keeps what it knows: ART's, and the helpers of the openai clients. */
+/** A choice assembled by a reader that keeps known fields: ART's, and the helpers of the openai clients. */
 function joined(chunks: readonly Json[]): Json {
   const choices = chunks.flatMap((chunk) => chunk.choices);
   return {

@@ -115,7 +115,7 @@ describe('every field shapes what the embedded engine samples', () => {
       ...{ continue_final_message: true, prompt_logprobs: 2, max_tokens: 1 },
     });
     expect(scored.prompt_token_ids).toEqual([...prompt, ...reply]);
-    // The reply cannot hold most special tokens, so that its probabilities are a little greater.
+    // The reply cannot contain most special tokens, so its probabilities are slightly greater.
     for (const [index, token] of reply.entries()) {
       const place = scored.prompt_logprobs[prompt.length + index];
       const sampled = choices[0].logprobs.content[index].logprob;

@@ -56,7 +56,7 @@ test.each<[string, [object, string][]]>([
     ],
   ],
   [
-    'names that are no fields, inside of others',
+    'unknown fields, nested in others',
     [
       [
         { tools: [{ type: 'function', function: { name: 'f', paramters: {} } }] },
@@ -68,7 +68,7 @@ test.each<[string, [object, string][]]>([
     ],
   ],
   [
-    'tokens that cannot be meant',
+    'invalid tokens',
     [
       [{ logit_bias: { 5: 101 } }, 'logit_bias.5'],
       [{ logit_bias: { 5: -101 } }, 'logit_bias.5'],
@@ -138,7 +138,7 @@ test.each<[string, [object, string][]]>([
     ],
   ],
   [
-    'messages that are none',
+    'invalid messages',
     [
       [{ messages: [] }, 'messages'],
       [{ messages: [{ role: 'user' }] }, 'messages.0.content'],

@@ -4,7 +4,7 @@ import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
 import { byteTokenizer, type ScriptedReply, special, tokensOf } from '../../support/scripted-engine.ts';
 import { frames, type Json, start } from '../harness.ts';
 
-/** The texts of a reply, answered whole and streamed; they must be the same. */
+/** The texts of a reply, whole and streamed; they must be equal. */
 async function textOf(
   reply: ScriptedReply,
   fields: object,
@@ -42,7 +42,7 @@ test('the text ends before a stop string; the token ids stay complete', async ()
 test.each<[string, ScriptedReply, object, string]>([
   ['a stop string', { tokens: tokensOf('one END'), stop: 'END' }, { stop: 'END' }, 'one END'],
   ['a stop token of text', { tokens: tokensOf('one', 33), stop: 33 }, { stop_token_ids: [33] }, 'one!'],
-  ['the end token, which is no text', { tokens: tokensOf('one', special.end) }, {}, 'one'],
+  ['the end token, which is not text', { tokens: tokensOf('one', special.end) }, {}, 'one'],
   ['the end token, shown', { tokens: tokensOf('one', special.end) }, shown, 'one <|end|>'],
   [
     'a special stop token, shown',

@@ -4,7 +4,7 @@ import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { line, sft } from '../jobs/support.ts';
 
-/** Complains once, with what is given, of the first constraint that it is asked about. */
+/** Throws the given error once, at the first constraint that it checks. */
 class ComplainingEngine extends ScriptedEngine {
   complaint: Error | null = null;
   checks = 0;

@@ -9,7 +9,7 @@ import { baseModel } from '../../support/scripted-engine.ts';
 import { choice, group, type Json, start } from '../harness.ts';
 import { rl } from '../jobs/support.ts';
 
-/** Every test has its own, so that none finds another's. */
+/** Each test has its own, so that none finds that of another. */
 const schemaOf = (name: string) => ({ type: 'object', properties: { [name]: { type: 'string' } } });
 const formatOf = (name: string) => ({
   type: 'json_schema',
@@ -18,7 +18,7 @@ const formatOf = (name: string) => ({
 const messages = [{ role: 'user', content: 'hi' }];
 const namedChat = (fields: object) => ({ messages, ...fields });
 
-/** Two trajectories of a job whose choices say that they were sampled under this constraint. */
+/** Two trajectories of a job whose choices name this constraint. */
 const groupsUnder = (constraint: string | null) => {
   const sampling = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint };
   const of = (reward: number) => ({
@@ -86,7 +86,7 @@ describe('constraints of sampled replies', () => {
     expect(JSON.stringify(others.body).replaceAll(constraint, nowhere)).toBe(JSON.stringify(unknown.body));
     expect((await jobOf(a, constraint, 'a')).status).toBe(200);
     expect((await jobOf(all, constraint, 'all')).status).toBe(200);
-    // What it samples under itself it knows, whoever else does.
+    // It knows the constraints that it samples under, even if others have used them too.
     await b('/v1/chat/completions', namedChat({ response_format: formatOf('secret') }));
     expect((await jobOf(b, constraint, 'b3')).status).toBe(200);
   });

@@ -11,7 +11,7 @@ import { start } from '../harness.ts';
 setFlagsFromString('--expose-gc');
 const collect: () => void = runInNewContext('gc');
 
-/** Megabytes in use that were not before. */
+/** The increase of memory in megabytes. */
 async function grownBy(work: () => Promise<void>): Promise<number> {
   collect();
   const before = process.memoryUsage().heapUsed;
@@ -59,7 +59,7 @@ describe('fields that constrain a reply', () => {
       for (let index = 0; index < 120; index++)
         await constraints.check(baseModel, { tools: toolsOf(`t${index}`, 900_000) });
     });
-    // The store knows nothing of what was only looked at.
+    // The store contains no constraint that was only checked.
     const checked = await constraints.check(baseModel, { tools: toolsOf('t0', 900_000) });
     expect(await store.constraint(checked?.hash ?? '', null)).toBeUndefined();
     await store.close();

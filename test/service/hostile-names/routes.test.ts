@@ -9,7 +9,7 @@ import { group, start, trajectory } from '../harness.ts';
 
 const canary = 'CANARY-7f3a';
 
-/** What a name can do where it is taken for something else. */
+/** Names that have an effect if they are not escaped. */
 const classics = [
   ...[
     '.',
@@ -85,7 +85,7 @@ const names = fc.oneof(
   },
 );
 
-/** As it can stand in a path: encoded, or as it is but for what would end the line or the path. */
+/** Forms in a path: encoded, or raw except for characters that would end the line or the path. */
 const inPath = (name: string): string[] => [
   ...new Set([
     encodeURIComponent(name.toWellFormed()),
@@ -93,7 +93,7 @@ const inPath = (name: string): string[] => [
   ]),
 ];
 
-/** As it can stand in a header. */
+/** Forms in a header. */
 const inHeader = (name: string) => name.replace(/[^\u0020-\u007e\u00a0-\u00ff]/g, '').trim();
 
 const id = '00000000-0000-4000-8000-000000000000';
@@ -161,7 +161,7 @@ const bodyRequests = (name: string, own: string): Request[] => {
   ];
 };
 
-/** A service whose data folder stands beside what must not be reached. */
+/** A service whose data folder is next to files that must not be reached. */
 async function withCanary() {
   const outside = await temporaryFolder();
   const dataFolder = join(outside, 'data');
@@ -170,7 +170,7 @@ async function withCanary() {
   const running = await start({ dataFolder });
   const model = await running.createModel();
   const { port } = new URL(running.service.url);
-  /** Writes the request itself: a client would put a path in order. */
+  /** Writes the raw request, because a client would normalise the path. */
   const ask = async ([method, path, body, headers = {}]: Request) => {
     const socket = connect(Number(port), '127.0.0.1');
     await once(socket, 'connect');
@@ -192,7 +192,7 @@ async function withCanary() {
   return { ...running, outside, model, ask };
 }
 
-/** Every path below a folder but what the service may change, and what is in the files. */
+/** Every path in a folder except those that the service may change, with the contents of the files. */
 function snapshot(outside: string): string[] {
   return readdirSync(outside, { recursive: true, encoding: 'utf8' })
     .filter((path) => path !== 'data' && !path.startsWith('data/'))
@@ -235,7 +235,7 @@ describe('any name', () => {
       }),
       { seed: 5, numRuns: classics.length + 12, examples: classics.map((name): [string] => [name]) },
     );
-    // Everything is still there, and what was made in the data folder has names that the service chose.
+    // Nothing is missing, and new files in the data folder have names that the service chose.
     expect((await call('GET', `${models}/${model.id}`)).body).toEqual(model);
     for (const path of readdirSync(dataFolder, { recursive: true, encoding: 'utf8' }))
       expect(path).toMatch(/^[\w.%!~*'()-]+(\/[\w.%!~*'()-]+)*$/);
@@ -274,7 +274,7 @@ test.each(['metrics', 'metadata'])('%s named __proto__ are refused instead of ig
   const groups = [{ trajectories: [JSON.parse(reply), trajectory(0, [66])] }];
   const { status, body } = await ask(['POST', jobs, { model_id: model.id, trajectory_groups: groups }]);
   expect([status, body]).toEqual([422, expect.stringContaining('__proto__ is not allowed as a name')]);
-  // Others that objects inherit are names like any.
+  // Other inherited names of objects are ordinary names.
   const metrics = { constructor: 1, toString: 2, hasOwnProperty: 3, prototype: 4 };
   const named = [group(trajectory(1, [65], { metrics }), trajectory(0, [66], { metrics }))];
   expect(await ask(['POST', jobs, { model_id: model.id, trajectory_groups: named }])).toMatchObject({

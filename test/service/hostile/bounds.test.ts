@@ -7,12 +7,12 @@ import { entryName, instanceWith, leastOf, type Place, placesOfRequests, typesOf
 const shown = ({ operation, way }: Place) => `${operation} ${way.join('.')}`;
 
 const places = placesOfRequests();
-/** One of those that are called the same and bounded the same. */
+/** One of the paths with the same name and bounds. */
 const distinct = new Map(
   places.map((place) => [`${place.way.findLast(isName)} ${JSON.stringify(place.node)}`, place]),
 ).values();
 
-/** What may be of any size as far as its schema goes, and why nothing comes of that. */
+/** Paths that are unbounded in the schema, and why that is harmless. */
 const unboundedOnPurpose: [what: string, is: (place: Place) => boolean][] = [
   [
     'values that the caller forms freely: the JSON around them is bounded as a whole',
@@ -39,7 +39,7 @@ function isName(step: string | number): boolean {
   return typeof step === 'string' && !step.startsWith('|') && step !== entryName;
 }
 
-/** Why a place takes values of any size; null where it does not. */
+/** Why a path accepts values of any size, or null if it does not. */
 function complaint(place: Place): string | null {
   const { node } = place;
   if (unboundedOnPurpose.some(([, is]) => is(place))) return null;
@@ -71,7 +71,7 @@ function missingBounds(type: string, node: JsonSchema): string[] {
   }
 }
 
-/** A pattern that repeats nothing without end. */
+/** A pattern without unbounded repetition. */
 const isBoundedPattern = (pattern: string | undefined) =>
   pattern?.startsWith('^') &&
   pattern.endsWith('$') &&
@@ -83,7 +83,7 @@ interface Border {
   exceeds: unknown;
 }
 
-/** Values at the bounds of a place, and one beyond each. */
+/** Values at the bounds of a path, and one beyond each. */
 function bordersOf({ node, root }: Place): Border[] {
   const borders: Border[] = [];
   const { maxLength, maxItems, maxProperties, minimum, maximum } = node;
@@ -110,7 +110,7 @@ function bordersOf({ node, root }: Place): Border[] {
     borders.push({ type: 'too_long', fits: entries(maxProperties), exceeds: entries(maxProperties + 1) });
   }
   if (maxProperties !== undefined && maxProperties > 1024) {
-    // Of the JSON: {"a":""} has eight characters.
+    // Of the JSON text: {"a":""} has eight characters.
     const free = (length: number) => ({ a: 'a'.repeat(length - 8) });
     borders.push({ type: 'string_too_long', fits: free(maxProperties), exceeds: free(maxProperties + 1) });
   }
@@ -122,7 +122,7 @@ function bordersOf({ node, root }: Place): Border[] {
   return borders;
 }
 
-/** What is said of a value at a place, by type. */
+/** The error for a value at a path, by type. */
 function complaintsAbout({ schema, root, way }: Place, value: unknown): string[] {
   const at = way.filter((step) => typeof step === 'number' || isName(step) || step === entryName).join('.');
   try {

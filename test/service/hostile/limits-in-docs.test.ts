@@ -7,7 +7,7 @@ it('every limit of a field is in docs/service.md', async () => {
   const [, section = ''] = /### Limits of fields\n([\s\S]*?)\n##? /.exec(page) ?? [];
   const limits = Object.entries({ ...requestLimits, ...chatLimits, ...trainingLimits });
   const untold = limits
-    // The greatest whole number of a token is that of its format.
+    // The maximum of a token follows from its format.
     .filter(([name]) => name !== 'maxToken')
     .filter(([, limit]) => !new RegExp(`(?<![\\d,])${limit.toLocaleString('en')}(?![\\d,])`).test(section));
   expect(untold).toEqual([]);

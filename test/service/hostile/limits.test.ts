@@ -4,7 +4,7 @@ import { chatLimits } from '../../../src/contract/index.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { start } from '../harness.ts';
 
-/** Status of a request as its bytes are given. */
+/** The status of a request with these raw bytes. */
 const statusOf = (url: string, { path, headers }: { path: string; headers: Record<string, string> }) =>
   new Promise<number>((resolve, reject) => {
     const sent = request(new URL(url), { path, headers }, (response) => {
@@ -96,7 +96,7 @@ describe('a value that is too large is refused with its field, its size and the 
 
   it('a prompt beyond every context, before it is rendered', async () => {
     const { chat } = await start();
-    // To make tokens of so many spaces took a minute and a half.
+    // Tokenizing so many spaces once took 90 seconds.
     for (const fields of [{}, { truncate_prompt_tokens: 5 }, { chat_template: '{{ messages[0].role }}' }]) {
       const { status, body } = await chat({
         ...fields,
@@ -164,7 +164,7 @@ describe('a slow constraint', () => {
         });
       for (; !checked; turns++) await new Promise(setImmediate);
       await check;
-      // Compiled here, it would have taken one turn.
+      // In this thread it would block a single tick.
       expect(turns).toBeGreaterThan(10);
     } finally {
       await engine.close();

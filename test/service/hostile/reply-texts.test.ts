@@ -23,7 +23,7 @@ describe('texts that are searched for in a reply', () => {
   });
 
   it('may nearly match many times without a cost for each', () => {
-    // One that tried each beginning of each text after each token took minutes.
+    // A search that tried each prefix of each text after each token took minutes.
     const near = Array.from({ length: 63 }, (_, at) => `${'a'.repeat(400 + at)}b${'a'.repeat(600 - at)}`);
     const filter = new StopFilter([...near, `${'a'.repeat(1023)}b`]);
     for (let token = 0; token < 20_000; token++) filter.push([{ type: 'text', text: 'a' }]);

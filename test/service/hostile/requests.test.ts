@@ -8,10 +8,10 @@ import { testScale, testSeed } from '../../support/size.ts';
 import { hostileJson, hostileWork } from './hostile-values.ts';
 import { instanceWith, placesOfRequests } from './request-bounds.ts';
 
-/** One that is not answered by then hangs. */
+/** The time after which a request counts as hanging. */
 const answerTimeoutMs = 120_000;
 const callers = 4;
-/** What the process may grow by, requests of megabytes and their client included. */
+/** The memory that the process may gain, including requests of megabytes and their client. */
 const memoryBytes = 1.5 * 2 ** 30;
 
 const folder = sharedFolder();
@@ -61,7 +61,7 @@ afterAll(async () => {
 const marker = '@hostile@';
 const places = placesOfRequests().filter(({ operation }) => !operation.startsWith('get'));
 
-/** A request with a hostile value in one of its places, or hostile work in a chat. */
+/** A request with a hostile value at one of its paths, or an expensive chat. */
 const hostileRequests: fc.Arbitrary<Sent> = fc.oneof(
   {
     weight: 3,

@@ -21,7 +21,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
       /0 entries for 4/,
     ],
     [
-      'a log-probability that none can have',
+      'an impossible log-probability',
       choice(sampled, { logprobs: { content: sampled.map(() => ({ token: '', logprob: 5, bytes: [] })) } }),
       'logprobs.content.0.logprob',
       /above 0/,
@@ -46,7 +46,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
       /0 to 266/,
     ],
     [
-      'a prompt that leaves no room for the reply',
+      'a prompt that leaves no tokens for the reply',
       choice(sampled, { ...own, prompt_token_ids: Array(baseModel.contextLength - 3).fill(1) }),
       'prompt_token_ids',
       /513 tokens.*context is 512/,
@@ -166,7 +166,7 @@ describe('a choice with its own prompt', () => {
       ],
       reward: 1,
     };
-    // The ids say it alone, too.
+    // The ids alone are enough, too.
     const bare = choice(first, { prompt_token_ids: prompt });
     const alone = { messages_and_choices: [{ role: 'user', content: 'a' }, bare], reward: 0 };
     const job = await call('POST', rl, {
@@ -191,7 +191,7 @@ describe('a choice with its own prompt', () => {
         { start: prompt.length, length: first.length, logprobs: first.map((_, index) => -index - 1) },
       ]);
     }
-    // The trajectory of two sequences weighs what that of one does.
+    // A trajectory of two sequences has the weight of one sequence.
     expect([main, own, other].map((datum) => datum?.spans[0]?.weight)).toEqual([1 / 16, 1 / 16, 1 / 8]);
     expect(events[1].data).toMatchObject({ num_datums: 3, num_trainable_tokens: 12 });
   });

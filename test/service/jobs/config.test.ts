@@ -4,7 +4,7 @@ import { door } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { groups, rl } from './support.ts';
 
-/** A service with a model, and a way to ask for a job on it. */
+/** A service with a model, and a function that creates a job on it. */
 async function prepared() {
   const service = await start();
   const model = await service.createModel();
@@ -121,7 +121,7 @@ describe('the config of an RL job', () => {
     engine.hold = held.wait;
     const jobs = [await post({})];
     await held.reached;
-    // They wait together: which checkpoint each starts from is known when it does.
+    // They wait together: the first checkpoint of each is known when it starts.
     for (let count = 0; count < 3; count++) jobs.push(await post(lagging));
     held.open();
     for (const job of jobs) await follow(job.body.id);

@@ -5,7 +5,7 @@ import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
 import { type KnownRollouts, sampleRollouts } from './known-rollouts.ts';
 
 const still = 1e-30;
-/** Of one choice after the other, over all trajectories; null: the trajectory's reward. */
+/** One per choice, over all trajectories; null: the trajectory's reward. */
 const credits = [0.5, null, 2, -1, null, 0.25, 0, null, 3, 1, 0.5, 1, null, 0.75, null, null];
 
 interface Credited extends Pick<KnownRollouts, 'groups' | 'known'> {
@@ -159,7 +159,7 @@ describe('credit of choices', () => {
       const found = choices[0].logprobs.content[0].top_logprobs.find(({ token }: Json) => token === 'a');
       return Math.exp(found?.logprob ?? Number.NEGATIVE_INFINITY);
     };
-    // What the first call wins the second one loses: every trajectory comes to the same.
+    // The second call loses what the first one wins: all trajectories have the same reward.
     const learn = async (name: string, credit: boolean): Promise<number> => {
       const model = await service.createModel(name);
       for (let step = 0; step < 6; step++) {

@@ -92,7 +92,7 @@ test.each<[string, string, object, string]>([
     },
     '{"kind":"b","x":1}',
   ],
-  ['constants are written as they stand', '[{"b":1,"a":2}]', { enum: [[{ a: 2, b: 1 }]] }, '[{"a":2,"b":1}]'],
+  ['constants are written unchanged', '[{"b":1,"a":2}]', { enum: [[{ a: 2, b: 1 }]] }, '[{"a":2,"b":1}]'],
   [
     'first items have schemas of their own',
     '[{"b":1,"a":2}]',
@@ -105,9 +105,9 @@ test.each<[string, string, object, string]>([
     { additionalProperties: { properties: { a: {}, b: {} } } },
     '{"k":{"a":2,"b":1}}',
   ],
-  ['a schema that leads to itself alone orders nothing', '{"b":1,"a":2}', { $ref: '#' }, '{"b":1,"a":2}'],
+  ['a schema that refers only to itself orders nothing', '{"b":1,"a":2}', { $ref: '#' }, '{"b":1,"a":2}'],
   ['a name that objects inherit is a key', '{"__proto__":1}', { type: 'object' }, '{"__proto__":1}'],
-  ['text that is no JSON stays', '{"a": ', {}, '{"a": '],
+  ['text that is not JSON is unchanged', '{"a": ', {}, '{"a": '],
   [
     'a number too long to be kept stays, and all with it',
     '{ "a": 12345678901234567890 }',

@@ -15,7 +15,7 @@ const none = { chat_completions: [], completions: [], responses: [], messages: [
 describe('exchanges of a trajectory', () => {
   test.each([
     ['in place of a conversation', { exchanges: { chat_completions: [exchange] }, reward: 1 }],
-    ['beside one', trajectory(1, sampled, { exchanges: { ...none, messages: [exchange] } })],
+    ['with a conversation', trajectory(1, sampled, { exchanges: { ...none, messages: [exchange] } })],
     [
       'of a large one',
       trajectory(1, sampled, { exchanges: { responses: [exchange] }, logs: ['x'.repeat(500_000)] }),

@@ -6,7 +6,7 @@ import type { WaitingJob } from '../../../src/service/store/store.ts';
 
 const fault = new ServiceError(503, 'storage_failed', 'no');
 
-/** Jobs named by their model and number, such as `a1`, in the order in which they came. */
+/** Jobs named by their model and number, such as `a1`, in the order of their arrival. */
 function queueOf(...names: string[]) {
   const waiting: WaitingJob[] = [];
   const add = (...more: string[]) => {
@@ -32,7 +32,7 @@ function queueOf(...names: string[]) {
       const job = waiting.find((one) => one.id === id);
       if (job) job.lostRuns = lostRuns;
     },
-    /** Runs so many jobs to their ends; their names. */
+    /** Runs a number of jobs to their ends and returns their names. */
     run: (count: number) => {
       const ran: string[] = [];
       for (let index = 0; index < count; index++) {

@@ -10,9 +10,9 @@ interface Letter {
 }
 
 export interface KnownRollouts {
-  /** The groups as a training job takes them. */
+  /** The groups as a training job receives them. */
   groups: Json[];
-  /** The same groups as the reference takes them. */
+  /** The same groups as the reference receives them. */
   known: ReferenceTrajectory[][];
 }
 

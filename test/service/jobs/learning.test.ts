@@ -19,7 +19,7 @@ describe('training of the embedded engine', () => {
 
   afterAll(() => service.close());
 
-  /** How likely each letter is as the reply, by letter. */
+  /** The probability of each letter as the reply. */
   const alternatives = async (model: string, messages: object[]): Promise<Record<string, number>> => {
     const body = { model, messages, ...letters, max_tokens: 1, logprobs: true, top_logprobs: 20 };
     const { choices } = await service.call('POST', '/v1/chat/completions', body);
@@ -43,7 +43,7 @@ describe('training of the embedded engine', () => {
     const one = await likelihoods('rates-one', lines.slice(0, 1), [0.01]);
     const tiny = await likelihoods('rates-tiny', lines, [0.01, still]);
     const both = await likelihoods('rates-both', lines, [0.01, 0.01]);
-    // The second batch, at a rate of almost nothing, changed nothing.
+    // The second batch, at a rate near 0, changed nothing.
     expect(tiny).toEqual(one);
     expect(both[1]?.f).toBeGreaterThan((one[1]?.f ?? 1) + 0.01);
   });
@@ -102,7 +102,7 @@ describe('training of the embedded engine', () => {
       experimental_config: { learning_rate },
     });
     const [step] = await service.run('training-jobs', job(still));
-    // What was sampled after the supervised job is on policy in the RL job.
+    // Samples after the SFT job are on policy in the RL job.
     expect(step.logprob_difference_max).toBeLessThan(1e-4);
     expect(await alternatives('team/desk/sequel:step2', [first ?? {}])).toEqual(supervised);
     await service.run('training-jobs', job(0.003));

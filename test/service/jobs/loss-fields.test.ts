@@ -5,7 +5,7 @@ import type { Json } from '../harness.ts';
 import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
 import { type KnownRollouts, sampleRollouts } from './known-rollouts.ts';
 
-/** So small that float32 weights stay what they are: every job of the table begins with the same policy. */
+/** So small that float32 weights do not change: every job of the table begins with the same policy. */
 const still = 1e-30;
 
 interface Row {
@@ -123,7 +123,7 @@ describe('the loss of a job matches the formulas', () => {
       const data = await train(config);
       const expected = referenceLoss(groups, config);
       expect(Math.abs(data.loss - expected)).toBeLessThan(1e-4);
-      // What a field does must be seen, or the comparison says nothing.
+      // A field must have an effect, or the comparison proves nothing.
       const without = referenceLoss(known(), beside ?? {});
       expect(Math.abs(expected - without)).toBeGreaterThan(2e-3);
       const unset = await train({ ...beside, [field]: null });
@@ -165,7 +165,7 @@ describe('the loss of a job matches the formulas', () => {
     const before = await train({});
     const slow = await train({ learning_rate: 1e-4 });
     expect([before.learning_rate, slow.learning_rate]).toEqual([still, 1e-4]);
-    // It was taken with the weights of before; the next one shows the step.
+    // It was computed with the earlier weights; the next one shows the step.
     expect(slow.loss).toBeCloseTo(before.loss, 6);
     const moved = await train(null);
     expect(moved.loss).not.toBeCloseTo(before.loss, 4);

@@ -9,7 +9,7 @@ import { group, type Json, start, trajectory } from '../harness.ts';
 const sampled = tokensOf('yes', special.end);
 const trajectory_groups = [group(trajectory(1, sampled), trajectory(0, sampled)), group()];
 
-/** A job that waits in a data folder of which the service has ended; its payload is gone. */
+/** A queued job in the data folder of a stopped service, without its payload. */
 async function left() {
   const dataFolder = await temporaryFolder();
   const first = await start({ dataFolder });
@@ -39,8 +39,8 @@ test('a job whose payload is missing fails with the reason', async () => {
 });
 
 test.each([
-  ['is no gzip', Buffer.from('no gzip'), /incorrect header check/],
-  ['is no JSON', gzipSync('{"messages_and_choices":[\n\n'), /line 1|JSON/],
+  ['is not gzip', Buffer.from('no gzip'), /incorrect header check/],
+  ['is not JSON', gzipSync('{"messages_and_choices":[\n\n'), /line 1|JSON/],
 ])('a job whose payload %s fails with the reason', async (_, payload, message) => {
   const { dataFolder, folder, jobId } = await left();
   writeFileSync(join(folder, `${jobId}.jsonl.gz`), payload);

@@ -32,7 +32,7 @@ describe('a choice trains on its own prompt', () => {
     return choices[0];
   };
 
-  /** Trains on two trajectories of unlike rewards; the figures of the step. */
+  /** Trains on two trajectories with different rewards and returns the figures of the step. */
   const train = async (
     ...trajectories: { messages_and_choices: Json[]; tools?: Json[] }[]
   ): Promise<Json> => {
@@ -45,7 +45,7 @@ describe('a choice trains on its own prompt', () => {
     return data;
   };
 
-  /** Two turns, the first reply going back in this form. */
+  /** Two turns; the first reply is sent back in this form. */
   const converse = async (seed: number, goesBackAs: (choice: Json) => Json): Promise<Json[]> => {
     const first = await ask([question], { seed });
     const second = await ask([question, goesBackAs(first), further], { seed });
@@ -59,7 +59,7 @@ describe('a choice trains on its own prompt', () => {
     );
     expect(data.num_decisions).toBeGreaterThan(60);
     expect(data.logprob_difference_max).toBeLessThan(1e-4);
-    // What the first replies were sampled as is not what their texts give: the second ones stand apart.
+    // The first replies were sampled as other tokens than their texts give: the second ones are separate.
     expect(data.num_datums).toBeGreaterThan(3);
   });
 

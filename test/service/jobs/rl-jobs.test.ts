@@ -252,13 +252,10 @@ describe('RL jobs', () => {
 });
 
 describe('a choice in a client’s own format', () => {
-  // As the vendor's client dumps its objects, with and without `exclude_none`.
+  // As the vendor's client serializes its objects, with and without `exclude_none`.
   test.each([
-    [
-      'with null for what is not there',
-      { content: 'yes', tool_calls: null, refusal: null, function_call: null },
-    ],
-    ['without what is not there', {}],
+    ['with null for absent fields', { content: 'yes', tool_calls: null, refusal: null, function_call: null }],
+    ['without absent fields', {}],
   ])('%s is accepted', async (_, message) => {
     const { call, createModel } = await start();
     const model = await createModel();

@@ -7,7 +7,7 @@ import { childrenOf } from '../../../src/service/json/scanner.ts';
 
 const options = { seed: 5, numRuns: 1500 };
 
-/** Bytes that come in pieces of the given lengths, again and again. */
+/** Bytes in chunks of the given lengths, repeated. */
 function cut(content: Buffer, lengths: readonly number[]): ByteSource {
   return {
     bytes: content.length,
@@ -26,7 +26,7 @@ const lengths = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLen
 const whole = fc.integer({ min: 1, max: 60 });
 const space = fc.constantFrom('', ' ', '\n', '\r\n\t', '  ');
 
-/** JSON as others write it: white space anywhere, members that stand twice, escapes, numbers in every form. */
+/** JSON in any style: white space anywhere, duplicate members, escapes, numbers in every form. */
 const text: fc.Arbitrary<string> = fc.letrec<{ value: string; member: string }>((tie) => ({
   member: fc
     .tuple(space, fc.constantFrom('"a"', '"\\u0061"', '"__proto__"', '"1"', '"é\\""'), space, tie('value'))
@@ -59,7 +59,7 @@ const text: fc.Arbitrary<string> = fc.letrec<{ value: string; member: string }>(
     .map((parts) => parts.join('')),
 })).value;
 
-/** What a reader makes of a text: its value, or nothing where the text is no JSON. */
+/** The parsed value of a text, or undefined if it is not JSON. */
 const outcome = (read: () => unknown) => {
   try {
     return { value: read() };
@@ -104,7 +104,7 @@ describe('JSON read in slices', () => {
             const at = place % (damaged.length + 1);
             damaged = damaged.slice(0, at) + by + damaged.slice(at + (by === '' ? 1 : 0));
           }
-          // A pair of surrogates that was cut is no longer text.
+          // A split surrogate pair is not text.
           const sent = Buffer.from(damaged);
           expect(await inSlices(sent, pieces, size)).toStrictEqual(
             outcome(() => JSON.parse(sent.toString())),

@@ -102,7 +102,7 @@ describe('the counts of JSON', () => {
     ['backslashes without end', `"${'\\'.repeat(16 * 2 ** 20)}`],
     ['backslashes up to a quote', `["${'\\\\'.repeat(8 * 2 ** 20)}"]`],
   ])('are found in one pass over %s', { tags: ['long'] }, (_what, text) => {
-    // One that began anew at each character would not end before the test does.
+    // A scanner that restarts at each character would exceed the test's timeout.
     refuses(text, {});
   });
 });

@@ -13,7 +13,7 @@ const line = JSON.stringify({
   ],
 });
 
-/** A service with a key for each of two teams, beside its own that sees all. */
+/** A service with a key for each of two teams, and its own key without an entity. */
 async function withTeams() {
   const engine = new ScriptedEngine();
   const running = await start({ engine });
@@ -40,7 +40,7 @@ async function withTeams() {
   return { ...running, engine, keys, as };
 }
 
-/** What there is of one team. */
+/** The objects of one team. */
 interface Things {
   model: string;
   job: string;
@@ -50,7 +50,7 @@ interface Things {
 
 type Request = [method: string, path: string, body?: unknown, headers?: Record<string, string>];
 
-/** Everything that names something of somebody, but for what is said to the team's own model. */
+/** Every request that names an object of an entity, except those to the team's own model. */
 const requestsFor = ({ model, job, name, sha256 }: Things, own: string): Request[] => {
   const models = '/v1/preview/models';
   const jobs = '/v1/preview/training-jobs';
@@ -241,7 +241,7 @@ describe('a key of an entity', () => {
   });
 });
 
-/** An answer without what differs from request to request, and with the names of things made equal. */
+/** An answer without fields that differ between requests, and with equal names. */
 function comparable(
   { status, text, headers }: { status: number; text: string; headers: object },
   things: Things,

@@ -18,7 +18,7 @@ test('a cached prefix is used only for the same entity and salt, even during sam
   const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
   const [a, b, all] = ['team-a', 'team-b', null].map((entity) => keys.create('', { entity }).key);
-  /** How many tokens of the prompt were not computed for this request. */
+  /** The number of prompt tokens that came from the cache. */
   const cached = async (key: string | undefined, secret: string, salt?: string): Promise<number> => {
     const response = await fetch(`${service.url}/v1/chat/completions`, {
       method: 'POST',
@@ -38,7 +38,7 @@ test('a cached prefix is used only for the same entity and salt, even during sam
   const callers = [a, b, all].flatMap((key) => [undefined, 'x', 'y'].map((salt) => ({ key, salt })));
   for (const { key, salt } of callers) expect(await cached(key, 'one', salt)).toBe(0);
   for (const { key, salt } of callers) expect(await cached(key, 'one', salt)).toBeGreaterThanOrEqual(16);
-  // All of them at once: replies to one prompt that run side by side share what is computed of it.
+  // Concurrently: parallel replies to one prompt share its cached prefix.
   const together = await Promise.all(callers.map(({ key, salt }) => cached(key, 'two', salt)));
   expect(together).toEqual(callers.map(() => 0));
 });

@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { KeyStore } from '../../../src/service/index.ts';
 import { start } from '../harness.ts';
 
-/** A request as it is written, header lines and all; resolves to the whole answer. */
+/** Sends a raw request with its header lines; resolves to the whole answer. */
 async function ask(url: string, lines: readonly string[], path = '/v1/models', body = ''): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
@@ -68,7 +68,7 @@ describe('a request is refused', () => {
     for (const path of [`/v1/models?api_key=${key}`, `/v1/models?access_token=${key}`, `/${key}`])
       expect(statusOf(await ask(url, [], path))).toBe(401);
     expect(statusOf(await ask(url, [], chat, json))).toBe(401);
-    // The scheme's name has no case (RFC 9110, section 11.1); the key's place in the header has no width.
+    // The scheme's name has no case (RFC 9110, section 11.1); more than one space before the key is allowed.
     for (const line of [`Authorization: Bearer ${key}`, `authorization:  bearer   ${key}  `])
       expect(statusOf(await ask(url, [line]))).toBe(200);
     const logged = log.filter((entry) => !JSON.stringify(entry).includes(`"path":"/${key}"`));
@@ -118,5 +118,5 @@ describe('a request is refused', () => {
   });
 });
 
-/** What a header may hold without its ends being cut off. */
+/** Characters of a header value that are not trimmed. */
 const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(33 + index));

@@ -17,7 +17,7 @@ test('files of the service and the harness are private to their user, whatever t
   const modes = new Map<string, string>(Object.entries(JSON.parse(stdout)));
   const wrong = [...modes].filter(([, mode]) => mode !== 'folder 700' && mode !== 'file 600');
   expect(wrong).toEqual([]);
-  // That there was something of each kind.
+  // Files of each kind exist.
   for (const kind of [
     /data\/martingale\.sqlite$/,
     /data\/martingale\.sqlite-wal$/,

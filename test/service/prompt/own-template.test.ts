@@ -109,7 +109,7 @@ describe('a template that exceeds its limits', () => {
     `{% set ns = namespace(s='xy') %}{% for i in range(${times}) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`;
 
   test.each([
-    ['loops without end', '{% for i in range(10**9) %}{% endfor %}', /memory|longer/],
+    ['endless loops', '{% for i in range(10**9) %}{% endfor %}', /memory|longer/],
     [
       'loops within loops',
       '{% for a in range(3000) %}{% for b in range(3000) %}{% for c in range(3000) %}{% endfor %}{% endfor %}{% endfor %}',
@@ -165,7 +165,7 @@ describe('a template that exceeds its limits', () => {
   });
 });
 
-/** Rejects with what the service answers. */
+/** Rejects with the answer of the service. */
 const answered = <Result>(work: Promise<Result>): Promise<Result> =>
   work.catch((error: unknown) => {
     throw error instanceof LanguageError ? fromLanguage(error) : error;

@@ -5,7 +5,7 @@ import { toTurn } from '../../../src/language/chat/conversation.ts';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
 
-/** The arguments of an assistant's calls as they stand in a prompt. */
+/** The arguments of an assistant's calls in a prompt. */
 const writtenOf = (fields: object) =>
   toTurn(messageSchema.parse({ role: 'assistant', ...fields }), []).toolCalls.map((call) => call.arguments);
 
@@ -18,7 +18,7 @@ const written = (...given: string[]) =>
     })),
   });
 
-/** A million members and more. */
+/** More than a million members. */
 const heavy = `{ ${Array.from({ length: 1_200_000 }, (_, index) => `"${index.toString(36)}": 1`).join(', ')} }`;
 
 test('arguments of many megabytes are not parsed: they enter the prompt unchanged', () => {
@@ -38,7 +38,7 @@ test('at most 65,536 characters of the arguments of one message are parsed', () 
   const fit = Math.floor(65_536 / text.length);
   const [first, last] = [Array(fit).fill(compact), Array(200 - fit).fill(text)];
   expect(written(...Array(200).fill(text))).toEqual([...first, ...last]);
-  // Another message has room of its own.
+  // Another message has its own limit.
   expect(written(text)).toEqual([compact]);
 });
 

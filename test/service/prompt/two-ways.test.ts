@@ -7,7 +7,7 @@ import { format, promptOf, tokenizer, tools } from './embedded.ts';
 
 const SEED = 20261121;
 
-/** Pieces that special tokens, marks and escapes are made of. */
+/** Parts of special tokens, marks and escapes. */
 const fragment = fc.constantFrom(
   ...['<', '|', '>', '<|', '|>', 'end', '|end', 'd|>', '<|end|>', '<|call|>', '<|END|>', '\\', '\\ufdd2'],
   ...['\ufdd0', '\ufdd1', '\ufdd2', '0', '1', ' ', '\n', '{{', '}}', 'a', 'é', '\u{1f600}', '\ud800'],
@@ -60,7 +60,7 @@ describe('the two ways of rendering', () => {
         async (messages, given, ending, reasoningEffort) => {
           const turns = messages.map((value) => toTurn(value, ['messages']));
           const last = turns.at(-1);
-          // Open calls are refused before they come here.
+          // Open calls are refused earlier.
           if (ending.continueFinalMessage && last && last.toolCalls.length > 0) last.toolCalls = [];
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };

@@ -11,7 +11,7 @@ import { open } from '../opened.ts';
 
 const [jobs, eventsOfJob] = [20, 500];
 
-/** A data folder with a model that has many jobs and events behind it, and what it takes to look at its tables. */
+/** A data folder with a model of many jobs and events, and functions that read its tables. */
 async function withHistory() {
   const dataFolder = await temporaryFolder();
   const before = await open({ dataFolder });
@@ -51,7 +51,7 @@ async function withHistory() {
   return { dataFolder, path, model, jobId: ids[0] ?? '', count };
 }
 
-/** Of the model that stays. */
+/** Of the remaining model. */
 const rest = {
   ...{ models: 1, checkpoints: 1, jobs: 0, events: 0, logs: 0, idempotency_keys: 0, deleted_models: 0 },
 };
@@ -94,7 +94,7 @@ test('a model is unknown from the start of its deletion, even if rows remain', a
     ).toBe(404);
   expect((await call('GET', '/v1/preview/models')).body.data).toHaveLength(1);
   const log = { split: 'train', trajectory_groups: [group(trajectory(1, [1]), trajectory(0, [1]))] };
-  // The key went with the model: its first answer is not given again.
+  // The key was removed with the model: its first answer is not repeated.
   expect((await call('POST', `${path}/log`, log, { 'idempotency-key': 'log 1' })).status).toBe(404);
   const again = await createModel();
   expect(again.id).not.toBe(model.id);

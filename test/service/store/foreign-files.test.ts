@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { open } from '../opened.ts';
 
-/** What file managers, backups and people put into folders. */
+/** Files that file managers, backups and people put into folders. */
 const strangers = ['@eaDir', '.DS_Store', 'lost+found', 'notes.txt'];
 
 test('foreign files in the data folder neither prevent the start nor are removed', async () => {
@@ -32,7 +32,7 @@ test('foreign files in the data folder neither prevent the start nor are removed
   for (const path of odd) mkdirSync(join(dataFolder, path));
   const file = join('models', randomUUID());
   writeFileSync(join(dataFolder, file), 'mine');
-  // What the service's own crashes leave goes as ever.
+  // Leftovers of the service's own crashes are removed as usual.
   for (const path of [
     join('jobs', `${randomUUID()}.jsonl.gz`),
     join('incoming', randomUUID()),

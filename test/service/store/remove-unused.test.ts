@@ -35,7 +35,7 @@ test('an upload is removed if no job needs it and it has not been used for 30 da
   expect(files()).toHaveLength(3);
   const { store } = service;
   const use = store.unusedUploads.bind(store);
-  // It is asked for between the look at what is unused and the removal.
+  // It is requested between the search for unused data and the removal.
   store.unusedUploads = async (before) => {
     const unused = await use(before);
     if (unused.includes(sha256(line('used')))) expect((await train(urls.used)).status).toBe(200);
@@ -56,7 +56,7 @@ test('an idempotency key without a model is removed after 30 days, one of a mode
   const body = { project: 'desk', base_model: baseModel.id };
   const { body: model } = await call('POST', '/v1/preview/models', body, { 'idempotency-key': 'model' });
   await call('POST', uploads, line('a'), { 'idempotency-key': 'upload' });
-  // A crash came between the making of these and their answers.
+  // A crash happened between the creation of these and their answers.
   const jobId = randomUUID();
   await store.reserveIdempotencyKey({
     ...{ key: 'unanswered', fingerprint: 'f', resourceId: jobId, answer: null },

@@ -14,7 +14,7 @@ async function serve(listener: RequestListener, host = '127.0.0.1', at = 0): Pro
   return port;
 }
 
-/** Answers of a DNS: the first to the first question, and so on; the last to all that come after. */
+/** Answers of a DNS, one for each query; the last one repeats. */
 function dns(...answers: string[][]) {
   const asked: string[] = [];
   const lookup: LookupFunction = (hostname, options, callback) => {
@@ -27,7 +27,7 @@ function dns(...answers: string[][]) {
   return { asked, lookup };
 }
 
-/** Fetches through the given DNS; resolves to the text, or to the reason of the refusal. */
+/** Fetches with the given DNS; resolves to the text, or to the reason of the refusal. */
 async function get(
   url: string,
   { hosts, lookup, limit = 1000 }: { hosts: string[]; lookup?: LookupFunction; limit?: number },
@@ -74,7 +74,7 @@ describe('a name that the operator has allowed', () => {
     expect((await get(url, { hosts: [`${url}=127.0.0.1`], lookup: other.lookup })).refused).toContain(
       notPublic,
     );
-    // What is allowed for one host is so for no other, nor for another port of it.
+    // An address that is allowed for one host is not allowed for another host or port.
     const hosts = [`${url}=127.0.0.1`, 'http://other.example.org', `http://${name}:444`];
     for (const apart of ['http://other.example.org/a', `http://${name}:444/a`])
       expect((await get(apart, { hosts, lookup: dns(['127.0.0.1']).lookup })).refused).toContain(

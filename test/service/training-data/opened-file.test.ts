@@ -10,7 +10,7 @@ import { temporaryFolder } from '../../support/files.ts';
 
 test('a folder that becomes a link between check and opening is refused, even if it is restored', async () => {
   const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];
-  /** Called between the look at a path and its opening, and between the opening and the next look. */
+  /** Called between the check of a path and its opening, and between the opening and the next check. */
   const between = { opening: () => {}, opened: () => {} };
   const { open } = promises;
   const spy = vi.spyOn(promises, 'open').mockImplementation(async (...parameters) => {

@@ -17,7 +17,7 @@ const example = (reply: string) =>
     ],
   })}\n`;
 
-/** A service, and a host that sends half of its data and the rest once its door is opened. */
+/** A service, and a host that sends half of its data, and the rest once its gate is opened. */
 async function withSlowHost(data: string, limits: Partial<ServiceLimits>, declare = true) {
   const held = door();
   const server = await startServer(async (_, response) => {
@@ -41,7 +41,7 @@ async function withSlowHost(data: string, limits: Partial<ServiceLimits>, declar
   return { ...running, held, train, folder, remote: `${host}/data`, file: pathToFileURL(path).href };
 }
 
-/** Takes most of the 100,000 bytes that the service holds. */
+/** Uses most of the service's limit of 100,000 bytes. */
 const large = example('b'.repeat(80_000));
 
 test.each([true, false])(

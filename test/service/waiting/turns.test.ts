@@ -11,7 +11,7 @@ import { start } from '../harness.ts';
 const messages = [{ role: 'user', content: 'hi' }];
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
-/** Constraints are checked when they are let through, or given up when nobody waits any more. */
+/** A service that checks constraints when they are released, or cancels them when no request waits for them. */
 class CheckingEngine extends ScriptedEngine {
   readonly asked: Caller[] = [];
   letThrough: (() => void) | null = null;
@@ -120,6 +120,6 @@ test('one token does not wait for the many requests of another key', async () =>
   const crowd = Array.from({ length: 24 }, () => ask('crowd', crowded.key, 40));
   await expect.poll(() => ended).toContain('crowd');
   await Promise.all([ask('lone', lone.key, 1), ...crowd]);
-  // Those that have slots go on to their end; of those that wait it is the next.
+  // Requests with slots continue to their end; among the waiting ones it is the next.
   expect(ended.indexOf('lone')).toBeLessThan(20);
 }, 30_000);

@@ -3,7 +3,7 @@ import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { group, start, trajectory } from '../harness.ts';
 import { RawClient, type RawRequest, requestText } from './raw-client.ts';
 
-/** Sends a request, closes the sending side at once, and reads on until the service closes its own. */
+/** Sends a request, closes the sending side at once, and reads until the service closes its own. */
 async function sendAndClose(url: string, request: RawRequest): Promise<RawClient> {
   const client = new RawClient(url).read();
   client.socket.end(requestText(request));

@@ -78,7 +78,7 @@ describe('a client that sends everything before it reads', () => {
 });
 
 describe('discarding the rest of a body is bounded', () => {
-  /** A server that refuses each request at once, and how many bytes of the first were sent until it hung up. */
+  /** A server that refuses each request at once, and the bytes of the first that were sent until the connection closed. */
   async function refusing(options: LingeringOptions) {
     const lingering = new Lingering(options);
     const { url, close } = await startServer((incoming, outgoing) => {
@@ -121,7 +121,7 @@ describe('discarding the rest of a body is bounded', () => {
     await second.closed;
     await first.write(piece);
     expect(first.socket.destroyed).toBe(false);
-    // Its place goes to the next when it goes.
+    // Its slot goes to the next connection when it ends.
     first.socket.destroy();
     await expect
       .poll(async () => {

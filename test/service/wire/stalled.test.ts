@@ -12,7 +12,7 @@ const mebibyte = 1024 ** 2;
 const path = '/v1/preview/uploads';
 const cut = expect.objectContaining({ event: 'client_stalled' });
 
-/** An engine with more to say than the system takes before somebody reads it. */
+/** An engine whose replies exceed the system's buffers. */
 class TalkativeEngine extends ScriptedEngine {
   left = Promise.withResolvers<void>();
 

@@ -52,7 +52,7 @@ describe('the thread that compiles constraints', () => {
   test('compiles once for all calls with the same constraint', async () => {
     const checker = open({ maxWaiting: 2 });
     const constraint = words('same');
-    // More than may wait: they are one.
+    // More than may wait: they count as one.
     const plans = await Promise.all(Array.from({ length: 50 }, () => checker.plan(constraint)));
     expect(new Set(plans).size).toBe(1);
     expect(await checker.plan(constraint)).toBe(plans[0]);
