@@ -76,8 +76,10 @@ function scale(values: Float64Array, temperature: number): void {
 
 /** The softmax of the scaled logits. Overwrites `logprobs` with the log-probabilities. */
 function normalise(support: Int32Array, logprobs: Float64Array, slopes: Float64Array | null): Distribution {
+  // Indices, because an iterator over these values takes as long as the rest of the function.
   let largest = Number.NEGATIVE_INFINITY;
-  for (const value of logprobs) if (value > largest) largest = value;
+  for (let index = 0; index < logprobs.length; index++)
+    if ((logprobs[index] as number) > largest) largest = logprobs[index] as number;
   const probabilities = new Float64Array(logprobs.length);
   let sum = 0;
   for (let index = 0; index < logprobs.length; index++) {
