@@ -65,12 +65,12 @@ export async function withRetries<Result>(
     } catch (error) {
       if (!isRequestError(error) || !mayRepeat(error, repeat)) throw error;
       const { status, retryAfterMs } = error;
-      const away = isAway(error) && isKnown();
-      awaySince = away ? (awaySince ?? performance.now()) : null;
+      const isServiceAway = isAway(error) && isKnown();
+      awaySince = isServiceAway ? (awaySince ?? performance.now()) : null;
       const isAwaited = awaySince !== null && performance.now() - awaySince < policy.awayMs;
       if (failures >= policy.retries && !isAwaited) throw error;
       if (isAwaited && failures > 0) onAway?.(error);
-      const maxMs = away ? maxAwayPauseMs : maxBackoffMs;
+      const maxMs = isServiceAway ? maxAwayPauseMs : maxBackoffMs;
       const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterMs, Math.random(), maxMs);
       onRetry?.({ status, attempt: failures + 1, delayMs });
       await pause(delayMs, signal);

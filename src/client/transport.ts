@@ -79,11 +79,11 @@ export class Transport {
     { signal, onRetry }: Pick<RetryHooks, 'signal' | 'onRetry'>,
     work: () => Promise<Result>,
   ): Promise<Result> {
-    const away = {
+    const awayOptions = {
       isKnown: () => this.#isKnown,
       onAway: (error: RequestError) => this.#warnUnavailable(error),
     };
-    return withRetries(this.#options.retry, repeat, { signal, onRetry, ...away }, work);
+    return withRetries(this.#options.retry, repeat, { signal, onRetry, ...awayOptions }, work);
   }
 
   /** Ends the calls in flight and closes the connections. */

@@ -31,8 +31,12 @@ export class MartingaleError<Code extends string = string> extends Error {
     const { name } = this;
     if (typeof value !== 'object' || value === null || !(marker in value)) return false;
     if (name === MartingaleError.name) return true;
-    for (let of: unknown = Object.getPrototypeOf(value); of instanceof Object; of = Object.getPrototypeOf(of))
-      if (of.constructor.name === name) return true;
+    for (
+      let prototype: unknown = Object.getPrototypeOf(value);
+      prototype instanceof Object;
+      prototype = Object.getPrototypeOf(prototype)
+    )
+      if (prototype.constructor.name === name) return true;
     return false;
   }
 }

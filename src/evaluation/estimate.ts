@@ -100,9 +100,9 @@ export function passAllOf(k: number, rollouts: number, successes: number): numbe
 export function passAt(k: number, scenarios: readonly { judged: number; successes: number }[]): PassAt {
   const enough = scenarios.filter(({ judged }) => judged >= k);
   const trials = enough.reduce((sum, { judged }) => sum + judged, 0);
-  const mean = (of: typeof passAnyOf) =>
+  const mean = (passAt: typeof passAnyOf) =>
     estimateShare(
-      enough.flatMap(({ judged, successes }) => of(k, judged, successes) ?? []),
+      enough.flatMap(({ judged, successes }) => passAt(k, judged, successes) ?? []),
       { trials },
     );
   return { k, any: mean(passAnyOf), all: mean(passAllOf) };

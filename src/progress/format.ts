@@ -47,10 +47,10 @@ interface Failed {
 
 /** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and the location: ` at src/agent.ts:12:19`. */
 export function failureText({ name, step }: Failed, { code, message, at, count: rollouts }: FailureKind) {
-  const of = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
+  const subject = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
   const shown = message.length > maxMessageLength ? `${message.slice(0, maxMessageLength)}…` : message;
   return {
-    what: `${counted(rollouts, 'rollout')} of ${of} failed: ${shown} [${code}]`,
+    what: `${counted(rollouts, 'rollout')} of ${subject} failed: ${shown} [${code}]`,
     where: at === undefined ? '' : ` at ${shortPath(at)}`,
   };
 }
@@ -88,6 +88,6 @@ type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'sc
 export function coverageText({ scenarios, scored, counts }: Coverage): string {
   const failed = counts.failed + counts.cancelled;
   if (failed === 0) return counted(scenarios, 'scenario');
-  const of = scored === scenarios ? '' : `${count(scored)} of `;
-  return `${of}${counted(scenarios, 'scenario')} (${counted(failed, 'rollout')} failed)`;
+  const share = scored === scenarios ? '' : `${count(scored)} of `;
+  return `${share}${counted(scenarios, 'scenario')} (${counted(failed, 'rollout')} failed)`;
 }

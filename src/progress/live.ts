@@ -125,12 +125,12 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
   const { done, total, startedAtMs, endedAtMs, isStopped } = phase;
   const running = endedAtMs === null;
   const metrics = leadingMetric(phase.metrics);
-  const of = total === null ? count(done) : `${count(done)}/${count(total)}`;
+  const amount = total === null ? count(done) : `${count(done)}/${count(total)}`;
   const left: Line = [
     phaseMark(phase),
     { text: pad(phase.phase, nameWidth) },
     {
-      text: [isStopped ? `stopped at ${of}` : running ? of : count(done), metrics]
+      text: [isStopped ? `stopped at ${amount}` : running ? amount : count(done), metrics]
         .filter((part) => part !== '')
         .join(' · '),
       style: 'dim',

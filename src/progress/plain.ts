@@ -41,9 +41,9 @@ function phaseText({
   endedAtMs,
   isStopped,
 }: PhaseProgress): string {
-  const of = total === null || total === done ? count(done) : `${count(done)} of ${count(total)}`;
+  const amount = total === null || total === done ? count(done) : `${count(done)} of ${count(total)}`;
   const took = endedAtMs === null ? '' : duration(endedAtMs - startedAtMs);
-  return `${phase}: ${[isStopped ? `stopped at ${of}` : of, leadingMetric(metrics), took].filter((part) => part !== '').join(' · ')}`;
+  return `${phase}: ${[isStopped ? `stopped at ${amount}` : amount, leadingMetric(metrics), took].filter((part) => part !== '').join(' · ')}`;
 }
 
 function stepText(report: StepReport, progress: RunProgress): string {

@@ -37,11 +37,14 @@ const maxMessageLength = 1000;
  * Emits why rollouts failed, each kind of failure once per run. `of` says where the rollouts belong: the name of their
  * file in `trajectories/`, and the step, unless it is a validation.
  */
-export type ReportFailures = (of: { name: string; step?: number }, groups: readonly RolloutGroup[]) => void;
+export type ReportFailures = (
+  origin: { name: string; step?: number },
+  groups: readonly RolloutGroup[],
+) => void;
 
 export function reportFailures(emit: RunListener): ReportFailures {
   const reported = new Set<string>();
-  return (of, groups) => {
+  return (origin, groups) => {
     const failed = groups.map(({ rollouts }) => ({
       rollouts: rollouts.filter(({ status }) => status === 'failed'),
     }));
@@ -50,7 +53,7 @@ export function reportFailures(emit: RunListener): ReportFailures {
       .slice(0, maxKinds.together)
       .map((kind) => ({ ...kind, message: kind.message.slice(0, maxMessageLength) }));
     for (const { code, at } of kinds) reported.add(`${code} ${at}`);
-    if (kinds.length > 0) emit({ type: 'failures', ...of, kinds });
+    if (kinds.length > 0) emit({ type: 'failures', ...origin, kinds });
   };
 }
 

@@ -14,7 +14,7 @@ interface ByteLine {
 }
 
 export interface LineLimit {
-  /** Longest line in bytes. Default: no limit. */
+  /** Maximum length of a line in bytes. Default: no limit. */
   maxBytes?: number;
   /** Makes the error for a longer line. */
   tooLong?: (number: number) => Error;

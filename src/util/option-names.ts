@@ -91,8 +91,8 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
   const typed = plain(path.at(-1) ?? '');
   const ranked = pathsOf(names).map((known) => {
     // Of two equally similar names, the one in the same object ranks first.
-    const away = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
-    return { known, rank: rankOf(typed, plain(known.at(-1) ?? '')) + away };
+    const distance = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
+    return { known, rank: rankOf(typed, plain(known.at(-1) ?? '')) + distance };
   });
   const best = Math.min(...ranked.map(({ rank }) => rank));
   if (best === Number.POSITIVE_INFINITY) return [];

@@ -51,6 +51,8 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 
 /** A path as a person would type it: relative if it is inside the working directory, otherwise unchanged. */
 export function shortPath(path: string): string {
-  const near = relative('', path);
-  return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;
+  const relativePath = relative('', path);
+  return relativePath === '' || relativePath.startsWith('..') || isAbsolute(relativePath)
+    ? path
+    : relativePath;
 }

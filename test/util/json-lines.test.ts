@@ -42,7 +42,7 @@ test('a byte order mark before the first line is removed', async () => {
 });
 
 test('a line that is too long is refused by its number before it is kept', async () => {
-  const limit = { longest: 4, tooLong: (number: number) => new Error(`line ${number}`) };
+  const limit = { maxBytes: 4, tooLong: (number: number) => new Error(`line ${number}`) };
   expect(await linesOf(Buffer.from('abcd\nab\n'), 3, limit)).toHaveLength(2);
   for (const pieceLength of [1, 3, 100])
     await expect(linesOf(Buffer.from('abcd\nabcde\n'), pieceLength, limit)).rejects.toThrow('line 2');

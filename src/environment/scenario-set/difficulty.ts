@@ -82,11 +82,14 @@ const stateSchema = z.object({
  * Skips scenarios whose last groups all had the same verdict without a signal, within its bounds.
  * @throws OptionError
  */
-export function difficultyStage<Scenario>(of: Stage<Scenario>, options: DifficultyOptions): Stage<Scenario> {
+export function difficultyStage<Scenario>(
+  source: Stage<Scenario>,
+  options: DifficultyOptions,
+): Stage<Scenario> {
   const bounds = resolveBounds(options);
   const { groups, maxSkippedShare, retryEvery, floor } = bounds;
   const open = (epoch: number): Cursor<Scenario> => {
-    const upstream = of.open(epoch);
+    const upstream = source.open(epoch);
     const known = new Entries(bounds);
     let draws = 0;
     let skipped = 0;
@@ -148,10 +151,10 @@ export function difficultyStage<Scenario>(of: Stage<Scenario>, options: Difficul
     };
   };
   return {
-    extent: of.extent,
-    size: of.size,
+    extent: source.extent,
+    size: source.size,
     learns: true,
-    describe: () => ({ kind: 'difficulty', ...bounds, of: of.describe() }),
+    describe: () => ({ kind: 'difficulty', ...bounds, of: source.describe() }),
     open,
   };
 }

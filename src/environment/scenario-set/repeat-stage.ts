@@ -9,8 +9,8 @@ const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });
  * Repeats a stage; each pass is its next epoch. `epochs` may be Infinity; the size is then that of one epoch.
  * @throws OptionError for a stage that learns.
  */
-export function repeatStage<Scenario>(of: Stage<Scenario>, epochs: number): Stage<Scenario> {
-  if (of.learns)
+export function repeatStage<Scenario>(source: Stage<Scenario>, epochs: number): Stage<Scenario> {
+  if (source.learns)
     throw new OptionError(
       'invalid_scenario_set',
       '`.repeat()` restarts its set in each epoch, which would lose what `.byDifficulty()` has learned. Put ' +
@@ -21,7 +21,7 @@ export function repeatStage<Scenario>(of: Stage<Scenario>, epochs: number): Stag
   const open = (outer: number): Cursor<Scenario> => {
     const first = isEndless ? 0 : outer * epochs;
     let epoch = 0;
-    let pass = of.open(first);
+    let pass = source.open(first);
     let isEmpty = true;
     return {
       next: async () => {
@@ -40,7 +40,7 @@ export function repeatStage<Scenario>(of: Stage<Scenario>, epochs: number): Stag
           await pass.close?.();
           epoch++;
           isEmpty = true;
-          pass = of.open(first + epoch);
+          pass = source.open(first + epoch);
         }
       },
       state: () => ({ epoch, of: pass.state() }),
@@ -48,7 +48,7 @@ export function repeatStage<Scenario>(of: Stage<Scenario>, epochs: number): Stag
         const saved = readState('repeat', stateSchema, state);
         await pass.close?.();
         epoch = saved.epoch;
-        pass = of.open(first + epoch);
+        pass = source.open(first + epoch);
         await pass.restore(saved.of);
         // The state does not say whether the saved pass was empty; the next epoch finds out.
         isEmpty = false;
@@ -57,10 +57,10 @@ export function repeatStage<Scenario>(of: Stage<Scenario>, epochs: number): Stag
     };
   };
   return {
-    extent: isEndless ? 'infinite' : of.extent,
-    size: of.size !== null && !isEndless ? of.size * epochs : of.size,
+    extent: isEndless ? 'infinite' : source.extent,
+    size: source.size !== null && !isEndless ? source.size * epochs : source.size,
     learns: false,
-    describe: () => ({ kind: 'repeat', epochs: isEndless ? null : epochs, of: of.describe() }),
+    describe: () => ({ kind: 'repeat', epochs: isEndless ? null : epochs, of: source.describe() }),
     open,
   };
 }

@@ -29,12 +29,12 @@ const unreadSchema = z.strictObject({ now: z.unknown() });
  * @throws OptionError
  */
 export function shuffleStage<Scenario>(
-  of: Stage<Scenario>,
+  source: Stage<Scenario>,
   { seed = 0, buffer }: { seed?: number; buffer?: number },
 ): Stage<Scenario> {
-  const blockSize = blockSizeFor(of.extent, buffer);
+  const blockSize = blockSizeFor(source.extent, buffer);
   const open = (epoch: number): Cursor<Scenario> => {
-    const upstream = of.open(epoch);
+    const upstream = source.open(epoch);
     let block = -1;
     let drawn = 0;
     let before: JsonValue = null;
@@ -90,14 +90,14 @@ export function shuffleStage<Scenario>(
     };
   };
   return {
-    extent: of.extent,
-    size: of.size,
-    learns: of.learns,
+    extent: source.extent,
+    size: source.size,
+    learns: source.learns,
     describe: () => ({
       kind: 'shuffle',
       seed,
       buffer: Number.isFinite(blockSize) ? blockSize : null,
-      of: of.describe(),
+      of: source.describe(),
     }),
     open,
   };

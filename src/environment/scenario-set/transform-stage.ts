@@ -18,16 +18,16 @@ interface TransformOptions<From, To> {
 
 /** Changes or leaves out scenarios one by one, without a state. */
 export function transformStage<From, To>(
-  of: Stage<From>,
+  source: Stage<From>,
   { size, description, apply }: TransformOptions<From, To>,
 ): Stage<To> {
   return {
-    extent: of.extent,
+    extent: source.extent,
     size,
-    learns: of.learns,
-    describe: () => ({ ...description, of: of.describe() }),
+    learns: source.learns,
+    describe: () => ({ ...description, of: source.describe() }),
     open: (epoch) => {
-      const upstream = of.open(epoch);
+      const upstream = source.open(epoch);
       const next = async () => {
         const slices = new TimeSlices();
         for (let skipped = 1; ; skipped++) {
@@ -64,7 +64,7 @@ const splitNames = { by: true, seed: true } satisfies OptionNames<SplitOptions<u
  * @throws OptionError for shares that are not above 0 or do not add up to 1.
  */
 export function splitStages<Scenario>(
-  of: Stage<Scenario>,
+  source: Stage<Scenario>,
   shares: Readonly<Record<string, number>>,
   options: SplitOptions<Scenario>,
 ): [name: string, stage: Stage<Scenario>][] {
@@ -95,6 +95,6 @@ export function splitStages<Scenario>(
     const test = (drawn: DrawnScenario<Scenario>) => splitOf(drawn) === name;
     const description = { kind: 'split', name, shares, seed };
     const apply = async (drawn: DrawnScenario<Scenario>) => (test(drawn) ? drawn : null);
-    return [name, of.where?.(test) ?? transformStage(of, { size: null, description, apply })];
+    return [name, source.where?.(test) ?? transformStage(source, { size: null, description, apply })];
   });
 }

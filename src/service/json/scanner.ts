@@ -106,10 +106,10 @@ export class JsonScanner {
     this.#escaped = false;
     for (;;) {
       // Most strings are short: looking at a few bytes costs less than a search.
-      const near = Math.min(at + 16, bytes.length);
+      const nearEnd = Math.min(at + 16, bytes.length);
       let found = at;
-      while (found < near && bytes[found] !== quote) found++;
-      if (found === near) found = bytes.indexOf(quote, near);
+      while (found < nearEnd && bytes[found] !== quote) found++;
+      if (found === nearEnd) found = bytes.indexOf(quote, nearEnd);
       const end = found === -1 ? bytes.length : found;
       let before = end;
       while (before > at && bytes[before - 1] === backslash) before--;

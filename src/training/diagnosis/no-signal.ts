@@ -16,7 +16,7 @@ interface Explanation {
   lookAt: string | ((evidence: Evidence) => string);
 }
 
-const of = (count: number, { compared }: Evidence): string => `${count} of ${compared} groups`;
+const shareText = (count: number, { compared }: Evidence): string => `${count} of ${compared} groups`;
 
 const isMostly = (count: number, { compared }: Evidence): boolean =>
   count >= alarmThresholds.noSignal.agreeing * compared;
@@ -26,7 +26,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
     says: (evidence) =>
       evidence.solved === null
         ? `The scenarios seem solved: every rollout gets ${formatNumber(evidence.runRange.max)}, the best reward of the run.`
-        : `The scenarios are solved: in ${of(evidence.solved, evidence)} every rollout succeeds.`,
+        : `The scenarios are solved: in ${shareText(evidence.solved, evidence)} every rollout succeeds.`,
     lookAt: 'Use harder scenarios or a reward that tells good from better, or end the run with `stopWhen`.',
   },
   unsolved: {
@@ -34,8 +34,8 @@ const explanations: Record<NoSignalCause, Explanation> = {
       evidence.unsolved === null
         ? `The scenarios are no longer solved: every rollout gets ${formatNumber(evidence.runRange.min)}, the worst reward of the run.`
         : evidence.success > 0
-          ? `The scenarios are hardly or only partly solved: in ${of(evidence.unsolved, evidence)} no rollout has a success of 1.`
-          : `The scenarios are not solved at all: in ${of(evidence.unsolved, evidence)} no rollout succeeds.`,
+          ? `The scenarios are hardly or only partly solved: in ${shareText(evidence.unsolved, evidence)} no rollout has a success of 1.`
+          : `The scenarios are not solved at all: in ${shareText(evidence.unsolved, evidence)} no rollout succeeds.`,
     lookAt:
       'Read a few trajectories: does the reward see what it should? Then try easier scenarios first, a reward in parts, ' +
       'a warm start, more rollouts per group, or a higher temperature.',
@@ -44,7 +44,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
     says: (evidence) =>
       evidence.solved === null || evidence.unsolved === null
         ? `Each scenario always ends the same way, with the reward ${evidence.equalRewardValues.map(formatNumber).join(' or ')}.`
-        : `Each scenario always ends the same way: in ${of(evidence.solved, evidence)} every rollout succeeds, in ${evidence.unsolved} none does.`,
+        : `Each scenario always ends the same way: in ${shareText(evidence.solved, evidence)} every rollout succeeds, in ${evidence.unsolved} none does.`,
     lookAt:
       'Use scenarios of medium difficulty: remove solved ones, make the others easier, or reward them in parts. More ' +
       'rollouts per group find the rare success. If these rewards are not those of success and failure, check that the ' +
@@ -63,7 +63,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
   },
   replies_alike: {
     says: (evidence) =>
-      `In ${of(evidence.alike, evidence)} all rollouts sampled the same replies, token for token` +
+      `In ${shareText(evidence.alike, evidence)} all rollouts sampled the same replies, token for token` +
       (isMostly(evidence.greedy, evidence)
         ? ': their calls are greedy (temperature 0, or top_k 1).'
         : isMostly(evidence.agentSeeds, evidence)
@@ -80,7 +80,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
   },
   reward_ignores_replies: {
     says: (evidence) =>
-      `In ${of(evidence.equalRewards, evidence)} replies differ but rewards do not: rewards depend on the scenario, not ` +
+      `In ${shareText(evidence.equalRewards, evidence)} replies differ but rewards do not: rewards depend on the scenario, not ` +
       'on the reply.',
     lookAt:
       'What does the reward read: the outcome and the trajectory, or only the scenario and state that the agent does not ' +
