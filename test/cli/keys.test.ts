@@ -26,10 +26,10 @@ describe('martingale keys', () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
-    const made = await keys('create', '--name', 'laptop', '--data', dataFolder);
-    const key = made.stdout.trim();
+    const created = await keys('create', '--name', 'laptop', '--data', dataFolder);
+    const key = created.stdout.trim();
     expect(key).toMatch(/^mg-[0-9a-f]{16}-[\w-]{43}$/);
-    expect(made.stderr).not.toContain(key);
+    expect(created.stderr).not.toContain(key);
     const id = key.slice(3, 19);
     const status = async () =>
       (await fetch(`${service.url}/v1/health`, { headers: { authorization: `Bearer ${key}` } })).status;
@@ -52,11 +52,11 @@ describe('martingale keys', () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
-    const made = await keys('create', '--entity', 'team-a', '--data', dataFolder);
-    expect(made.stderr).toContain('the models of team-a only');
+    const created = await keys('create', '--entity', 'team-a', '--data', dataFolder);
+    expect(created.stderr).toContain('the models of team-a only');
     const answer = await fetch(`${service.url}/v1/preview/models`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${made.stdout.trim()}` },
+      headers: { authorization: `Bearer ${created.stdout.trim()}` },
       body: JSON.stringify({ project: 'desk', base_model: 'scripted-tiny' }),
     });
     expect(await answer.json()).toMatchObject({ entity: 'team-a' });

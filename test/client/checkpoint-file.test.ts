@@ -20,8 +20,8 @@ const cut: Answerer = (response) => {
 };
 
 async function folder(): Promise<string> {
-  const made = await temporaryFolder();
-  return made;
+  const temporary = await temporaryFolder();
+  return temporary;
 }
 
 const read = async (stream: AsyncIterable<Uint8Array>) => {
@@ -62,9 +62,9 @@ describe('checkpoints.download', () => {
   });
 
   it('ends with the signal’s reason and closes the connection', async () => {
-    const gone = Promise.withResolvers<void>();
+    const closed = Promise.withResolvers<void>();
     const { client } = await serve((response) => {
-      response.on('close', () => gone.resolve());
+      response.on('close', () => closed.resolve());
       response.writeHead(200, { 'content-length': '9' });
       response.write('abc');
     });
@@ -76,20 +76,20 @@ describe('checkpoints.download', () => {
       for await (const _chunk of stream) controller.abort(reason);
     };
     await expect(reading()).rejects.toBe(reason);
-    await gone.promise;
+    await closed.promise;
   });
 });
 
 describe('checkpoints.downloadTo', () => {
   it('replaces the file and leaves no other file', async () => {
-    const place = await folder();
-    const file = join(place, 'weights.safetensors');
+    const target = await folder();
+    const file = join(target, 'weights.safetensors');
     await writeFile(file, 'before');
     const { client } = await serve(whole);
     const written = await client.models.checkpoints.downloadTo(uuid(1), 2, file);
     expect(written).toEqual({ file, bytes: bytes.length });
     expect((await readFile(file)).equals(bytes)).toBe(true);
-    expect(await readdir(place)).toEqual(['weights.safetensors']);
+    expect(await readdir(target)).toEqual(['weights.safetensors']);
   });
 
   it('restarts a download that breaks', async () => {
@@ -104,15 +104,15 @@ describe('checkpoints.downloadTo', () => {
     ['it always breaks', cut, 'connection_failed', 3],
     ['there is no such checkpoint', json({ detail: 'no step 9' }, 404), 'not_found', 1],
   ])('keeps the old file and leaves no other file if %s', async (_, answer, code, attempts) => {
-    const place = await folder();
-    const file = join(place, 'weights');
+    const target = await folder();
+    const file = join(target, 'weights');
     await writeFile(file, 'before');
     const { connect, received } = await serve(answer);
     const download = connect({ retries: 2 }).models.checkpoints.downloadTo(uuid(1), 9, file);
     await expect(download).rejects.toMatchObject({ code });
     expect(received).toHaveLength(attempts);
     expect(await readFile(file, 'utf8')).toBe('before');
-    expect(await readdir(place)).toEqual(['weights']);
+    expect(await readdir(target)).toEqual(['weights']);
   });
 
   it('sends no request if the file cannot be written', async () => {

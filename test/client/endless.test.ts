@@ -23,15 +23,15 @@ function endlessly(
   text = '',
   more: string | Buffer = piece,
 ): { answer: Answerer; sent: Sent } {
-  const gone = Promise.withResolvers<void>();
-  const sent: Sent = { bytes: 0, ended: gone.promise };
+  const closed = Promise.withResolvers<void>();
+  const sent: Sent = { bytes: 0, ended: closed.promise };
   const flood = async (response: ServerResponse) => {
-    response.on('close', () => gone.resolve());
+    response.on('close', () => closed.resolve());
     response.writeHead(status, headers).write(text);
     while (!response.destroyed && sent.bytes < 2 * onTheWay) {
       sent.bytes += more.length;
       if (!response.write(more))
-        await Promise.race([once(response, 'drain').catch(() => undefined), gone.promise]);
+        await Promise.race([once(response, 'drain').catch(() => undefined), closed.promise]);
     }
     response.end();
   };

@@ -124,18 +124,18 @@ describe('an error response', () => {
       eventStream([`data: ${hostile.replaceAll(/[\r\n]/g, '')}`]),
     );
     const client = connect({ retries: 0 });
-    const told: unknown[] = [];
-    for (const _ of answerers) told.push(await rejection(client.models.get(uuid(1))));
-    told.push(await rejection(client.health()));
-    told.push(await rejection(client.trainingJobs.follow(uuid(1)).next()));
+    const errors: unknown[] = [];
+    for (const _ of answerers) errors.push(await rejection(client.models.get(uuid(1))));
+    errors.push(await rejection(client.health()));
+    errors.push(await rejection(client.trainingJobs.follow(uuid(1)).next()));
     expect(received).toHaveLength(answerers.length + 2);
-    for (const error of told) {
+    for (const error of errors) {
       expect(MartingaleError.isInstance(error)).toBe(true);
       const shown = inspect(error, { depth: 8 }).replaceAll('\n', '');
       expect(shown).not.toMatch(/[\p{Control}\p{Bidi_Control}\u2028]/u);
       expect(String(error)).not.toContain('\n');
     }
-    expect(told[0]).toMatchObject({ detail: ' gnp.exe  and \nmore', requestId: 'r-7' });
+    expect(errors[0]).toMatchObject({ detail: ' gnp.exe  and \nmore', requestId: 'r-7' });
   });
 
   it('has the beginning of a long reason in its message, and all of it in `detail`', async () => {
@@ -262,14 +262,14 @@ describe('a silent service', () => {
   it('ends with the signal’s reason, and its connection closes', async () => {
     const controller = new AbortController();
     const reason = new Error('enough');
-    const gone = Promise.withResolvers<void>();
+    const closed = Promise.withResolvers<void>();
     const { client } = await serve((response) => {
-      response.on('close', () => gone.resolve());
+      response.on('close', () => closed.resolve());
       controller.abort(reason);
     });
     const call = client.chat.completions.create({ messages: [] }, { signal: controller.signal });
     expect(await rejection(call)).toBe(reason);
-    await gone.promise;
+    await closed.promise;
     const again = client.chat.completions.create({ messages: [] }, { signal: controller.signal });
     expect(await rejection(again)).toBe(reason);
   });

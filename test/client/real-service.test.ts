@@ -124,8 +124,8 @@ describe('the client with the real service', () => {
       trajectory_groups: groups,
       experimental_config: { vendor_k2_tau: 0.25 },
     });
-    const made = await client.trainingJobs.get(job.id);
-    expect(made.resolved_config).toMatchObject({ vendor_k2_tau: 0.25 });
+    const vendorJob = await client.trainingJobs.get(job.id);
+    expect(vendorJob.resolved_config).toMatchObject({ vendor_k2_tau: 0.25 });
     expect((await deployed.inferenceModels.list()).length).toBeGreaterThan(0);
   });
 

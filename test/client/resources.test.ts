@@ -57,13 +57,13 @@ describe('every call', () => {
 
 describe('models', () => {
   it('are created, retrieved and deleted', async () => {
-    const gone = { model_id: model.id, deleted_checkpoints: 4, deleted_run: true };
-    const { client, received } = await serve(json(model), json(model), json(gone));
+    const deletion = { model_id: model.id, deleted_checkpoints: 4, deleted_run: true };
+    const { client, received } = await serve(json(model), json(model), json(deletion));
     expect(await client.models.create({ project: 'p', base_model: 'tiny', return_existing: true })).toEqual(
       model,
     );
     expect(await client.models.get(model.id)).toEqual(model);
-    expect(await client.models.delete(model.id)).toEqual(gone);
+    expect(await client.models.delete(model.id)).toEqual(deletion);
     expect(received.map(({ method, url }) => `${method} ${url}`)).toEqual([
       'POST /v1/preview/models',
       `GET /v1/preview/models/${model.id}`,

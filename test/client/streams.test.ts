@@ -235,12 +235,12 @@ describe('a streamed completion', () => {
   });
 
   it('is stopped at the service when the loop is left', async () => {
-    const gone = Promise.withResolvers<void>();
+    const closed = Promise.withResolvers<void>();
     const { client } = await serve((response, request) => {
-      response.on('close', () => gone.resolve());
+      response.on('close', () => closed.resolve());
       eventStream([data(chunk('a'))], 'open')(response, request);
     });
     for await (const _part of await client.chat.completions.create({ messages: [], stream: true })) break;
-    await gone.promise;
+    await closed.promise;
   });
 });

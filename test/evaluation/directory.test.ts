@@ -54,7 +54,7 @@ test('a killed evaluation continues in another process and counts every scenario
   // A process may be killed in the middle of a line too.
   await appendFile(join(directory, 'groups.jsonl'), '{"group":23,"scenario":{"i');
 
-  const askedBefore = service.requests.length;
+  const callsBefore = service.requests.length;
   const second = start(service.baseUrl, directory);
   if (!second.stdout) throw new TypeError('no stdout');
   const [output, [code]] = await Promise.all([text(second.stdout), once(second, 'exit')]);
@@ -62,8 +62,8 @@ test('a killed evaluation continues in another process and counts every scenario
   const kept = await keptGroups(directory);
   expect(kept.slice(0, before.length)).toEqual(before);
   expect([...kept].sort((a, b) => a - b)).toEqual(guessingScenarios.map(({ id }) => id));
-  const askedAgain = service.requests.slice(askedBefore);
-  expect(askedAgain).toHaveLength((24 - before.length + (before.includes(5) ? 1 : 0)) * 3 * 2);
+  const repeatedCalls = service.requests.slice(callsBefore);
+  expect(repeatedCalls).toHaveLength((24 - before.length + (before.includes(5) ? 1 : 0)) * 3 * 2);
 
   await using fresh = await startFakeService({ policy: digits });
   const { groups: _, seconds: __, ...whole } = await evaluateGuessing(fresh.baseUrl);
@@ -76,13 +76,13 @@ test('a finished evaluation is read back without a call', async () => {
   await using service = await startFakeService({ policy: digits });
   const progress: object[] = [];
   const first = await evaluateGuessing(service.baseUrl, { directory });
-  const asked = service.requests.length;
+  const callCount = service.requests.length;
   const again = await evaluateGuessing(service.baseUrl, {
     directory,
     rerunFailed: false,
-    onProgress: (told) => progress.push(told),
+    onProgress: (report) => progress.push(report),
   });
-  expect(service.requests).toHaveLength(asked);
+  expect(service.requests).toHaveLength(callCount);
   expect(progress).toEqual([{ done: 72, total: 72 }]);
   const bodies = (evaluation: typeof first) =>
     evaluation.groups.map((group) => JSON.stringify(group.toTrajectoryGroup().toBody()));
@@ -96,7 +96,7 @@ test('a finished evaluation is read back without a call', async () => {
     isSuccess: ({ reward }) => (reward ?? 0) >= 0.9,
   });
   expect(scored.success?.mean).toBeLessThan(first.success?.mean ?? 0);
-  expect(service.requests).toHaveLength(asked);
+  expect(service.requests).toHaveLength(callCount);
 });
 
 test('a stopped evaluation keeps the finished groups and runs the others again', async () => {
@@ -128,9 +128,9 @@ test('scenarios with a failed rollout run again; the group with more completed r
     name: 'guessing',
     scenario: z.object({ id: z.number() }),
     rollout: async ({ scenario: { id }, model }) => {
-      const place = ran.filter((other) => other === id).length;
+      const attempt = ran.filter((other) => other === id).length;
       ran.push(id);
-      if (away.includes(id) && !(id === 2 && place === 0)) throw new Error('database is away');
+      if (away.includes(id) && !(id === 2 && attempt === 0)) throw new Error('database is away');
       return Number((await generateText({ model: model.languageModel, prompt: `guess ${id}` })).text);
     },
     rewards: { digit: ({ outcome }) => outcome },

@@ -81,9 +81,9 @@ test('without a target, latency that rises beyond three times the smallest lower
 
 test('the limit stays within its bounds, and does not rise while slots are free', async () => {
   await using service = await startLimitedService({ limit: 2, delayMs: () => 1 });
-  const least = callBudget({ concurrency: { min: 3, max: 100, start: 6 } });
-  await many(service.model.with({ budget: least }), 100);
-  expect(least.stats().limit).toBeGreaterThanOrEqual(3);
+  const bounded = callBudget({ concurrency: { min: 3, max: 100, start: 6 } });
+  await many(service.model.with({ budget: bounded }), 100);
+  expect(bounded.stats().limit).toBeGreaterThanOrEqual(3);
   const unused = callBudget({ concurrency: { min: 1, max: 100, start: 50 } });
   for (let call = 0; call < 40; call++) await ask(service.model.with({ budget: unused }));
   expect(unused.stats().limit).toBe(50);

@@ -145,13 +145,13 @@ describe('other models', () => {
 
   test('are refused by name if there is no other provider', async () => {
     usePolicyAsDefaultProvider({ models: ['gpt-x', 'gpt-y'] });
-    const asked: (() => Promise<unknown>)[] = [
+    const calls: (() => Promise<unknown>)[] = [
       () => generateText({ model: 'gpt-z', prompt: 'a' }),
       () => embed({ model: 'small', value: 'a' }),
       () => generateImage({ model: 'painter', prompt: 'a' }),
     ];
     const named = ['language model "gpt-z"', 'embedding model "small"', 'image model "painter"'];
-    for (const [at, ask] of asked.entries()) {
+    for (const [at, ask] of calls.entries()) {
       const refusal = await Promise.resolve()
         .then(ask)
         .then(undefined, (error: unknown) => error);

@@ -175,28 +175,28 @@ export async function startFakeService(options: FakeServiceOptions) {
   const route = async (request: IncomingMessage, response: ServerResponse) => {
     const { pathname } = new URL(request.url ?? '/', 'http://fake');
     const sent = await text(request);
-    const place = `${request.method} ${pathname.replace(/^\/v1/, '')}`;
-    if (place === 'POST /preview/uploads') {
+    const endpoint = `${request.method} ${pathname.replace(/^\/v1/, '')}`;
+    if (endpoint === 'POST /preview/uploads') {
       uploaded = sent;
       return json(response, { id: 'upload', url: 'upload:1', sha256: '', bytes: sent.length });
     }
     const body = sent === '' ? {} : JSON.parse(sent);
-    const job = jobs.find(({ id }) => place.includes(id));
-    if (place === 'POST /chat/completions') return chat(body, response);
-    if (place === 'POST /preview/models') {
+    const job = jobs.find(({ id }) => endpoint.includes(id));
+    if (endpoint === 'POST /chat/completions') return chat(body, response);
+    if (endpoint === 'POST /preview/models') {
       const { project, name, base_model } = body;
       return json(response, { id: modelId, entity: 'local', project, name, base_model, run_id: null });
     }
-    if (place === `POST /preview/models/${modelId}/log`) {
+    if (endpoint === `POST /preview/models/${modelId}/log`) {
       logs.push(body);
       return json(response, {});
     }
-    if (place === `DELETE /preview/models/${modelId}/checkpoints`) {
+    if (endpoint === `DELETE /preview/models/${modelId}/checkpoints`) {
       deleted.push(...body.steps);
       steps = steps.filter((step) => !body.steps.includes(step));
       return json(response, { deleted_count: body.steps.length, not_found_steps: [] });
     }
-    if (place === `GET /preview/models/${modelId}/checkpoints`) {
+    if (endpoint === `GET /preview/models/${modelId}/checkpoints`) {
       const data = [...steps].reverse().map((step) => ({ id: randomUUID(), step, metrics: {} }));
       return json(response, {
         object: 'list',
@@ -206,15 +206,16 @@ export async function startFakeService(options: FakeServiceOptions) {
         has_more: false,
       });
     }
-    if (place.endsWith('training-jobs')) await options.beforeJob?.();
-    if (place === 'POST /preview/training-jobs') return json(response, createJob('rl', request, body));
-    if (place === 'POST /preview/sft-training-jobs') return json(response, createJob('sft', request, body));
-    if (job && place.endsWith('/events')) return events(job, response);
-    if (job && place.endsWith('/cancel')) {
+    if (endpoint.endsWith('training-jobs')) await options.beforeJob?.();
+    if (endpoint === 'POST /preview/training-jobs') return json(response, createJob('rl', request, body));
+    if (endpoint === 'POST /preview/sft-training-jobs')
+      return json(response, createJob('sft', request, body));
+    if (job && endpoint.endsWith('/events')) return events(job, response);
+    if (job && endpoint.endsWith('/cancel')) {
       job.cancelled = true;
       return json(response, { id: job.id });
     }
-    json(response, { detail: `the fake service has no ${place}` }, 404);
+    json(response, { detail: `the fake service has no ${endpoint}` }, 404);
   };
 
   const server = await startServer((request, response) => void route(request, response));

@@ -13,10 +13,10 @@ export async function startFlakyProxy(
   { retries = 0 }: { retries?: number } = {},
 ) {
   const left = [...fates];
-  const asked: string[] = [];
+  const bodies: string[] = [];
   const handle = async (request: IncomingMessage, response: ServerResponse) => {
     const body = await text(request);
-    asked.push(body);
+    bodies.push(body);
     const fate = left.shift() ?? 'pass';
     if (fate === 'fail' || fate === 'busy') {
       response.writeHead(fate === 'fail' ? 500 : 503, { 'content-type': 'application/json' });
@@ -42,7 +42,7 @@ export async function startFlakyProxy(
   return {
     client,
     /** Bodies of the requests, in order. */
-    asked,
+    bodies,
     async [Symbol.asyncDispose]() {
       await client.close();
       await server.close();

@@ -17,14 +17,14 @@ let files = 0;
 const newFile = () => join(folder, `calls/${files++}.jsonl`);
 
 beforeAll(async () => {
-  let asked = 0;
+  let answered = 0;
   service = await startFakeService({
     policy: ({ messages, seed }) => {
       const last = messages.at(-1);
       if (last?.role !== 'tool' && last?.content === 'look it up')
         return { toolCalls: [{ name: 'look', arguments: `{"at":${(seed ?? 0) % 10}}` }] };
       // A different answer to the same question each time: only the order of calls distinguishes them.
-      if (last?.content === 'again') return { text: `answer ${asked++}` };
+      if (last?.content === 'again') return { text: `answer ${answered++}` };
       return { text: `${seed} ${JSON.stringify(last?.content)}` };
     },
   });
@@ -93,7 +93,7 @@ test('recorded rollouts run again without a model, at any concurrency, with the 
   const file = newFile();
   const recorded = await run(handle().recordingTo(file));
   expect(recorded.flat().some(({ reward }) => reward !== recorded[0]?.[0]?.reward)).toBe(true);
-  const asked = service.requests.length;
+  const callsBefore = service.requests.length;
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 8 }), async (concurrency) => {
       const { model, replay } = await replayModel({ file });
@@ -102,7 +102,7 @@ test('recorded rollouts run again without a model, at any concurrency, with the 
     }),
     { seed: 20261121, numRuns: 8 },
   );
-  expect(service.requests).toHaveLength(asked);
+  expect(service.requests).toHaveLength(callsBefore);
 });
 
 test('agents of other libraries, which call an endpoint, are recorded and replayed alike', async () => {

@@ -83,8 +83,10 @@ const promptsOf = (requests: readonly ChatCompletionRequest[]) =>
 const calling =
   (written: (call: number) => string, times: number): FakePolicy =>
   ({ messages }) => {
-    const made = messages.filter(({ role }) => role === 'tool').length;
-    return made < times ? { toolCalls: [{ name: 'weather', arguments: written(made) }] } : { text: 'mild' };
+    const callCount = messages.filter(({ role }) => role === 'tool').length;
+    return callCount < times
+      ? { toolCalls: [{ name: 'weather', arguments: written(callCount) }] }
+      : { text: 'mild' };
   };
 
 /** Expects that each prompt extends the one before it and its sampled tokens. */
@@ -185,8 +187,8 @@ test('an answer that the client requested twice is recorded once, with the seed 
   const model = new ModelHandle({ client: proxy.client, name });
   const trajectory = new Trajectory({ policy: name, seed: 5 });
   await runInTrajectory(trajectory, () => generateText({ model: model.languageModel, prompt }));
-  expect(proxy.asked).toHaveLength(3);
-  expect(new Set(proxy.asked).size).toBe(1);
+  expect(proxy.bodies).toHaveLength(3);
+  expect(new Set(proxy.bodies).size).toBe(1);
   expect(trajectory.choices).toHaveLength(1);
   expect(trajectory.usage.turns).toBe(1);
 });
@@ -221,7 +223,7 @@ test('nothing of a broken stream is recorded; an agent that repeats the call rec
     { prompt: promptsOf(service.requests)[1] ?? [], tokens: trajectory.choices[0]?.token_ids ?? [] },
   ]);
   // Each attempt is another sample with its own seed.
-  const seeds = proxy?.asked.map((body) => JSON.parse(body).seed);
+  const seeds = proxy?.bodies.map((body) => JSON.parse(body).seed);
   expect(new Set(seeds).size).toBe(2);
 });
 

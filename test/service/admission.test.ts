@@ -16,7 +16,7 @@ async function busy(options: Parameters<typeof start>[0] = {}) {
 }
 
 /** Resolves once the engine has received this number of calls. */
-async function asked(engine: ScriptedEngine, count: number): Promise<void> {
+async function engineCalls(engine: ScriptedEngine, count: number): Promise<void> {
   await expect.poll(() => engine.requests.length).toBe(count);
 }
 
@@ -26,9 +26,9 @@ describe('chat requests', () => {
   test('are refused beyond the limit in the form of chat errors, and accepted once a slot is free', async () => {
     const { call, chat, engine, gate } = await busy({ limits: { replies: 2 } });
     const held = [chat({})];
-    await asked(engine, 1);
+    await engineCalls(engine, 1);
     held.push(chat({}));
-    await asked(engine, 2);
+    await engineCalls(engine, 2);
     const { status, headers, body } = await chat({});
     expect(status).toBe(429);
     expect(retryAfter(headers)).toBeGreaterThanOrEqual(1);
@@ -48,7 +48,7 @@ describe('chat requests', () => {
   test('count once for each requested choice', async () => {
     const { chat, engine, gate } = await busy({ limits: { replies: 4 } });
     const held = chat({ n: 3 });
-    await asked(engine, 3);
+    await engineCalls(engine, 3);
     expect((await chat({ n: 2 })).status).toBe(429);
     expect((await chat({ n: 5 })).body.error.code).toBe('more_than_the_limit');
     gate.open();
@@ -96,7 +96,7 @@ describe('chat requests', () => {
     const { chat, raw, engine, gate } = await busy({ limits, bodyLimits });
     const messages = (length: number) => [{ role: 'user', content: 'x'.repeat(length) }];
     const held = chat({ messages: messages(400), max_tokens: 5 });
-    await asked(engine, 1);
+    await engineCalls(engine, 1);
     const declared = await chat({ messages: messages(1600) });
     expect(declared.status).toBe(429);
     expect(declared.body.error.code).toBe('too_many_bytes');
@@ -125,7 +125,7 @@ describe('chat requests', () => {
     // The network decides which of them arrive first.
     const statuses: number[] = [];
     for (let calls = 0; calls < 40; calls++) chat({}).then(({ status }) => statuses.push(status));
-    await asked(engine, 32);
+    await engineCalls(engine, 32);
     await expect.poll(() => statuses.length).toBe(8);
     expect(new Set(statuses)).toEqual(new Set([429]));
     const other = fetch(`${service.url}/v1/chat/completions`, {
@@ -133,7 +133,7 @@ describe('chat requests', () => {
       headers: { authorization: `Bearer ${key}` },
       body: JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] }),
     });
-    await asked(engine, 33);
+    await engineCalls(engine, 33);
     gate.open();
     expect((await other).status).toBe(200);
   });
@@ -217,10 +217,10 @@ describe('training jobs of many', () => {
   test('concurrent callers never exceed the limit', async () => {
     const { call, createModel, gate } = await busy({ limits: { jobs: 5 } });
     const model = await createModel();
-    const asked = await Promise.all(Array.from({ length: 30 }, () => call('POST', jobs, jobOf(model))));
-    const accepted = asked.filter(({ status }) => status === 200);
+    const answers = await Promise.all(Array.from({ length: 30 }, () => call('POST', jobs, jobOf(model))));
+    const accepted = answers.filter(({ status }) => status === 200);
     expect(accepted).toHaveLength(5);
-    expect(asked.filter(({ status }) => status === 429)).toHaveLength(25);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(25);
     // Requests that were refused as invalid have freed their slots, too.
     await call('POST', `${jobs}/${accepted[0]?.body.id}/cancel`);
     const unknownToken = { trajectory_groups: [group(trajectory(1, [9999]), trajectory(0, [66]))] };

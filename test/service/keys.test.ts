@@ -59,12 +59,12 @@ describe('API keys', () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     onTestFinished(() => void vi.useRealTimers());
     const dataFolder = await temporaryFolder();
-    const made: string[] = [];
+    const created: string[] = [];
     for (const year of [2030, 2026, 2026, 2001, 2040]) {
       vi.setSystemTime(new Date(year, 1));
-      made.push((await openKeys(dataFolder)).create(String(year)).id);
+      created.push((await openKeys(dataFolder)).create(String(year)).id);
     }
-    expect((await openKeys(dataFolder)).list()).toMatchObject(made.map((id) => ({ id })));
+    expect((await openKeys(dataFolder)).list()).toMatchObject(created.map((id) => ({ id })));
   });
 
   test('the id of one key is invalid with the secret of another', async () => {

@@ -134,7 +134,7 @@ describe('an invalid message', () => {
     [{ role: 'assistant', content: 'x', weight: 0 }, 'weight'],
     [{ role: 'narrator', content: 'x', mood: 'dark' }, 'mood'],
     [{ role: 'user', content: [{ type: 'text', text: 'x', cached: true }] }, 'content.0.cached'],
-  ])('with an unknown field for its role is refused by name: %j', async (message, place) => {
+  ])('with an unknown field for its role is refused by name: %j', async (message, path) => {
     const { chat } = await start();
     const { status, body } = await chat({ messages: [message] });
     expect(status).toBe(422);
@@ -144,7 +144,7 @@ describe('an invalid message', () => {
           'body',
           'messages',
           0,
-          ...place.split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
+          ...path.split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
         ],
         type: 'extra_forbidden',
       },

@@ -31,8 +31,8 @@ addFormats.default(ajv);
 ajv.addSchema(document, 'document');
 
 /** The errors of a value for the schema at a path of the document, or null. */
-function faults(value: unknown, ...place: string[]): unknown {
-  const pointer = place.map(
+function faults(value: unknown, ...location: string[]): unknown {
+  const pointer = location.map(
     (name) => `/${encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'))}`,
   );
   const validate = ajv.compile({ $ref: `document#${pointer.join('')}` });
@@ -50,10 +50,13 @@ const contents = operations.flatMap(({ name, path, method, operation }) => {
   const inAnswers = Object.entries(operation.responses).flatMap(([status, response]: [string, Json]) =>
     Object.keys(response.content ?? {}).map((type) => ['responses', status, 'content', type]),
   );
-  return [...inRequest, ...inAnswers].map((place) => ({ name, place: ['paths', path, method, ...place] }));
+  return [...inRequest, ...inAnswers].map((location) => ({
+    name,
+    location: ['paths', path, method, ...location],
+  }));
 });
 
-const at = (place: string[]): Json => place.reduce((value: Json, name) => value[name], document);
+const at = (location: string[]): Json => location.reduce((value: Json, name) => value[name], document);
 
 describe('the OpenAPI document', () => {
   test('is served, and is valid', async () => {
@@ -84,12 +87,12 @@ describe('the OpenAPI document', () => {
   });
 
   test('has an example of every body, which matches its schema', { tags: ['long'] }, () => {
-    for (const { name, place } of contents) {
-      const { schema, example } = at(place);
-      if (place.at(-1) === 'application/octet-stream') continue;
-      expect(schema, `${name} ${place.join(' ')}`).toBeDefined();
-      expect(example, `${name} ${place.join(' ')}`).toBeDefined();
-      expect(faults(example, ...place, 'schema'), `${name} ${place.slice(3).join(' ')}`).toBeNull();
+    for (const { name, location } of contents) {
+      const { schema, example } = at(location);
+      if (location.at(-1) === 'application/octet-stream') continue;
+      expect(schema, `${name} ${location.join(' ')}`).toBeDefined();
+      expect(example, `${name} ${location.join(' ')}`).toBeDefined();
+      expect(faults(example, ...location, 'schema'), `${name} ${location.slice(3).join(' ')}`).toBeNull();
     }
     expect(contents.length).toBeGreaterThan(100);
   });
@@ -105,10 +108,10 @@ describe('the OpenAPI document', () => {
         '$ref' in parameter ? [] : [['paths', path, method, 'parameters', String(index)]],
       ),
     );
-    for (const place of [...shared, ...own]) {
-      const { description, example } = at(place);
-      expect(description, place.join(' ')).toMatch(/\w/);
-      expect(faults(example, ...place, 'schema'), place.join(' ')).toBeNull();
+    for (const location of [...shared, ...own]) {
+      const { description, example } = at(location);
+      expect(description, location.join(' ')).toMatch(/\w/);
+      expect(faults(example, ...location, 'schema'), location.join(' ')).toBeNull();
     }
     for (const { name, path, operation } of operations) {
       const named = operation.parameters.map((parameter: Json) =>
@@ -122,7 +125,7 @@ describe('the OpenAPI document', () => {
   });
 
   test('detects an invalid example', () => {
-    const place = [
+    const location = [
       'paths',
       '/v1/preview/models',
       'post',
@@ -131,21 +134,21 @@ describe('the OpenAPI document', () => {
       'application/json',
       'schema',
     ];
-    expect(faults({ project: 'desk' }, ...place)).not.toBeNull();
-    expect(faults({ project: 'a b', base_model: 'x' }, ...place)).not.toBeNull();
+    expect(faults({ project: 'desk' }, ...location)).not.toBeNull();
+    expect(faults({ project: 'a b', base_model: 'x' }, ...location)).not.toBeNull();
   });
 
   test('names every object and enumeration, so that generators invent no names', () => {
     const nameless: string[] = [];
-    const look = (value: Json, place: string, isNamed: boolean): void => {
+    const look = (value: Json, location: string, isNamed: boolean): void => {
       if (typeof value !== 'object' || value === null) return;
       const isType = value.enum?.length > 1 || (value.type === 'object' && !('$ref' in value));
       if (!isNamed && isType && (value.properties || value.enum || value.additionalProperties))
-        nameless.push(place);
+        nameless.push(location);
       for (const [name, part] of Object.entries<Json>(value.properties ?? {}))
-        look(part, `${place}.${name}`, false);
-      for (const name of ['items', 'additionalProperties']) look(value[name], `${place}.${name}`, false);
-      for (const part of [...(value.anyOf ?? []), ...(value.oneOf ?? [])]) look(part, `${place}|`, false);
+        look(part, `${location}.${name}`, false);
+      for (const name of ['items', 'additionalProperties']) look(value[name], `${location}.${name}`, false);
+      for (const part of [...(value.anyOf ?? []), ...(value.oneOf ?? [])]) look(part, `${location}|`, false);
     };
     for (const [name, schema] of Object.entries(document.components.schemas)) look(schema, name, true);
     expect(nameless).toEqual([]);

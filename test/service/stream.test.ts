@@ -147,8 +147,8 @@ test('only the first chunk has the prompt', async () => {
 });
 
 test('a choice with its own prompt ends with the prompt', async () => {
-  const asked = { add_special_tokens: true, return_token_ids: true };
-  const { chunks, choices } = await streamed(new ScriptedEngine(), asked);
+  const withIds = { add_special_tokens: true, return_token_ids: true };
+  const { chunks, choices } = await streamed(new ScriptedEngine(), withIds);
   expect(choices.at(-1)).toMatchObject({
     prompt_token_ids: chunks[0].prompt_token_ids,
     sampling: { own_prompt: true },
@@ -162,8 +162,8 @@ test('streamed logprobs contain ids on request', async () => {
     logprobs: true,
     return_tokens_as_token_ids: true,
   });
-  const told = choices.flatMap((choice: Json) => choice.logprobs?.content ?? []);
-  expect(told.map(({ token }: Json) => token)).toEqual(
+  const logprobEntries = choices.flatMap((choice: Json) => choice.logprobs?.content ?? []);
+  expect(logprobEntries.map(({ token }: Json) => token)).toEqual(
     tokensOf('hello', special.end).map((token) => `token_id:${token}`),
   );
 });

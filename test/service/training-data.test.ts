@@ -197,9 +197,9 @@ describe('training data from a host', () => {
   });
 
   test('is fetched from no other host, not through a redirect either', async () => {
-    let asked = 0;
+    let requests = 0;
     const other = await serve((_, response) => {
-      asked++;
+      requests++;
       response.end(data);
     });
     const allowed = await serve((_, response) => response.writeHead(302, { location: `${other}/a` }).end());
@@ -214,7 +214,7 @@ describe('training data from a host', () => {
     ])
       expect(await refusal(url)).toContain('not a host that data may be fetched from');
     expect(await refusal('https://user:secret@data.example.org/a')).toContain('password');
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 
   test('names the reason if the transfer fails', async () => {

@@ -45,12 +45,12 @@ const requests: [name: string, path: string, body: Json][] = [
 ];
 
 /** Every path in a value, the value itself first. */
-function placesIn(value: unknown, at: (string | number)[] = []): (string | number)[][] {
+function pathsIn(value: unknown, at: (string | number)[] = []): (string | number)[][] {
   if (typeof value !== 'object' || value === null) return [at];
   const inner: [string | number, unknown][] = Array.isArray(value)
     ? [...value.entries()]
     : Object.entries(value);
-  return [at, ...inner.flatMap(([part, item]) => placesIn(item, [...at, part]))];
+  return [at, ...inner.flatMap(([part, item]) => pathsIn(item, [...at, part]))];
 }
 
 const junk = fc.oneof(
@@ -74,9 +74,9 @@ const change = fc.oneof(
 type Change = typeof change extends fc.Arbitrary<infer Value> ? Value : never;
 
 function changed(body: Json, { at, ...rest }: Change): Json {
-  const places = placesIn(body);
+  const paths = pathsIn(body);
   const copy = structuredClone(body);
-  const path = places[at % places.length] ?? [];
+  const path = paths[at % paths.length] ?? [];
   const last = path.at(-1);
   const parent = path.slice(0, -1).reduce((value: Json, part) => value[part], copy);
   if (rest.kind === 'add') {
@@ -141,8 +141,8 @@ describe('each issue of a request has its path, message and value', () => {
     expect(await detailOf('/v1/chat/completions', { messages: [message] })).toEqual([
       { loc: ['body', 'messages', 0, 'role'], msg: 'Field required', type: 'missing', input: message },
     ]);
-    const asked = { messages: [{ role: 'user', ...message }], tools: [{}] };
-    expect(await detailOf('/v1/chat/completions', asked)).toEqual([
+    const request = { messages: [{ role: 'user', ...message }], tools: [{}] };
+    expect(await detailOf('/v1/chat/completions', request)).toEqual([
       { loc: ['body', 'tools', 0, 'type'], msg: 'Field required', type: 'missing', input: {} },
       { loc: ['body', 'tools', 0, 'function'], msg: 'Field required', type: 'missing', input: {} },
     ]);

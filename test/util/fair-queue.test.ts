@@ -120,13 +120,13 @@ describe('a fair queue', () => {
             plain.push({ item, priority: one.priority });
             plain = plain.toSorted((a, b) => a.priority - b.priority || a.item - b.item);
           } else if (one.type === 'admit') {
-            expect(queue.admit(one.free)).toEqual(plain.splice(0, one.free).map((place) => place.item));
+            expect(queue.admit(one.free)).toEqual(plain.splice(0, one.free).map((entry) => entry.item));
           } else {
             const leaves = (candidate: number) => candidate % one.every === 0;
             expect(queue.remove(leaves)).toEqual(
-              plain.filter((place) => leaves(place.item)).map((place) => place.item),
+              plain.filter((entry) => leaves(entry.item)).map((entry) => entry.item),
             );
-            plain = plain.filter((place) => !leaves(place.item));
+            plain = plain.filter((entry) => !leaves(entry.item));
           }
           expect(queue.count).toBe(plain.length);
         }

@@ -11,10 +11,10 @@ describe('shared work', () => {
       await gate.promise;
       return number;
     };
-    const asked = [1, 2, 3].map(() => shared.join('a', begin, undefined));
+    const calls = [1, 2, 3].map(() => shared.join('a', begin, undefined));
     const other = shared.join('b', begin, undefined);
     gate.resolve();
-    expect(await Promise.all([...asked, other])).toEqual([1, 1, 1, 2]);
+    expect(await Promise.all([...calls, other])).toEqual([1, 1, 1, 2]);
     expect(await shared.join('a', begin, undefined)).toBe(3);
   });
 
@@ -52,7 +52,7 @@ describe('shared work', () => {
   test('fails for all waiting callers', async () => {
     const shared = new SharedWork<string, string>();
     const fail = () => Promise.reject(new Error('broken'));
-    const asked = [1, 2].map(() => shared.join('a', fail, undefined));
-    for (const one of asked) await expect(one).rejects.toThrow('broken');
+    const calls = [1, 2].map(() => shared.join('a', fail, undefined));
+    for (const one of calls) await expect(one).rejects.toThrow('broken');
   });
 });

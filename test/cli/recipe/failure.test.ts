@@ -77,12 +77,12 @@ it('a recipe that fails prints the command that resumes its run, if there is one
   const [{ id, name }] = await models();
   expect(name).toBe(basename(runDirectory));
   await call('DELETE', `/v1/preview/models/${id}`);
-  const gone = await run([...command, '--steps', '3']);
-  expect(gone).toMatchObject({
+  const missing = await run([...command, '--steps', '3']);
+  expect(missing).toMatchObject({
     code: 1,
     errors: expect.stringContaining('which the service no longer has'),
   });
-  expect(gone.errors).not.toMatch(next);
+  expect(missing.errors).not.toMatch(next);
   expect(await models()).toEqual([]);
 });
 
@@ -95,12 +95,12 @@ it('a recipe whose reward throws shows file, line and column', async () => {
   const file = 'test/cli/recipe/faulty-recipe.ts';
   const lines = (await readFile(join(root, file), 'utf8')).split('\n');
   const line = lines.findIndex((one) => one.includes('const sideOf'));
-  const place = `${file}:${line + 1}:${(lines[line] ?? '').indexOf('side;') + 1}`;
+  const location = `${file}:${line + 1}:${(lines[line] ?? '').indexOf('side;') + 1}`;
   expect(output).toMatch(/! \d+ rollouts? of step 1 failed: The reward "heads" threw: Cannot read/);
-  expect(output).toContain(`[reward_failed] at ${place}\n`);
+  expect(output).toContain(`[reward_failed] at ${location}\n`);
 
   const events = await readFile(join(runDirectory, 'training/events.jsonl'), 'utf8');
-  expect(events).toContain(`"at":"${join(root, place)}"`);
+  expect(events).toContain(`"at":"${join(root, location)}"`);
   const record = await readFile(join(runDirectory, 'training/trajectories/step-0000.jsonl'), 'utf8');
   expect(record).toMatch(/"code":"reward_failed".*Caused by: TypeError: Cannot read.*at sideOf/);
 }, 120_000);

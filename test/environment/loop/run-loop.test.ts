@@ -338,9 +338,9 @@ test.each([
     ...pieces(),
     rewards: { turns: ({ outcome }) => outcome.turns },
   });
-  let asked = 0;
+  let requestCount = 0;
   const ended = await runOnce(environment, noScenario, () => {
-    if (asked++ === 0) return { text: 'first' };
+    if (requestCount++ === 0) return { text: 'first' };
     return second ? second() : calls(['wait', {}]);
   });
   expect(ended).toMatchObject({ status: 'completed', reward: 1 });

@@ -235,10 +235,10 @@ test('a stream whose service fails is not the policy’s output', async () => {
 
 test('a call that the agent aborted is not the policy’s mistake', async () => {
   const onError = vi.fn(() => 'unreadable');
-  const asked = Promise.withResolvers<void>();
+  const requested = Promise.withResolvers<void>();
   const policy: FakePolicy = async ({ messages }) => {
     if (messages.length === 1) return { text: 'yes' };
-    asked.resolve();
+    requested.resolve();
     return await new Promise(() => undefined);
   };
   const environment = defineEnvironment({
@@ -246,7 +246,7 @@ test('a call that the agent aborted is not the policy’s mistake', async () => 
     rollout: async ({ model }) => {
       await generateText({ model: model.languageModel, prompt: 'first' });
       const impatient = new AbortController();
-      void asked.promise.then(() => impatient.abort(new DOMException('too slow', 'TimeoutError')));
+      void requested.promise.then(() => impatient.abort(new DOMException('too slow', 'TimeoutError')));
       const messages = [
         { role: 'user' as const, content: 'a' },
         { role: 'user' as const, content: 'b' },

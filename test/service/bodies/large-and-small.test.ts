@@ -142,12 +142,12 @@ describe('a body is read in the same way whatever its size', () => {
   test('training data', { tags: ['long'] }, async () => {
     const engine = wideEngine();
     const { call, createModel, follow } = await start({ engine });
-    const told = {
+    const expected = {
       ...trajectory(0.25, sampled),
       additional_histories: [{ messages_and_choices: [{ role: 'user', content: 'zwei\u2028Zeilen' }, long] }],
     };
     const trajectory_groups = [
-      group(trajectory(1, sampled), told, {
+      group(trajectory(1, sampled), expected, {
         ...trajectory(0, sampled),
         messages_and_choices: [{ role: 'user', content: 'ü "\\\n' }, long],
       }),

@@ -86,14 +86,14 @@ test('the newest checkpoint answers, or the pinned one; an unknown name is a 404
     folder: `${dataFolder}/models/${model.id}/checkpoints/step-1`,
   });
   expect((await chat({ model: 'local/desk/agent:step0' })).body.model).toBe('local/desk/agent:step0');
-  const asked = engine.requests.length;
+  const callsBefore = engine.requests.length;
   for (const name of ['local/desk/agent:step9', 'local/desk/other', 'gpt-9', '']) {
     const { status, body } = await chat({ model: name });
     expect([name, status]).toEqual([name, 404]);
     expect(body.error).toMatchObject({ type: 'not_found_error', code: 'model_not_found' });
     expect(body.detail).toContain(JSON.stringify(name));
   }
-  expect(engine.requests).toHaveLength(asked);
+  expect(engine.requests).toHaveLength(callsBefore);
   await call('DELETE', `/v1/preview/models/${model.id}`);
   expect((await chat({ model: 'local/desk/agent' })).status).toBe(404);
 });
@@ -104,7 +104,7 @@ test('a client that disconnects stops its generation', async () => {
   const held = door();
   engine.hold = held.wait;
   const leave = new AbortController();
-  const asked = fetch(`${service.url}/v1/chat/completions`, {
+  const pending = fetch(`${service.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: 'Bearer test-key' },
     body: JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] }),
@@ -113,7 +113,7 @@ test('a client that disconnects stops its generation', async () => {
   await held.reached;
   const stopped = new Promise((resolve) => engine.requests[0]?.signal?.addEventListener('abort', resolve));
   leave.abort();
-  await expect(asked).rejects.toThrow();
+  await expect(pending).rejects.toThrow();
   await stopped;
 });
 

@@ -73,8 +73,8 @@ test('streamed beams arrive whole', async () => {
   });
   const chunks = frames(await response.text());
   const choices = chunks.flatMap((chunk) => chunk.choices);
-  const told = choices.filter(({ delta }) => delta.content);
-  expect(told.map(({ index, delta, token_ids }) => [index, delta.content, token_ids])).toEqual([
+  const chunksWithText = choices.filter(({ delta }) => delta.content);
+  expect(chunksWithText.map(({ index, delta, token_ids }) => [index, delta.content, token_ids])).toEqual([
     [0, 'best', tokensOf('best', special.end)],
     [1, 'second', tokensOf('second', special.end)],
   ]);

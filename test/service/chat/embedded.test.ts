@@ -117,11 +117,11 @@ describe('every field shapes what the embedded engine samples', () => {
     expect(scored.prompt_token_ids).toEqual([...prompt, ...reply]);
     // The reply cannot contain most special tokens, so its probabilities are slightly greater.
     for (const [index, token] of reply.entries()) {
-      const place = scored.prompt_logprobs[prompt.length + index];
+      const position = scored.prompt_logprobs[prompt.length + index];
       const sampled = choices[0].logprobs.content[index].logprob;
-      expect(place[token].logprob).toBeLessThan(sampled + 1e-4);
-      expect(place[token].logprob).toBeGreaterThan(sampled - 0.1);
-      expect(place[token].rank).toBeGreaterThanOrEqual(1);
+      expect(position[token].logprob).toBeLessThan(sampled + 1e-4);
+      expect(position[token].logprob).toBeGreaterThan(sampled - 0.1);
+      expect(position[token].rank).toBeGreaterThanOrEqual(1);
     }
   });
 

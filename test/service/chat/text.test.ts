@@ -185,12 +185,12 @@ test('however a reply is cut into deltas, they add up to the message', () => {
       stops: { strings: stopStrings, tokens: [7] },
       show: { special: true, spaces, stop, reasoning: true },
     });
-    const told = [
+    const parts = [
       ...deltas.map((tokens) => parser.push(tokens)),
       parser.end({ finishReason: 'stop', ...end }),
     ];
     const calls: { id: string; name: string; arguments: string }[] = [];
-    for (const { index, id = '', name = '', arguments: text } of told.flatMap((delta) => delta.calls)) {
+    for (const { index, id = '', name = '', arguments: text } of parts.flatMap((delta) => delta.calls)) {
       const known = calls[index];
       if (known) known.arguments += text;
       else calls[index] = { id, name, arguments: text };
@@ -198,8 +198,8 @@ test('however a reply is cut into deltas, they add up to the message', () => {
     const message = parser.message();
     expect(calls).toEqual(message.tool_calls?.map(({ id, function: called }) => ({ id, ...called })) ?? []);
     for (const call of message.tool_calls ?? []) call.id = '';
-    expect(told.map(({ content }) => content).join('')).toBe(message.content ?? '');
-    expect(told.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning ?? '');
+    expect(parts.map(({ content }) => content).join('')).toBe(message.content ?? '');
+    expect(parts.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning ?? '');
     return { message, finishReason: parser.finishReason({ finishReason: 'stop', ...end }) };
   };
   const options = [replyTokens, fc.array(fc.nat({ max: 3 })), fc.boolean(), fc.boolean()] as const;

@@ -43,10 +43,10 @@ describe('fields that constrain a reply', () => {
       },
       'body.structured_outputs.choice',
     ],
-  ])('of more than a million characters are refused by name: %s', async (_what, fields, place) => {
+  ])('of more than a million characters are refused by name: %s', async (_what, fields, path) => {
     const { chat, engine } = await start();
     const { status, body } = await chat(fields);
-    expect([status, body.detail[0].loc.join('.')]).toEqual([422, place]);
+    expect([status, body.detail[0].loc.join('.')]).toEqual([422, path]);
     expect(body.detail[0].msg).toMatch(/more than 1048576 characters of JSON/);
     expect(engine.requests).toEqual([]);
   });

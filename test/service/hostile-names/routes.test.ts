@@ -212,14 +212,14 @@ describe('any name', () => {
     const [before, prototypes] = [snapshot(outside), ownNames()];
     const check = async (request: Request) => {
       const { status, head, body } = await ask(request);
-      const told = JSON.stringify(request);
-      expect([told, status], body).toEqual([
-        told,
+      const requestText = JSON.stringify(request);
+      expect([requestText, status], body).toEqual([
+        requestText,
         expect.toSatisfy((code: number) => code >= 200 && code < 500),
       ]);
-      expect(head.toLowerCase(), told).not.toMatch(/^x-injected/m);
-      expect(body, told).not.toContain(canary);
-      expect(body, told).not.toContain('root:');
+      expect(head.toLowerCase(), requestText).not.toMatch(/^x-injected/m);
+      expect(body, requestText).not.toContain(canary);
+      expect(body, requestText).not.toContain('root:');
     };
     await fc.assert(
       fc.asyncProperty(names, async (name) => {
@@ -256,8 +256,8 @@ describe('a split', () => {
     ];
     for (const split of splits) {
       const body = { split, trajectory_groups: [group(trajectory(1, [65]))] };
-      const { status, body: told } = await ask(['POST', `${models}/${model.id}/log`, body]);
-      expect([split, status, told]).toEqual([split, 200, expect.stringContaining('"num_groups":1')]);
+      const { status, body: answer } = await ask(['POST', `${models}/${model.id}/log`, body]);
+      expect([split, status, answer]).toEqual([split, 200, expect.stringContaining('"num_groups":1')]);
     }
     const files = readdirSync(join(dataFolder, 'models', model.id, 'logs'));
     expect(files).toHaveLength(splits.length);

@@ -16,7 +16,7 @@ const statusOf = (url: string, { path, headers }: { path: string; headers: Recor
   });
 
 describe('a value that is too large is refused with its field, its size and the limit', () => {
-  it.each<[what: string, fields: object, place: string, says: RegExp]>([
+  it.each<[what: string, fields: object, field: string, says: RegExp]>([
     [
       'messages',
       { messages: Array(8193).fill({ role: 'user', content: '' }) },
@@ -73,11 +73,11 @@ describe('a value that is too large is refused with its field, its size and the 
       'body.chat_template_kwargs',
       /257 entries; the maximum is 256/,
     ],
-  ])('%s', async (_what, fields, place, says) => {
+  ])('%s', async (_what, fields, field, says) => {
     const { chat } = await start();
     const { status, body } = await chat(fields);
     const [{ loc, msg }] = body.detail;
-    expect([status, loc.join('.')]).toEqual([422, place]);
+    expect([status, loc.join('.')]).toEqual([422, field]);
     expect(msg).toMatch(says);
   });
 
@@ -134,12 +134,12 @@ describe('a value that is too large is refused with its field, its size and the 
   it('headers and URLs beyond 16 KiB', async () => {
     const { service } = await start();
     const headers = { authorization: `Bearer ${service.apiKey}` };
-    const asked = (path: string, more = {}) =>
+    const requestTo = (path: string, more = {}) =>
       statusOf(service.url, { path, headers: { ...headers, ...more } });
-    expect(await asked('/v1/health')).toBe(200);
-    expect(await asked(`/v1/health?${'a'.repeat(20_000)}`)).toBe(431);
-    expect(await asked('/v1/health', { 'x-long': 'a'.repeat(20_000) })).toBe(431);
-    expect(await asked(`/v1/preview/models?${'after=a&'.repeat(1500)}`)).toBe(422);
+    expect(await requestTo('/v1/health')).toBe(200);
+    expect(await requestTo(`/v1/health?${'a'.repeat(20_000)}`)).toBe(431);
+    expect(await requestTo('/v1/health', { 'x-long': 'a'.repeat(20_000) })).toBe(431);
+    expect(await requestTo(`/v1/preview/models?${'after=a&'.repeat(1500)}`)).toBe(422);
   });
 });
 

@@ -14,8 +14,10 @@ describe('texts that are searched for in a reply', () => {
         for (let end = 1; end <= all.length; end++) {
           matcher.read(all.charCodeAt(end - 1));
           const lengths = Array.from({ length: text.length + 1 }, (_, length) => length);
-          const longest = lengths.findLast((length) => all.slice(0, end).endsWith(text.slice(0, length)));
-          expect(matcher.matched).toBe(longest);
+          const longestMatch = lengths.findLast((length) =>
+            all.slice(0, end).endsWith(text.slice(0, length)),
+          );
+          expect(matcher.matched).toBe(longestMatch);
         }
       }),
       { seed: 20261121, numRuns: 2000 },

@@ -4,7 +4,7 @@ import { TemplateRunner } from '../../../src/language/extensions/request-templat
 const runner = new TemplateRunner();
 const messages = [{ role: 'user', content: 'a secret' }];
 
-const places = ["''", '[]', '{}', '1', 'true', 'none', 'messages', 'messages[0]', 'messages[0].content'];
+const roots = ["''", '[]', '{}', '1', 'true', 'none', 'messages', 'messages[0]', 'messages[0].content'];
 const callable = [
   'range',
   'namespace',
@@ -44,7 +44,7 @@ const globals = [
 it('a template can read only its variables', async () => {
   const expressions = [
     ...globals,
-    ...[...places, ...callable].flatMap((place) => ways.map((way) => place + way)),
+    ...[...roots, ...callable].flatMap((start) => ways.map((way) => start + way)),
     "messages | map(attribute='constructor') | list | tojson",
     "messages | map(attribute='constructor.constructor') | first",
     "messages | selectattr('__proto__') | list | length",

@@ -6,7 +6,7 @@ import { rl, sampled } from './support.ts';
 const { user, assistant, end } = special;
 const off = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint: null };
 const sampledWith = (fields: object) => choice(sampled, { sampling: { ...off, ...fields } });
-const place = 'body.trajectory_groups.0.trajectories.0.messages_and_choices.0';
+const choicePath = 'body.trajectory_groups.0.trajectories.0.messages_and_choices.0';
 
 describe('a choice that cannot be trained on is refused by path', () => {
   const own = { sampling: { ...off, own_prompt: true } };
@@ -86,7 +86,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
       trajectory_groups: [group({ messages_and_choices: [broken], reward: 1 })],
     });
     expect(status).toBe(422);
-    expect(body.detail[0].loc.join('.')).toBe(`${place}.${field}`);
+    expect(body.detail[0].loc.join('.')).toBe(`${choicePath}.${field}`);
     expect(body.detail[0].msg).toMatch(reason);
   });
 });

@@ -26,8 +26,8 @@ function withCredit({ groups, known }: KnownRollouts): Credited {
       histories: histories.map((tokens) => tokens.map((token) => ({ ...token, credit: take() }))),
     })),
   );
-  const told = structuredClone(groups);
-  told.forEach((group, groupIndex) => {
+  const explicit = structuredClone(groups);
+  explicit.forEach((group, groupIndex) => {
     group.trajectories.forEach((trajectory: Json, index: number) => {
       const histories = [trajectory, ...(trajectory.additional_histories ?? [])];
       histories.forEach((history: Json, number: number) => {
@@ -40,7 +40,7 @@ function withCredit({ groups, known }: KnownRollouts): Credited {
       });
     });
   });
-  return { groups: told, known: credited, count };
+  return { groups: explicit, known: credited, count };
 }
 
 describe('credit of choices', () => {
@@ -134,9 +134,9 @@ describe('credit of choices', () => {
     it('refuses values that are not finite numbers, by path', async () => {
       const groups = structuredClone(rollouts.groups);
       groups[0].trajectories[0].messages_and_choices[1].credited_reward = 1e31;
-      const place = /trajectory_groups.*0.*trajectories.*0.*messages_and_choices.*1.*credited_reward/s;
+      const creditPath = /trajectory_groups.*0.*trajectories.*0.*messages_and_choices.*1.*credited_reward/s;
       await expect(train(groups, {})).rejects.toThrow(/422/);
-      await expect(train(groups, {})).rejects.toThrow(place);
+      await expect(train(groups, {})).rejects.toThrow(creditPath);
       await expect(train(groups, {})).rejects.toThrow(/1e\+?31|Scale|scale/);
     });
   });

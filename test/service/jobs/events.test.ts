@@ -69,9 +69,9 @@ describe('events', () => {
       if (text.includes('training_started')) held.open();
     }
     const ids = [...text.matchAll(/^id: (.+)$/gm)].map(([, id]) => id);
-    const told = [...text.matchAll(/^data: (.+)$/gm)].map(([, data]) => JSON.parse(data ?? ''));
-    expect(told.map(({ id }) => id)).toEqual(ids);
-    expect(told.at(-1).type).toBe('training_ended');
+    const events = [...text.matchAll(/^data: (.+)$/gm)].map(([, data]) => JSON.parse(data ?? ''));
+    expect(events.map(({ id }) => id)).toEqual(ids);
+    expect(events.at(-1).type).toBe('training_ended');
   });
 
   test('an open stream ends when the model is deleted', async () => {

@@ -94,11 +94,11 @@ export async function sampleRollouts(
     const trajectories: Json[] = [];
     const references: ReferenceTrajectory[] = [];
     for (const { reward, histories, temperature } of group) {
-      const told = [];
-      for (const letters of histories) told.push(await history(letters, temperature));
-      const [main, ...others] = told.map(({ sent }) => ({ messages_and_choices: sent }));
+      const reported = [];
+      for (const letters of histories) reported.push(await history(letters, temperature));
+      const [main, ...others] = reported.map(({ sent }) => ({ messages_and_choices: sent }));
       trajectories.push({ ...main, reward, ...(others.length > 0 ? { additional_histories: others } : {}) });
-      references.push({ reward, histories: told.map(({ tokens }) => tokens) });
+      references.push({ reward, histories: reported.map(({ tokens }) => tokens) });
     }
     groups.push({ trajectories });
     known.push(references);

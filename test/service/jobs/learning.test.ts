@@ -3,7 +3,7 @@ import type { Json } from '../harness.ts';
 import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
 
 const letters = { structured_outputs: { regex: '[a-h]' } };
-const asked = (question: string, reply: string) => [
+const exampleOf = (question: string, reply: string) => [
   { role: 'user', content: question },
   { role: 'assistant', content: reply },
 ];
@@ -28,11 +28,11 @@ describe('training of the embedded engine', () => {
   };
   const likelihood = async (model: string, messages: object[], letter: string): Promise<number> =>
     (await alternatives(model, messages))[letter] ?? 0;
-  const [first] = asked('first', '');
-  const [second] = asked('second', '');
+  const [first] = exampleOf('first', '');
+  const [second] = exampleOf('second', '');
 
   it('uses one learning rate for each batch', async () => {
-    const lines = [demonstration(...asked('first', 'c')), demonstration(...asked('second', 'f'))];
+    const lines = [demonstration(...exampleOf('first', 'c')), demonstration(...exampleOf('second', 'f'))];
     const likelihoods = async (name: string, data: object[], learning_rate: number | number[]) => {
       const model = await service.createModel(name);
       const steps = await service.sft(model.id, data, { batch_size: 1, learning_rate });
@@ -49,7 +49,7 @@ describe('training of the embedded engine', () => {
   });
 
   it('learns every assistant message of a conversation, not only the last', async () => {
-    const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
+    const conversation = [...exampleOf('first', 'c'), ...exampleOf('second', 'f')];
     const model = await service.createModel('turns');
     const lines = Array.from({ length: 12 }, () => demonstration(...conversation));
     await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
@@ -59,7 +59,7 @@ describe('training of the embedded engine', () => {
   });
 
   it('computes the loss over every assistant message, or with assistant_turns last only over the last', async () => {
-    const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
+    const conversation = [...exampleOf('first', 'c'), ...exampleOf('second', 'f')];
     const logprob = async (messages: object[], letter: string) =>
       Math.log(await likelihood('martingale-tiny', messages, letter));
     const [c, f] = [
@@ -84,7 +84,7 @@ describe('training of the embedded engine', () => {
 
   it('continues from an SFT job in the following RL job', async () => {
     const model = await service.createModel('sequel');
-    const lines = Array.from({ length: 2 }, () => demonstration(...asked('first', 'c')));
+    const lines = Array.from({ length: 2 }, () => demonstration(...exampleOf('first', 'c')));
     await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
     const supervised = await alternatives('team/desk/sequel:step1', [first ?? {}]);
     const { choices } = await service.call('POST', '/v1/chat/completions', {

@@ -92,10 +92,10 @@ describe('a choice trains on its own prompt', () => {
     ['with tools that it was sampled without', {}, [question], [tool]],
   ])('%s it fails the job, by path', async (_name, fields, messages, tools) => {
     const choice = await ask([question], fields);
-    const place = 'trajectory_groups.0.trajectories.0.messages_and_choices.1';
+    const choicePath = 'trajectory_groups.0.trajectories.0.messages_and_choices.1';
     const given = tools ? { tools } : {};
     await expect(train({ messages_and_choices: [...messages, choice], ...given })).rejects.toThrow(
-      new RegExp(`${place.replaceAll('.', '\\.')}.*was not sampled after`),
+      new RegExp(`${choicePath.replaceAll('.', '\\.')}.*was not sampled after`),
     );
   });
 });

@@ -98,10 +98,10 @@ describe('JSON read in slices', () => {
         fc.array(damage, { minLength: 1, maxLength: 2 }),
         lengths,
         whole,
-        async (json, places, pieces, size) => {
+        async (json, positions, pieces, size) => {
           let damaged = json;
-          for (const [place, by] of places) {
-            const at = place % (damaged.length + 1);
+          for (const [position, by] of positions) {
+            const at = position % (damaged.length + 1);
             damaged = damaged.slice(0, at) + by + damaged.slice(at + (by === '' ? 1 : 0));
           }
           // A split surrogate pair is not text.

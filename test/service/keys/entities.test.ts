@@ -30,8 +30,8 @@ async function withTeams() {
     const make = async (method: string, path: string, body?: unknown, more?: Record<string, string>) => {
       const { status, text } = await ask(method, path, body, more);
       if (status !== 200) throw new Error(`${method} ${path}: ${status} ${text}`);
-      const made: Json = JSON.parse(text);
-      return made;
+      const created: Json = JSON.parse(text);
+      return created;
     };
     const model = (fields: object = {}) =>
       make('POST', '/v1/preview/models', { project: 'desk', name: 'agent', base_model: base, ...fields });
@@ -123,9 +123,9 @@ describe('a key of an entity', () => {
     expect(before.data).toHaveLength(2);
 
     const toNowhere = requestsFor(nowhere, own);
-    for (const [place, request] of requestsFor(there, own).entries()) {
+    for (const [index, request] of requestsFor(there, own).entries()) {
       const answer = await b.ask(...request);
-      const ghost = await b.ask(...(toNowhere[place] ?? request));
+      const ghost = await b.ask(...(toNowhere[index] ?? request));
       expect(ghost.status, String(request)).toBeGreaterThanOrEqual(400);
       expect(comparable(answer, there), JSON.stringify(request)).toEqual(comparable(ghost, nowhere));
     }
@@ -201,14 +201,14 @@ describe('a key of an entity', () => {
     const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
     const key = { 'idempotency-key': 'the same' };
     const body = { project: 'desk', base_model: base };
-    const made = await Promise.all(
+    const created = await Promise.all(
       [a, b, all].map((one) => one.make('POST', '/v1/preview/models', body, key)),
     );
     const again = await Promise.all(
       [a, b, all].map((one) => one.make('POST', '/v1/preview/models', body, key)),
     );
-    expect(again).toEqual(made);
-    expect(new Set(made.map(({ id }) => id)).size).toBe(3);
+    expect(again).toEqual(created);
+    expect(new Set(created.map(({ id }) => id)).size).toBe(3);
     const other = await b.ask('POST', '/v1/preview/models', { ...body, name: 'other' }, key);
     expect(other).toMatchObject({ status: 409, text: expect.stringContaining('\\"the same\\"') });
 
@@ -216,11 +216,11 @@ describe('a key of an entity', () => {
     const train = async (one: typeof a, model: string) =>
       (await one.ask('POST', '/v1/preview/sft-training-jobs', { model_id: model, training_data_url: url }))
         .status;
-    expect(await train(b, made[1].id)).toBe(422);
-    expect(await train(a, made[0].id)).toBe(200);
-    expect(await train(all, made[2].id)).toBe(200);
+    expect(await train(b, created[1].id)).toBe(422);
+    expect(await train(a, created[0].id)).toBe(200);
+    expect(await train(all, created[2].id)).toBe(200);
     expect(await b.make('POST', '/v1/preview/uploads', line)).toMatchObject({ url });
-    expect(await train(b, made[1].id)).toBe(200);
+    expect(await train(b, created[1].id)).toBe(200);
   });
 
   test('shares no cached prefix with another entity or another salt', async () => {

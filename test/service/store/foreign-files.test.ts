@@ -52,6 +52,6 @@ test('foreign files in the data folder neither prevent the start nor are removed
   );
   const foreign = [...put, ...odd, file].sort();
   expect(left.filter((path) => path !== join('models', model.id)).sort()).toEqual(foreign);
-  const told = log.filter(({ event }) => event === 'unknown_file').map(({ path }) => path);
-  expect(told.sort()).toEqual(foreign);
+  const logged = log.filter(({ event }) => event === 'unknown_file').map(({ path }) => path);
+  expect(logged.sort()).toEqual(foreign);
 });

@@ -43,8 +43,8 @@ test('an upload is removed if no job needs it and it has not been used for 30 da
   };
   await removeUnused({ ...service, now: Date.now() + keptMs + 60_000 });
   expect(files()).toEqual(['needed', 'used'].map(fileOf).sort());
-  const gone = await train(urls.unused);
-  expect(gone.body.detail[0].msg).toContain('30 days without use');
+  const expired = await train(urls.unused);
+  expect(expired.body.detail[0].msg).toContain('30 days without use');
   expect((await call('POST', uploads, line('unused'))).status).toBe(200);
   expect((await train(urls.unused)).status).toBe(200);
 });
@@ -118,13 +118,13 @@ test('unused data is searched every hour; a clock that jumps ahead removes nothi
     if (looked.length === 1) throw new Error('database or disk is full');
     return false;
   };
-  const told: string[] = [];
+  const logged: string[] = [];
   const closing = new AbortController();
   keepClean({
     ...service,
     closing: closing.signal,
     log: (entry) => {
-      told.push(entry.event);
+      logged.push(entry.event);
       log(entry);
     },
   });
@@ -133,7 +133,7 @@ test('unused data is searched every hour; a clock that jumps ahead removes nothi
   vi.setSystemTime(Date.now() + 2 * keptMs);
   await vi.advanceTimersByTimeAsync(hour);
   expect(looked).toEqual([hour, 2 * hour]);
-  expect(told).toEqual(['cleaning_failed']);
+  expect(logged).toEqual(['cleaning_failed']);
   closing.abort();
   await vi.advanceTimersByTimeAsync(hour);
   expect(looked).toHaveLength(2);

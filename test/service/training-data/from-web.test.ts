@@ -16,15 +16,15 @@ async function serve(listener: RequestListener, host = '127.0.0.1', at = 0): Pro
 
 /** Answers of a DNS, one for each query; the last one repeats. */
 function dns(...answers: string[][]) {
-  const asked: string[] = [];
+  const queries: string[] = [];
   const lookup: LookupFunction = (hostname, options, callback) => {
-    const answer = answers[Math.min(asked.length, answers.length - 1)] ?? [];
-    asked.push(hostname);
+    const answer = answers[Math.min(queries.length, answers.length - 1)] ?? [];
+    queries.push(hostname);
     const found = answer.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
     if (options.all) callback(null, found);
     else callback(null, found[0]?.address ?? '', found[0]?.family ?? 0);
   };
-  return { asked, lookup };
+  return { queries, lookup };
 }
 
 /** Fetches with the given DNS; resolves to the text, or to the reason of the refusal. */
@@ -49,15 +49,15 @@ describe('a name that the operator has allowed', () => {
     ...['127.0.0.1', '10.0.0.7', '169.254.169.254', '100.64.0.1', '0.0.0.0', '::1', '::ffff:127.0.0.1'],
     ...['fe80::1', 'fd00::1', '64:ff9b::7f00:1', '2002:7f00:1::', '224.0.0.1'],
   ])('is not requested at %s', async (address) => {
-    let asked = 0;
-    const port = await serve((_, response) => response.end(String(++asked)), '127.0.0.1');
+    let requests = 0;
+    const port = await serve((_, response) => response.end(String(++requests)), '127.0.0.1');
     const url = `http://${name}:${port}`;
     for (const answer of [[address], ['93.184.215.14', address]]) {
       const { refused } = await get(`${url}/a`, { hosts: [url], lookup: dns(answer).lookup });
       expect(refused).toContain(notPublic);
       expect(refused).not.toContain(address);
     }
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 
   test('is requested if the operator has also allowed the address, by itself or within its network', async () => {
@@ -93,7 +93,7 @@ describe('a name that the operator has allowed', () => {
     const steady = dns(['127.0.0.1'], ['127.0.0.1'], ['127.0.0.2']);
     const hosts = [`${url}=127.0.0.1`];
     expect(await get(`${url}/a`, { hosts, lookup: steady.lookup })).toEqual({ refused: null, text: 'data' });
-    expect(steady.asked).toEqual([name, name]);
+    expect(steady.queries).toEqual([name, name]);
     const changing = dns(['127.0.0.1'], ['127.0.0.2']);
     expect((await get(`${url}/a`, { hosts, lookup: changing.lookup })).refused).toContain(notPublic);
     expect(elsewhere).toBe(0);

@@ -34,7 +34,7 @@ describe('a request that waits for the check of its constraint', () => {
     const keys = await KeyStore.open(dataFolder);
     onTestFinished(() => keys.close());
     const { id, key } = keys.create('one');
-    const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
+    const usedSlots = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
     const leave = new AbortController();
     const leaving = [1, 2, 3].map((at) =>
       fetch(`${service.url}/v1/chat/completions`, {
@@ -46,10 +46,10 @@ describe('a request that waits for the check of its constraint', () => {
     );
     await expect.poll(() => engine.asked).toHaveLength(3);
     expect(engine.asked.map(({ tenant }) => tenant)).toEqual([id, id, id]);
-    expect(await inHand()).toBe(3);
+    expect(await usedSlots()).toBe(3);
     leave.abort();
     for (const one of leaving) await expect(one).rejects.toThrow();
-    await expect.poll(() => inHand()).toBe(0);
+    await expect.poll(() => usedSlots()).toBe(0);
     expect(engine.asked.every(({ signal }) => signal?.aborted)).toBe(true);
   });
 
@@ -65,11 +65,11 @@ describe('a request that waits for the check of its constraint', () => {
     });
     await expect.poll(() => engine.asked).toHaveLength(1);
     const second = chat(wish('same'));
-    const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
-    await expect.poll(() => inHand()).toBe(2);
+    const usedSlots = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
+    await expect.poll(() => usedSlots()).toBe(2);
     leave.abort();
     await expect(first).rejects.toThrow();
-    await expect.poll(() => inHand()).toBe(1);
+    await expect.poll(() => usedSlots()).toBe(1);
     engine.letThrough?.();
     expect((await second).status).toBe(200);
     expect(engine.asked).toHaveLength(1);

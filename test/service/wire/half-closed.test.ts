@@ -121,8 +121,8 @@ describe('a client that closes its side of the connection after its request', ()
     await client.write(chats.join(''));
     await expect.poll(() => engine.requests.length).toBe(3);
     client.socket.resetAndDestroy();
-    const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
-    await expect.poll(inHand).toBe(0);
+    const usedSlots = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
+    await expect.poll(usedSlots).toBe(0);
     expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
   });
 

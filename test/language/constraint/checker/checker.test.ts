@@ -85,8 +85,8 @@ describe('the thread that compiles constraints', () => {
 
   test('fails waiting calls at once when it is closed', async () => {
     const checker = open();
-    const asked = ['a', 'b', 'c'].map((name) => checker.plan(words(name)));
-    const ends = Promise.allSettled(asked);
+    const waiting = ['a', 'b', 'c'].map((name) => checker.plan(words(name)));
+    const ends = Promise.allSettled(waiting);
     await checker.close();
     for (const end of await ends) expect(end).toMatchObject({ reason: { code: 'engine_closed' } });
     await expect(checker.plan(words('d'))).rejects.toMatchObject({ code: 'engine_closed' });
