@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { tokensOf } from '../support/scripted-engine.ts';
-import { complaintAboutDetails } from '../support/validation-details.ts';
+import { problemInDetails } from '../support/validation-details.ts';
 import { group, type Json, start, trajectory } from './harness.ts';
 
 const sampled = tokensOf('yes');
@@ -112,7 +112,7 @@ describe('each issue of a request has its path, message and value', () => {
         );
         expect(status).toBeLessThan(500);
         if (status === 422) refused++;
-        expect(complaintAboutDetails(answer, JSON.parse(JSON.stringify(broken)))).toBeNull();
+        expect(problemInDetails(answer, JSON.parse(JSON.stringify(broken)))).toBeNull();
       }),
       { numRuns: 120, seed: 5 },
     );
@@ -127,7 +127,7 @@ describe('each issue of a request has its path, message and value', () => {
         const text = padding + JSON.stringify(broken);
         const { status, body: answer } = await call('POST', '/v1/preview/training-jobs', text);
         expect(status).toBeLessThan(500);
-        expect(complaintAboutDetails(answer, JSON.parse(text))).toBeNull();
+        expect(problemInDetails(answer, JSON.parse(text))).toBeNull();
       }),
       { numRuns: 40, seed: 6 },
     );

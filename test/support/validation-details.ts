@@ -9,18 +9,18 @@ const detailSchema = z.strictObject({
 });
 
 /** What is wrong with the `detail` of a 422 for this body; null if nothing is, or for other errors. */
-export function complaintAboutDetails(answer: unknown, sent: unknown): string | null {
+export function problemInDetails(answer: unknown, sent: unknown): string | null {
   const { data } = z.looseObject({ detail: z.array(z.unknown()) }).safeParse(answer);
   if (!data) return null;
-  if (data.detail.length === 0) return 'the list of complaints is empty';
+  if (data.detail.length === 0) return 'the list of problems is empty';
   for (const entry of data.detail) {
-    const complaint = complaintAboutDetail(entry, sent);
-    if (complaint !== null) return `${complaint}: ${JSON.stringify(entry)}`;
+    const problem = problemInDetail(entry, sent);
+    if (problem !== null) return `${problem}: ${JSON.stringify(entry)}`;
   }
   return null;
 }
 
-function complaintAboutDetail(entry: unknown, sent: unknown): string | null {
+function problemInDetail(entry: unknown, sent: unknown): string | null {
   const parsed = detailSchema.safeParse(entry);
   if (!parsed.success) return z.prettifyError(parsed.error);
   if (!Object.hasOwn(Object(entry), 'input')) return 'there is no input';

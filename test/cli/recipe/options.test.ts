@@ -5,7 +5,7 @@ import { recipe } from './recipe.ts';
 const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe));
 
 /** The text on standard error for invalid flags. */
-function complaint(...flags: string[]): string {
+function problem(...flags: string[]): string {
   let text = '';
   const program = recipeProgram(recipe)
     .exitOverride()
@@ -72,7 +72,7 @@ describe('the flags of a recipe', () => {
     [['--step', '3'], "unknown option '--step'"],
     [['more'], 'too many arguments'],
   ])('are refused with a message if invalid: %s', (flags, message) => {
-    const text = complaint(...flags);
+    const text = problem(...flags);
     expect(text).toContain(message);
     expect(text).toContain('--help');
   });

@@ -5,7 +5,7 @@ import {
   errorSchema,
   validationErrorSchema,
 } from '../../../src/contract/index.ts';
-import { complaintAboutDetails } from '../../support/validation-details.ts';
+import { problemInDetails } from '../../support/validation-details.ts';
 
 /** No request of these tests should take this long, so a longer wait counts as a hang. */
 const deadlineMs = 30_000;
@@ -52,13 +52,13 @@ const openAiError = z.strictObject({
 });
 
 /** What is wrong with an error answer to a request with this body, or null. */
-export function complaintAboutRefusal(
+export function problemInRefusal(
   { status, text }: Answered,
   { openAi, body: sent }: { openAi: boolean; body: unknown },
 ): string | null {
   if (status < 400 || status >= 500) return `status ${status}`;
   const body: unknown = JSON.parse(text);
-  const details = complaintAboutDetails(body, sent);
+  const details = problemInDetails(body, sent);
   if (details !== null) return details;
   if (!(openAi ? openAiError : plainError).safeParse(body).success) return 'the body has another shape';
   const schema = status === 422 ? z.union([validationErrorSchema, errorSchema]) : errorSchema;
@@ -66,10 +66,7 @@ export function complaintAboutRefusal(
 }
 
 /** What is wrong with the answer to a valid chat request, or null. */
-export function complaintAboutChat(
-  { status, text }: Answered,
-  request: Record<string, unknown>,
-): string | null {
+export function problemInChat({ status, text }: Answered, request: Record<string, unknown>): string | null {
   if (status !== 200) return `status ${status}`;
   const choices = Number(request.n ?? 1);
   if (request.stream !== true) {

@@ -5,7 +5,7 @@ import type { Engine } from '../../../src/engines/engine.ts';
 import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
 import { sharedFolder } from '../../support/files.ts';
 import { testScale, testSeed } from '../../support/size.ts';
-import { type Answered, complaintAboutChat, complaintAboutRefusal, type Sent, send } from './answers.ts';
+import { type Answered, problemInChat, problemInRefusal, type Sent, send } from './answers.ts';
 import { chatDefinitions, chatRequests, chatSchema } from './chat-requests.ts';
 import { mutationsOf } from './mutations.ts';
 import { createOtherRequests, type OtherRequest } from './other-requests.ts';
@@ -34,34 +34,34 @@ afterAll(async () => {
   await engine.close();
 });
 
-/** Sends all requests, some concurrently; returns the first ten complaints about the answers. */
-async function complaintsAbout<Item>(
+/** Sends all requests, some concurrently; returns the first ten problems about the answers. */
+async function problemsIn<Item>(
   items: Item[],
   toSent: (item: Item) => Sent,
-  complain: (answer: Answered, item: Item) => string | null,
+  problemIn: (answer: Answered, item: Item) => string | null,
 ): Promise<object[]> {
-  const complaints: object[] = [];
+  const problems: object[] = [];
   let next = 0;
   const call = async () => {
-    while (next < items.length && complaints.length < 10) {
+    while (next < items.length && problems.length < 10) {
       const item = items[next++] as Item;
       const sent = toSent(item);
       try {
         const answer = await send(service, sent);
-        const complaint = complain(answer, item);
-        if (complaint !== null) complaints.push(report(item, complaint, answer.text));
+        const problem = problemIn(answer, item);
+        if (problem !== null) problems.push(report(item, problem, answer.text));
       } catch (error) {
-        complaints.push(report(item, String(error)));
+        problems.push(report(item, String(error)));
       }
     }
   };
   await Promise.all(Array.from({ length: callers }, call));
-  return complaints;
+  return problems;
 }
 
 /** A short form with everything needed to send the request again. */
-const report = (item: unknown, complaint: string, answer = '') => ({
-  complaint,
+const report = (item: unknown, problem: string, answer = '') => ({
+  problem,
   request: JSON.stringify(item).slice(0, 3000),
   answer: answer.slice(0, 600),
 });
@@ -80,12 +80,12 @@ function answersAll({ total, seed }: Size): void {
     'answers every valid chat completion',
     async () => {
       const requests = sample(chatRequests(['martingale-tiny']), 0.5);
-      const complaints = await complaintsAbout(
+      const problems = await problemsIn(
         requests,
         (body) => ({ method: 'POST', path: '/v1/chat/completions', body }),
-        complaintAboutChat,
+        problemInChat,
       );
-      expect(complaints).toEqual([]);
+      expect(problems).toEqual([]);
     },
     timeout,
   );
@@ -95,12 +95,12 @@ function answersAll({ total, seed }: Size): void {
     async () => {
       const valid = chatRequests(['martingale-tiny']);
       const mutations = sample(mutationsOf(chatSchema, chatDefinitions, valid), 0.25);
-      const complaints = await complaintsAbout(
+      const problems = await problemsIn(
         mutations,
         ({ body }) => ({ method: 'POST', path: '/v1/chat/completions/', body: JSON.stringify(body) }),
-        (answer, { body }) => complaintAboutRefusal(answer, { openAi: true, body }),
+        (answer, { body }) => problemInRefusal(answer, { openAi: true, body }),
       );
-      expect(complaints).toEqual([]);
+      expect(problems).toEqual([]);
     },
     timeout,
   );
@@ -109,19 +109,19 @@ function answersAll({ total, seed }: Size): void {
     'answers every valid request of the other endpoints, and refuses every invalid one',
     async () => {
       const others = sample(await createOtherRequests(service), 0.25);
-      const complaints = await complaintsAbout(
+      const problems = await problemsIn(
         others,
         ({ sent }: OtherRequest) => sent,
         (answer, { valid, sent }) => {
           if (!valid)
-            return complaintAboutRefusal(answer, {
+            return problemInRefusal(answer, {
               openAi: /^\/(v1\/((chat|models)(\/|\?|$)|nothing$)|$)/.test(sent.path) || answer.status === 405,
               body: sent.body,
             });
           return answer.status === 200 ? null : `status ${answer.status}`;
         },
       );
-      expect(complaints).toEqual([]);
+      expect(problems).toEqual([]);
     },
     timeout,
   );

@@ -145,7 +145,7 @@ const unusable: [string, unknown, RegExp][] = [
   ['half an answer', '{"scores":[{"id":"c1"', /not JSON/],
 ];
 
-describe.each(unusable)('%s', (_, answer, complaint) => {
+describe.each(unusable)('%s', (_, answer, problem) => {
   test('is returned with its mistake, and requested again', async () => {
     const heard: string[][] = [];
     const model = judgeModel((shown, call) => {
@@ -155,7 +155,7 @@ describe.each(unusable)('%s', (_, answer, complaint) => {
     const judge = relativeJudge({ model });
     expect(await judge(group(answering('good'), answering('bad')))).toEqual([0.9, 0.1]);
     expect(heard.map((after) => after.length)).toEqual([0, 2, 4]);
-    expect(heard[1]?.[1]).toMatch(complaint);
+    expect(heard[1]?.[1]).toMatch(problem);
     expect(judge.usage.calls).toBe(3);
   });
 
@@ -164,7 +164,7 @@ describe.each(unusable)('%s', (_, answer, complaint) => {
     const members = [answering('good'), answering('bad')];
     const judged = judge(group(...members));
     await expect(judged).rejects.toThrow(EnvironmentError);
-    await expect(judged).rejects.toThrow(complaint);
+    await expect(judged).rejects.toThrow(problem);
     await expect(judged).rejects.toMatchObject({ code: 'judge_answer_unusable' });
     expect(members.map(({ logs }) => logs)).toEqual([[], []]);
     expect(judge.usage.calls).toBe(2);

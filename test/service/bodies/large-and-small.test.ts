@@ -31,7 +31,7 @@ const wideEngine = () =>
   Object.assign(new ScriptedEngine(), { baseModels: [{ ...baseModel, contextLength: 4096 }] });
 
 /** The issues of an answer. */
-const complaintsOf = ({ status, body }: { status: number; body: Json }) => ({
+const problemsOf = ({ status, body }: { status: number; body: Json }) => ({
   status,
   // For a small body, the issue of a missing field shows the rest of the object.
   detail: body.detail.map(({ input, ...issue }: Json) =>
@@ -121,7 +121,7 @@ const wrong: [string, (id: string) => object, ...tags: 'long'[]][] = [
     }),
   ],
   [
-    'a hundred complaints and more',
+    'a hundred problems and more',
     (id) => ({ model_id: id, trajectory_groups: Array.from({ length: 101 }, () => group({ reward: 'x' })) }),
     'long',
   ],
@@ -133,10 +133,10 @@ describe('a body is read in the same way whatever its size', () => {
       const { call, createModel } = await start({ engine: wideEngine() });
       const model = await createModel();
       const body = bodyOf(model.id);
-      const expected = complaintsOf(await call('POST', jobs, body));
+      const expected = problemsOf(await call('POST', jobs, body));
       expect(expected.status).toBe(422);
       for (const [name, pad] of paddings)
-        expect({ name, ...complaintsOf(await call('POST', jobs, pad(body))) }).toEqual({ name, ...expected });
+        expect({ name, ...problemsOf(await call('POST', jobs, pad(body))) }).toEqual({ name, ...expected });
     });
 
   test('training data', { tags: ['long'] }, async () => {

@@ -6,14 +6,14 @@ import { line, sft } from '../jobs/support.ts';
 
 /** Throws the given error once, at the first constraint that it checks. */
 class ComplainingEngine extends ScriptedEngine {
-  complaint: Error | null = null;
+  problem: Error | null = null;
   checks = 0;
 
   override async checkConstraint(): Promise<void> {
     this.checks++;
-    const { complaint } = this;
-    this.complaint = null;
-    if (complaint) throw complaint;
+    const { problem } = this;
+    this.problem = null;
+    if (problem) throw problem;
   }
 }
 
@@ -24,7 +24,7 @@ describe('a fault of the engine while it checks a constraint', () => {
     'does not reject the request: %s is a 503, and the same request succeeds later',
     async (code) => {
       const engine = new ComplainingEngine();
-      engine.complaint = new EngineError(code, 'the thread is gone');
+      engine.problem = new EngineError(code, 'the thread is gone');
       const { chat } = await start({ engine });
       const { status, body } = await chat({ response_format });
       expect([status, body.error.code, engine.checks]).toEqual([503, code, 1]);
@@ -34,7 +34,7 @@ describe('a fault of the engine while it checks a constraint', () => {
 
   test('is not shown if its message describes the inside of the engine', async () => {
     const engine = new ComplainingEngine();
-    engine.complaint = new EngineError('engine_failed', '/secret/path is broken');
+    engine.problem = new EngineError('engine_failed', '/secret/path is broken');
     const { chat } = await start({ engine });
     const { status, body } = await chat({ response_format });
     expect([status, JSON.stringify(body)]).toEqual([500, expect.not.stringContaining('secret')]);
@@ -42,7 +42,7 @@ describe('a fault of the engine while it checks a constraint', () => {
 
   test.each(['worker_died', 'constraints_busy'])('fails no job: after %s it runs again', async (code) => {
     const engine = new ComplainingEngine();
-    engine.complaint = new EngineError(code, 'the thread is gone');
+    engine.problem = new EngineError(code, 'the thread is gone');
     const { call, createModel, follow } = await start({ engine });
     const model = await createModel();
     const upload = await call('POST', '/v1/preview/uploads', line('{}', { response_format }));
@@ -55,7 +55,7 @@ describe('a fault of the engine while it checks a constraint', () => {
 
 test('an invalid constraint is reported with its field after at most two checks', async () => {
   const engine = new ComplainingEngine();
-  engine.complaint = new EngineError('grammar_too_complex', 'it takes too long');
+  engine.problem = new EngineError('grammar_too_complex', 'it takes too long');
   const { chat } = await start({ engine });
   const tools = [{ type: 'function', function: { name: 'go' } }];
   const { status, body } = await chat({ response_format, tools });

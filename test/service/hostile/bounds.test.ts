@@ -40,7 +40,7 @@ function isName(step: string | number): boolean {
 }
 
 /** Why a path accepts values of any size, or null if it does not. */
-function complaint(place: Place): string | null {
+function problem(place: Place): string | null {
   const { node } = place;
   if (unboundedOnPurpose.some(([, is]) => is(place))) return null;
   if (node.const !== undefined || node.enum || node.anyOf || node.oneOf) return null;
@@ -123,7 +123,7 @@ function bordersOf({ node, root }: Place): Border[] {
 }
 
 /** The error for a value at a path, by type. */
-function complaintsAbout({ schema, root, way }: Place, value: unknown): string[] {
+function problemsIn({ schema, root, way }: Place, value: unknown): string[] {
   const at = way.filter((step) => typeof step === 'number' || isName(step) || step === entryName).join('.');
   try {
     validate(schema, instanceWith(root, root, way, value), 'body');
@@ -138,7 +138,7 @@ describe('the size of a request', () => {
   it('is bounded in every field, or unbounded for a listed reason', () => {
     expect(places.length).toBeGreaterThan(1000);
     const without = places.flatMap((place) => {
-      const reason = complaint(place);
+      const reason = problem(place);
       return reason === null ? [] : [`${shown(place)}: ${reason}`];
     });
     expect([...new Set(without)]).toEqual([]);
@@ -150,8 +150,8 @@ describe('the size of a request', () => {
     for (const place of distinct)
       for (const { type, fits, exceeds } of bordersOf(place)) {
         tried++;
-        if (complaintsAbout(place, fits).includes(type)) wrong.push(`${shown(place)}: refuses its ${type}`);
-        if (!complaintsAbout(place, exceeds).includes(type))
+        if (problemsIn(place, fits).includes(type)) wrong.push(`${shown(place)}: refuses its ${type}`);
+        if (!problemsIn(place, exceeds).includes(type))
           wrong.push(`${shown(place)}: takes more than its ${type} allows`);
       }
     expect(wrong).toEqual([]);

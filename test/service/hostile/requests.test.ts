@@ -90,22 +90,22 @@ describe('random hostile requests', () => {
   async function areAnswered(total: number, seed: number): Promise<void> {
     const requests = fc.sample(hostileRequests, { numRuns: total, seed });
     const before = process.memoryUsage.rss();
-    const complaints: string[] = [];
+    const problems: string[] = [];
     let next = 0;
     let largest = 0;
     const call = async () => {
-      for (let sent = requests[next++]; sent && complaints.length < 10; sent = requests[next++]) {
+      for (let sent = requests[next++]; sent && problems.length < 10; sent = requests[next++]) {
         try {
           const { status, text } = await send(sent);
-          if (status >= 500 || text.length > 4_000_000) complaints.push(`${status} ${shown(sent)}`);
+          if (status >= 500 || text.length > 4_000_000) problems.push(`${status} ${shown(sent)}`);
         } catch (error) {
-          complaints.push(`${error} ${shown(sent)}`);
+          problems.push(`${error} ${shown(sent)}`);
         }
         largest = Math.max(largest, process.memoryUsage.rss() - before);
       }
     };
     await Promise.all(Array.from({ length: callers }, call));
-    expect(complaints).toEqual([]);
+    expect(problems).toEqual([]);
     expect(faults).toEqual([]);
     expect(largest).toBeLessThan(memoryBytes);
     const { status } = await send(
