@@ -18,7 +18,7 @@ const scaleFloor = 1e-6;
 const rewardTolerance = 1e-12;
 
 /** Beyond this, the engine's float32 numbers overflow. No sensible reward is that large. */
-export const largestReward = 1e30;
+export const maxReward = 1e30;
 
 /** The reward of a trajectory and the credits of its choices. */
 export interface CreditedTrajectory {
@@ -89,10 +89,10 @@ function check(value: number, what: string): void {
       'reward_not_finite',
       `${what}. Pass a finite number, or leave the trajectory out.`,
     );
-  if (Math.abs(value) > largestReward)
+  if (Math.abs(value) > maxReward)
     throw new LearningError(
       'reward_too_large',
-      `${what}; the limit is ${largestReward}. Scale the rewards down.`,
+      `${what}; the limit is ${maxReward}. Scale the rewards down.`,
     );
 }
 

@@ -2,7 +2,7 @@ import type { LossConfig } from './datum.ts';
 import type { PolicyLossConfig } from './resolve-config.ts';
 
 /** Beyond this, the exponential of a log-ratio overflows an engine's float32. Training does not get there. */
-const largestLogRatio = 80;
+const maxLogRatio = 80;
 
 /** One decision of a datum, in the order of its tokens. */
 export interface LossDecision {
@@ -57,10 +57,10 @@ export function datumLoss(decisions: readonly LossDecision[], config: LossConfig
   for (let index = 0; index < count; index++) {
     const { logprob, sampledLogprob, advantage } = decisions[index] as LossDecision;
     const ratio = ratios[index] as number;
-    const tilted = advantage - config.tau * (logRatios[index] as number);
+    const shifted = advantage - config.tau * (logRatios[index] as number);
     const bounded = boundedRatio(ratio, config);
     const token =
-      config.type === 'cispo' ? cispo(logprob, bounded, tilted, config) : ppo(bounded, tilted, config);
+      config.type === 'cispo' ? cispo(logprob, bounded, shifted, config) : ppo(bounded, shifted, config);
     const factor = truncationOf(logprob, sampledLogprob, ratio, config);
     losses[index] = token.loss * factor.value;
     gradient[index] = (token.direct + token.perRatio * (own[index] as number)) * factor.value;
@@ -97,7 +97,7 @@ function importanceRatios(
   for (let index = 0; index < count; index++) {
     const { logprob, sampledLogprob } = decisions[index] as LossDecision;
     if (sampledLogprob === null || precalculateLogprobs) continue;
-    logRatios[index] = Math.min(logprob - sampledLogprob, largestLogRatio);
+    logRatios[index] = Math.min(logprob - sampledLogprob, maxLogRatio);
   }
   if (level === 'token') {
     const ratios = logRatios.map(Math.exp);

@@ -52,32 +52,32 @@ export interface ResolvedRlJob {
  * raises the masked ratio from 0 to 1 - epsilon, as in the public trainer. With the default `epsilon` of 1 it does.
  */
 export function resolveRlConfig(
-  given: ParsedRlConfig | undefined,
+  requested: ParsedRlConfig | undefined,
   defaults: { learningRate: number },
 ): ResolvedRlJob {
-  const ppo = given?.ppo ?? given?.loss_fn === 'ppo';
-  const epsilon = given?.epsilon ?? (ppo ? 0.2 : 1);
+  const ppo = requested?.ppo ?? requested?.loss_fn === 'ppo';
+  const epsilon = requested?.epsilon ?? (ppo ? 0.2 : 1);
   const config: ResolvedRlConfig = {
-    learning_rate: given?.learning_rate ?? defaults.learningRate,
-    advantage_balance: given?.advantage_balance ?? 0,
-    scale_rewards: given?.scale_rewards ?? true,
-    normalize_advantages: given?.normalize_advantages ?? false,
+    learning_rate: requested?.learning_rate ?? defaults.learningRate,
+    advantage_balance: requested?.advantage_balance ?? 0,
+    scale_rewards: requested?.scale_rewards ?? true,
+    normalize_advantages: requested?.normalize_advantages ?? false,
     ppo,
     loss_fn: ppo ? 'ppo' : 'cispo',
     epsilon,
-    epsilon_high: given?.epsilon_high ?? (ppo ? epsilon : 4),
-    mask_prob_ratio: given?.mask_prob_ratio ?? false,
+    epsilon_high: requested?.epsilon_high ?? (ppo ? epsilon : 4),
+    mask_prob_ratio: requested?.mask_prob_ratio ?? false,
     max_negative_advantage_importance_sampling_weight:
-      given?.max_negative_advantage_importance_sampling_weight ?? null,
-    vendor_k2_tau: given?.vendor_k2_tau ?? 0,
-    precalculate_logprobs: given?.precalculate_logprobs ?? false,
-    importance_sampling_level: given?.importance_sampling_level ?? 'token',
-    truncated_importance_sampling: given?.truncated_importance_sampling ?? null,
-    kl_penalty_coef: given?.kl_penalty_coef ?? 0,
-    kl_penalty_reference_step: given?.kl_penalty_reference_step ?? null,
-    kl_penalty_step_lag: given?.kl_penalty_step_lag ?? null,
-    kl_penalty_source: given?.kl_penalty_source ?? 'current_learner',
-    entropy_coefficient: given?.entropy_coefficient ?? 0,
+      requested?.max_negative_advantage_importance_sampling_weight ?? null,
+    vendor_k2_tau: requested?.vendor_k2_tau ?? 0,
+    precalculate_logprobs: requested?.precalculate_logprobs ?? false,
+    importance_sampling_level: requested?.importance_sampling_level ?? 'token',
+    truncated_importance_sampling: requested?.truncated_importance_sampling ?? null,
+    kl_penalty_coef: requested?.kl_penalty_coef ?? 0,
+    kl_penalty_reference_step: requested?.kl_penalty_reference_step ?? null,
+    kl_penalty_step_lag: requested?.kl_penalty_step_lag ?? null,
+    kl_penalty_source: requested?.kl_penalty_source ?? 'current_learner',
+    entropy_coefficient: requested?.entropy_coefficient ?? 0,
   };
   return {
     config,

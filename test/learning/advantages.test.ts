@@ -5,7 +5,7 @@ import { groupAdvantages } from './support.ts';
 
 const plain = { scaleRewards: true, advantageBalance: 0 };
 const rewardsOf = fc.array(fc.double({ min: -100, max: 100, noNaN: true }), { minLength: 1, maxLength: 16 });
-const options = fc.record({
+const anyOptions = fc.record({
   scaleRewards: fc.boolean(),
   advantageBalance: fc.double({ min: -1, max: 1, noNaN: true }),
 });
@@ -62,9 +62,9 @@ describe('groupAdvantages', () => {
 
   it('agrees with the formula', () => {
     fc.assert(
-      fc.property(rewardsOf, options, (rewards, given) => {
-        const expected = reference(rewards, given);
-        groupAdvantages(rewards, given).forEach((advantage, index) => {
+      fc.property(rewardsOf, anyOptions, (rewards, options) => {
+        const expected = reference(rewards, options);
+        groupAdvantages(rewards, options).forEach((advantage, index) => {
           expect(Math.abs(advantage - (expected[index] ?? 0))).toBeLessThan(1e-4);
         });
       }),
@@ -86,16 +86,16 @@ describe('groupAdvantages', () => {
   });
 
   it('refuses rewards whose advantages would overflow', () => {
-    const given = { scaleRewards: true, advantageBalance: 0 };
-    expect(() => groupAdvantages([1e308, -1e308], given)).toThrow(/reward 1e\+308.*Scale the rewards down/);
-    expect(groupAdvantages([1e30, -1e30], given)).toEqual([1, -1]);
+    const options = { scaleRewards: true, advantageBalance: 0 };
+    expect(() => groupAdvantages([1e308, -1e308], options)).toThrow(/reward 1e\+308.*Scale the rewards down/);
+    expect(groupAdvantages([1e30, -1e30], options)).toEqual([1, -1]);
   });
 
   it('is reordered with the trajectories', () => {
     fc.assert(
-      fc.property(rewardsOf, options, (rewards, given) => {
-        const reversed = groupAdvantages([...rewards].reverse(), given).reverse();
-        groupAdvantages(rewards, given).forEach((advantage, index) => {
+      fc.property(rewardsOf, anyOptions, (rewards, options) => {
+        const reversed = groupAdvantages([...rewards].reverse(), options).reverse();
+        groupAdvantages(rewards, options).forEach((advantage, index) => {
           expect(Math.abs(advantage - (reversed[index] ?? 0))).toBeLessThan(1e-4);
         });
       }),
@@ -105,8 +105,8 @@ describe('groupAdvantages', () => {
 
   it('never gives two trajectories of equal reward different advantages', () => {
     fc.assert(
-      fc.property(rewardsOf, options, (rewards, given) => {
-        const advantages = groupAdvantages([...rewards, ...rewards], given);
+      fc.property(rewardsOf, anyOptions, (rewards, options) => {
+        const advantages = groupAdvantages([...rewards, ...rewards], options);
         expect(advantages.slice(0, rewards.length)).toEqual(advantages.slice(rewards.length));
       }),
       { seed: 5, numRuns: 500 },

@@ -4,7 +4,7 @@ import { choiceAdvantages, hasSignal, LearningError, plainSampling } from '../..
 import { groupAdvantages, makeDatums } from './support.ts';
 
 const value = fc.double({ min: -100, max: 100, noNaN: true });
-const options = fc.record({
+const anyOptions = fc.record({
   scaleRewards: fc.boolean(),
   advantageBalance: fc.double({ min: -1, max: 1, noNaN: true }),
 });
@@ -41,16 +41,16 @@ describe('choiceAdvantages', () => {
   it('equals GRPO bit for bit if no choice is credited, or each with its own reward', () => {
     const trajectory = fc.record({ reward: value, choices: fc.integer({ min: 0, max: 7 }) });
     fc.assert(
-      fc.property(fc.array(trajectory, { maxLength: 8 }), options, fc.boolean(), (group, given, own) => {
+      fc.property(fc.array(trajectory, { maxLength: 8 }), anyOptions, fc.boolean(), (group, options, own) => {
         const credited = group.map(({ reward, choices }) => ({
           reward,
           credits: Array.from({ length: choices }, () => (own ? reward : null)),
         }));
         const expected = groupAdvantages(
           group.map(({ reward }) => reward),
-          given,
+          options,
         );
-        choiceAdvantages(credited, given).forEach((advantages, index) => {
+        choiceAdvantages(credited, options).forEach((advantages, index) => {
           for (const advantage of advantages) expect(advantage).toBe(expected[index]);
         });
       }),

@@ -141,12 +141,12 @@ describe('makeDatums', () => {
 
   it('has weights that are equal for all trajectories and add up to at most 1', () => {
     fc.assert(
-      fc.property(groups, fc.boolean(), (given: RewardedGroup<null>[], entropy) => {
-        const submitted = given.flatMap((group) => group.trajectories).length;
-        const { datums } = makeDatums(given, { ...config, entropy_coefficient: entropy ? 0.1 : 0 });
+      fc.property(groups, fc.boolean(), (rewarded: RewardedGroup<null>[], entropy) => {
+        const submitted = rewarded.flatMap((group) => group.trajectories).length;
+        const { datums } = makeDatums(rewarded, { ...config, entropy_coefficient: entropy ? 0.1 : 0 });
         const byTokens = new Map(datums.map((datum) => [datum.tokens, datum]));
         let total = 0;
-        for (const { sequences } of given.flatMap((group) => group.trajectories)) {
+        for (const { sequences } of rewarded.flatMap((group) => group.trajectories)) {
           const spans = sequences.flatMap(({ tokens }) => byTokens.get(tokens)?.spans ?? []);
           const weight = spans.reduce((sum, span) => sum + span.weight * countDecisions(span), 0);
           if (spans.length > 0) expect(weight).toBeCloseTo(1 / submitted, 12);

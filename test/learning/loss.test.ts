@@ -108,7 +108,7 @@ describe('datumLoss', () => {
     expect(atRatio(5.1, 1, { ...cispo, epsilon: 0.2, maskRatio: true }).gradient).toBeCloseTo(-0.8, 12);
   });
 
-  it('tilts the advantage against the drift by tau', () => {
+  it('shifts the advantage by tau against the drift', () => {
     // d = ln 2, A = 1 - 0.5 * ln 2, ratio 2.
     expect(atRatio(2, 1, { ...cispo, tau: 0.5 }).gradient).toBeCloseTo(-2 * (1 - 0.5 * Math.log(2)), 12);
   });

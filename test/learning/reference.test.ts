@@ -132,7 +132,7 @@ const config = fc
   })
   .map(({ variant, ...rest }) => ({ ...rest, ...variant }))
   // With a cap exactly at the bound of the clip, the ratio of 1 has a slope on neither side.
-  .filter((given) => given.max_negative_advantage_importance_sampling_weight !== 1 || !isZero(given));
+  .filter((config) => config.max_negative_advantage_importance_sampling_weight !== 1 || !isZero(config));
 
 describe('the mathematics of a job', () => {
   it('matches the formulas: the loss, and its gradient by differences of the frozen objective', () => {

@@ -50,15 +50,15 @@ describe('resolveRlConfig', () => {
   });
 
   it('sets PPO’s upper clip to its lower one by default', () => {
-    const resolve = (given: object) =>
-      resolveRlConfig(rlConfigSchema.parse({ ppo: true, ...given }), defaults).loss;
+    const resolve = (sent: object) =>
+      resolveRlConfig(rlConfigSchema.parse({ ppo: true, ...sent }), defaults).loss;
     expect(resolve({})).toMatchObject({ type: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 });
     expect(resolve({ epsilon: 0.1 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.1 });
     expect(resolve({ epsilon: 0.1, epsilon_high: 0.3 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.3 });
   });
 
   it('reports every field of the contract with its value', () => {
-    const given = {
+    const sent = {
       learning_rate: 1,
       advantage_balance: -0.5,
       scale_rewards: false,
@@ -79,9 +79,9 @@ describe('resolveRlConfig', () => {
       kl_penalty_source: 'sample' as const,
       entropy_coefficient: 0.01,
     };
-    const { config, loss } = resolveRlConfig(rlConfigSchema.parse(given), defaults);
-    expect(config).toEqual(given);
-    const other = { ...given, kl_penalty_reference_step: 4, kl_penalty_step_lag: null };
+    const { config, loss } = resolveRlConfig(rlConfigSchema.parse(sent), defaults);
+    expect(config).toEqual(sent);
+    const other = { ...sent, kl_penalty_reference_step: 4, kl_penalty_step_lag: null };
     expect(resolveRlConfig(rlConfigSchema.parse(other), defaults).config).toEqual(other);
     expect(Object.keys(config).sort()).toEqual(Object.keys(rlConfigSchema.shape).sort());
     expect(loss).toMatchObject({ maskRatio: true, maxRatio: 2, tau: 0.1, precalculateLogprobs: true });
@@ -94,8 +94,8 @@ describe('resolveRlConfig', () => {
   });
 
   it('accepts its own output: a job resumes with the same config', () => {
-    for (const given of [{}, { loss_fn: 'ppo' }, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 2 }]) {
-      const first = resolveRlConfig(rlConfigSchema.parse(given), defaults);
+    for (const sent of [{}, { loss_fn: 'ppo' }, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 2 }]) {
+      const first = resolveRlConfig(rlConfigSchema.parse(sent), defaults);
       expect(resolveRlConfig(rlConfigSchema.parse(first.config), { learningRate: 9 })).toEqual(first);
     }
   });
@@ -105,8 +105,8 @@ describe('resolveRlConfig', () => {
     [{ ppo: false, loss_fn: 'ppo' }, 'loss_fn', /loss_fn "ppo" contradicts ppo false/],
     [{ kl_penalty_reference_step: 0 }, 'kl_penalty_reference_step', /send kl_penalty_coef/],
     [{ kl_penalty_source: 'sample', kl_penalty_coef: null }, 'kl_penalty_source', /send kl_penalty_coef/],
-  ])('refuses the contradictory %j by name', (given, name, reason) => {
-    const issues = rlConfigSchema.safeParse(given).error?.issues ?? [];
+  ])('refuses the contradictory %j by name', (sent, name, reason) => {
+    const issues = rlConfigSchema.safeParse(sent).error?.issues ?? [];
     expect(issues).toMatchObject([{ path: [name], message: expect.stringMatching(reason) }]);
   });
 
@@ -116,8 +116,8 @@ describe('resolveRlConfig', () => {
     [{ ppo: true, loss_fn: null }, 'ppo'],
     [{ ppo: false, loss_fn: 'cispo' }, 'cispo'],
     [{ loss_fn: 'cispo' }, 'cispo'],
-  ])('reads the loss from %j', (given, type) => {
-    const { config, loss } = resolveRlConfig(rlConfigSchema.parse(given), defaults);
+  ])('reads the loss from %j', (sent, type) => {
+    const { config, loss } = resolveRlConfig(rlConfigSchema.parse(sent), defaults);
     expect([loss.type, config.loss_fn, config.ppo]).toEqual([type, type, type === 'ppo']);
     expect(config.epsilon).toBe(type === 'ppo' ? 0.2 : 1);
   });

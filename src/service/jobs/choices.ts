@@ -4,7 +4,7 @@ import { choiceToTurn } from '../../language/chat/conversation.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
-import { largestReward } from '../../learning/index.ts';
+import { maxReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
@@ -14,17 +14,17 @@ import { rangeOf, refuseForeignTokens } from '../validation.ts';
  * happens when a client assembled the choice from a stream, or requested token ids in place of the tokens' texts.
  * @throws RequestValidationError when the token ids are not those of one sampled reply.
  */
-export function wholeChoice(choice: Choice, at: Location): Choice {
+export function wholeChoice(choice: Choice, path: Location): Choice {
   const entries = choice.logprobs?.content ?? [];
   const ids = entries.flatMap(({ token_id: id }) => id ?? []);
   const isStreamed = ids.length > 0 && ids.length === entries.length;
   const whole = isStreamed
-    ? { ...choice, ...carried(entries, choice, at), token_ids: ids }
+    ? { ...choice, ...fromStreamEntries(entries, choice, path), token_ids: ids }
     : { ...choice, token_ids: choice.token_ids ?? idsInTexts(entries) };
   const named = whole.sampling?.reply;
   if (named && whole.token_ids && tokenIdsHash(whole.token_ids) !== named)
     throw invalidField(
-      [...at, 'token_ids'],
+      [...path, 'token_ids'],
       'are not the sampled ids, which sampling.reply names; send the choice back unchanged, with the ids of all chunks if it was streamed',
       whole.token_ids,
     );
@@ -33,16 +33,16 @@ export function wholeChoice(choice: Choice, at: Location): Choice {
 
 type Entries = NonNullable<NonNullable<Choice['logprobs']>['content']>;
 
-function carried(
+function fromStreamEntries(
   entries: Entries,
   choice: Choice,
-  at: Location,
+  path: Location,
 ): Pick<Choice, 'sampling' | 'prompt_token_ids'> {
-  const place = [...at, 'logprobs', 'content'];
+  const content = [...path, 'logprobs', 'content'];
   const other = entries.findIndex((entry, index) => index > 0 && entry.choice);
   if (other > 0)
     throw invalidField(
-      [...place, other],
+      [...content, other],
       'begins another choice of the same stream, so these are the tokens of several replies; stream one choice per request (n: 1), or request it without stream',
       entries[other],
     );
@@ -50,7 +50,7 @@ function carried(
   const sampling = choice.sampling ?? first?.sampling;
   if (!sampling)
     throw invalidField(
-      [...place, 0],
+      [...content, 0],
       'is not the first token of a reply, whose entry has a `choice`; send the entries of all chunks, beginning with the first',
       entries[0],
     );
@@ -63,7 +63,7 @@ function idsInTexts(entries: Entries): number[] | undefined {
   return ids.length > 0 && ids.every((id) => id !== undefined) ? ids.map(Number) : undefined;
 }
 
-export interface ChoiceSurroundings {
+export interface ChoiceContext {
   engine: Pick<Engine, 'logitsProcessors'>;
   /** The constraints that the request's key may use. */
   constraints: KnownConstraints;
@@ -74,98 +74,97 @@ export interface ChoiceSurroundings {
 export async function checkTrajectory(
   trajectory: ParsedTrajectory,
   location: Location,
-  surroundings: ChoiceSurroundings,
+  context: ChoiceContext,
 ): Promise<void> {
-  const { vocabularySize } = surroundings.base;
-  for (const { history, at } of historiesOf(trajectory, location))
-    for (const [position, item] of history.messages_and_choices.entries()) {
-      const place = [...at, 'messages_and_choices', position];
-      if ('message' in item) await checkChoice(wholeChoice(item, place), place, surroundings);
-      else if ('token_ids' in item)
-        refuseForeignTokens(item.token_ids, vocabularySize, [...place, 'token_ids']);
+  const { vocabularySize } = context.base;
+  for (const { history, path } of historiesOf(trajectory, location))
+    for (const [index, item] of history.messages_and_choices.entries()) {
+      const at = [...path, 'messages_and_choices', index];
+      if ('message' in item) await checkChoice(wholeChoice(item, at), at, context);
+      else if ('token_ids' in item) refuseForeignTokens(item.token_ids, vocabularySize, [...at, 'token_ids']);
     }
 }
 
 /** The logarithm of a probability is at most 0; this allows for rounding. */
-const largestLogprob = 1e-6;
+const maxLogprob = 1e-6;
 
-async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSurroundings): Promise<void> {
-  const { base, constraints } = surroundings;
-  const { tokenIds } = choiceToTurn(choice, at);
-  refuseForeignTokens(tokenIds, base.vocabularySize, [...at, 'token_ids']);
+async function checkChoice(choice: Choice, path: Location, context: ChoiceContext): Promise<void> {
+  const { base, constraints } = context;
+  const { tokenIds } = choiceToTurn(choice, path);
+  refuseForeignTokens(tokenIds, base.vocabularySize, [...path, 'token_ids']);
   const content = choice.logprobs?.content;
   if (content && content.length !== tokenIds?.length)
     throw invalidField(
-      [...at, 'logprobs', 'content'],
+      [...path, 'logprobs', 'content'],
       `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
       content,
     );
   for (const [index, { logprob }] of (content ?? []).entries())
-    if (logprob > largestLogprob)
+    if (logprob > maxLogprob)
       throw invalidField(
-        [...at, 'logprobs', 'content', index, 'logprob'],
+        [...path, 'logprobs', 'content', index, 'logprob'],
         'is above 0, which no log-probability can be; send the choice back unchanged',
         logprob,
       );
   const { credited_reward: credit } = choice;
-  if (credit != null && Math.abs(credit) > largestReward)
+  if (credit != null && Math.abs(credit) > maxReward)
     throw invalidField(
-      [...at, 'credited_reward'],
-      `exceeds the limit of ${largestReward}; scale the rewards down`,
+      [...path, 'credited_reward'],
+      `exceeds the limit of ${maxReward}; scale the rewards down`,
       credit,
     );
-  checkPrompt(choice, tokenIds?.length ?? 0, at, base);
-  checkSampling(choice, [...at, 'sampling'], surroundings);
-  await findConstraint(choice, at, constraints);
+  checkPrompt(choice, tokenIds?.length ?? 0, path, base);
+  checkSampling(choice, [...path, 'sampling'], context);
+  await findConstraint(choice, path, constraints);
 }
 
 function checkPrompt(choice: Choice, replyLength: number, at: Location, base: BaseModel): void {
   const { prompt_token_ids: prompt } = choice;
-  const place = [...at, 'prompt_token_ids'];
+  const path = [...at, 'prompt_token_ids'];
   if (!prompt) {
     if (!choice.sampling?.own_prompt) return;
     throw invalidField(
-      place,
+      path,
       'the choice was sampled after its own prompt (sampling.own_prompt), which its messages do not contain; request it with return_token_ids: true when sampling, and send the choice back unchanged',
       choice.sampling,
     );
   }
-  if (prompt.length === 0) throw invalidField(place, 'a prompt has at least one token', prompt);
-  refuseForeignTokens(prompt, base.vocabularySize, place);
+  if (prompt.length === 0) throw invalidField(path, 'a prompt has at least one token', prompt);
+  refuseForeignTokens(prompt, base.vocabularySize, path);
   const length = prompt.length + replyLength;
   if (length > base.contextLength)
     throw invalidField(
-      place,
+      path,
       `prompt and reply have ${length} tokens; the model's context is ${base.contextLength}`,
       prompt,
     );
 }
 
-function checkSampling({ sampling }: Choice, at: Location, { base, engine }: ChoiceSurroundings): void {
+function checkSampling({ sampling }: Choice, path: Location, { base, engine }: ChoiceContext): void {
   if (!sampling) return;
   if (sampling.beam_search)
     throw invalidField(
-      [...at, 'beam_search'],
+      [...path, 'beam_search'],
       'replies of beam search are not samples of the policy and cannot be trained on; sample without use_beam_search',
       true,
     );
   if (sampling.temperature < 0)
-    throw invalidField([...at, 'temperature'], 'is at least 0', sampling.temperature);
+    throw invalidField([...path, 'temperature'], 'is at least 0', sampling.temperature);
   if ((sampling.repetition_penalty ?? 1) <= 0)
-    throw invalidField([...at, 'repetition_penalty'], 'is above 0', sampling.repetition_penalty);
+    throw invalidField([...path, 'repetition_penalty'], 'is above 0', sampling.repetition_penalty);
   refuseForeignTokens(sampling.allowed_token_ids ?? undefined, base.vocabularySize, [
-    ...at,
+    ...path,
     'allowed_token_ids',
   ]);
-  refuseForeignTokens(sampling.stop_token_ids ?? undefined, base.vocabularySize, [...at, 'stop_token_ids']);
+  refuseForeignTokens(sampling.stop_token_ids ?? undefined, base.vocabularySize, [...path, 'stop_token_ids']);
   for (const token of Object.keys(sampling.logit_bias ?? {}))
     if (!/^(?:0|[1-9]\d*)$/.test(token) || Number(token) >= base.vocabularySize)
-      throw invalidField([...at, 'logit_bias', token], rangeOf(base.vocabularySize), token);
+      throw invalidField([...path, 'logit_bias', token], rangeOf(base.vocabularySize), token);
   for (const [index, processor] of (sampling.logits_processors ?? []).entries()) {
     const name = typeof processor === 'string' ? processor : processor.qualname;
     if (!engine.logitsProcessors.includes(name))
       throw invalidField(
-        [...at, 'logits_processors', index],
+        [...path, 'logits_processors', index],
         'this service has no logits processor of this name; send the choices of this service back unchanged',
         name,
       );
@@ -178,12 +177,12 @@ export type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 export function historiesOf(
   trajectory: ParsedTrajectory,
   location: Location,
-): { history: History; at: Location }[] {
+): { history: History; path: Location }[] {
   return [
-    { history: trajectory, at: location },
+    { history: trajectory, path: location },
     ...(trajectory.additional_histories ?? []).map((history, index) => ({
       history,
-      at: [...location, 'additional_histories', index],
+      path: [...location, 'additional_histories', index],
     })),
   ];
 }
@@ -191,7 +190,7 @@ export function historiesOf(
 /** Finds the constraint that a choice was sampled under. Rejects when nothing was ever sampled under it. */
 export async function findConstraint(
   choice: Choice,
-  at: Location,
+  path: Location,
   constraints: KnownConstraints,
 ): Promise<Constraint | null> {
   const hash = choice.sampling?.constraint;
@@ -199,7 +198,7 @@ export async function findConstraint(
   const constraint = await constraints.find(hash);
   if (!constraint)
     throw invalidField(
-      [...at, 'sampling', 'constraint'],
+      [...path, 'sampling', 'constraint'],
       'unknown constraint: nothing was sampled under it; send the choices of this service back unchanged',
       hash,
     );

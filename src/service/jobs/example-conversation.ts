@@ -6,11 +6,11 @@ import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import { refuseForeignTokens } from '../validation.ts';
-import { inSchemaOrder } from './schema-order.ts';
+import { reorderJson } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
 /** What is needed to read the lines of a job. */
-interface ExampleSurroundings {
+interface ExampleContext {
   base: BaseModel;
   constraints: Constraints;
   /** Which assistant messages train. */
@@ -21,7 +21,7 @@ interface ExampleSurroundings {
 export async function exampleConversation(
   example: ParsedSftExample,
   { number }: { number: number },
-  { base, constraints, trained }: ExampleSurroundings,
+  { base, constraints, trained }: ExampleContext,
 ): Promise<TrainingConversation> {
   const turns = example.messages.map((message, index) =>
     toTurn(message, [`line ${number}`, 'messages', index]),
@@ -74,14 +74,14 @@ function contentAsWritten(content: string, constraint: Constraint | null): strin
   const grammar = constraint?.branches.find(({ open }) => open === null)?.grammar;
   // Requested white space is trained too, so the text must stay as it is.
   return grammar?.type === 'json_schema' && grammar.whitespace === undefined
-    ? inSchemaOrder(content, grammar.schema)
+    ? reorderJson(content, grammar.schema)
     : content;
 }
 
 function argumentsAsWritten({ name, arguments: text }: TurnToolCall, constraint: Constraint | null): string {
   for (const { grammar } of constraint?.branches ?? []) {
     const called = grammar.type === 'named_json' && grammar.alternatives.find((tool) => tool.name === name);
-    if (called) return inSchemaOrder(text, called.schema);
+    if (called) return reorderJson(text, called.schema);
   }
   return text;
 }

@@ -1,7 +1,7 @@
 import { FairQueue } from '../../util/fair-queue.ts';
 import type { ServiceError } from '../errors.ts';
 import type { WaitingJob } from '../store/store.ts';
-import { firstPauseMs, longestPauseMs } from './recovery.ts';
+import { firstPauseMs, maxPauseMs } from './recovery.ts';
 
 /** From this number of lost runs on, a job waits for the jobs that were queued when the service started. */
 const suspectLostRuns = 3;
@@ -69,7 +69,7 @@ export class JobOrder {
   ): number {
     const before = this.#aside.get(modelId);
     const { tries, engineDeaths } = before?.jobId === id ? before : { tries: 0, engineDeaths: 0 };
-    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** tries);
+    const pauseMs = Math.min(maxPauseMs, firstPauseMs * 2 ** tries);
     this.#aside.set(modelId, {
       jobId: id,
       fault,

@@ -5,8 +5,8 @@ import { JobOrder, type NextJob } from './job-order.ts';
 import {
   jobFaultOf,
   lostRunsMessage,
-  mostEngineDeaths,
-  mostLostRuns,
+  maxEngineDeaths,
+  maxLostRuns,
   queueFaultOf,
   Recovery,
 } from './recovery.ts';
@@ -23,11 +23,11 @@ export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
 /** The running job. */
 interface CurrentJob extends WaitingJob {
   /** Why it must stop; null while it may run. */
-  asked: 'cancelled' | 'shutdown' | null;
+  stopReason: 'cancelled' | 'shutdown' | null;
   /** Aborts the run in progress. */
   controller: AbortController;
   /** Resolves when the job has ended or stopped running. */
-  left: Promise<void>;
+  ended: Promise<void>;
 }
 
 /**
@@ -84,9 +84,9 @@ export class JobQueue {
     const current = this.#current;
     if (current?.id === jobId) {
       this.#stop(current, 'cancelled');
-      const left = this.#recovery.unlessFault(current.left, this.#stillRuns(jobId));
+      const ended = this.#recovery.unlessFault(current.ended, this.#stillRuns(jobId));
       this.#recovery.tryNow();
-      await left;
+      await ended;
       // The job may have been set aside just before, so that it has not ended yet.
       return this.cancel(jobId);
     }
@@ -111,8 +111,8 @@ export class JobQueue {
   }
 
   #stop(current: CurrentJob, reason: 'cancelled' | 'shutdown'): void {
-    current.asked ??= reason;
-    current.controller.abort(current.asked);
+    current.stopReason ??= reason;
+    current.controller.abort(current.stopReason);
   }
 
   async #runAll(): Promise<void> {
@@ -124,7 +124,7 @@ export class JobQueue {
         const first = await store.firstJobs();
         // The queue may have been closed meanwhile, when there was no running job to abort.
         if (this.#closed) break;
-        await this.#goOn(this.#order, this.#order.next(first));
+        await this.#runNext(this.#order, this.#order.next(first));
       } catch (error) {
         this.#woken = true;
         await this.#recovery.pause(queueFaultOf(error), null);
@@ -133,15 +133,15 @@ export class JobQueue {
     this.#pumping = false;
   }
 
-  async #goOn(order: JobOrder, next: NextJob): Promise<void> {
-    if (next.type === 'nothing') return this.#recovery.over();
+  async #runNext(order: JobOrder, next: NextJob): Promise<void> {
+    if (next.type === 'nothing') return this.#recovery.succeed();
     this.#woken = true;
     if (next.type === 'wait') return this.#recovery.wait(next.fault, next.pauseMs);
-    const { promise: left, resolve } = Promise.withResolvers<void>();
-    const current: CurrentJob = { ...next.job, asked: null, controller: new AbortController(), left };
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    const current: CurrentJob = { ...next.job, stopReason: null, controller: new AbortController(), ended };
     this.#current = current;
     try {
-      await this.#bringToEnd(current, order);
+      await this.#runJob(current, order);
     } finally {
       this.#current = null;
       resolve();
@@ -149,7 +149,7 @@ export class JobQueue {
   }
 
   /** Runs a job; resolves once it has ended or is set aside, or the queue is closed. */
-  async #bringToEnd(current: CurrentJob, order: JobOrder): Promise<void> {
+  async #runJob(current: CurrentJob, order: JobOrder): Promise<void> {
     const { store } = this.#options;
     let outcome: JobOutcome | null = null;
     do {
@@ -159,7 +159,7 @@ export class JobQueue {
         if (job?.endedAt !== null) return;
         outcome ??= await this.#outcomeOf(job, current, order);
         await this.#finish(job, outcome);
-        this.#recovery.over();
+        this.#recovery.succeed();
         return;
       } catch (error) {
         // If this cannot be written either, the job stays marked as running until it can be, or until the next start.
@@ -167,9 +167,9 @@ export class JobQueue {
         if (this.#closed) return;
         const found = jobFaultOf(error);
         const fault = found.type === 'job' ? queueFaultOf(error) : found.fault;
-        if (outcome === null && current.asked === null) {
+        if (outcome === null && current.stopReason === null) {
           const pauseMs = order.setAside(current, fault, { engineDied: found.type === 'engine' });
-          this.#recovery.tell(fault, { job: current.id, pauseMs });
+          this.#recovery.report(fault, { job: current.id, pauseMs });
           return;
         }
         await this.#recovery.pause(fault, current.id);
@@ -179,23 +179,23 @@ export class JobQueue {
 
   /** Trains the job. Rejects when it must be tried again. */
   async #outcomeOf(job: JobRecord, current: CurrentJob, order: JobOrder): Promise<JobOutcome> {
-    if (current.asked === 'cancelled') return cancelled;
-    if (current.lostRuns >= mostLostRuns) return { status: 'failed', errorMessage: lostRunsMessage };
+    if (current.stopReason === 'cancelled') return cancelled;
+    if (current.lostRuns >= maxLostRuns) return { status: 'failed', errorMessage: lostRunsMessage };
     current.controller = new AbortController();
-    const onBegin = () => this.#recovery.works();
+    const onBegin = () => this.#recovery.clear();
     try {
       await this.#options.store.beginRun(job.id);
       return await traceJob(job, () => trainJob({ ...this.#options, onBegin }, job, current.controller));
     } catch (error) {
-      const asked = reasonToStop(current);
-      if (asked === 'cancelled') return cancelled;
-      if (asked === 'shutdown') throw error;
+      const stopReason = stopReasonOf(current);
+      if (stopReason === 'cancelled') return cancelled;
+      if (stopReason === 'shutdown') throw error;
       const { type } = jobFaultOf(error);
       if (type === 'job') return { status: 'failed', errorMessage: messageOf(error) };
-      if (type === 'engine' && order.engineDeaths(current) + 1 >= mostEngineDeaths)
+      if (type === 'engine' && order.engineDeaths(current) + 1 >= maxEngineDeaths)
         return {
           status: 'failed',
-          errorMessage: `The engine died in each of ${mostEngineDeaths} runs of the job: ${messageOf(error)}`,
+          errorMessage: `The engine died in each of ${maxEngineDeaths} runs of the job: ${messageOf(error)}`,
         };
       throw error;
     }
@@ -204,7 +204,7 @@ export class JobQueue {
   async #finish(job: JobRecord, outcome: JobOutcome): Promise<void> {
     const { events, onCheckpoint, log } = this.#options;
     const finished = await events.finish(job.id, outcome);
-    this.#recovery.works();
+    this.#recovery.clear();
     if (!finished) return;
     if (outcome.status === 'succeeded' && !outcome.untrained) onCheckpoint(job.modelId);
     await this.#removePayload(job.id);
@@ -228,5 +228,5 @@ export class JobQueue {
 
 const cancelled: JobOutcome = { status: 'cancelled', errorMessage: 'The job was cancelled while it ran.' };
 
-// A function, because `asked` changes while the job is awaited, which type narrowing does not see.
-const reasonToStop = ({ asked }: CurrentJob) => asked;
+// A function, because `stopReason` changes while the job is awaited, which type narrowing does not see.
+const stopReasonOf = ({ stopReason }: CurrentJob) => stopReason;

@@ -19,59 +19,57 @@ import { maxIssues, RequestValidationError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { isUnset, readItem } from '../validation.ts';
-import { type ChoiceSurroundings, checkTrajectory } from './choices.ts';
+import { valueAt } from '../zod-issues.ts';
+import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { readTrajectory } from './read-trajectory.ts';
-
-interface PackedGroups {
-  /** The payload of the job. The caller must keep or discard it. */
-  file: IncomingFile;
-  /** The first error of a choice that cannot be trained on, or null. */
-  complaint: unknown;
-}
 
 interface PackGroupsOptions {
   files: DataFiles;
   /** What choices are checked against; null skips the check, when there is no model to train. */
-  surroundings: (Omit<ChoiceSurroundings, 'engine'> & { engine: Engine }) | null;
+  context: (Omit<ChoiceContext, 'engine'> & { engine: Engine }) | null;
 }
 
 /**
  * Reads the groups of a job's request once, one trajectory at a time: checks each and packs it into the job's payload.
- * @throws RequestValidationError when groups do not fit their schema.
+ * The caller must keep or discard the `file`. `error`: the first error of a choice that cannot be trained on, or null.
+ * @throws RequestValidationError when groups do not fit their schema or have unknown fields: a rollout in a format that
+ * this service does not read would silently not be trained on.
  */
 export async function packGroups(
   body: GroupedBody,
-  { files, surroundings }: PackGroupsOptions,
-): Promise<PackedGroups> {
-  const unknown = new UnknownTrajectoryFields();
+  { files, context }: PackGroupsOptions,
+): Promise<{ file: IncomingFile; error: unknown }> {
   const slices = new TimeSlices();
-  let complaint: unknown = null;
+  const unknown: ValidationIssue[] = [];
+  /** Number of issues before the current group. Its own are listed before those of its trajectories. */
+  let earlier = 0;
+  let error: unknown = null;
   const file = await files.compress(
     (async function* () {
       for await (const part of readGroups(body)) {
-        unknown.check(part);
+        const path = [groupsField, part.group];
+        const { length } = unknown;
         if (part.type === 'group') {
+          if (length < maxIssues)
+            unknown.splice(earlier, 0, ...unknownFields(trajectoryGroupSchema, part.value, path));
+          earlier = unknown.length;
           yield endOfGroup;
           continue;
         }
-        const place = [groupsField, part.group, 'trajectories', part.index];
-        if (surroundings && complaint === null)
-          await checkTrajectory(part.read, place, surroundings).catch((error: unknown) => {
-            complaint = error;
+        path.push('trajectories', part.index);
+        if (length < maxIssues) unknown.push(...unknownInTrajectory(part.value, path));
+        if (context && error === null)
+          await checkTrajectory(part.read, path, context).catch((cause: unknown) => {
+            error = cause;
           });
         yield* part.line();
         yield newline;
         if (slices.over) await slices.pause();
       }
+      if (unknown.length > 0) throw new RequestValidationError(unknown.slice(0, maxIssues));
     })(),
   );
-  try {
-    unknown.refuse();
-  } catch (error) {
-    await file.discard();
-    throw error;
-  }
-  return { file, complaint };
+  return { file, error };
 }
 
 /** A payload has a line for each trajectory, and an empty line after each group. */
@@ -79,7 +77,7 @@ const newline = Buffer.from('\n');
 const endOfGroup = newline;
 
 /** A part of a body's groups: as received and, in `read`, as its schema parses it. */
-export type ReadPart =
+type ReadPart =
   | (TrajectoryPart & { read: ParsedTrajectory })
   | (GroupPart & { read: z.output<typeof trajectoryGroupSchema> });
 
@@ -108,56 +106,23 @@ export async function* readGroups({ groups }: GroupedBody): AsyncGenerator<ReadP
   if (issues.length > 0) throw new RequestValidationError(issues.slice(0, maxIssues));
 }
 
-const groupFields = new Set(Object.keys(trajectoryGroupSchema.shape));
-const trajectoryFields = new Set(Object.keys(trajectorySchema.shape));
-const historyFields = new Set(Object.keys(historySchema.shape));
-
-/**
- * Refuses unknown fields in the groups of a training job, such as rollouts in a format that this service does not read:
- * they would silently not be trained on.
- */
-class UnknownTrajectoryFields {
-  readonly #issues: ValidationIssue[] = [];
-  /** Issues of the current group's trajectories. They are listed after the issues of the group itself. */
-  #inGroup: ValidationIssue[] = [];
-
-  /** Checks a part that fits its schema. */
-  check(part: GroupPart | TrajectoryPart): void {
-    if (this.#issues.length + this.#inGroup.length >= maxIssues) return;
-    const at = ['body', groupsField, part.group];
-    if (part.type === 'trajectory') {
-      this.#inGroup.push(...unknownInTrajectory(part.value, [...at, 'trajectories', part.index]));
-      return;
-    }
-    this.#issues.push(...unknownIn(part.value, groupFields, at), ...this.#inGroup);
-    this.#inGroup = [];
-  }
-
-  /** Throws the issues, if there are any. */
-  refuse(): void {
-    const issues = [...this.#issues, ...this.#inGroup];
-    if (issues.length > 0) throw new RequestValidationError(issues.slice(0, maxIssues));
-  }
-}
-
-function unknownInTrajectory(trajectory: unknown, place: (string | number)[]): ValidationIssue[] {
-  const histories = isObject(trajectory) ? trajectory.additional_histories : undefined;
+function unknownInTrajectory(trajectory: unknown, path: (string | number)[]): ValidationIssue[] {
+  const histories = valueAt(trajectory, ['additional_histories']);
   return [
-    ...unknownIn(trajectory, trajectoryFields, place),
+    ...unknownFields(trajectorySchema, trajectory, path),
     ...(Array.isArray(histories) ? histories : []).flatMap((history, index) =>
-      unknownIn(history, historyFields, [...place, 'additional_histories', index]),
+      unknownFields(historySchema, history, [...path, 'additional_histories', index]),
     ),
   ];
 }
 
-function unknownIn(value: unknown, known: ReadonlySet<string>, at: (string | number)[]): ValidationIssue[] {
-  if (!isObject(value)) return [];
-  return Object.entries(value)
-    .filter(([name, given]) => !known.has(name) && !isUnset(given))
-    .map(([name, given]) => ({
-      loc: [...at, name],
+function unknownFields(schema: z.ZodObject, value: unknown, path: (string | number)[]): ValidationIssue[] {
+  return Object.entries(isObject(value) ? value : {})
+    .filter(([name, field]) => !Object.hasOwn(schema.shape, name) && !isUnset(field))
+    .map(([name, input]) => ({
+      loc: ['body', ...path, name],
       msg: `Extra inputs are not permitted: ${name} is unknown to this service and would not be trained on`,
       type: 'extra_forbidden',
-      input: given,
+      input,
     }));
 }

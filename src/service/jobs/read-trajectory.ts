@@ -1,6 +1,5 @@
 import type { z } from 'zod';
 import {
-  chatLimits,
   choiceSchema,
   historySchema,
   logprobsSchema,
@@ -10,173 +9,156 @@ import {
   trajectorySchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
-import { isObject, type JsonObject } from '../../util/json.ts';
+import { isObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
 import { maxIssues } from '../errors.ts';
 import { wholeBytes } from '../json/parse.ts';
 import { type ReadItem, readItem } from '../validation.ts';
-
-type ParsedHistory = z.output<typeof historySchema>;
-
-interface ReadTrajectoryOptions {
-  /** Length of its text in bytes; null when the whole body is small enough to be read at once. */
-  bytes: number | null;
-  slices: TimeSlices;
-}
+import { valueAt } from '../zod-issues.ts';
 
 /**
  * Validates a trajectory. A long one is validated in pieces, with time slices between them; the result and the issues
- * are the same.
+ * are the same. `bytes`: length of its text; null when the whole body is small enough to be read at once.
  */
 export async function readTrajectory(
   value: unknown,
-  place: Path,
-  { bytes, slices }: ReadTrajectoryOptions,
+  path: Path,
+  { bytes, slices }: { bytes: number | null; slices: TimeSlices },
 ): Promise<ReadItem<ParsedTrajectory>> {
   if (slices.over) await slices.pause();
-  if (bytes === null || bytes <= wholeBytes || !isObject(value))
-    return readItem(trajectorySchema, value, place);
-  const own = await readMessages(value, { place, slices });
-  if (slices.over) await slices.pause();
-  const histories = await readList(own.beside, {
-    name: 'additional_histories',
-    most: trainingLimits.histories,
-    place,
+  if (bytes === null || bytes <= wholeBytes) return readItem(trajectorySchema, value, path);
+  return readSliced(trajectorySchema, value, path, {
+    lists: [conversation, histories],
+    order: trajectorySchema,
     slices,
-    read: readHistory,
   });
-  if (slices.over) await slices.pause();
-  const head = readItem(trajectorySchema, histories.beside, place, value);
-  const issues = [...own.issues, ...histories.issues, ...('issues' in head ? head.issues : [])];
-  if (issues.length > 0 || 'issues' in head)
-    return { issues: inSchemaOrder(trajectorySchema, issues, place) };
-  return {
-    value: {
-      ...head.value,
-      ...(own.items && { messages_and_choices: own.items }),
-      ...(histories.items && { additional_histories: histories.items }),
-    },
-  };
 }
-
-async function readHistory(value: unknown, { place, slices }: ReadOptions): Promise<ReadItem<ParsedHistory>> {
-  if (!isObject(value)) return readItem(historySchema, value, place);
-  const { items, issues, beside } = await readMessages(value, { place, slices });
-  const head = readItem(historySchema, beside, place, value);
-  if ('issues' in head) return { issues: inSchemaOrder(historySchema, [...issues, ...head.issues], place) };
-  if (issues.length > 0) return { issues };
-  return { value: { ...head.value, ...(items && { messages_and_choices: items }) } };
-}
-
-const readMessages = (value: JsonObject, { place, slices }: ReadOptions) =>
-  readList(value, {
-    name: 'messages_and_choices',
-    most: chatLimits.messages,
-    place,
-    slices,
-    read: readChoiceOrMessage,
-  });
 
 type Path = (string | number)[];
 
-interface ReadOptions {
-  /** Path of the value in the body. */
-  place: Path;
-  slices: TimeSlices;
-}
-
-interface ReadListOptions<Item> extends ReadOptions {
-  /** Field of the list in its object. */
-  name: string;
-  /** A longer list stays in the object, whose schema refuses it. */
-  most: number;
-  read: (item: unknown, options: ReadOptions) => Promise<ReadItem<Item>>;
-}
-
-interface ListRead<Item> {
-  /** The object, with an empty list if the list was read. */
-  beside: JsonObject;
-  /** Null when the field has no list, or the list stays in the object. */
-  items: Item[] | null;
-  issues: ValidationIssue[];
-}
-
-/** Reads the items of an object's list one by one, with time slices between them. */
-async function readList<Item>(
-  object: JsonObject,
-  { name, most, read, place, slices }: ReadListOptions<Item>,
-): Promise<ListRead<Item>> {
-  const list = object[name];
-  if (!Array.isArray(list) || list.length > most) return { beside: object, items: null, issues: [] };
-  const items: Item[] = [];
-  const issues: ValidationIssue[] = [];
-  for (const [index, item] of list.entries()) {
-    const result = await read(item, { place: [...place, name, index], slices });
-    if ('value' in result) items.push(result.value);
-    else issues.push(...result.issues);
-    if (issues.length >= maxIssues) break;
-    if (slices.over) await slices.pause();
-  }
-  return { beside: { ...object, [name]: [] }, items, issues };
-}
-
-/** Sorts issues by the order of the fields in the schema, as the schema itself would report them. */
-export function inSchemaOrder(
-  schema: z.ZodObject,
-  issues: readonly ValidationIssue[],
-  place: Path,
-): ValidationIssue[] {
-  const names = Object.keys(schema.shape);
-  const rank = ({ loc }: ValidationIssue) => {
-    const found = names.indexOf(String(loc[place.length]));
-    return found === -1 ? names.length : found;
-  };
-  return issues.toSorted((one, other) => rank(one) - rank(other)).slice(0, maxIssues);
+/** A list of an object that is read in pieces. */
+interface SlicedList {
+  /** Path of the list in the object. */
+  names: string[];
+  /** A longer list stays in the object, whose schema refuses it without reading its items. */
+  max: number;
+  /** Items in a piece. */
+  size: number;
+  /** Reads one item or, for a larger `size`, the list of a piece. `path`: of the list; `index`: of the first item. */
+  read: (
+    piece: unknown[],
+    path: Path,
+    index: number,
+    slices: TimeSlices,
+  ) => ReadItem<unknown> | Promise<ReadItem<unknown>>;
 }
 
 const itemSchema = historySchema.shape.messages_and_choices.element;
 const contentSchema = logprobsSchema.shape.content.unwrap().unwrap();
 
-/** Log-probabilities validated in one piece: about a millisecond. */
-const entriesAtATime = 1000;
+/** A thousand entries are validated in about a millisecond. */
+const logprobs: SlicedList = {
+  names: ['logprobs', 'content'],
+  max: requestLimits.tokens,
+  size: 1000,
+  read(entries, path, start) {
+    const result = readItem(contentSchema, entries, path);
+    if ('value' in result) return result;
+    const { length } = path;
+    return {
+      issues: result.issues.map((issue) => ({
+        ...issue,
+        loc: issue.loc.with(length, start + Number(issue.loc[length])),
+      })),
+    };
+  },
+};
 
-/** Reads an item of a conversation. The log-probabilities of a long choice are read in pieces. */
-async function readChoiceOrMessage(
-  item: unknown,
-  { place, slices }: ReadOptions,
-): Promise<ReadItem<z.output<typeof itemSchema>>> {
-  const long = longContentOf(item);
-  if (!long) return readItem(itemSchema, item, place);
-  const { choice, logprobs, content } = long;
-  const entries: z.output<typeof contentSchema> = [];
-  const issues = [];
-  for (let from = 0; from < content.length; from += entriesAtATime) {
-    const at = [...place, 'logprobs', 'content'];
-    const part = readItem(contentSchema, content.slice(from, from + entriesAtATime), at);
-    if ('issues' in part)
-      issues.push(...part.issues.map((issue) => ({ ...issue, loc: moved(issue.loc, at.length, from) })));
-    else for (const entry of part.value) entries.push(entry);
-    if (slices.over) await slices.pause();
+const conversation: SlicedList = {
+  names: ['messages_and_choices'],
+  max: trainingLimits.messages,
+  size: 1,
+  read([item], path, index, slices) {
+    const content = valueAt(item, logprobs.names);
+    const at = [...path, index];
+    return isObject(item) && 'message' in item && Array.isArray(content) && content.length > logprobs.size
+      ? readSliced(itemSchema, item, at, { lists: [logprobs], order: choiceSchema, slices })
+      : readItem(itemSchema, item, at);
+  },
+};
+
+const histories: SlicedList = {
+  names: ['additional_histories'],
+  max: trainingLimits.histories,
+  size: 1,
+  read: ([history], path, index, slices) =>
+    readSliced(historySchema, history, [...path, index], {
+      lists: [conversation],
+      order: historySchema,
+      slices,
+    }),
+};
+
+interface SlicedOptions {
+  lists: SlicedList[];
+  /** Issues are sorted by the fields of this schema. */
+  order: z.ZodObject;
+  slices: TimeSlices;
+}
+
+/** Validates an object, and its lists in pieces with time slices between them. */
+async function readSliced<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  path: Path,
+  { lists, order, slices }: SlicedOptions,
+): Promise<ReadItem<z.output<Schema>>> {
+  const issues: ValidationIssue[] = [];
+  const valid: { names: string[]; items: unknown[] }[] = [];
+  let rest = value;
+  for (const { names, max, size, read } of lists) {
+    const list = valueAt(value, names);
+    if (!Array.isArray(list) || list.length > max) continue;
+    const items: unknown[] = [];
+    const maxOfAll = issues.length + maxIssues;
+    for (let index = 0; index < list.length; index += size) {
+      const result = await read(list.slice(index, index + size), [...path, ...names], index, slices);
+      if ('value' in result) items.push(result.value);
+      else issues.push(...result.issues);
+      if (issues.length >= maxOfAll) break;
+      if (slices.over) await slices.pause();
+    }
+    rest = withEmptyList(rest, names);
+    valid.push({ names, items: size === 1 ? items : items.flat() });
   }
-  const read = readItem(itemSchema, { ...choice, logprobs: { ...logprobs, content: [] } }, place, item);
-  if ('issues' in read) issues.push(...read.issues);
-  if (issues.length > 0 || 'issues' in read) return { issues: inSchemaOrder(choiceSchema, issues, place) };
-  if (!('message' in read.value)) return read;
-  return { value: { ...read.value, logprobs: { ...read.value.logprobs, content: entries } } };
+  if (slices.over) await slices.pause();
+  const head = readItem(schema, rest, path, value);
+  if (valid.length === 0) return head;
+  if ('issues' in head) issues.push(...head.issues);
+  if (issues.length > 0 || 'issues' in head) return { issues: sortIssues(order, issues, path) };
+  for (const { names, items } of valid) {
+    const list = valueAt(head.value, names);
+    if (Array.isArray(list)) for (const item of items) list.push(item);
+  }
+  return head;
 }
 
-/** The path of an entry, with its index counted from the beginning of the whole list. */
-function moved(loc: readonly (string | number)[], position: number, from: number): (string | number)[] {
-  return loc.map((part, index) => (index === position && typeof part === 'number' ? part + from : part));
+/** A copy in which the list at a path is empty. */
+function withEmptyList(value: unknown, [name, ...inner]: string[]): unknown {
+  if (name === undefined || !isObject(value)) return [];
+  return { ...value, [name]: withEmptyList(value[name], inner) };
 }
 
-function longContentOf(
-  item: unknown,
-): { choice: JsonObject; logprobs: JsonObject; content: unknown[] } | undefined {
-  if (!isObject(item) || !('message' in item) || !isObject(item.logprobs)) return undefined;
-  const { content } = item.logprobs;
-  if (!Array.isArray(content) || content.length <= entriesAtATime) return undefined;
-  // The schema refuses a list that is too long, without reading its entries.
-  if (content.length > requestLimits.tokens) return undefined;
-  return { choice: item, logprobs: item.logprobs, content };
+/** Sorts issues by the order of the fields in the schema, as the schema itself would report them. */
+export function sortIssues(
+  schema: z.ZodObject,
+  issues: readonly ValidationIssue[],
+  path: Path,
+): ValidationIssue[] {
+  const names = Object.keys(schema.shape);
+  const rank = ({ loc }: ValidationIssue) => {
+    const index = names.indexOf(String(loc[path.length]));
+    return index === -1 ? names.length : index;
+  };
+  return issues.toSorted((one, other) => rank(one) - rank(other)).slice(0, maxIssues);
 }

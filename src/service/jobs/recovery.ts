@@ -5,12 +5,12 @@ import type { ServiceLog } from '../telemetry.ts';
 
 /** The first pause. Each later one is twice as long, up to the longest. */
 export const firstPauseMs = 250;
-export const longestPauseMs = 30_000;
+export const maxPauseMs = 30_000;
 
 /** The current fault of the queue, its log events and its pauses, while jobs fail for reasons outside the job. */
 export class Recovery {
   readonly #log: ServiceLog;
-  readonly #told = new Set<(fault: ServiceError) => void>();
+  readonly #listeners = new Set<(fault: ServiceError) => void>();
   #fault: ServiceError | null = null;
   #pauses = 0;
   #wake = () => {};
@@ -26,12 +26,12 @@ export class Recovery {
   }
 
   /** Reports a fault. `job`: the job that waits, or null when the whole queue waits. */
-  tell(fault: ServiceError, { job, pauseMs }: { job: string | null; pauseMs: number }): void {
+  report(fault: ServiceError, { job, pauseMs }: { job: string | null; pauseMs: number }): void {
     this.#fault = fault;
     const { code, message } = fault;
     const error = fault.cause instanceof Error ? fault.cause.message : message;
     this.#log({ level: 'error', event: 'training_queue_paused', code, error, job, pauseMs });
-    for (const told of this.#told) told(fault);
+    for (const listener of this.#listeners) listener(fault);
   }
 
   /** Waits for `pauseMs` or until `tryNow`, with `fault` as the current fault. */
@@ -48,8 +48,8 @@ export class Recovery {
   /** Reports a fault and waits, twice as long each time. */
   async pause(fault: ServiceError, job: string | null): Promise<void> {
     if (this.#closed) return;
-    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** this.#pauses++);
-    this.tell(fault, { job, pauseMs });
+    const pauseMs = Math.min(maxPauseMs, firstPauseMs * 2 ** this.#pauses++);
+    this.report(fault, { job, pauseMs });
     await this.wait(fault, pauseMs);
   }
 
@@ -59,13 +59,13 @@ export class Recovery {
   }
 
   /** Work was completed: clears the fault, and the next pause is the shortest again. */
-  over(): void {
+  succeed(): void {
     this.#pauses = 0;
-    this.works();
+    this.clear();
   }
 
   /** Work has succeeded: clears the fault. */
-  works(): void {
+  clear(): void {
     if (this.#fault) this.#log({ level: 'info', event: 'training_queue_resumed', code: this.#fault.code });
     this.#fault = null;
   }
@@ -83,31 +83,31 @@ export class Recovery {
   ): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const timer = setTimeout(() => reject(late), timeoutMs);
-    this.#told.add(reject);
+    this.#listeners.add(reject);
     work.then(resolve, reject);
     try {
       await promise;
     } finally {
       clearTimeout(timer);
-      this.#told.delete(reject);
+      this.#listeners.delete(reject);
     }
   }
 }
 
 /** After this many deaths of the engine during a job, the job fails. */
-export const mostEngineDeaths = 3;
+export const maxEngineDeaths = 3;
 
 /**
  * After this many runs in a row that ended with the whole process and without a further gradient step, the job fails.
  * When the service is killed at random, some run gets further; when the job itself kills it, none does.
  */
-export const mostLostRuns = 8;
+export const maxLostRuns = 8;
 
 /** The error message of a job with that many lost runs. */
-export const lostRunsMessage = `The whole service ended in each of the last ${mostLostRuns} runs of the job without a further gradient step: it was killed by the system, perhaps for its memory, or crashed in a native library. Look for the reason in the logs of the system and the service. Then send the job again with fewer or shorter trajectories or examples, or to a machine with more memory.`;
+export const lostRunsMessage = `The whole service ended in each of the last ${maxLostRuns} runs of the job without a further gradient step: it was killed by the system, perhaps for its memory, or crashed in a native library. Look for the reason in the logs of the system and the service. Then send the job again with fewer or shorter trajectories or examples, or to a machine with more memory.`;
 
-const deaths = new Set(['worker_died', 'out_of_memory']);
-const passing = new Set(['engine_closed', 'constraints_busy']);
+const deathCodes = new Set(['worker_died', 'out_of_memory']);
+const busyCodes = new Set(['engine_closed', 'constraints_busy']);
 
 /**
  * What ended the run of a job: `machine`, a fault that will pass; `engine`, a death of the engine that the job may have
@@ -120,11 +120,12 @@ export function jobFaultOf(error: unknown): JobFault {
   const codes = [...causesOf(error)].flatMap((cause) =>
     MartingaleError.isInstance(cause) ? [cause.code] : [],
   );
-  const death = codes.find((code) => deaths.has(code));
+  const death = codes.find((code) => deathCodes.has(code));
   const fault = machineFaultOf(error);
   if (death !== undefined && fault === null) return { type: 'engine', fault: unavailable(death, error) };
   const refusals = [...causesOf(error)].filter((cause) => cause instanceof ServiceError);
-  const busy = codes.find((code) => passing.has(code)) ?? refusals.find(({ status }) => status === 503)?.code;
+  const busy =
+    codes.find((code) => busyCodes.has(code)) ?? refusals.find(({ status }) => status === 503)?.code;
   if (fault !== null) return { type: 'machine', fault };
   return busy === undefined ? { type: 'job' } : { type: 'machine', fault: unavailable(busy, error) };
 }

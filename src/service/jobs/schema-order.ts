@@ -7,7 +7,7 @@ import { isObject } from '../../util/json.ts';
  * order of the schema's properties, other keys after them. Text that is not JSON, or has numbers that would change,
  * stays as it is.
  */
-export function inSchemaOrder(text: string, schema: JsonSchema): string {
+export function reorderJson(text: string, schema: JsonSchema): string {
   let value: unknown;
   try {
     value = JSON.parse(text);

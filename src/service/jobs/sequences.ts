@@ -28,7 +28,7 @@ export interface TrainingConversation extends Conversation {
   /** Passed to the chat template, if set. */
   reasoningEffort?: string | undefined;
   /** Whether a turn trains after these tokens; if not, it is context. Absent: it does. */
-  mayFollow?: (turn: number, prefix: readonly number[]) => boolean;
+  trainsAfter?: (turn: number, prefix: readonly number[]) => boolean;
 }
 
 /**
@@ -40,22 +40,22 @@ export function toSequence(
   { renderer, format }: Pick<BaseModelTools, 'renderer' | 'format'>,
   contextLength: number,
 ): SampledSequence<Constraint> {
-  const { turns, sampled, reasoningEffort, mayFollow } = conversation;
+  const { turns, sampled, reasoningEffort, trainsAfter } = conversation;
   const { tokens, splices } = renderer.render(conversation, {
     addGenerationPrompt: false,
     reasoningEffort,
     contextLength,
   });
   const spans: SampledSequence<Constraint>['spans'] = [];
-  let splice = 0;
+  let next = 0;
   for (const [index, turn] of turns.entries()) {
     if (!turn.tokenIds) continue;
-    const place = splices[splice++];
-    const how = sampled[index];
-    if (!place || !how) continue;
-    if (mayFollow && !mayFollow(index, tokens.slice(0, place.start))) continue;
-    checkSpliced(tokens, place.start, turn.tokenIds, format, conversation);
-    spans.push({ start: place.start, length: place.length, ...how });
+    const splice = splices[next++];
+    const sampling = sampled[index];
+    if (!splice || !sampling) continue;
+    if (trainsAfter && !trainsAfter(index, tokens.slice(0, splice.start))) continue;
+    checkSpliced(tokens, splice.start, turn.tokenIds, format, conversation);
+    spans.push({ start: splice.start, length: splice.length, ...sampling });
   }
   const last = spans.at(-1);
   const end = last ? last.start + last.length : 0;
@@ -101,8 +101,8 @@ export async function trajectorySequences(
   dependencies: TrajectoryDependencies,
 ): Promise<SampledSequence<Constraint>[]> {
   const sequences: SampledSequence<Constraint>[] = [];
-  for (const { history, at } of historiesOf(trajectory, location))
-    sequences.push(...(await historySequences(history, at, dependencies)));
+  for (const { history, path } of historiesOf(trajectory, location))
+    sequences.push(...(await historySequences(history, path, dependencies)));
   return sequences;
 }
 
@@ -131,11 +131,11 @@ async function historySequences(
     conversation.turns.push(turn);
     const sampled = await toSampled(choice, turn.tokenIds ?? [], at, constraints);
     const { prompt_token_ids: prompt } = choice;
-    const apart = prompt && choice.sampling?.own_prompt;
-    if (apart) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));
-    conversation.sampled.push(apart ? null : sampled);
+    const hasOwnPrompt = prompt && choice.sampling?.own_prompt;
+    if (hasOwnPrompt) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));
+    conversation.sampled.push(hasOwnPrompt ? null : sampled);
   }
-  conversation.mayFollow = (index, prefix) => {
+  conversation.trainsAfter = (index, prefix) => {
     const choice = choices[index];
     const sampled = conversation.sampled[index];
     if (!choice || !sampled) return true;

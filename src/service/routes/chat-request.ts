@@ -15,7 +15,7 @@ import {
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, maxIssues, RequestValidationError, unsupportedField } from '../errors.ts';
-import { inSchemaOrder } from '../jobs/read-trajectory.ts';
+import { sortIssues } from '../jobs/read-trajectory.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { memberSource, readJson, wholeBytes } from '../json/parse.ts';
 import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
@@ -67,7 +67,7 @@ async function parseRequest(content: Buffer): Promise<ParsedChatCompletionReques
   const tools = await read('tools', toolSchema);
   const documents = await read('documents', documentSchema);
   if (issues.length > 0 || 'issues' in frame)
-    throw new RequestValidationError(inSchemaOrder(chatCompletionRequestSchema, issues, ['body']));
+    throw new RequestValidationError(sortIssues(chatCompletionRequestSchema, issues, ['body']));
   return {
     ...frame.value,
     messages,

@@ -96,11 +96,11 @@ export async function createRlJob(
   const slot = 'error' in model ? null : await reserveJob(service, model, origin);
   try {
     const known = constraints.knownTo(origin.access.entity);
-    const surroundings = base && { engine, constraints: known, base };
-    const packed = await packGroups(body, { files, surroundings });
+    const context = base && { engine, constraints: known, base };
+    const packed = await packGroups(body, { files, context });
     try {
       if ('error' in model) throw model.error;
-      if (packed.complaint !== null) throw packed.complaint;
+      if (packed.error !== null) throw packed.error;
       const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
       const payload = packed.file;
       return await acceptJob(service, {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { inSchemaOrder } from '../../../src/service/jobs/schema-order.ts';
+import { reorderJson } from '../../../src/service/jobs/schema-order.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { line, sft } from './support.ts';
@@ -73,7 +73,7 @@ test('an engine accepts a call whose properties had another order', async () => 
     const encode = (text: string) =>
       engine.encodeReplies(id, [{ parts: [callToken, `send${text}`], constraint }]);
     await expect(encode(JSON.stringify(JSON.parse(mixed)))).rejects.toThrow('leaves its constraint');
-    expect(await encode(inSchemaOrder(mixed, parameters))).toHaveLength(1);
+    expect(await encode(reorderJson(mixed, parameters))).toHaveLength(1);
   } finally {
     await engine.close();
   }
@@ -115,7 +115,7 @@ test.each<[string, string, object, string]>([
     '{ "a": 12345678901234567890 }',
   ],
 ])('%s', (_name, text, schema, written) => {
-  expect(inSchemaOrder(text, { ...schema })).toBe(written);
+  expect(reorderJson(text, { ...schema })).toBe(written);
 });
 
 describe('a line with calls that cannot be sampled is refused when it is read', () => {
