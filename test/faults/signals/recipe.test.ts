@@ -118,7 +118,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
       isOver = true;
     });
     program.child.kill('SIGINT');
-    await program.said(/Stopping, within 600 s/);
+    await program.said(/Stopping within 600 s/);
     // Signals of the first half second count as one.
     while (!isOver) {
       program.child.kill('SIGINT');
