@@ -24,7 +24,7 @@ export interface InterruptOptions {
   onFirst: (reason: InterruptReason) => void;
   /** Called before an early exit, at the limit or at a second interrupt, to tell the user. */
   onEarlyExit: (because: 'limit' | 'again') => void;
-  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignoreError. */
+  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignored. */
   output?: NodeJS.WriteStream;
 }
 
