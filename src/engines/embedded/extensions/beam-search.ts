@@ -1,6 +1,6 @@
 import type { Generation } from '../../engine.ts';
 import { type Continuation, SampledAnswer, type Sequence } from '../sampler/sequence.ts';
-import type { Distribution } from '../sampling/distribution.ts';
+import { copyRow, type Distribution, type LogitRows, logprobAt } from '../sampling/distribution.ts';
 
 interface Beam extends Continuation {
   /** Sum of the reply's log-probabilities. */
@@ -45,11 +45,12 @@ export class BeamSearch extends SampledAnswer {
     return this.#beams.length === 0;
   }
 
-  choose(logits: Float32Array, offset: number, sequence: Sequence): void {
+  choose(rows: LogitRows, row: number, sequence: Sequence): void {
     const beam = this.#beams.find((one) => one.sequence === sequence);
     if (this.ended || !beam) return;
     try {
-      beam.distribution = sequence.next(logits, offset);
+      // The rows are overwritten before the step ends.
+      beam.distribution = sequence.next(copyRow(rows, row), 0);
     } catch (error) {
       this.fail(error);
     }
@@ -91,9 +92,9 @@ export class BeamSearch extends SampledAnswer {
       if (openBeams === 0) break;
       const parent = (before[index] as Beam).sequence;
       const { distribution } = scored[index] as ScoredBeam;
-      const { support, logprobs } = distribution;
       const sequence = parent.fork();
-      sequence.take(support[choice] as number, logprobs[choice] as number, parent.alternatives(distribution));
+      const token = distribution.support[choice] as number;
+      sequence.take(token, logprobAt(distribution, choice), parent.alternatives(distribution));
       const beam: Beam = { sequence, parent, sum, distribution: null };
       const end = sequence.ended ? sequence.finish().finishReason : null;
       if (end !== 'stop') openBeams--;
@@ -160,12 +161,11 @@ export function* candidatesOf(beams: readonly ScoredBeam[]): Generator<Candidate
 /** The beam's best candidate after `last`. */
 function bestAfter(beams: readonly ScoredBeam[], beam: number, last: Candidate | null): Candidate | null {
   const { sum, distribution } = beams[beam] as ScoredBeam;
-  const { logprobs } = distribution;
-  const limit = last ? (logprobs[last.index] as number) : Number.POSITIVE_INFINITY;
+  const limit = last ? logprobAt(distribution, last.index) : Number.POSITIVE_INFINITY;
   let found = -1;
   let largest = Number.NEGATIVE_INFINITY;
-  for (let index = 0; index < logprobs.length; index++) {
-    const value = logprobs[index] as number;
+  for (let index = 0; index < distribution.support.length; index++) {
+    const value = logprobAt(distribution, index);
     if (!(value > largest && value <= limit)) continue;
     if (value === limit && last && index <= last.index) continue;
     found = index;

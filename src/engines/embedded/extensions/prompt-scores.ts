@@ -1,8 +1,14 @@
-import { plainSampling } from '../../../learning/index.ts';
 import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
 import type { Decoder } from '../sampler/decoder.ts';
 import { Answer } from '../sampler/sequence.ts';
-import { distributionOf, gatherLogits, nanLogits, topOf } from '../sampling/distribution.ts';
+import {
+  type LogitRows,
+  logprobAt,
+  nanLogits,
+  rowLength,
+  softmaxOf,
+  topOf,
+} from '../sampling/distribution.ts';
 
 /** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores extends Answer {
@@ -25,11 +31,11 @@ export class PromptScores extends Answer {
     return this.#scores.length === this.prompt.length;
   }
 
-  /** Takes the logits after the next `count` tokens, [count, vocabulary]. An error ends only this prompt's scores. */
-  take(logits: Float32Array, count: number, vocabularySize: number): void {
-    const all = Int32Array.from({ length: vocabularySize }, (_, id) => id);
+  /** Takes the logits after the next `count` tokens. An error ends only this prompt's scores. */
+  take(rows: LogitRows, count: number): void {
+    const all = Int32Array.from({ length: rowLength(rows) }, (_, id) => id);
     try {
-      for (let row = 0; row < count; row++) this.#scores.push(this.#score(logits, row * vocabularySize, all));
+      for (let row = 0; row < count; row++) this.#scores.push(this.#score(rows, row, all));
     } catch (error) {
       this.fail(error);
     }
@@ -40,15 +46,14 @@ export class PromptScores extends Answer {
   }
 
   /** Scores the next token under the softmax of all logits. Among equals the lower token ranks first. */
-  #score(logits: Float32Array, offset: number, all: Int32Array): ScoredToken {
+  #score(rows: LogitRows, row: number, all: Int32Array): ScoredToken {
     const token = this.prompt[this.#scores.length] as number;
-    const distribution = distributionOf(gatherLogits(logits, offset, all), plainSampling);
-    const { logprobs } = distribution;
-    const logprob = logprobs[token] as number;
-    if (Number.isNaN(logprob)) throw nanLogits();
+    const distribution = softmaxOf(rows, row, all);
+    if (!distribution) throw nanLogits();
+    const logprob = logprobAt(distribution, token);
     let rank = 1;
-    for (let id = 0; id < logprobs.length; id++) {
-      const other = logprobs[id] as number;
+    for (let id = 0; id < all.length; id++) {
+      const other = logprobAt(distribution, id);
       if (other > logprob || (other === logprob && id < token)) rank++;
     }
     return { token, logprob, rank, top: topOf(distribution, this.#top) };
@@ -64,12 +69,10 @@ const tokensPerStep = 128;
  */
 export class PromptScorer {
   readonly #decoder: Decoder;
-  readonly #vocabularySize: number;
   #waiting: PromptScores[] = [];
 
-  constructor(decoder: Decoder, vocabularySize: number) {
+  constructor(decoder: Decoder) {
     this.#decoder = decoder;
-    this.#vocabularySize = vocabularySize;
   }
 
   get idle(): boolean {
@@ -94,10 +97,10 @@ export class PromptScorer {
     const { prompt, computed } = scores;
     const end = Math.min(prompt.length - 1, computed + tokensPerStep);
     this.#decoder.cache.reserve(1, end, computed > 0 ? 1 : 0);
-    const logits = await this.#decoder.run(0, [{ tokens: prompt, start: computed, end }], {
+    const rows = await this.#decoder.run(0, [{ tokens: prompt, start: computed, end }], {
       everyToken: true,
     });
-    scores.take(logits, end - computed, this.#vocabularySize);
+    scores.take(rows, end - computed);
   }
 
   #takeEnded(): PromptScores[] {

@@ -1,5 +1,6 @@
 import { Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, tensorShapes } from '../weights/architecture.ts';
+import { outputLogits } from './logit-outputs.ts';
 import { normalize } from './normalization.ts';
 
 /**
@@ -100,7 +101,7 @@ class DecodingGraph {
       this.weight('final_norm'),
     );
     const logits = graph.op('MatMul', [output, this.weight('head')]);
-    graph.output('logits', logits, ['outputs', this.#architecture.vocabularySize]);
+    outputLogits(graph, logits, ['outputs', this.#architecture.vocabularySize]);
   }
 }
 

@@ -1,11 +1,12 @@
 import type { Dimensions, Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
+import { outputLogits } from './logit-outputs.ts';
 import { normalize } from './normalization.ts';
 import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
 
 /**
  * The forward pass of training. Input: `causal` [time, time], 0 where a position may attend and a large negative number
- * elsewhere. Outputs: `logits` [rows, vocabulary] and the tape, the values that the backward pass needs again.
+ * elsewhere. Outputs: `LogitRows` and the tape, the values that the backward pass needs again.
  */
 export function forwardGraph(architecture: Architecture): Uint8Array {
   return new ForwardPass(architecture).graph.finish();
@@ -28,7 +29,7 @@ class ForwardPass extends TrainingGraph {
     output('tape.last', state);
     output('tape.finalInverse', final.inverse);
     const logits = graph.op('MatMul', [final.output, this.parameter('head')]);
-    graph.output('logits', logits, ['rows', architecture.vocabularySize]);
+    outputLogits(graph, logits, ['rows', architecture.vocabularySize]);
   }
 
   #embed(): Value {

@@ -1,6 +1,8 @@
 import { decodingGraphs } from '../graphs/decoding-graphs.ts';
+import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
+import type { LogitRows } from '../sampling/distribution.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { KeyValueCache } from './key-value-cache.ts';
 
@@ -45,11 +47,11 @@ export class Decoder {
   }
 
   /**
-   * Runs one chunk for each slot from `firstSlot`; the cache must be large enough. Returns the logits after each chunk's
-   * last token, [chunks, vocabulary]; those of an empty chunk are meaningless. With `everyToken`, returns the logits
-   * after every token, [tokens, vocabulary]. A run of a single token has one more row.
+   * Runs one chunk for each slot from `firstSlot`; the cache must be large enough. Returns a row of logits after each
+   * chunk's last token; those of an empty chunk are meaningless. With `everyToken`, returns a row after every token. A
+   * run of a single token has one more row.
    */
-  async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<Float32Array> {
+  async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
     const layout = this.#layout(chunks);
     const [first, ...layers] = this.#sessions as [Session, ...Session[]];
     let outputs = await first.run(this.#embeddingFeeds(layout));
@@ -65,7 +67,7 @@ export class Decoder {
       }
       outputs = await session.run(feeds);
     }
-    return outputs.logits?.data as Float32Array;
+    return logitRowsOf(outputs);
   }
 
   /** Computes the flat and padded indices of the tokens. A single token is run twice, see `Layout.tokens`. */

@@ -1,12 +1,13 @@
 import type { ShouldPause } from '../../../language/grammar/token-trie.ts';
+import type { LogitRows } from '../sampling/distribution.ts';
 import type { SampledAnswer, Sequence } from './sequence.ts';
 
 /** A row whose next token is chosen later, when the tokens its constraint allows are known. */
 interface Undecided {
   sequence: Sequence;
   answer: SampledAnswer;
-  /** The logits after its last token. */
-  logits: Float32Array;
+  /** One row: the logits after its last token. */
+  logits: LogitRows;
 }
 
 /** How long one tenant's constraints are computed before the next tenant's. */

@@ -1,6 +1,7 @@
 import { FairQueue } from '../../../util/fair-queue.ts';
 import { EngineError } from '../../engine.ts';
 import { PromptScorer, type PromptScores } from '../extensions/prompt-scores.ts';
+import { copyRow, type LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { Decoder } from './decoder.ts';
 import { DeferredMasking } from './deferred-masking.ts';
@@ -56,7 +57,7 @@ export class Pool {
     const { cache } = decoder;
     this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
     this.#slots = new Slots(cache, this.#prefixes);
-    this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);
+    this.#scorer = new PromptScorer(decoder.twin());
   }
 
   get idle(): boolean {
@@ -181,23 +182,19 @@ export class Pool {
         return { tokens, start: computed, end };
       });
       if (chunks.every(({ start, end }) => start === end)) return;
-      const logits = await this.#decoder.run(first, chunks);
+      const rows = await this.#decoder.run(first, chunks);
       for (const [row, { start, end }] of chunks.entries()) {
         const occupant = occupants[row] as Occupant;
         occupant.sequence.computed = end;
-        if (start < end && end === targets[row])
-          this.#choose(occupant, logits, row * this.#architecture.vocabularySize);
+        if (start < end && end === targets[row]) this.#choose(occupant, rows, row);
       }
     }
   }
 
   /** Chooses the next token, or defers it when the tokens its constraint allows are not known yet. */
-  #choose({ sequence, answer, tenant }: Occupant, logits: Float32Array, offset: number): void {
-    if (sequence.prepare(() => true)) answer.choose(logits, offset, sequence);
-    else {
-      const own = logits.slice(offset, offset + this.#architecture.vocabularySize);
-      this.#deferredMasking.add(tenant, { sequence, answer, logits: own });
-    }
+  #choose({ sequence, answer, tenant }: Occupant, rows: LogitRows, row: number): void {
+    if (sequence.prepare(() => true)) answer.choose(rows, row, sequence);
+    else this.#deferredMasking.add(tenant, { sequence, answer, logits: copyRow(rows, row) });
   }
 
   /** Takes a step of a search, and stores beams that led to a reply in the prefix cache. */

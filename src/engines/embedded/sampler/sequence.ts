@@ -4,7 +4,15 @@ import type { ShouldPause } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';
-import { type Distribution, likeliest, nanLogits, pick, topOf } from '../sampling/distribution.ts';
+import {
+  type Distribution,
+  type LogitRows,
+  likeliest,
+  logprobAt,
+  nanLogits,
+  pick,
+  topOf,
+} from '../sampling/distribution.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
 export interface SequenceOptions {
@@ -75,8 +83,8 @@ export abstract class SampledAnswer extends Answer {
   /** The sequence that it begins with. */
   abstract readonly root: Sequence;
 
-  /** Takes the logits after the last token of one of its sequences. An error ends only this answer. */
-  abstract choose(logits: Float32Array, offset: number, sequence: Sequence): void;
+  /** Takes the row of logits after the last token of one of its sequences. An error ends only this answer. */
+  abstract choose(rows: LogitRows, row: number, sequence: Sequence): void;
 
   /**
    * Called once every sequence has its logits. Returns the sequences of the next step, and those of the previous step
@@ -135,15 +143,15 @@ export class Sequence extends SampledAnswer {
     return this.#end !== undefined;
   }
 
-  /** Samples the next token from the logits after the last one. */
-  choose(logits: Float32Array, offset: number): void {
+  /** Samples the next token from the row of logits after the last one. */
+  choose(rows: LogitRows, row: number): void {
     if (this.ended) return;
     try {
-      const distribution = this.next(logits, offset);
+      const distribution = this.next(rows, row);
       const greedy = this.#options.sampling.temperature === 0;
       const index = greedy ? likeliest(distribution) : pick(distribution, this.#sources.random.uniform());
       const token = distribution.support[index] as number;
-      this.take(token, distribution.logprobs[index] as number, this.alternatives(distribution));
+      this.take(token, logprobAt(distribution, index), this.alternatives(distribution));
     } catch (error) {
       this.fail(error);
     }
@@ -164,18 +172,18 @@ export class Sequence extends SampledAnswer {
   }
 
   /**
-   * The distribution of the next token, from the logits after the last one. Throws when a logits processor fails, and
+   * The distribution of the next token, from the row of logits after the last one. Throws when a logits processor fails, and
    * when the logits are NaN, as they are after training that diverged.
    */
-  next(logits: Float32Array, offset: number): Distribution {
+  next(rows: LogitRows, row: number): Distribution {
     const { constraint } = this.#sources;
-    const distribution = this.#sampling.distribution(logits, offset, {
+    const distribution = this.#sampling.distribution(rows, row, {
       tokens: this.tokens,
       start: this.promptLength,
       end: this.tokens.length,
       allowed: constraint?.legal() ?? null,
     });
-    if (Number.isNaN(distribution.logprobs[0] ?? Number.NaN)) throw nanLogits();
+    if (!Number.isFinite(distribution.shift)) throw nanLogits();
     return distribution;
   }
 

@@ -1,10 +1,47 @@
 import { EngineError, type SamplingParameters, type TokenLogprob } from '../../engine.ts';
 
-/** A sampling distribution over the tokens of `support` (ascending ids). */
+/**
+ * Rows of logits as the graphs output them: z, its maximum m over the vocabulary, and exp(z - m). With the exponentials
+ * computed in the graph, choosing and training a token only adds numbers in JavaScript.
+ */
+export interface LogitRows {
+  /** z, [rows, vocabulary]. */
+  logits: Float32Array;
+  /** m, [rows]. */
+  largest: Float32Array;
+  /** exp(z - m), [rows, vocabulary]. */
+  likelihoods: Float32Array;
+}
+
+/** Number of values in a row. */
+export const rowLength = ({ logits, largest }: LogitRows) => logits.length / largest.length;
+
+/** A copy of one row. */
+export function copyRow(rows: LogitRows, row: number): LogitRows {
+  const [from, to] = [row * rowLength(rows), (row + 1) * rowLength(rows)];
+  return {
+    logits: rows.logits.slice(from, to),
+    largest: rows.largest.slice(row, row + 1),
+    likelihoods: rows.likelihoods.slice(from, to),
+  };
+}
+
+/**
+ * A sampling distribution over the tokens of `support` (ascending ids). Its values are those of the token
+ * `support[i]` at `offset + positions[i]`. It may read the graph's outputs in place, so use it before the next run.
+ */
 export interface Distribution {
   support: Int32Array;
-  logprobs: Float64Array;
-  probabilities: Float64Array;
+  positions: Int32Array;
+  offset: number;
+  /** Adjusted logits a, divided by the temperature. */
+  values: Float32Array | Float64Array;
+  /** exp(a - c) for one constant c. */
+  likelihoods: Float32Array | Float64Array;
+  /** The sum of the support's likelihoods: a probability is a likelihood divided by it. */
+  total: number;
+  /** c + log(total): a log-probability is a value minus it. */
+  shift: number;
   /**
    * For each token of the support, the derivative of its adjusted logit (before the temperature) by its raw logit. The
    * repetition penalty changes it; null when all are 1.
@@ -35,7 +72,7 @@ export function gatherLogits(logits: Float32Array, offset: number, legal: Int32A
  * The distribution that tokens are sampled from. The logits are divided by the temperature; then top-k, top-p and min-p
  * cut, in this order, each what the one before it left; the rest is renormalised. Temperature 0, which is greedy, counts
  * as 1 here: its log-probabilities are those at temperature 1. `keep` always stays in the support, so that a token that
- * was sampled has a probability under a later policy too. Overwrites `values` with the log-probabilities.
+ * was sampled has a probability under a later policy too. Scales `values` in place.
  */
 export function distributionOf(
   { support, values, slopes }: AdjustedLogits,
@@ -74,25 +111,56 @@ function scale(values: Float64Array, temperature: number): void {
     values[index] = Math.max(lowest, ((values[index] as number) - largest) / temperature);
 }
 
-/** The softmax of the scaled logits. Overwrites `logprobs` with the log-probabilities. */
-function normalise(support: Int32Array, logprobs: Float64Array, slopes: Float64Array | null): Distribution {
+/** Below this sum of likelihoods in 32 bits, those of the support may have lost digits. */
+const smallTotal = 1e-30;
+
+/**
+ * The softmax over the legal tokens of one row, without any array. Null where the legal tokens are so much less likely
+ * than another one that their likelihoods have lost digits, and where a logit is NaN.
+ */
+export function softmaxOf(rows: LogitRows, row: number, legal: Int32Array): Distribution | null {
+  const { logits: values, largest, likelihoods } = rows;
+  const offset = row * rowLength(rows);
+  let total = 0;
+  for (let index = 0; index < legal.length; index++)
+    total += likelihoods[offset + (legal[index] as number)] as number;
+  if (!(total > smallTotal)) return null;
+  const shift = (largest[row] as number) + Math.log(total);
+  return { support: legal, positions: legal, offset, values, likelihoods, total, shift, slopes: null };
+}
+
+let ascending = new Int32Array(0);
+
+/** The numbers from 0, at least `count` of them. */
+function numbers(count: number): Int32Array {
+  if (ascending.length < count) ascending = Int32Array.from({ length: count }, (_, index) => index);
+  return ascending;
+}
+
+/** The softmax of the scaled logits. */
+function normalise(support: Int32Array, values: Float64Array, slopes: Float64Array | null): Distribution {
   // Indices, because an iterator over these values takes as long as the rest of the function.
   let largest = Number.NEGATIVE_INFINITY;
-  for (let index = 0; index < logprobs.length; index++)
-    if ((logprobs[index] as number) > largest) largest = logprobs[index] as number;
-  const probabilities = new Float64Array(logprobs.length);
-  let sum = 0;
-  for (let index = 0; index < logprobs.length; index++) {
-    const likelihood = Math.exp((logprobs[index] as number) - largest);
-    probabilities[index] = likelihood;
-    sum += likelihood;
+  for (let index = 0; index < values.length; index++)
+    if ((values[index] as number) > largest) largest = values[index] as number;
+  const likelihoods = new Float64Array(values.length);
+  let total = 0;
+  for (let index = 0; index < values.length; index++) {
+    const likelihood = Math.exp((values[index] as number) - largest);
+    likelihoods[index] = likelihood;
+    total += likelihood;
   }
-  const shift = largest + Math.log(sum);
-  for (let index = 0; index < logprobs.length; index++) {
-    logprobs[index] = (logprobs[index] as number) - shift;
-    probabilities[index] = (probabilities[index] as number) / sum;
-  }
-  return { support, logprobs, probabilities, slopes };
+  const shift = largest + Math.log(total);
+  return {
+    support,
+    positions: numbers(support.length),
+    offset: 0,
+    values,
+    likelihoods,
+    total,
+    shift,
+    slopes,
+  };
 }
 
 /** Indices of the logits that the cut-offs leave. */
@@ -115,39 +183,57 @@ function cut(scaled: Float64Array, { topK, topP, minP }: Omit<CutOffs, 'temperat
   return order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
 }
 
+/** Log-probability of the token at an index of the support. */
+export function logprobAt({ values, positions, offset, shift }: Distribution, index: number): number {
+  return (values[offset + (positions[index] as number)] as number) - shift;
+}
+
 /** Index in the support of the token that a number in [0, 1) picks. */
 export function pick(distribution: Distribution, uniform: number): number {
-  const { probabilities } = distribution;
-  let rest = uniform;
-  for (let index = 0; index < probabilities.length; index++) {
-    rest -= probabilities[index] as number;
+  const { likelihoods, positions, offset, support, total } = distribution;
+  let rest = uniform * total;
+  for (let index = 0; index < support.length; index++) {
+    rest -= likelihoods[offset + (positions[index] as number)] as number;
     if (rest < 0) return index;
   }
   return likeliest(distribution);
 }
 
 /** Index in the support of the likeliest token; the lowest id among equals. */
-export function likeliest({ logprobs }: Distribution): number {
+export function likeliest({ values, positions, offset, support }: Distribution): number {
   let best = 0;
-  for (let index = 1; index < logprobs.length; index++)
-    if ((logprobs[index] as number) > (logprobs[best] as number)) best = index;
+  let largest = Number.NEGATIVE_INFINITY;
+  for (let index = 0; index < support.length; index++) {
+    const value = values[offset + (positions[index] as number)] as number;
+    if (!(value > largest)) continue;
+    best = index;
+    largest = value;
+  }
   return best;
 }
 
 /** The `count` likeliest tokens, likeliest first; among equals the lowest id first. */
-export function topOf({ support, logprobs }: Distribution, count: number): TokenLogprob[] {
+export function topOf(distribution: Distribution, count: number): TokenLogprob[] {
   if (count === 0) return [];
-  return Array.from(support, (token, index) => ({ token, logprob: logprobs[index] as number }))
+  return Array.from(distribution.support, (token, index) => ({
+    token,
+    logprob: logprobAt(distribution, index),
+  }))
     .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
     .slice(0, count);
 }
 
-/** Entropy in nats. */
-export function entropyOf({ logprobs, probabilities }: Distribution): number {
-  let entropy = 0;
-  for (let index = 0; index < logprobs.length; index++)
-    entropy -= (probabilities[index] as number) * (logprobs[index] as number);
-  return entropy;
+/** Entropy in nats: shift - sum_i p_i a_i. */
+export function entropyOf(distribution: Distribution): number {
+  const { values, likelihoods, positions, offset, support, total, shift } = distribution;
+  let sum = 0;
+  for (let index = 0; index < support.length; index++) {
+    const at = offset + (positions[index] as number);
+    const likelihood = likelihoods[at] as number;
+    // A value of -Infinity has the likelihood 0; their product would be NaN.
+    if (likelihood > 0) sum += likelihood * (values[at] as number);
+  }
+  return shift - sum / total;
 }
 
 /** The error for NaN logits, from which nothing can be sampled. */

@@ -18,7 +18,7 @@ export interface ReplyState {
 /** Applies the `SamplingParameters` that change logits before the temperature: processors, bias and penalties. */
 export class LogitAdjustments {
   /** Whether no logit is changed. */
-  readonly #isOff: boolean;
+  readonly isOff: boolean;
   readonly #processors: readonly NamedProcessor[];
   readonly #bias = new Map<number, number>();
   readonly #penalties: Pick<SamplingParameters, 'repetitionPenalty' | 'frequencyPenalty' | 'presencePenalty'>;
@@ -30,7 +30,7 @@ export class LogitAdjustments {
       this.#bias.set(token, (this.#bias.get(token) ?? 0) + added);
     this.#penalties = sampling;
     this.#vocabularySize = vocabularySize;
-    this.#isOff =
+    this.isOff =
       processors.length === 0 &&
       this.#bias.size === 0 &&
       sampling.repetitionPenalty === 1 &&
@@ -41,7 +41,7 @@ export class LogitAdjustments {
   /** The adjusted logits at `offset` of the legal tokens. */
   adjust(logits: Float32Array, offset: number, legal: Int32Array, state: ReplyState): AdjustedLogits {
     const gathered = gatherLogits(logits, offset, legal);
-    if (this.#isOff) return gathered;
+    if (this.isOff) return gathered;
     const adjusted = this.#processors.length === 0 ? gathered : this.#process(gathered, state);
     const { support, values } = adjusted;
     if (this.#bias.size > 0)

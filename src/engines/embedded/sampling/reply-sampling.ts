@@ -1,7 +1,7 @@
 import { EngineError, type SamplingParameters } from '../../engine.ts';
 import { BannedTexts } from '../extensions/banned-texts.ts';
 import { type LogitsProcessorFactories, makeProcessors } from '../extensions/logits-processors.ts';
-import { type Distribution, distributionOf } from './distribution.ts';
+import { type Distribution, distributionOf, type LogitRows, rowLength, softmaxOf } from './distribution.ts';
 import { LogitAdjustments, type ReplyState } from './logit-adjustments.ts';
 
 /**
@@ -12,6 +12,8 @@ export class ReplySampling {
   readonly #parameters: SamplingParameters;
   readonly #legal: LegalTokens;
   readonly #adjustments: LogitAdjustments;
+  /** Whether the distribution is the softmax of the legal logits as they are. */
+  readonly #isPlain: boolean;
 
   /** Throws an `EngineError` that names an invalid parameter. */
   constructor(parameters: SamplingParameters, text: TextTokens, factories: LogitsProcessorFactories) {
@@ -21,14 +23,20 @@ export class ReplySampling {
     this.#legal = new LegalTokens(parameters, text);
     const processors = makeProcessors(parameters.processors, factories, vocabularySize);
     this.#adjustments = new LogitAdjustments(parameters, processors, vocabularySize);
+    const { temperature, topK, topP, minP } = parameters;
+    const isCut = topK > 0 || topP < 1 || minP > 0;
+    this.#isPlain = this.#adjustments.isOff && !isCut && (temperature === 0 || temperature === 1);
   }
 
   /**
-   * The distribution of a reply's next token, for the logits at `offset`. Throws an `EngineError` when a processor fails
-   * or a logit becomes infinite.
+   * The distribution of a reply's next token, for one row of logits. Throws an `EngineError` when a processor fails or a
+   * logit becomes infinite.
    */
-  distribution(logits: Float32Array, offset: number, state: ReplyState): Distribution {
-    const adjusted = this.#adjustments.adjust(logits, offset, this.#legal.legalAt(state), state);
+  distribution(rows: LogitRows, row: number, state: ReplyState): Distribution {
+    const legal = this.#legal.legalAt(state);
+    const plain = this.#isPlain ? softmaxOf(rows, row, legal) : null;
+    if (plain) return plain;
+    const adjusted = this.#adjustments.adjust(rows.logits, row * rowLength(rows), legal, state);
     return distributionOf(adjusted, this.#parameters, state.keep);
   }
 }

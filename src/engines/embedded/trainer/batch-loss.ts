@@ -1,5 +1,5 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
-import { entropyOf } from '../sampling/distribution.ts';
+import { entropyOf, type LogitRows, rowLength } from '../sampling/distribution.ts';
 import { logprobOf } from './forward-pass.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
@@ -20,14 +20,13 @@ export class BatchLoss {
   }
 
   /**
-   * Takes logits [rows, vocabulary] and each datum's decisions with their rows; returns dLoss/dlogits of the same
-   * shape. With a the adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
+   * Takes logits and each datum's decisions with their rows; returns dLoss/dlogits [rows, vocabulary]. With a the adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
    * dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
    * Both are multiplied by the decision's weight and by da_j/dz_j.
    */
-  add(datums: MicroBatch['decisions'], logits: Float32Array, vocabularySize: number): Float32Array {
-    const gradient = new Float32Array(logits.length);
-    for (const decisions of datums) this.#addDatum(decisions, logits, vocabularySize, gradient);
+  add(datums: MicroBatch['decisions'], rows: LogitRows): Float32Array {
+    const gradient = new Float32Array(rows.logits.length);
+    for (const decisions of datums) this.#addDatum(decisions, rows, gradient);
     return gradient;
   }
 
@@ -44,16 +43,9 @@ export class BatchLoss {
     };
   }
 
-  #addDatum(
-    decisions: MicroBatch['decisions'][number],
-    logits: Float32Array,
-    vocabularySize: number,
-    gradient: Float32Array,
-  ): void {
+  #addDatum(decisions: MicroBatch['decisions'][number], rows: LogitRows, gradient: Float32Array): void {
     const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
-    const distributions = decisions.map(({ decision, row }) =>
-      decision.distribution(logits, row * vocabularySize),
-    );
+    const distributions = decisions.map(({ decision, row }) => decision.distribution(rows, row));
     const terms = decisions.map(({ decision }, index) => {
       const distribution = distributions[index] as (typeof distributions)[number];
       return {
@@ -67,17 +59,19 @@ export class BatchLoss {
       const { decision, row } = decisions[at] as (typeof decisions)[number];
       const distribution = distributions[at] as (typeof distributions)[number];
       const { token, span } = decision;
-      const { support, logprobs, probabilities, slopes: logitSlopes } = distribution;
+      const { support, positions, values, likelihoods, slopes: logitSlopes } = distribution;
       const [loss, slope] = [losses[at] as number, slopes[at] as number];
-      const offset = row * vocabularySize;
+      const offset = row * rowLength(rows);
       const entropy = entropyOf(distribution);
       const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
       const scale = span.weight / temperature;
+      const perLikelihood = scale / distribution.total;
+      const shift = distribution.shift - entropy;
       for (let index = 0; index < support.length; index++) {
-        const logp = logprobs[index] as number;
-        const probability = probabilities[index] as number;
+        const from = distribution.offset + (positions[index] as number);
+        const relative = bonus === 0 ? 0 : bonus * ((values[from] as number) - shift);
         gradient[offset + (support[index] as number)] =
-          scale * (bonus * probability * (logp + entropy) - slope * probability);
+          perLikelihood * (likelihoods[from] as number) * (relative - slope);
       }
       gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
       if (logitSlopes)

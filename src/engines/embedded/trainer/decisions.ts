@@ -3,7 +3,7 @@ import type { ConstraintState } from '../../../language/grammar/constraint-state
 import type { Datum, Span } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
-import type { Distribution } from '../sampling/distribution.ts';
+import type { Distribution, LogitRows } from '../sampling/distribution.ts';
 
 /** One token that the policy chose among alternatives. Only decisions are trained. */
 export interface Decision {
@@ -14,10 +14,10 @@ export interface Decision {
   logprob: number | null;
   span: Span<Constraint>;
   /**
-   * The distribution under the span's sampling parameters, for the logits at `offset`. Its support always contains the
+   * The distribution under the span's sampling parameters, for one row of logits. Its support always contains the
    * token. Throws an `EngineError` when the parameters rule the token out or a logits processor fails.
    */
-  distribution(logits: Float32Array, offset: number): Distribution;
+  distribution(rows: LogitRows, row: number): Distribution;
 }
 
 /** A sequence, cut after the token that precedes its last decision: later tokens predict no decision. */
@@ -52,8 +52,8 @@ export async function findDecisions(
         token,
         logprob: span.logprobs[index] ?? null,
         span,
-        distribution(logits, offset) {
-          const distribution = sampling.distribution(logits, offset, state);
+        distribution(rows, row) {
+          const distribution = sampling.distribution(rows, row, state);
           if (distribution.support.includes(token)) return distribution;
           throw refused(
             'outside_sampling',

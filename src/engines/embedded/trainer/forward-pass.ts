@@ -1,8 +1,9 @@
 import { type KlPenaltyShifts, klPenaltyShifts, type LossConfig } from '../../../learning/index.ts';
 import { EngineError, type TrainingBatch } from '../../engine.ts';
 import { loadWeights } from '../base-models.ts';
+import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
-import type { Distribution } from '../sampling/distribution.ts';
+import { type Distribution, type LogitRows, logprobAt } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { feedsOf, type MicroBatch } from './micro-batches.ts';
 
@@ -15,17 +16,18 @@ interface ForwardModel {
   signal?: AbortSignal;
 }
 
-/** Returns the logits [rows, vocabulary], and the inputs of the backward pass except the gradient of the logits. */
+/** Returns the logits, and the inputs of the backward pass except the gradient of the logits. */
 export async function forwardPass(
   { architecture, graphs, weights, signal }: ForwardModel,
   batch: MicroBatch,
   runtime: Runtime,
-): Promise<{ logits: Float32Array; backwardFeeds: Feeds }> {
+): Promise<{ logits: LogitRows; backwardFeeds: Feeds }> {
   signal?.throwIfAborted();
   const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, runtime);
   const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
-  const { logits, ...tape } = await graphs.forward.run({ ...feeds, causal });
-  return { logits: logits?.data as Float32Array, backwardFeeds: { ...feeds, ...tape, sources } };
+  const outputs = await graphs.forward.run({ ...feeds, causal });
+  const tape = Object.fromEntries(Object.entries(outputs).filter(([name]) => name.startsWith('tape.')));
+  return { logits: logitRowsOf(outputs), backwardFeeds: { ...feeds, ...tape, sources } };
 }
 
 /** Log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
@@ -38,7 +40,7 @@ async function logprobsUnder(
   for (const batch of batches) {
     const { logits } = await forwardPass(model, batch, runtime);
     for (const { decision, row } of batch.decisions.flat()) {
-      const distribution = decision.distribution(logits, row * model.architecture.vocabularySize);
+      const distribution = decision.distribution(logits, row);
       logprobs.push(logprobOf(distribution, decision.token));
     }
   }
@@ -46,9 +48,10 @@ async function logprobsUnder(
 }
 
 /** The log-probability of a token of the support. */
-export function logprobOf({ support, logprobs }: Distribution, token: number): number {
-  const logprob = logprobs[support.indexOf(token)];
-  if (logprob === undefined || !Number.isFinite(logprob))
+export function logprobOf(distribution: Distribution, token: number): number {
+  const index = distribution.support.indexOf(token);
+  const logprob = index < 0 ? Number.NaN : logprobAt(distribution, index);
+  if (!Number.isFinite(logprob))
     throw new EngineError(
       'loss_not_finite',
       `the log-probability of token ${token} is ${logprob}; lower the learning rate`,

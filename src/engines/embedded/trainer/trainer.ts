@@ -156,7 +156,7 @@ export class Trainer {
   async #addGradient(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
     const { architecture, graphs } = run;
     const { logits, backwardFeeds } = await forwardPass(run, batch, this.#runtime);
-    const slope = loss.add(batch.decisions, logits, architecture.vocabularySize);
+    const slope = loss.add(batch.decisions, logits);
     const outputs = await graphs.backward.run({
       ...backwardFeeds,
       logits_gradient: this.#runtime.float(slope, [

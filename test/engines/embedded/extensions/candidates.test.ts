@@ -23,8 +23,12 @@ describe('the candidates of a search', () => {
           sum,
           distribution: {
             support: Int32Array.from(logprobs.keys()),
-            logprobs: Float64Array.from(logprobs),
-            probabilities: Float64Array.from(logprobs, Math.exp),
+            positions: Int32Array.from(logprobs.keys()),
+            offset: 0,
+            values: Float64Array.from(logprobs),
+            likelihoods: Float64Array.from(logprobs, Math.exp),
+            total: 1,
+            shift: 0,
             slopes: null,
           },
         }));

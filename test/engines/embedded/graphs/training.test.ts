@@ -3,11 +3,16 @@ import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { distributionOf, gatherLogits } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import {
+  distributionOf,
+  gatherLogits,
+  type LogitRows,
+} from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
+import { logitRows } from '../logit-rows.ts';
 import { differentiate } from './autodiff-model.ts';
 
 const architecture = {
@@ -63,8 +68,8 @@ describe('the training graphs', () => {
             advantage: 1,
             weight: 1,
           },
-          distribution: (logits: Float32Array, offset: number) =>
-            distributionOf(gatherLogits(logits, offset, Int32Array.of(0)), plainSampling),
+          distribution: ({ logits }: LogitRows, row: number) =>
+            distributionOf(gatherLogits(logits, row * vocabularySize, Int32Array.of(0)), plainSampling),
         })),
       })),
     );
@@ -72,8 +77,11 @@ describe('the training graphs', () => {
     const { shared, causal, sources } = feedsOf(micro, architecture.previousTokens, runtime);
     const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
     const forward = await runtime.session(forwardGraph(architecture));
-    const { logits: output, ...tape } = await forward.run({ ...feeds, causal });
-    const padded = output?.data as Float32Array;
+    const { logits, largest, likelihoods, ...tape } = await forward.run({ ...feeds, causal });
+    const padded = logits?.data as Float32Array;
+    const expectedRows = logitRows(padded, vocabularySize);
+    expect(largest?.data).toEqual(expectedRows.largest);
+    expect(distance(likelihoods?.data as Float32Array, expectedRows.likelihoods)).toBeLessThan(1e-6);
     const paddedSlope = new Float32Array(padded.length);
     micro.decisions.flat().forEach(({ row }, index) => {
       const own = padded.subarray(row * vocabularySize, (row + 1) * vocabularySize);

@@ -3,6 +3,7 @@ import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-gr
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 const architecture = {
@@ -26,7 +27,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
   let runtime: Runtime;
   let decoder: Decoder;
   /** Logits after each token of each sequence, computed alone and token by token. */
-  const alone: Float32Array[][] = [];
+  const alone: LogitRows[][] = [];
 
   beforeAll(async () => {
     runtime = await loadRuntime(name, 1);
@@ -34,10 +35,10 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     for (const tokens of sequences) {
       decoder.cache.clear();
       decoder.cache.reserve(1, tokens.length, 0);
-      const logits: Float32Array[] = [];
+      const rows: LogitRows[] = [];
       for (let at = 0; at < tokens.length; at++)
-        logits.push((await decoder.run(0, [{ tokens, start: at, end: at + 1 }])).slice(0, vocabularySize));
-      alone.push(logits);
+        rows.push(copyRow(await decoder.run(0, [{ tokens, start: at, end: at + 1 }]), 0));
+      alone.push(rows);
     }
   });
 
@@ -51,13 +52,10 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
         return { tokens, start, end: Math.min(tokens.length, start + Math.floor(random.uniform() * 17)) };
       });
       if (chunks.every(({ start, end }) => start === end)) continue;
-      const logits = await decoder.run(0, chunks);
+      const rows = await decoder.run(0, chunks);
       chunks.forEach(({ start, end }, row) => {
         done[row] = end;
-        if (end > start)
-          expect(logits.slice(row * vocabularySize, (row + 1) * vocabularySize)).toEqual(
-            alone[row]?.[end - 1],
-          );
+        if (end > start) expect(copyRow(rows, row)).toEqual(alone[row]?.[end - 1]);
       });
     }
   });
@@ -74,10 +72,10 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
       decoder.cache.copyBlock(2, start, block, 'from');
     }
     decoder.cache.reserve(3, 90, 3);
-    const copied = await decoder.run(1, [{ tokens, start: 50, end: 90 }]);
-    const restored = await decoder.run(2, [{ tokens, start: 32, end: 90 }]);
-    expect(copied.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
-    expect(restored.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
+    const copied = copyRow(await decoder.run(1, [{ tokens, start: 50, end: 90 }]), 0);
+    const restored = copyRow(await decoder.run(2, [{ tokens, start: 32, end: 90 }]), 0);
+    expect(copied).toEqual(alone[8]?.[89]);
+    expect(restored).toEqual(alone[8]?.[89]);
   });
 
   it('returns the logits after every token of a chunk, with a separate cache', async () => {
@@ -90,11 +88,8 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
       [1, 40],
       [40, 65],
     ] as const) {
-      const logits = await twin.run(0, [{ tokens, start, end }], { everyToken: true });
-      for (let at = start; at < end; at++)
-        expect(logits.slice((at - start) * vocabularySize, (at - start + 1) * vocabularySize)).toEqual(
-          alone[7]?.[at],
-        );
+      const rows = await twin.run(0, [{ tokens, start, end }], { everyToken: true });
+      for (let at = start; at < end; at++) expect(copyRow(rows, at - start)).toEqual(alone[7]?.[at]);
     }
     expect(decoder.cache.width).toBe(0);
   });
@@ -120,7 +115,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
       });
       const logits = outputs.logits?.data as Float32Array;
       const worst = logits.reduce((largest, value, at) => {
-        const own = alone[index]?.[Math.floor(at / vocabularySize)]?.[at % vocabularySize] as number;
+        const own = alone[index]?.[Math.floor(at / vocabularySize)]?.logits[at % vocabularySize] as number;
         return Math.max(largest, Math.abs(value - own));
       }, 0);
       expect(worst).toBeLessThan(1e-5);

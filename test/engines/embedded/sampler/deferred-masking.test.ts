@@ -3,6 +3,7 @@ import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-sea
 import { DeferredMasking } from '../../../../src/engines/embedded/sampler/deferred-masking.ts';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
+import { logitRows } from '../logit-rows.ts';
 import { codec, openPool, ordinary, sequenceOf, textOf } from './support.ts';
 
 /**
@@ -105,7 +106,7 @@ describe('deferred masking', () => {
     let now = 0;
     // A look at the clock is a millisecond: a turn is two steps.
     const deferredMasking = new DeferredMasking(() => now++);
-    const logits = new Float32Array(codec.tokenizer.vocabularySize);
+    const logits = logitRows(new Float32Array(codec.tokenizer.vocabularySize));
     const chosen: string[] = [];
     const add = async (tenant: string, name: string, steps: number) => {
       const sequence = await sequenceOf();

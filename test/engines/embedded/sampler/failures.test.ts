@@ -8,6 +8,7 @@ import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
+import { logitRows } from '../logit-rows.ts';
 import { codec, encode, runtime, textOf } from './support.ts';
 
 const weights = { baseModel: 'martingale-tiny', folder: null };
@@ -153,7 +154,7 @@ describe('a failure in the sampler', () => {
 
   it('of the model, whose logits are NaN, does not affect later requests', async () => {
     const watched = new Watched();
-    const numbers = () => new Float32Array(300 * 512).fill(Number.NaN);
+    const numbers = () => logitRows(new Float32Array(300 * 512).fill(Number.NaN), 512);
     const run = vi.spyOn(Decoder.prototype, 'run').mockImplementation(async () => numbers());
     const greedy: SamplingCall = {
       type: 'generate',

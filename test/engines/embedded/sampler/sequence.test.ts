@@ -5,6 +5,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { Grammar } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling, type SamplingParameters } from '../../../../src/learning/index.ts';
+import { logitRows, logprobsOf } from '../logit-rows.ts';
 
 const failing: LogitsProcessorFactory =
   ({ args }) =>
@@ -46,7 +47,7 @@ describe('a reply being sampled', () => {
 
   function writer(sequence: Sequence) {
     const sample = (...tokens: number[]) => {
-      for (const token of tokens) if (!sequence.ended) sequence.choose(logitsFor(token), 0);
+      for (const token of tokens) if (!sequence.ended) sequence.choose(logitRows(logitsFor(token)), 0);
     };
     return {
       sample,
@@ -138,7 +139,7 @@ describe('a reply being sampled', () => {
 
   it('never writes a banned text, however many tokens it takes', async () => {
     const bannedTexts = ['e', 'th', 'ab', ' s', 'ing'];
-    const level = new Float32Array(codec.tokenizer.vocabularySize);
+    const level = logitRows(new Float32Array(codec.tokenizer.vocabularySize));
     const written = async (sampling: Partial<SamplingParameters>) => {
       const { sequence, text } = await start(sampling, { maxTokens: 3000 });
       while (!sequence.ended) sequence.choose(level, 0);
@@ -152,10 +153,10 @@ describe('a reply being sampled', () => {
     const { sequence, reply } = await start({ temperature: 0 }, { topLogprobs: 2 });
     const logits = new Float32Array(3 * codec.tokenizer.vocabularySize);
     logits[2 * codec.tokenizer.vocabularySize + 65] = 2;
-    const distribution = sequence.next(logits, 2 * codec.tokenizer.vocabularySize);
+    const distribution = sequence.next(logitRows(logits, codec.tokenizer.vocabularySize), 2);
     expect(sequence.alternatives(distribution)[0]).toEqual({
       token: 65,
-      logprob: Math.max(...distribution.logprobs),
+      logprob: Math.max(...logprobsOf(distribution)),
     });
     expect(reply()).toEqual([]);
     sequence.take(65, -0.5, [{ token: 65, logprob: -0.5 }]);

@@ -80,7 +80,7 @@ export async function createModel(): Promise<(tokens: readonly number[]) => Prom
   return async (tokens) => {
     decoder.cache.clear();
     decoder.cache.reserve(1, tokens.length, 0);
-    const logits = await decoder.run(0, [{ tokens, start: 0, end: tokens.length }]);
+    const { logits } = await decoder.run(0, [{ tokens, start: 0, end: tokens.length }]);
     return logits.slice(0, architecture.vocabularySize);
   };
 }

@@ -1,12 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  type Distribution,
   distributionOf,
   entropyOf,
   gatherLogits,
   likeliest,
   pick,
+  softmaxOf,
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import { logitRows, logprobsOf } from '../logit-rows.ts';
 
 const plain = { temperature: 1, topP: 1, topK: 0, minP: 0 };
 const all = (size: number) => Int32Array.from({ length: size }, (_, id) => id);
@@ -17,30 +20,30 @@ const of = (
   keep?: number,
 ) => distributionOf(gatherLogits(logits, 0, legal), cutOffs, keep);
 const logitsOf = (probabilities: number[]) => Float32Array.from(probabilities, (p) => Math.log(p));
-const probabilities = (logprobs: Float64Array) => Array.from(logprobs, Math.exp);
+const probabilitiesOf = (distribution: Distribution) => logprobsOf(distribution).map(Math.exp);
 
 describe('the sampling distribution', () => {
   const logits = logitsOf([0.5, 0.3, 0.15, 0.05]);
 
   it('is the softmax of the logits over the legal tokens', () => {
-    const { support, logprobs } = of(logits, Int32Array.of(1, 3), plain);
-    expect([...support]).toEqual([1, 3]);
-    expect(probabilities(logprobs)[0]).toBeCloseTo(0.3 / 0.35, 6);
+    const distribution = of(logits, Int32Array.of(1, 3), plain);
+    expect([...distribution.support]).toEqual([1, 3]);
+    expect(probabilitiesOf(distribution)[0]).toBeCloseTo(0.3 / 0.35, 6);
   });
 
   it('divides the logits by the temperature', () => {
-    const { logprobs } = of(logits, all(4), { ...plain, temperature: 2 });
+    const distribution = of(logits, all(4), { ...plain, temperature: 2 });
     const roots = [0.5, 0.3, 0.15, 0.05].map(Math.sqrt);
     const total = roots.reduce((sum, root) => sum + root, 0);
-    for (const [index, value] of probabilities(logprobs).entries())
+    for (const [index, value] of probabilitiesOf(distribution).entries())
       expect(value).toBeCloseTo((roots[index] as number) / total, 6);
   });
 
   it('approaches the likeliest token as the temperature approaches 0, and stays finite', () => {
     for (const temperature of [1e-3, 1e-7, 1e-300, 5e-324]) {
       const distribution = of(logits, all(4), { ...plain, temperature });
-      expect(distribution.probabilities[0]).toBeCloseTo(1, 12);
-      expect([...distribution.logprobs].every(Number.isFinite)).toBe(true);
+      expect(probabilitiesOf(distribution)[0]).toBeCloseTo(1, 12);
+      expect(logprobsOf(distribution).every(Number.isFinite)).toBe(true);
       expect(entropyOf(distribution)).toBeCloseTo(0, 12);
       expect(pick(distribution, 0.999)).toBe(0);
     }
@@ -66,14 +69,14 @@ describe('the sampling distribution', () => {
   });
 
   it('always contains the token to keep', () => {
-    const { support, logprobs } = of(logits, all(4), { ...plain, topK: 1 }, 3);
-    expect([...support]).toEqual([0, 3]);
-    expect(probabilities(logprobs)[1]).toBeCloseTo(0.05 / 0.55, 6);
+    const distribution = of(logits, all(4), { ...plain, topK: 1 }, 3);
+    expect([...distribution.support]).toEqual([0, 3]);
+    expect(probabilitiesOf(distribution)[1]).toBeCloseTo(0.05 / 0.55, 6);
   });
 
   it('counts temperature 0 as 1 and takes the likeliest, the lowest id among equals', () => {
     const distribution = of(logitsOf([0.2, 0.4, 0.4]), all(3), { ...plain, temperature: 0 });
-    expect(probabilities(distribution.logprobs)[1]).toBeCloseTo(0.4, 6);
+    expect(probabilitiesOf(distribution)[1]).toBeCloseTo(0.4, 6);
     expect(likeliest(distribution)).toBe(1);
   });
 
@@ -94,7 +97,7 @@ describe('the sampling distribution', () => {
         fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
         (values, sampling, uniform) => {
           const distribution = of(Float32Array.from(values), all(values.length), sampling);
-          const total = probabilities(distribution.logprobs).reduce((sum, value) => sum + value, 0);
+          const total = probabilitiesOf(distribution).reduce((sum, value) => sum + value, 0);
           expect(total).toBeCloseTo(1, 9);
           expect(distribution.support[pick(distribution, uniform)]).toBeDefined();
         },
@@ -108,5 +111,45 @@ describe('the sampling distribution', () => {
     const counts = [0, 0, 0, 0];
     for (let draw = 0; draw < 1000; draw++) counts[pick(distribution, (draw + 0.5) / 1000)]!++;
     expect(counts).toEqual([500, 300, 150, 50]);
+  });
+
+  describe('from the exponentials of a graph', () => {
+    it('is the same to 1e-6, whatever the logits and the legal tokens', () => {
+      const rows = fc
+        .tuple(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 3 }))
+        .chain(([size, count]) =>
+          fc.record({
+            legal: fc.subarray([...Array(size).keys()], { minLength: 1 }),
+            values: fc.array(fc.float({ min: -30, max: 30, noNaN: true }), {
+              minLength: size * count,
+              maxLength: size * count,
+            }),
+            size: fc.constant(size),
+            row: fc.nat(count - 1),
+          }),
+        );
+      fc.assert(
+        fc.property(rows, ({ legal, values, size, row }) => {
+          const logits = Float32Array.from(values);
+          const fast = softmaxOf(logitRows(logits, size), row, Int32Array.from(legal));
+          const exact = distributionOf(gatherLogits(logits, row * size, Int32Array.from(legal)), plain);
+          if (!fast) throw new Error('no distribution');
+          expect([...fast.support]).toEqual([...exact.support]);
+          expect(likeliest(fast)).toBe(likeliest(exact));
+          expect(entropyOf(fast)).toBeCloseTo(entropyOf(exact), 5);
+          const expected = logprobsOf(exact);
+          for (const [index, value] of logprobsOf(fast).entries())
+            expect(Math.abs(value - (expected[index] as number))).toBeLessThan(1e-6);
+        }),
+        { seed: 2, numRuns: 300 },
+      );
+    });
+
+    it('is refused where they have lost their digits, and where a logit is NaN', () => {
+      const rows = logitRows(Float32Array.of(90, 1, 0));
+      expect(softmaxOf(rows, 0, Int32Array.of(1, 2))).toBeNull();
+      expect(softmaxOf(rows, 0, all(3))).not.toBeNull();
+      expect(softmaxOf(logitRows(Float32Array.of(0, Number.NaN)), 0, all(2))).toBeNull();
+    });
   });
 });

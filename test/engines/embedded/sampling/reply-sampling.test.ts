@@ -5,6 +5,7 @@ import type { Distribution } from '../../../../src/engines/embedded/sampling/dis
 import type { ReplyState } from '../../../../src/engines/embedded/sampling/logit-adjustments.ts';
 import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
 import { plainSampling, type SamplingParameters } from '../../../../src/learning/index.ts';
+import { logitRows, logprobsOf } from '../logit-rows.ts';
 import {
   bytes,
   callToken,
@@ -53,7 +54,7 @@ function at(
 ): Distribution {
   const state = stateOf({ prompt: [6], reply: [], allowed: null, ...situation }, keep);
   const ready = new ReplySampling({ ...plainSampling, ...sampling }, text, factories);
-  return ready.distribution(Float32Array.from(logits), 0, state);
+  return ready.distribution(logitRows(Float32Array.from(logits)), 0, state);
 }
 
 const level = bytes.map(() => 0);
@@ -99,7 +100,7 @@ describe('the distribution of a reply', () => {
 
   it('applies the bias, then the repetition penalty, then the penalties of the reply', () => {
     const logits = [1, -1, 2, 0, 0, 0, 0, 0, 0, 0, 0];
-    const { logprobs } = at(
+    const distribution = at(
       logits,
       {
         logitBias: [[2, 0.5]],
@@ -110,6 +111,7 @@ describe('the distribution of a reply', () => {
       },
       { prompt: [0, 1], reply: [2, 2], allowed: [0, 1, 2, 3] },
     );
+    const logprobs = logprobsOf(distribution);
     const expected = [1 / 2, -1 * 2, 2.5 / 2 - 0.25 * 2 - 0.125, 0].map((value) => value / 0.5);
     const shift = (logprobs[3] as number) - (expected[3] as number);
     expected.forEach((value, index) => {
@@ -128,11 +130,8 @@ describe('the distribution of a reply', () => {
     const calls = [1, 10].map((by) => ({ name: 'look', args: [by], kwargs: {}, extra: { by: 2 * by } }));
     const ready = new ReplySampling({ ...plainSampling, processors: calls }, text, new Map([['look', look]]));
     const state = stateOf({ prompt: [6], reply: [], allowed: [2, 3] });
-    const { logprobs } = ready.distribution(
-      Float32Array.from(level, (_, token) => token),
-      0,
-      state,
-    );
+    const rows = logitRows(Float32Array.from(level, (_, token) => token));
+    const logprobs = logprobsOf(ready.distribution(rows, 0, state));
     const banned = Number.NEGATIVE_INFINITY;
     const legal = (of2: number) => level.map((_, token) => (token === 2 ? of2 : token === 3 ? 3 : banned));
     expect(seen).toEqual([legal(2), [1, 2, bytes.length], legal(3), [10, 20, bytes.length]]);
@@ -190,11 +189,16 @@ describe('the distribution of a reply', () => {
         const raw = [...Float32Array.from(values)];
         const processors = sampling.processors.map(({ name }) => plainProcessors[name] as PlainProcessor);
         const expected = referenceLogprobs(raw, sampling, situation, processors);
-        const { support, logprobs, probabilities } = at(raw, sampling, situation);
+        const distribution = at(raw, sampling, situation);
+        const { support, total, offset, positions, likelihoods } = distribution;
+        const logprobs = logprobsOf(distribution);
+        // The exponentials of a graph have 32 bits.
+        const digits = likelihoods instanceof Float32Array ? 6 : 9;
         expect([...support]).toEqual([...expected.keys()].sort((a, b) => a - b));
         support.forEach((token, index) => {
-          expect(logprobs[index]).toBeCloseTo(expected.get(token) as number, 9);
-          expect(probabilities[index]).toBeCloseTo(Math.exp(expected.get(token) as number), 9);
+          expect(logprobs[index]).toBeCloseTo(expected.get(token) as number, digits);
+          const likelihood = likelihoods[offset + (positions[index] as number)] as number;
+          expect(likelihood / total).toBeCloseTo(Math.exp(expected.get(token) as number), digits);
         });
       }),
       { seed: 11, numRuns: 2000 },
@@ -219,14 +223,18 @@ describe('the distribution of a reply', () => {
         situations,
         (values, sampling, situation) => {
           const raw = values.map((value) => value / 64);
-          const { support, slopes, probabilities } = at(raw, sampling, situation);
+          const distribution = at(raw, sampling, situation);
+          const { support, slopes } = distribution;
+          const probabilities = logprobsOf(distribution).map(Math.exp);
           const temperature = sampling.temperature === 0 ? 1 : sampling.temperature;
           const nudged = (token: number, by: number) =>
-            at(
-              raw.map((value, id) => (id === token ? value + by : value)),
-              sampling,
-              situation,
-            ).logprobs;
+            logprobsOf(
+              at(
+                raw.map((value, id) => (id === token ? value + by : value)),
+                sampling,
+                situation,
+              ),
+            );
           support.forEach((token, j) => {
             const up = nudged(token, step);
             const down = nudged(token, -step);

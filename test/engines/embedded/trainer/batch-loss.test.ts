@@ -5,6 +5,7 @@ import {
   type Distribution,
   distributionOf,
   gatherLogits,
+  type LogitRows,
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import {
@@ -14,6 +15,7 @@ import {
   resolveRlConfig,
 } from '../../../../src/learning/index.ts';
 import { referenceObjective } from '../../../learning/reference-objective.ts';
+import { logitRows } from '../logit-rows.ts';
 
 const vocabularySize = 12;
 const rows = 7;
@@ -66,8 +68,9 @@ function softmaxOf({ row, token, legal, temperature, penalty = 1 }: Place, value
 function distribution(
   { legal, temperature, token, penalty }: Place,
   z: Float32Array,
-  offset: number,
+  row: number,
 ): Distribution {
+  const offset = row * vocabularySize;
   const sampling = { ...plainSampling, temperature };
   const support = Int32Array.from(legal);
   if (penalty === undefined) return distributionOf(gatherLogits(z, offset, support), sampling, token);
@@ -120,11 +123,11 @@ function ours(loss: LossConfig) {
           advantage: index < 2 ? 0.4 : -0.4,
           weight: 1 / (2 * (counts[index] as number)),
         },
-        distribution: (z: Float32Array, offset: number) => distribution(place, z, offset),
+        distribution: ({ logits }: LogitRows, row: number) => distribution(place, logits, row),
       },
     })),
   );
-  const slope = batch.add(decisions, logits, vocabularySize);
+  const slope = batch.add(decisions, logitRows(logits, vocabularySize));
   return { slope, metrics: batch.metrics() };
 }
 
