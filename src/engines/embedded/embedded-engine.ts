@@ -21,7 +21,8 @@ import { EngineError } from '../engine.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
-import type { SamplerCall, TrainerCall, WorkerSettings } from './threads/worker-messages.ts';
+import { SamplerThreads } from './sampler/sampler-threads.ts';
+import type { TrainerCall, WorkerSettings } from './threads/worker-messages.ts';
 import { type CallOptions, WorkerThread, workerModule } from './threads/worker-thread.ts';
 import { train } from './trainer/train.ts';
 import { exportWeights } from './weights/export.ts';
@@ -35,9 +36,12 @@ export interface EmbeddedEngineOptions {
   runtime?: RuntimeChoice;
   /** Threads that training may use. Default: the machine's cores, at most 4. */
   threads?: number;
-  /** Threads that sampling may use. Default 1: small models sample no faster on more. */
+  /** Threads that sample, each on one core. Default: the machine's cores, at most 4. */
   samplerThreads?: number;
-  /** Replies sampled at once from one set of weights; others wait. A beam search counts its width. Default 256. */
+  /**
+   * Replies that one thread samples at once from one set of weights; others wait. A beam search counts its width.
+   * Default 256.
+   */
   largestBatch?: number;
   /**
    * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used
@@ -51,7 +55,7 @@ export interface EmbeddedEngineOptions {
    */
   logitsProcessors?: Readonly<Record<string, string | URL>>;
   /**
-   * Heap of each of the two threads, in bytes. A thread that needs more is ended: its calls in flight fail with
+   * Heap of each thread, in bytes. A thread that needs more is ended: its calls in flight fail with
    * `worker_died`, and a new thread replaces it. Weights and caches are not on the heap. Default: a quarter of the
    * machine's memory, at least 512 MiB and at most 4 GiB.
    */
@@ -64,8 +68,8 @@ export interface EmbeddedEngineOptions {
 }
 
 /**
- * The engine that runs anywhere: small transformers on ONNX Runtime, sampling in one worker thread and training in
- * another. The same seed gives the same tokens whatever else is running, and training repeats bit for bit on the
+ * The engine that runs anywhere: small transformers on ONNX Runtime, sampling and training in worker threads. The same
+ * seed gives the same tokens whatever else is running, and training repeats bit for bit on the
  * same machine, also with another number of threads.
  *
  * `close` fails all calls in flight and all later ones at once, with the code `engine_closed`. It resolves when the
@@ -76,7 +80,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const {
     runtime = runtimeOfEnvironment(),
     threads = Math.min(4, availableParallelism()),
-    samplerThreads = 1,
+    samplerThreads = Math.min(4, availableParallelism()),
     largestBatch = 256,
     prefixCacheBytes = 256 * 2 ** 20,
     logitsProcessors = {},
@@ -127,7 +131,7 @@ class EmbeddedEngine implements Engine {
   readonly #tokenizer = loadTokenizer();
   readonly #format = chatFormat(this.#tokenizer);
   readonly #checker = new ConstraintChecker();
-  readonly #sampler: WorkerThread<SamplerCall>;
+  readonly #sampler: SamplerThreads;
   readonly #trainer: WorkerThread<TrainerCall>;
   /** One job at a time: services that share the engine wait for each other. */
   readonly #training = new FairMutex({
@@ -139,14 +143,14 @@ class EmbeddedEngine implements Engine {
 
   constructor(logitsProcessors: readonly string[], sampler: WorkerSettings, trainer: WorkerSettings) {
     this.logitsProcessors = logitsProcessors;
-    this.#sampler = new WorkerThread(workerModule('../sampler/worker'), sampler);
+    this.#sampler = new SamplerThreads(sampler);
     this.#trainer = new WorkerThread(workerModule('../trainer/worker'), trainer);
   }
 
   /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
   async start(): Promise<string> {
     try {
-      const [runtime] = await Promise.all([this.#sampler.running.ready, this.#trainer.running.ready]);
+      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.running.ready]);
       return runtime;
     } catch (error) {
       await this.close();
@@ -218,9 +222,9 @@ class EmbeddedEngine implements Engine {
     await this.#training.run(() => train(this.#trainer.running, request), { signal: request.signal });
   }
 
-  /** Does not wait for the thread, which releases the weights once nothing samples from them. */
+  /** Does not wait for the threads, which release the weights once nothing samples from them. */
   async drop(weights: Weights): Promise<void> {
-    this.#sampler.call({ type: 'drop', weights }).catch(() => undefined);
+    this.#sampler.drop(weights);
   }
 
   async check(): Promise<void> {

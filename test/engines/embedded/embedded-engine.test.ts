@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import type { Weights } from '../../../src/engines/engine.ts';
+import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
+import type { GenerateRequest, Generation, Weights } from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { Bench, baseModel } from './support.ts';
 
@@ -72,6 +73,29 @@ describe('the embedded engine', () => {
     const group = await bench.generate(Array.from({ length: 8 }, (_, seed) => bench.request(text, seed)));
     const cached = group.map(({ cachedTokens }) => cachedTokens).sort((a, b) => a - b);
     expect(cached.slice(1).every((tokens) => tokens >= bench.prompt(text).length - 16)).toBe(true);
+  });
+
+  it('samples on all its threads, with the same replies, and a conversation stays where its prefix is', async () => {
+    const call = vi.spyOn(WorkerThread.prototype, 'call');
+    onTestFinished(() => call.mockRestore());
+    const threads = () => new Set(call.mock.contexts).size;
+    const several = await Bench.open({ samplerThreads: 2 });
+    onTestFinished(() => several.close());
+    const crowd = Array.from({ length: 24 }, (_, index) =>
+      several.request(`order ${index} came late, and ${'again '.repeat(index)}late`, index),
+    );
+    await several.generate(crowd);
+    await expect.poll(async () => (await several.generate(crowd)) && threads()).toBe(2);
+    const first = await several.generate(crowd);
+    expect(first.map(({ tokens, logprobs }) => ({ tokens, logprobs }))).toEqual(
+      (await bench.generate(crowd)).map(({ tokens, logprobs }) => ({ tokens, logprobs })),
+    );
+    const later = crowd.map(({ prompt, ...rest }, index) => ({
+      ...rest,
+      prompt: [...prompt, ...(first[index] as Generation).tokens, ...several.prompt('and now?')],
+    }));
+    for (const [index, { cachedTokens }] of (await several.generate(later)).entries())
+      expect(cachedTokens).toBeGreaterThan((crowd[index] as GenerateRequest).prompt.length - 16);
   });
 
   it('removes a reply from its batch when its signal aborts', async () => {

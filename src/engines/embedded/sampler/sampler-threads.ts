@@ -1,0 +1,122 @@
+import { LRUCache } from 'lru-cache';
+import type { Weights } from '../../engine.ts';
+import type { SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
+import { type CallOptions, WorkerThread, workerModule } from '../threads/worker-thread.ts';
+import { blockLength } from './prefix-cache.ts';
+
+/** When all running threads have this many calls in flight, the next thread starts. */
+const callsPerThread = 4;
+
+/** A call leaves the thread that knows its prompt when another thread has this many fewer calls in flight. */
+const maxImbalance = 8;
+
+/** Prompts whose thread is remembered. */
+const promptsKept = 10_000;
+
+interface Thread {
+  worker: WorkerThread<SamplerCall>;
+  state: 'idle' | 'starting' | 'ready';
+  callsInFlight: number;
+}
+
+/**
+ * The threads that sample. Each runs the model on one core, with its own batches, weights and prefix cache: for small
+ * models that is faster than one thread whose matrix products use several cores. The reply to a call does not depend
+ * on the thread, so calls go where there are fewest; a prompt that continues an earlier one goes to the thread whose
+ * prefix cache has it, unless that is much busier. All threads but the first start when there are calls for them.
+ */
+export class SamplerThreads {
+  readonly #threads: readonly Thread[];
+  /** Where a prompt was sent, by the hash of its longest part in whole blocks. */
+  readonly #sent = new LRUCache<number, Thread>({ max: promptsKept });
+
+  /** `settings.threads`: how many threads there are at most. */
+  constructor(settings: WorkerSettings) {
+    const own = {
+      ...settings,
+      threads: 1,
+      prefixCacheBytes: Math.floor(settings.prefixCacheBytes / settings.threads),
+    };
+    this.#threads = Array.from({ length: settings.threads }, () => ({
+      worker: new WorkerThread(workerModule('../sampler/worker'), own),
+      state: 'idle',
+      callsInFlight: 0,
+    }));
+  }
+
+  /** Starts the first thread; returns the name of its runtime. */
+  async start(): Promise<string> {
+    const first = this.#threads[0] as Thread;
+    const runtime = await first.worker.running.ready;
+    first.state = 'ready';
+    return runtime;
+  }
+
+  async call<Result>(call: SamplingCall, options: CallOptions): Promise<Result> {
+    const thread = this.#choose(call.request.prompt);
+    thread.callsInFlight++;
+    try {
+      return await thread.worker.call<Result>(call, options);
+    } finally {
+      thread.callsInFlight--;
+    }
+  }
+
+  /** Each thread releases the weights once it no longer samples from them. */
+  drop(weights: Weights): void {
+    for (const { worker } of this.#ready) worker.call({ type: 'drop', weights }).catch(() => undefined);
+  }
+
+  /** Rejects when one of the threads cannot sample at the moment. */
+  async check(): Promise<void> {
+    await Promise.all(this.#ready.map(({ worker }) => worker.check()));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map(({ worker }) => worker.close()));
+  }
+
+  get #ready(): Thread[] {
+    return this.#threads.filter(({ state }) => state === 'ready');
+  }
+
+  #choose(prompt: readonly number[]): Thread {
+    const ready = this.#ready;
+    const least = ready.reduce((best, thread) => (thread.callsInFlight < best.callsInFlight ? thread : best));
+    if (least.callsInFlight >= callsPerThread) this.#startNext();
+    if (ready.length === 1) return least;
+    const hashes = blockHashes(prompt);
+    const known = hashes.findLast((hash) => this.#sent.has(hash));
+    const last = known === undefined ? undefined : this.#sent.get(known);
+    const chosen = last && last.callsInFlight - least.callsInFlight < maxImbalance ? last : least;
+    const longest = hashes.at(-1);
+    if (longest !== undefined) this.#sent.set(longest, chosen);
+    return chosen;
+  }
+
+  /** Starts one more thread. Until it is ready, calls go to the others. */
+  #startNext(): void {
+    const next = this.#threads.find(({ state }) => state !== 'ready');
+    if (next?.state !== 'idle') return;
+    next.state = 'starting';
+    next.worker.running.ready.then(
+      () => {
+        next.state = 'ready';
+      },
+      () => {
+        next.state = 'idle';
+      },
+    );
+  }
+}
+
+/** A hash (FNV-1a, 32 bits) of each part of the prompt that begins at its start and consists of whole blocks. */
+function blockHashes(prompt: readonly number[]): number[] {
+  const hashes: number[] = [];
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < prompt.length; at++) {
+    hash = Math.imul(hash ^ (prompt[at] as number), 0x01000193);
+    if ((at + 1) % blockLength === 0) hashes.push(hash);
+  }
+  return hashes;
+}
