@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import {
   type ChatCompletion,
   type ChatCompletionChunk,
@@ -7,14 +8,13 @@ import {
 } from '../contract/index.ts';
 import { isObject } from '../util/json.ts';
 import { errorBody, invalid, unsupported } from './endpoint-error.ts';
+import { dataFrame, type EndpointAnswer } from './exchange.ts';
 import { asFields, checkNames, parse } from './read-fields.ts';
 import {
   answerComplete,
   answerStreamed,
-  dataFrame,
   type EndpointRequest,
   type EndpointSession,
-  eventStream,
   type StreamedAnswer,
 } from './session.ts';
 
@@ -146,15 +146,14 @@ function toVisibleChoice(choice: Choice | ChatCompletionChunk['choices'][number]
 export async function answerChat(
   session: EndpointSession,
   body: unknown,
-  client: AbortSignal,
-): Promise<Response> {
+  client: ServerResponse,
+): Promise<EndpointAnswer> {
   const parsed = readChatBody(body);
   if (!parsed.stream) {
     const { completion, choice } = await answerComplete(session, client, parsed.request);
-    return Response.json(toVisibleCompletion(completion, choice, parsed));
+    return { json: toVisibleCompletion(completion, choice, parsed) };
   }
-  const answer = await answerStreamed(session, client, parsed.request);
-  return eventStream(frames(answer, parsed), answer.abandon);
+  return { frames: frames(await answerStreamed(session, client, parsed.request), parsed) };
 }
 
 async function* frames({ chunks }: StreamedAnswer, parsed: ParsedChatRequest): AsyncGenerator<string> {

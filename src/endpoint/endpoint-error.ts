@@ -31,22 +31,28 @@ export function invalid(param: string, problem: string): EndpointError {
 }
 
 /** The error format of OpenAI-compatible clients. */
-export interface ErrorResponseBody {
+interface ErrorResponseBody {
   error: { message: string; type: string; param: string | null; code: string | null };
 }
 
+export interface ErrorResponse {
+  status: number;
+  headers: Record<string, string>;
+  body: unknown;
+}
+
 /** The HTTP response for an error. */
-export function errorResponse(error: unknown): Response {
+export function errorResponse(error: unknown): ErrorResponse {
   const status = statusOf(error);
-  const headers = new Headers({ 'content-type': 'application/json' });
+  const headers: Record<string, string> = {};
   const waitMs = isRequestError(error) ? error.retryAfterMs : null;
   if (waitMs !== null) {
-    headers.set('retry-after', String(Math.ceil(waitMs / 1000)));
-    headers.set('retry-after-ms', String(waitMs));
+    headers['retry-after'] = String(Math.ceil(waitMs / 1000));
+    headers['retry-after-ms'] = String(waitMs);
   }
   // Stops OpenAI's clients from retrying: this process would reject the same request again.
-  if (!isRequestError(error) && status < 500) headers.set('x-should-retry', 'false');
-  return new Response(JSON.stringify(errorBody(error)), { status, headers });
+  if (!isRequestError(error) && status < 500) headers['x-should-retry'] = 'false';
+  return { status, headers, body: errorBody(error) };
 }
 
 export function errorBody(error: unknown): ErrorResponseBody {

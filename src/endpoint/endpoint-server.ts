@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
-import { getRequestListener } from '@hono/node-server';
 import { type Trajectory, trajectoryClosed } from '../trajectory/index.ts';
-import { createEndpointApp, keyPrefix } from './app.ts';
+import { answerRequest, keyPrefix } from './answer-request.ts';
 import { EndpointError } from './endpoint-error.ts';
 import { type EndpointModel, EndpointSession } from './session.ts';
 
@@ -23,10 +22,10 @@ export class EndpointServer {
   readonly #withoutTrajectory = new Map<EndpointModel, EndpointSession>();
 
   private constructor() {
-    const app = createEndpointApp((apiKey) => this.#sessions.get(apiKey));
-    // Keeps the process's global `Request` and `Response`, which belong to the user.
-    const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
-    this.#server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, listener);
+    const find = (apiKey: string) => this.#sessions.get(apiKey);
+    this.#server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, (request, response) => {
+      void answerRequest(request, response, find);
+    });
     this.#server.unref();
     this.#server.on('connection', (socket) => socket.unref());
   }
@@ -54,7 +53,8 @@ export class EndpointServer {
       () => {
         this.#sessions.delete(opened.apiKey);
         this.#byTrajectory.delete(trajectory);
-        opened.end(trajectoryClosed(trajectory.id));
+        // The error's stack would cost more than the rest of the rollout's end.
+        if (opened.hasCalls) opened.end(trajectoryClosed(trajectory.id));
       },
       { once: true },
     );

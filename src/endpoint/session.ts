@@ -1,4 +1,5 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
+import type { ServerResponse } from 'node:http';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -50,10 +51,9 @@ export interface EndpointModel {
   answerStreamed(request: ModelRequest): Promise<StreamedAnswer>;
 }
 
-/** A call of a session. The client, the end of the session and the call itself can abort it. */
+/** A call of a session. It is aborted when its client disconnects and when the session ends. */
 export interface SessionCall {
   readonly signal: AbortSignal;
-  abort(reason: unknown): void;
   /** Must be called when the call ends, successful or not. */
   leave(): void;
 }
@@ -63,8 +63,7 @@ export class EndpointSession {
   readonly apiKey: string;
   readonly model: EndpointModel;
   readonly responses = new ResponseMemory();
-  /** Runs a function in the async scope that created the key: in its trajectory and under its span. */
-  readonly run: <Result>(work: () => Result) => Result = AsyncLocalStorage.snapshot();
+  readonly #scope = new AsyncResource('martingale.endpoint');
   readonly #calls = new Set<AbortController>();
 
   constructor(apiKey: string, model: EndpointModel) {
@@ -72,21 +71,27 @@ export class EndpointSession {
     this.model = model;
   }
 
-  join(client: AbortSignal): SessionCall {
+  /** Runs a function in the async scope that created the key: in its trajectory and under its span. */
+  run<Result>(work: () => Result): Result {
+    return this.#scope.runInAsyncScope(work);
+  }
+
+  /** Begins a call, which ends early when its client disconnects. */
+  join(client: ServerResponse): SessionCall {
     const controller = new AbortController();
-    const onDisconnect = () => controller.abort(client.reason);
+    const onDisconnect = () => controller.abort(new Error('The client disconnected.'));
+    this.#calls.add(controller);
+    if (client.closed) onDisconnect();
+    else client.once('close', onDisconnect);
     const leave = () => {
       this.#calls.delete(controller);
-      client.removeEventListener('abort', onDisconnect);
+      client.off('close', onDisconnect);
     };
-    this.#calls.add(controller);
-    if (client.aborted) onDisconnect();
-    else client.addEventListener('abort', onDisconnect, { once: true });
-    const abort = (reason: unknown) => {
-      controller.abort(reason);
-      leave();
-    };
-    return { signal: controller.signal, abort, leave };
+    return { signal: controller.signal, leave };
+  }
+
+  get hasCalls(): boolean {
+    return this.#calls.size > 0;
   }
 
   /** Aborts the calls in flight. */
@@ -98,16 +103,10 @@ export class EndpointSession {
 
 export type EndpointRequest = Omit<ModelRequest, 'signal'>;
 
-/** A streamed answer whose client may disconnect. */
-export interface AbandonableAnswer extends StreamedAnswer {
-  /** Ends the call if the chunks are not read to their end. */
-  abandon: () => void;
-}
-
-/** Answers with the whole reply, after recording it. `client` aborts when the agent disconnects. */
+/** Answers with the whole reply, after recording it. */
 export async function answerComplete(
   session: EndpointSession,
-  client: AbortSignal,
+  client: ServerResponse,
   request: EndpointRequest,
 ): Promise<WholeAnswer> {
   const call = session.join(client);
@@ -123,9 +122,9 @@ export async function answerComplete(
 /** Streams the reply. A failure before the first chunk is thrown here, so that it can still set the HTTP status. */
 export async function answerStreamed(
   session: EndpointSession,
-  client: AbortSignal,
+  client: ServerResponse,
   request: EndpointRequest,
-): Promise<AbandonableAnswer> {
+): Promise<StreamedAnswer> {
   const call = session.join(client);
   try {
     const { chunks, ...answer } = await session.run(() =>
@@ -135,8 +134,7 @@ export async function answerStreamed(
     const stop = () => void chunks.return().catch(() => undefined);
     if (call.signal.aborted) stop();
     else call.signal.addEventListener('abort', stop, { once: true });
-    const abandon = () => call.abort(new Error('The client disconnected.'));
-    return { ...answer, chunks: from(first, chunks, call), abandon };
+    return { ...answer, chunks: from(first, chunks, call) };
   } catch (error) {
     call.leave();
     throw causeOf(error, call);
@@ -165,30 +163,3 @@ async function* from(
 function causeOf(error: unknown, { signal }: SessionCall): unknown {
   return signal.aborted ? signal.reason : error;
 }
-
-const headers = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache',
-  // Stops proxies from buffering the events.
-  'x-accel-buffering': 'no',
-};
-
-/** Answers with server-sent events, produced as the client reads them. `abandon` runs when the client disconnects. */
-export function eventStream(frames: AsyncGenerator<string>, abandon: () => void): Response {
-  const encoder = new TextEncoder();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const next = await frames.next();
-      if (next.done) controller.close();
-      else controller.enqueue(encoder.encode(next.value));
-    },
-    async cancel() {
-      abandon();
-      await frames.return(undefined);
-    },
-  });
-  return new Response(body, { headers });
-}
-
-export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
-export const eventFrame = (type: string, data: object) => `event: ${type}\n${dataFrame(data)}`;

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { Choice, FinishReason, Message } from '../../contract/index.ts';
 import { reasoningOf, sampledMessage } from '../../trajectory/index.ts';
 import { errorBody, invalid } from '../endpoint-error.ts';
+import { type EndpointAnswer, eventFrame } from '../exchange.ts';
 import {
   answerComplete,
   answerStreamed,
   type EndpointRequest,
   type EndpointSession,
-  eventFrame,
-  eventStream,
   type StreamedAnswer,
   type WholeAnswer,
 } from '../session.ts';
@@ -22,13 +22,13 @@ import { type ResponseEvent, ResponseOutput } from './response-output.ts';
 export async function answerResponse(
   session: EndpointSession,
   body: unknown,
-  client: AbortSignal,
-): Promise<globalThis.Response> {
+  client: ServerResponse,
+): Promise<EndpointAnswer> {
   const response = new ResponseInProgress(session, readResponseBody(body));
   if (!response.body.stream)
-    return Response.json(response.answer(await answerComplete(session, client, response.request)));
+    return { json: response.answer(await answerComplete(session, client, response.request)) };
   const answer = await answerStreamed(session, client, response.request);
-  return eventStream(numbered(response.follow(answer)), answer.abandon);
+  return { frames: numbered(response.follow(answer)) };
 }
 
 async function* numbered(events: AsyncGenerator<ResponseEvent>): AsyncGenerator<string> {

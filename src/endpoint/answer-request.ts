@@ -1,0 +1,96 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { currentTrajectory } from '../trajectory/index.ts';
+import { answerChat } from './chat-completions.ts';
+import { EndpointError, errorResponse } from './endpoint-error.ts';
+import { type EndpointAnswer, readJson, writeAnswer, writeJson } from './exchange.ts';
+import { answerResponse } from './responses/answer-response.ts';
+import type { EndpointSession } from './session.ts';
+
+/** What every key begins with. */
+export const keyPrefix = 'martingale.';
+
+type FindSession = (apiKey: string) => EndpointSession | undefined;
+
+/** Answers a request to the `/v1` routes of OpenAI-compatible clients. `find` returns the session of a valid key. */
+export async function answerRequest(
+  request: IncomingMessage,
+  response: ServerResponse,
+  find: FindSession,
+): Promise<void> {
+  let session: EndpointSession | undefined;
+  try {
+    const path = pathOf(request);
+    if (path === '/v1' || path.startsWith('/v1/')) session = sessionOf(request, find);
+    await writeAnswer(response, await answerTo(`${request.method} ${path}`, request, response, session));
+  } catch (error) {
+    // The policy's caller notes the outcome of each call, but a rejected request never became a call.
+    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.endCall('unanswered'));
+    if (response.headersSent) response.destroy();
+    else writeJson(response, errorResponse(error));
+  }
+}
+
+async function answerTo(
+  route: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+  session: EndpointSession | undefined,
+): Promise<EndpointAnswer> {
+  if (session) {
+    if (route === 'POST /v1/chat/completions') return answerChat(session, await readJson(request), response);
+    if (route === 'POST /v1/responses') return answerResponse(session, await readJson(request), response);
+    const isRead = route.startsWith('GET ') || route.startsWith('HEAD ');
+    if (isRead && route.endsWith(' /v1/models'))
+      return { json: { object: 'list', data: [modelOf(session)] } };
+    // This model answers whatever name the agent uses.
+    if (isRead && route.includes(' /v1/models/')) return { json: modelOf(session) };
+  }
+  throw new EndpointError(
+    404,
+    'unknown_path',
+    `${route} is not served. The paths are POST /v1/chat/completions, POST /v1/responses and GET /v1/models.`,
+  );
+}
+
+/** The path without its query. A client with a proxy sends the whole URL. */
+function pathOf({ url = '' }: IncomingMessage): string {
+  const path = url.startsWith('/') ? url : URL.canParse(url) ? new URL(url).pathname : url;
+  const end = path.indexOf('?');
+  return end < 0 ? path : path.slice(0, end);
+}
+
+const modelOf = ({ model }: EndpointSession) => ({
+  id: model.name,
+  object: 'model',
+  created: 0,
+  owned_by: 'martingale',
+});
+
+/** @throws EndpointError for a request without a valid key. */
+function sessionOf({ headers }: IncomingMessage, find: FindSession): EndpointSession {
+  const apiKey = /^bearer\s+(\S+)\s*$/i.exec(headers.authorization ?? '')?.[1];
+  const session = apiKey === undefined ? undefined : find(apiKey);
+  if (session) return session;
+  throw refusal(apiKey);
+}
+
+function refusal(apiKey: string | undefined): EndpointError {
+  if (apiKey === undefined)
+    return new EndpointError(
+      401,
+      'api_key_missing',
+      'The request has no key. Send the `apiKey` of `model.endpoint()` as `Authorization: Bearer <key>`.',
+    );
+  if (apiKey.startsWith(keyPrefix))
+    return new EndpointError(
+      410,
+      'trajectory_closed',
+      'The rollout of this key has ended, or belongs to another process. Await every call of the agent inside the rollout function, ' +
+        'and stop its processes when `signal` aborts.',
+    );
+  return new EndpointError(
+    401,
+    'invalid_api_key',
+    'The key does not belong to this process. Get one from `model.endpoint()` inside the rollout.',
+  );
+}
