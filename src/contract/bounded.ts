@@ -19,6 +19,42 @@ const tooManyElements = (maximum: number) => ({
 export const numberList = (element: z.ZodNumber, maximum: number): z.ZodArray<z.ZodNumber> =>
   new NumberArray({ type: 'array', element, maximum }).max(maximum, tooManyElements(maximum));
 
+/**
+ * Makes an object's schema skip the optional fields that a value lacks: with many of them, they take most of the time.
+ * Changes and returns the schema. A value with an issue is parsed once more, by the original schema.
+ */
+export function sparse<Schema extends z.ZodObject>(schema: Schema): Schema {
+  const { parse } = schema._zod;
+  const fields = new Map<string, z.core.$ZodType>(Object.entries(schema.shape));
+  /** The fields that cannot be skipped: required ones, and those with a default. */
+  let needed: string[] | undefined;
+  const parsePresent: typeof parse = (payload, context) => {
+    const { value } = payload;
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return parse(payload, context);
+    needed ??= [...fields.keys()].filter((name) => !isSkippable(fields.get(name)));
+    if (!needed.every((name) => name in value)) return parse(payload, context);
+    const parsed: Record<string, unknown> = {};
+    for (const [name, item] of Object.entries(value)) {
+      const result = fields.get(name)?._zod.run({ value: item, issues: [] }, context);
+      if (!result) continue;
+      if (result instanceof Promise || result.issues.length > 0) return parse(payload, context);
+      parsed[name] = result.value;
+    }
+    payload.value = parsed;
+    return payload;
+  };
+  // Zod calls `run`, which is `parse` for a schema without checks of its own.
+  schema._zod.parse = parsePresent;
+  schema._zod.run = parsePresent;
+  return schema;
+}
+
+function isSkippable(field: z.core.$ZodType | undefined): boolean {
+  if (!field) return true;
+  const { success, data } = z.safeParse(field, undefined);
+  return success && data === undefined;
+}
+
 /** A number used in computations, bounded so that weights stay in their range. */
 export const boundedNumber = () => z.number().min(-requestLimits.number).max(requestLimits.number);
 

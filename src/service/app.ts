@@ -17,9 +17,9 @@ import { logRoutes } from './routes/log.ts';
 import { modelRoutes } from './routes/models.ts';
 import { isKnownPath, refuseOtherMethods, registrar } from './routes/route.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
-import { projectOf, requestIdHeader, requestIdOf, requestIdPattern, traceRequests } from './telemetry.ts';
+import { projectOf, requestIdHeader, requestIdPattern, traceRequests } from './telemetry.ts';
 import { tickTime } from './ticks.ts';
-import { ClientLeftError } from './wire/wire.ts';
+import { ClientLeftError, wireOf } from './wire/wire.ts';
 
 /** Status in the log when the client disconnected before the answer. nginx uses the same number. */
 const clientLeftStatus = 499;
@@ -39,9 +39,8 @@ export function createApp(service: ServiceContext): Hono {
     const sent = context.req.header(requestIdHeader);
     const id = sent !== undefined && requestIdPattern.test(sent) ? sent : randomUUID();
     // Set before the handlers, so that they can read it.
-    context.header(requestIdHeader, id);
+    wireOf(context).identify(id);
     await next();
-    context.res.headers.set(requestIdHeader, id);
     // Nobody reads the body of a HEAD answer; cancel it, since it may be an event stream.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
     service.log({
@@ -87,7 +86,7 @@ export function createApp(service: ServiceContext): Hono {
     const { path } = context.req;
     // OpenAI clients also call paths that this service lacks: responses, embeddings, files.
     const openAi = isOpenAiPath(path) || !isKnownPath(context);
-    const answered = errorFor(error, service.log, requestIdOf(context));
+    const answered = errorFor(error, service.log, wireOf(context).requestId);
     const { status } = answered;
     if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');

@@ -1,6 +1,6 @@
 import type { Context } from 'hono';
 import { messageOf } from './errors.ts';
-import { requestIdOf, type ServiceLog } from './telemetry.ts';
+import type { ServiceLog } from './telemetry.ts';
 import { wireOf } from './wire/wire.ts';
 
 const headers = {
@@ -45,8 +45,8 @@ export function streamedBody(
           ended();
           wire.cut();
           const { path } = context.req;
-          const request = requestIdOf(context);
-          if (!left.aborted) log({ level: 'error', event, request, path, error: messageOf(error) });
+          if (!left.aborted)
+            log({ level: 'error', event, request: wire.requestId, path, error: messageOf(error) });
         }
       },
       async cancel() {

@@ -127,8 +127,17 @@ export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>
 
 /** Validates a body with a contract schema and refuses unknown fields. */
 export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
-  if (isObject(body)) refuseUnknownFields(body, new Set(Object.keys(schema.shape)));
+  if (isObject(body)) refuseUnknownFields(body, fieldsOf(schema));
   return validate(schema, body, 'body');
+}
+
+const knownFields = new WeakMap<z.ZodObject, ReadonlySet<string>>();
+
+/** The names of a schema's fields. */
+export function fieldsOf(schema: z.ZodObject): ReadonlySet<string> {
+  const known = knownFields.get(schema) ?? new Set(Object.keys(schema.shape));
+  knownFields.set(schema, known);
+  return known;
 }
 
 /** Refuses token ids outside the vocabulary, naming their location. */

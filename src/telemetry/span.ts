@@ -8,6 +8,7 @@ import {
   type Span,
   type SpanOptions,
   SpanStatusCode,
+  type TextMapGetter,
   trace,
 } from '@opentelemetry/api';
 import { type ChatCompletionRequest, type Choice, MartingaleError } from '../contract/index.ts';
@@ -90,10 +91,16 @@ export function errorKind(error: unknown): string {
 /** W3C Trace Context, version 00: https://www.w3.org/TR/trace-context/#traceparent-header. */
 const traceparentPattern = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** The trace context of a request's headers; the root context without one, or without an SDK. */
-export function remoteContext(headers: Record<string, string>): Context {
-  return propagation.extract(ROOT_CONTEXT, headers);
+/** The trace context of a request's headers; the root context without headers, a context or an SDK. */
+export function remoteContext(headers: Headers | null): Context {
+  return headers === null ? ROOT_CONTEXT : propagation.extract(ROOT_CONTEXT, headers, headerGetter);
 }
+
+/** Reads only the headers that a propagator asks for. */
+const headerGetter: TextMapGetter<Headers> = {
+  get: (headers, name) => headers.get(name) ?? undefined,
+  keys: (headers) => [...headers.keys()],
+};
 
 /** The `traceparent` of the active span; null without one. */
 export function activeTraceparent(): string | null {

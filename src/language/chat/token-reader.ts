@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer';
+import { TextDecoder } from 'node:util';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** A piece of a reply. */
@@ -24,7 +26,10 @@ export class TokenReader {
   readonly #tokenizer: Tokenizer;
   readonly #options: ReadingOptions;
   readonly #special: ReadonlySet<number>;
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  /** Created for the first token that is not whole characters. */
+  #decoder: TextDecoder | null = null;
+  /** Whether the decoder may hold the first bytes of a character. */
+  #isPending = false;
   #before: 'nothing' | 'text' | 'special' = 'nothing';
 
   constructor(tokenizer: Tokenizer, options: ReadingOptions) {
@@ -45,8 +50,7 @@ export class TokenReader {
 
   /** Like `read`, for a token that is not a mark here because it ended the reply. */
   readAsText(token: number): Piece[] {
-    if (!this.#special.has(token))
-      return this.#text(this.#decoder.decode(this.#tokenizer.bytes(token), { stream: true }));
+    if (!this.#special.has(token)) return this.#text(this.#decode(token));
     const pieces = this.finish();
     const space = this.#options.spaces && this.#before !== 'nothing' ? ' ' : '';
     this.#before = 'special';
@@ -55,7 +59,17 @@ export class TokenReader {
 
   /** The rest: bytes that form no complete character. */
   finish(): Piece[] {
-    return this.#text(this.#decoder.decode());
+    const rest = this.#isPending ? this.#decoder?.decode() : '';
+    this.#isPending = false;
+    return this.#text(rest ?? '');
+  }
+
+  #decode(token: number): string {
+    const text = wholeText(this.#tokenizer, token);
+    if (text !== null && !this.#isPending) return text;
+    this.#decoder ??= new TextDecoder('utf-8', { ignoreBOM: true });
+    this.#isPending = text === null || text === '';
+    return this.#decoder.decode(this.#tokenizer.bytes(token), { stream: true });
   }
 
   #text(text: string): Piece[] {
@@ -69,4 +83,23 @@ export class TokenReader {
         ]
       : [{ type: 'text', text }];
   }
+}
+
+/** By tokenizer and token: a text, or null for a token that is not valid UTF-8 on its own. */
+const texts = new WeakMap<Tokenizer, (string | null)[]>();
+
+/** The text of a token whose bytes are whole characters; null for any other. Cached, because tokens repeat. */
+function wholeText(tokenizer: Tokenizer, token: number): string | null {
+  let known = texts.get(tokenizer);
+  if (!known) {
+    known = [];
+    texts.set(tokenizer, known);
+  }
+  let text = known[token];
+  if (text === undefined) {
+    const bytes = tokenizer.bytes(token);
+    text = isUtf8(bytes) ? Buffer.from(bytes).toString('utf8') : null;
+    known[token] = text;
+  }
+  return text;
 }

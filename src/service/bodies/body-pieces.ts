@@ -37,11 +37,7 @@ export async function* bodyPieces(
   context: Context,
   { limit, count }: BodyPiecesOptions,
 ): AsyncGenerator<Uint8Array> {
-  const isCompressed = isGzip(context.req.header('content-encoding'));
-  const maxSent = isCompressed ? maxCompressedBytes(limit) : limit;
-  const declared = Number(context.req.header('content-length') ?? 0);
-  if (declared > maxSent) throw tooLarge(limit);
-  count.expect(Math.min(declared, limit));
+  const { isCompressed, maxSent } = checkHeaders(context, { limit, count });
   const sent = upTo(maxSent, wireOf(context).pieces(), limit);
   let bytes = 0;
   for await (const piece of isCompressed ? decompressed(sent) : sent) {
@@ -57,9 +53,26 @@ export async function* bodyPieces(
  * declared.
  */
 export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
-  return Buffer.concat(pieces);
+  const options = { limit, count };
+  const arrived = checkHeaders(context, options).isCompressed ? null : wireOf(context).arrived();
+  if (!arrived) {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of bodyPieces(context, options)) pieces.push(piece);
+    return Buffer.concat(pieces);
+  }
+  if (arrived.length > limit) throw tooLarge(limit);
+  count.bytes(arrived.length);
+  return arrived;
+}
+
+/** Refuses a body whose headers already say that it cannot be read. */
+function checkHeaders(context: Context, { limit, count }: BodyPiecesOptions) {
+  const isCompressed = isGzip(context.req.header('content-encoding'));
+  const maxSent = isCompressed ? maxCompressedBytes(limit) : limit;
+  const declared = Number(context.req.header('content-length') ?? 0);
+  if (declared > maxSent) throw tooLarge(limit);
+  count.expect(Math.min(declared, limit));
+  return { isCompressed, maxSent };
 }
 
 /** Upper bound of the gzip size of `limit` bytes: incompressible data grows by less than this. */

@@ -183,8 +183,14 @@ function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
   return entity === null && salt === null ? null : JSON.stringify([entity, salt]);
 }
 
+const fingerprints = new WeakMap<BaseModel, string>();
+
 /** The `system_fingerprint`: the same for the same engine and base model, whatever the weights. */
 function fingerprintOf(engine: string, base: BaseModel): string {
+  const known = fingerprints.get(base);
+  if (known) return known;
   const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
-  return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+  const fingerprint = `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+  fingerprints.set(base, fingerprint);
+  return fingerprint;
 }

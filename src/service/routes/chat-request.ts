@@ -18,11 +18,9 @@ import { invalidField, maxIssues, RequestValidationError, unsupportedField } fro
 import { sortIssues } from '../jobs/read-trajectory.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { memberSource, readJson, wholeBytes } from '../json/parse.ts';
-import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
+import { fieldsOf, readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
 type ListField = 'messages' | 'tools' | 'documents';
-
-const fields = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
 /** The request without the elements of its long lists, which are validated one by one. */
 const frameSchema = chatCompletionRequestSchema.extend({
@@ -55,7 +53,7 @@ async function parseRequest(content: Buffer): Promise<ParsedChatCompletionReques
   if (slices?.over) await slices.pause();
   if (isObject(body)) refuseForeignFields(body);
   if (!slices || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
-  refuseUnknownFields(body, fields);
+  refuseUnknownFields(body, fieldsOf(chatCompletionRequestSchema));
   const frame = readItem(frameSchema, body, ['body']);
   const issues = 'issues' in frame ? [...frame.issues] : [];
   const read = async <Item extends z.ZodType>(name: ListField, item: Item): Promise<z.output<Item>[]> => {

@@ -9,7 +9,7 @@ import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { operations } from '../openapi/operations.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
-import { requestIdOf, traceInference, traceStreamed } from '../telemetry.ts';
+import { traceInference, traceStreamed } from '../telemetry.ts';
 import { wireOf } from '../wire/wire.ts';
 import { readChatRequest } from './chat-request.ts';
 import type { Register } from './route.ts';
@@ -30,7 +30,7 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
       if (isStreamed) return streamed(service, context, chat, admitted.release);
       const completion = await traceInference(chat.model.pinnedName, () => complete(chat, signal));
       const json = await completionJson(completion);
-      return context.body(json, 200, { 'content-type': 'application/json' });
+      return new Response(json, { headers: { 'content-type': 'application/json' } });
     } finally {
       // A stream releases its slots when it ends.
       if (!isStreamed) admitted.release();
@@ -46,7 +46,7 @@ function streamed(
   chat: PreparedChat,
   ended: () => void,
 ): Response {
-  const requestId = requestIdOf(context);
+  const { requestId } = wireOf(context);
   const parent = activeContext.active();
   const frames = async function* (disconnected: AbortSignal) {
     const signal = AbortSignal.any([disconnected, service.closing]);

@@ -2,7 +2,7 @@ import { IncomingMessage, type RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import type { ServiceError } from '../errors.ts';
-import { requestIdHeader, type ServiceLog } from '../telemetry.ts';
+import type { ServiceLog } from '../telemetry.ts';
 import { Wire } from './wire.ts';
 
 export interface LingeringOptions {
@@ -155,9 +155,8 @@ export class Answering {
     outgoing.once('close', () => this.#wires.delete(wire));
     if (this.#reason) wire.end(this.#reason);
     const response = await fetch(request, { wire });
-    const requestId = response.headers.get(requestIdHeader);
     cutStalledReader(outgoing, stallTimeoutMs, () =>
-      log({ level: 'info', event: 'client_stalled', request: requestId, stallTimeoutMs }),
+      log({ level: 'info', event: 'client_stalled', request: wire.requestId, stallTimeoutMs }),
     );
     const isOpen = !incoming.complete && !incoming.destroyed;
     const isLast = this.#isClosing || (isOpen && (response.status === 408 || !isShort(incoming)));

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Context } from 'hono';
 import { MartingaleError } from '../../contract/index.ts';
 import { ServiceError } from '../errors.ts';
+import { requestIdHeader } from '../telemetry.ts';
 import { accepted } from '../ticks.ts';
 
 /** The client disconnected, so nobody reads the answer. */
@@ -24,6 +25,7 @@ export class Wire {
   #unneeded: AbortController | null = null;
   #stopReading: ((error: unknown) => void) | null = null;
   #ended: ServiceError | null = null;
+  #requestId: string | null = null;
 
   /** `stallTimeoutMs`: longest pause of a body being read, in milliseconds. */
   constructor(
@@ -38,6 +40,17 @@ export class Wire {
 
   get socket(): Socket {
     return this.#incoming.socket;
+  }
+
+  /** The request's id, as the answer and the log show it; null before `identify`. */
+  get requestId(): string | null {
+    return this.#requestId;
+  }
+
+  /** Sets the request's id, which becomes a header of the answer. */
+  identify(id: string): void {
+    this.#requestId = id;
+    this.#outgoing.setHeader(requestIdHeader, id);
   }
 
   /** Cuts the connection: the only way to report an error once the answer has begun. */
@@ -58,6 +71,14 @@ export class Wire {
       else if (incoming.readableEnded) return;
       else await this.#more();
     }
+  }
+
+  /** The body if all of it has arrived and none was read: a short one mostly has. Null if there is more to wait for. */
+  arrived(): Buffer | null {
+    const { complete, destroyed, readableDidRead } = this.#incoming;
+    if (!complete || destroyed || readableDidRead) return null;
+    const body: unknown = this.#incoming.read();
+    return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
   }
 
   /**
