@@ -11,7 +11,6 @@ export const replyTokens = 64;
 const promptTokens = 16;
 const weights = { baseModel: benchModel, folder: null };
 
-/** A different prompt for each request, so that the prefix cache does not help. */
 export function promptOf(engine: Engine, index: number): number[] {
   const text = `${index} ${'the quick brown fox jumps over the lazy dog '.repeat(2)}`;
   return engine.tokenizer(benchModel).encode(text).slice(0, promptTokens);
@@ -20,6 +19,7 @@ export function promptOf(engine: Engine, index: number): number[] {
 /** Sampled tokens per second with `batch` replies in parallel, each of up to 64 tokens. */
 export async function measureDecoding(engine: Engine, batch: number, tokens: number): Promise<number> {
   let made = 0;
+  let salt = performance.now();
   const rounds = Math.max(1, Math.round(tokens / (batch * replyTokens)));
   const started = performance.now();
   for (let round = 0; round < rounds; round++) {
@@ -36,7 +36,8 @@ export async function measureDecoding(engine: Engine, batch: number, tokens: num
           constraint: null,
           topLogprobs: 0,
           priority: 0,
-          cacheSalt: null,
+          // A different one for each request, so that the prefix cache does not help.
+          cacheSalt: String(salt++),
         };
         return engine.generate(request);
       }),

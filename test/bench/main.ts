@@ -1,19 +1,13 @@
-import { cpus } from 'node:os';
 import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
 import { benchLargeBodies } from './large-bodies.ts';
 import { benchRollouts, delayMs } from './rollouts.ts';
 import { benchStep } from './step.ts';
+import { head, machine, row, whole } from './table.ts';
 
-const whole = (value: number) => Math.round(value).toLocaleString('en');
 const percent = (share: number) => `${Math.round(share * 100)}%`;
-const row = (...cells: (string | number)[]) => console.log(`| ${cells.join(' | ')} |`);
-const head = (...cells: string[]) => {
-  row(...cells);
-  row(...cells.map(() => '---'));
-};
 
-console.log(`${cpus()[0]?.model ?? 'unknown processor'}, ${cpus().length} cores, Node ${process.version}`);
+console.log(machine);
 console.log('Figures of one run; compare rows of a table with each other, not with another machine.\n');
 
 head('threads', 'batch', 'training, tokens/s', 'decoding, tokens/s');

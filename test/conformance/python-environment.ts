@@ -7,13 +7,17 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-export interface PythonEnvironmentOptions {
-  /** What is tested, for the message that says it was skipped. */
-  what: string;
-  /** Packages with versions, such as `httpx==0.28.1`, including their dependencies. */
+export interface PythonPackages {
+  /** Packages with versions, such as `httpx==0.28.1`. */
   requirements: readonly string[];
+  /** More arguments of pip: `--no-deps` installs nothing but `requirements`. */
+  pipArguments?: readonly string[];
   /** Oldest minor version of Python 3. Default 10. */
   minor?: number;
+  /** Default 300000. */
+  installTimeoutMs?: number;
+  /** Is called with the folder of the environment before it is installed, not when it is cached. */
+  onInstall?: (folder: string) => void;
 }
 
 export interface PythonEnvironment {
@@ -22,48 +26,57 @@ export interface PythonEnvironment {
 }
 
 const cache = join(import.meta.dirname, '../../node_modules/.cache/python');
-const installTimeoutMs = 300_000;
 
 /**
- * A Python environment with packages from the registry, created once and cached in `node_modules/.cache`. Null, with a
- * line on the terminal, if there is no Python or the packages cannot be fetched: then skip the test.
- * `MARTINGALE_PYTHON` names another interpreter.
+ * The environment that a test needs. Null, with a line on the terminal that names `what` is not tested, if there is no
+ * Python or the packages cannot be fetched: then skip the test.
  */
 export async function pythonEnvironment({
   what,
-  requirements,
-  minor = 10,
-}: PythonEnvironmentOptions): Promise<PythonEnvironment | null> {
-  const skip = (reason: string) => {
-    process.stderr.write(`\nNOT RUN: ${what}. ${reason}\n\n`);
+  ...packages
+}: PythonPackages & { what: string }): Promise<PythonEnvironment | null> {
+  try {
+    return await createPythonEnvironment(packages);
+  } catch (error) {
+    process.stderr.write(`\nNOT RUN: ${what}. ${error instanceof Error ? error.message : error}\n\n`);
     return null;
-  };
+  }
+}
+
+/**
+ * A Python environment with packages from the registry, created once and cached in `node_modules/.cache`. Throws if
+ * there is no Python or the packages cannot be fetched. `MARTINGALE_PYTHON` names another interpreter.
+ */
+export async function createPythonEnvironment(packages: PythonPackages): Promise<PythonEnvironment> {
+  const { requirements, minor = 10, onInstall } = packages;
   const found = await findPython(minor);
-  if (!found) return skip(`There is no Python 3.${minor} or newer on this machine.`);
+  if (!found) throw new Error(`There is no Python 3.${minor} or newer on this machine.`);
   const hash = createHash('sha256')
     .update([found.version, ...requirements].join('\n'))
     .digest('hex');
   const folder = join(cache, hash.slice(0, 16));
   if (!existsSync(folder)) {
+    onInstall?.(folder);
     try {
-      await install(found.python, requirements, folder);
+      await install(found.python, packages, folder);
     } catch (error) {
       const told = error instanceof Error ? error.message : String(error);
-      return skip(`Its Python packages could not be installed: ${told.slice(-1000)}`);
+      throw new Error(`Its Python packages could not be installed: ${told.slice(-1000)}`, { cause: error });
     }
   }
   return { python: interpreterIn(folder) };
 }
 
 /** Installs into a temporary folder and renames it, so that it is complete even if several tests install at once. */
-async function install(python: string, requirements: readonly string[], folder: string): Promise<void> {
+async function install(python: string, packages: PythonPackages, folder: string): Promise<void> {
+  const { requirements, pipArguments = [], installTimeoutMs: timeout = 300_000 } = packages;
   await mkdir(cache, { recursive: true });
   const making = await mkdtemp(`${folder}-`);
   try {
-    await run(python, ['-m', 'venv', making], { timeout: installTimeoutMs });
+    await run(python, ['-m', 'venv', making], { timeout });
     const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-input'];
     const limits = ['--retries', '1', '--timeout', '20'];
-    await run(interpreterIn(making), [...pip, ...limits, ...requirements], { timeout: installTimeoutMs });
+    await run(interpreterIn(making), [...pip, ...limits, ...pipArguments, ...requirements], { timeout });
     await rename(making, folder);
   } catch (error) {
     await rm(making, { recursive: true, force: true });

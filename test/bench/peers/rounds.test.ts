@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest';
+import { measureInTurn, median, medianRatio } from './rounds.ts';
+
+it('measures in turn, so that a machine that slows down changes figures and not ratios', async () => {
+  let speed = 1;
+  const order: string[] = [];
+  const measure = (name: string, rate: number) => async () => {
+    order.push(name);
+    return rate * speed;
+  };
+  const { ours, theirs } = await measureInTurn(3, {
+    ours: measure('ours', 300),
+    theirs: async () => {
+      const rate = await measure('theirs', 200)();
+      speed /= 2;
+      return rate;
+    },
+  });
+  expect(order).toEqual(['ours', 'theirs', 'ours', 'theirs', 'ours', 'theirs']);
+  expect(ours).toEqual([300, 150, 75]);
+  expect(medianRatio(ours, theirs)).toBe(1.5);
+});
+
+it('takes the middle value, or the mean of the two in the middle, in any order', () => {
+  expect(median([30, 10, 200])).toBe(30);
+  expect(median([4, 1, 100, 2])).toBe(3);
+});
