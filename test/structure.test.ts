@@ -30,6 +30,9 @@ const floors = [
 /** What only chooses what is public, from any floor. */
 const doors = ['index.ts', 'loop.ts', 'records.ts', 'testing.ts'];
 
+/** The second door of a room, beside its `index.ts`. */
+const sideDoors = ['contract/basics.ts'];
+
 /** The harness and the service meet on the wire alone. */
 const apart: readonly (readonly [string, string])[] = [
   ...[
@@ -50,6 +53,27 @@ async function importsOf(file: string): Promise<string[]> {
   return [...text.matchAll(/(?:from |import |import\()'(\.[^']+)'/g)].map(([, path = '']) =>
     relative(source, resolve(source, dirname(file), path)),
   );
+}
+
+/** The modules and packages that are loaded before a file is evaluated: not those of `import()` and types. */
+async function loadedBefore(file: string): Promise<string[]> {
+  const text = await readFile(join(source, file), 'utf8');
+  return [...text.matchAll(/^(?:import|export)(?! type)(?: [^;']*? from)? '([^']+)';/gms)].map(
+    ([, path = '']) => (path.startsWith('.') ? relative(source, resolve(source, dirname(file), path)) : path),
+  );
+}
+
+/** The packages that an import of a file loads, and `node:http`, which loads the global `fetch`. */
+async function packagesLoadedBy(entry: string): Promise<string[]> {
+  const files = new Set([entry]);
+  const packages = new Set<string>();
+  for (const file of files)
+    for (const loaded of await loadedBefore(file)) {
+      if (loaded.endsWith('.ts')) files.add(loaded);
+      else if (!loaded.startsWith('node:')) packages.add(loaded.replace(/^(@[^/]+\/)?([^/]+).*/, '$1$2'));
+      else if (loaded === 'node:http') packages.add(loaded);
+    }
+  return [...packages].sort();
 }
 
 const floorOf = (file: string): string => file.split('/')[0] ?? '';
@@ -92,7 +116,8 @@ test('imports go down only, and through the door of a floor where it has one', a
       if (from === to) continue;
       const isUp = floors.indexOf(to) <= floors.indexOf(from);
       const isApart = apart.some(([a, b]) => a === from && b === to);
-      const isThroughWall = files.includes(`${to}/index.ts`) && imported !== `${to}/index.ts`;
+      const isThroughWall =
+        files.includes(`${to}/index.ts`) && ![`${to}/index.ts`, ...sideDoors].includes(imported);
       if (isUp || isApart || isThroughWall) wrong.push(`${file} imports ${imported}`);
     }
   }
@@ -142,4 +167,25 @@ test('nothing imports by name what an older Node lacks, which fails before the v
     const text = await readFile(join(source, file), 'utf8');
     expect([file, lacking.filter((pattern) => pattern.test(text))]).toEqual([file, []]);
   }
+});
+
+const ofClient = ['@opentelemetry/api', 'eventsource-parser', 'zod'];
+const ofHarness = [...ofClient, '@ai-sdk/provider', 'lru-cache', 'p-queue'];
+const ofLanguage = ['@huggingface/tokenizers', 'lru-cache'];
+
+// The time of a start is mostly the number of modules. Loaded at first use: undici, the AI SDK, ONNX Runtime.
+test.each([
+  ['index.ts', ofHarness],
+  ['loop.ts', ofHarness],
+  ['records.ts', ofHarness],
+  ['testing.ts', ofHarness],
+  ['client/index.ts', ofClient],
+  ['rollout/threads/thread.ts', ofHarness.filter((name) => name !== 'p-queue')],
+  ['cli/index.ts', [...ofHarness, 'commander']],
+  ['engines/embedded/index.ts', ofLanguage],
+  ['engines/embedded/sampler/worker.ts', ofLanguage],
+  ['engines/embedded/trainer/worker.ts', ofLanguage],
+  ['language/constraint/checker/worker.ts', ofLanguage],
+])('importing %s loads only what it needs at once', async (entry, packages) => {
+  expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
 });

@@ -1,4 +1,4 @@
-import { Agent } from 'undici';
+import type { Agent } from 'undici';
 
 /**
  * Connections per pool. With 128, two thousand calls took six times as long. Much larger pools are slow, because the
@@ -22,14 +22,32 @@ export interface PooledConnection {
  * are in flight.
  */
 export class ConnectionPools {
-  readonly #connectTimeoutMs: number;
+  readonly #newAgent: () => Agent;
   /** The first pool is never removed: once it is destroyed, calls on it fail with an error that the client is closed. */
   readonly #pools: [Pool, ...Pool[]];
   #isDestroyed = false;
 
-  constructor(connectTimeoutMs: number) {
-    this.#connectTimeoutMs = connectTimeoutMs;
+  private constructor(newAgent: () => Agent) {
+    this.#newAgent = newAgent;
     this.#pools = [this.#open()];
+  }
+
+  /** Loads undici, which takes as long as loading the rest of the client. */
+  static async open(connectTimeoutMs: number): Promise<ConnectionPools> {
+    const { Agent } = await import('undici');
+    return new ConnectionPools(
+      () =>
+        new Agent({
+          connections: poolSize,
+          pipelining: 1,
+          // A long completion can be silent for minutes. The deadlines of calls apply instead of these timeouts.
+          headersTimeout: 0,
+          bodyTimeout: 0,
+          keepAliveTimeout: 30_000,
+          allowH2: false,
+          connect: { timeout: connectTimeoutMs },
+        }),
+    );
   }
 
   take(): PooledConnection {
@@ -57,16 +75,6 @@ export class ConnectionPools {
   }
 
   #open(): Pool {
-    const agent = new Agent({
-      connections: poolSize,
-      pipelining: 1,
-      // A long completion can be silent for minutes. The deadlines of calls apply instead of these timeouts.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: 30_000,
-      allowH2: false,
-      connect: { timeout: this.#connectTimeoutMs },
-    });
-    return { agent, inFlight: 0 };
+    return { agent: this.#newAgent(), inFlight: 0 };
   }
 }

@@ -41,7 +41,7 @@ const unreached = new Set([
 /** Sends calls over its own connection pools and retries them. */
 export class Transport {
   readonly #options: TransportOptions;
-  readonly #pools: ConnectionPools;
+  #pools: Promise<ConnectionPools> | undefined;
   #closed = false;
   /** Whether the service has answered, with a status that is not a proxy's. */
   #isKnown = false;
@@ -49,7 +49,6 @@ export class Transport {
 
   constructor(options: TransportOptions) {
     this.#options = options;
-    this.#pools = new ConnectionPools(options.connectTimeoutMs);
   }
 
   get retry(): RetryPolicy {
@@ -89,15 +88,23 @@ export class Transport {
   /** Ends the calls in flight and closes the connections. */
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#pools.destroy();
+    const pools = await this.#openPools();
+    await pools.destroy();
+  }
+
+  /** The connection pools, opened at the first call: opening them loads undici. */
+  #openPools(): Promise<ConnectionPools> {
+    this.#pools ??= ConnectionPools.open(this.#options.connectTimeoutMs);
+    return this.#pools;
   }
 
   async #attempt(call: Call): Promise<OpenAnswer> {
     call.signal?.throwIfAborted();
     const { method, address = this.#options.address } = call;
     const path = address.prefix + call.path;
+    const pools = await this.#openPools();
     const deadline = new Deadline(call.timeoutMs, call.signal);
-    const { agent, release } = this.#pools.take();
+    const { agent, release } = pools.take();
     let response: Dispatcher.ResponseData;
     try {
       response = await agent.request({

@@ -7,6 +7,7 @@ export { engineArgumentSchema } from './chat/sampling-fields.ts';
 export * from './chat/structured-outputs.ts';
 export * from './chat/tools.ts';
 export * from './error.ts';
+export * from './error-body.ts';
 export * from './events.ts';
 export * from './health.ts';
 export * from './limits.ts';

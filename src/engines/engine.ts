@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
 import type { Constraint, Reply } from '../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../language/tokenizer/tokenizer.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';

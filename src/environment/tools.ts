@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { registerTelemetry, type Telemetry, type Tool, type ToolSet } from 'ai';
+import type { Telemetry, Tool, ToolSet } from 'ai';
 import { genAi, observeEnd, spanName, timeTool, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { describeWithLocation } from './thrown.ts';
@@ -57,9 +57,11 @@ function inToolSpan<Result>(name: string, toolCallId: string, run: () => Result)
   return withSpan(spanName.tool(name), attributes, run);
 }
 
-/** Registers `toolWatch` with the AI SDK, once. */
+/** Registers `toolWatch` with the AI SDK, once. Does what its `registerTelemetry` does, without loading the AI SDK. */
 export function watchAiSdkTools(): void {
-  if (!globalThis.AI_SDK_TELEMETRY_INTEGRATIONS?.includes(toolWatch)) registerTelemetry(toolWatch);
+  globalThis.AI_SDK_TELEMETRY_INTEGRATIONS ??= [];
+  const registered = globalThis.AI_SDK_TELEMETRY_INTEGRATIONS;
+  if (!registered.includes(toolWatch)) registered.push(toolWatch);
 }
 
 /**

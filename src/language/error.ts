@@ -1,4 +1,5 @@
-import { MartingaleError, type ValidationIssue } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
+import type { ValidationIssue } from '../contract/index.ts';
 
 /** Path of a value in a request: names of fields and, from 0, indices of lists. */
 export type Location = (string | number)[];

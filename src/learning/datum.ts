@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
 import type { SamplingParameters } from './sampling-parameters.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { ProviderV2, ProviderV3, ProviderV4 } from '@ai-sdk/provider';
-import { customProvider } from 'ai';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { aiSdk } from './ai-sdk.ts';
 import { ModelError } from './model-error.ts';
 import { policy } from './rollout-model.ts';
 
@@ -46,7 +46,7 @@ function policyProvider({ models, otherwise }: DefaultProviderOptions): Provider
     );
   };
   // Adapts providers of earlier AI SDK versions.
-  const others = otherwise && customProvider({ fallbackProvider: otherwise });
+  const others = otherwise && aiSdk().customProvider({ fallbackProvider: otherwise });
   const isPolicy = (id: string) => models === 'all' || models.includes(id);
   return {
     ...refusals(refuse),

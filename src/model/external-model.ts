@@ -1,8 +1,9 @@
 import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/provider';
-import { type LanguageModel, wrapLanguageModel } from 'ai';
+import type { LanguageModel } from 'ai';
 import type { ModelEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { aiSdk } from './ai-sdk.ts';
 import type { CallBudget } from './call-budget.ts';
 import { ExternalLanguageModel } from './external-language-model.ts';
 import { PolicyLanguageModel } from './language-model.ts';
@@ -98,8 +99,12 @@ export function externalModel(model: LanguageModel, options: ExternalModelOption
       `"${resolved.modelId}" is a model of the service. Pass its handle instead of an external model, so that its tokens ` +
         'are recorded.',
     );
-  // Adapts models of earlier AI SDK versions.
-  return new ExternalModel(wrapLanguageModel({ model: resolved, middleware: [] }), options);
+  return new ExternalModel(
+    resolved.specificationVersion === 'v4'
+      ? resolved
+      : aiSdk().wrapLanguageModel({ model: resolved, middleware: [] }),
+    options,
+  );
 }
 
 function byId(id: string): LanguageModelV2 | LanguageModelV3 | LanguageModelV4 {

@@ -11,7 +11,8 @@ import {
   type TextMapGetter,
   trace,
 } from '@opentelemetry/api';
-import { type ChatCompletionRequest, type Choice, MartingaleError } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
+import type { ChatCompletionRequest, Choice } from '../contract/index.ts';
 import { martingaleVersion } from '../util/version.ts';
 import { errorType, genAi } from './names.ts';
 

@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe } from 'node:diagnostics_channel';
-import { ClientRequest } from 'node:http';
 import type { Trajectory } from './trajectory.ts';
 
 const scope = new AsyncLocalStorage<Trajectory | undefined>();
@@ -72,6 +71,8 @@ export function watchOtherModels(): void {
   });
   subscribe('http.client.request.created', (message) => {
     const request = partOf(message, 'request');
+    // An import of `node:http` would load all of `fetch` with it.
+    const { ClientRequest } = process.getBuiltinModule('node:http');
     if (!(request instanceof ClientRequest)) return;
     const { method, path, protocol } = request;
     observe({ method, path, origin: `${protocol}//${request.getHeader('host') ?? request.host}` });

@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
 
 /**
  * - `resume_refused`: the directory holds a run that was started with different options.

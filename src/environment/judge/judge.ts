@@ -1,10 +1,9 @@
-import { generateText, type LanguageModel, type LanguageModelUsage, type ModelMessage, Output } from 'ai';
+import type { LanguageModel, LanguageModelUsage, ModelMessage } from 'ai';
 import type { z } from 'zod';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
 import { sha256 } from '../../util/json.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { EnvironmentError } from '../errors.ts';
-import { readLeniently } from '../loop/take-turn.ts';
 import { describeThrown } from '../thrown.ts';
 import type { JudgeUsage, resolveJudgeOptions } from './options.ts';
 import { VerdictCache } from './verdict-cache.ts';
@@ -95,6 +94,11 @@ export class Judge {
     messages: ModelMessage[],
   ): Promise<{ text: string; wasCut: boolean }> {
     const { model, maxRetries, temperature, maxOutputTokens, providerOptions } = this.#settings;
+    // The AI SDK is loaded here, at the first question.
+    const [{ generateText, Output }, { readLeniently }] = await Promise.all([
+      import('ai'),
+      import('../loop/take-turn.ts'),
+    ]);
     signal.throwIfAborted();
     try {
       const { text, finishReason, usage } = await generateText({

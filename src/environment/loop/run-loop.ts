@@ -5,7 +5,6 @@ import type { RolloutContext } from '../options.ts';
 import { describeThrown } from '../thrown.ts';
 import { traceTools } from '../tools.ts';
 import type { LoopOutcome, LoopPieces, TurnContext } from './pieces.ts';
-import { isAnswered, takeTurn } from './take-turn.ts';
 
 /** The conversation so far. It remains when a limit interrupts the conversation. */
 export type LoopProgress<Parsed> = Omit<LoopOutcome<Parsed>, 'stopReason'>;
@@ -20,6 +19,8 @@ export async function runLoop<Scenario, State, Parsed>(
   { model, ...context }: RolloutContext<Scenario, State>,
   progress: LoopProgress<Parsed>,
 ): Promise<string> {
+  // Loads the AI SDK, which programs without such a loop need not wait for.
+  const { isAnswered, takeTurn } = await import('./take-turn.ts');
   const { trajectory, signal } = context;
   const tools = await prepareTools(
     typeof pieces.tools === 'function' ? await pieces.tools(context) : pieces.tools,

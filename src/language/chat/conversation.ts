@@ -1,4 +1,5 @@
-import { type Choice, type ParsedMessage, requestLimits, type Tool } from '../../contract/index.ts';
+import { requestLimits } from '../../contract/basics.ts';
+import type { Choice, ParsedMessage, Tool } from '../../contract/index.ts';
 import { isDeeperThan } from '../../util/json.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
 

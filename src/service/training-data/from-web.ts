@@ -1,5 +1,5 @@
 import type { BlockList } from 'node:net';
-import { Agent, fetch, type Response } from 'undici';
+import type { Agent, Response } from 'undici';
 import { messageOf, ServiceError } from '../errors.ts';
 import { faultCodeOf } from '../faults.ts';
 import { guardedLookup } from './addresses.ts';
@@ -42,6 +42,7 @@ async function follow(
   sources: TrainingDataSources,
   { signal, agents }: { signal: AbortSignal; agents: Agent[] },
 ): Promise<Response> {
+  const { Agent, fetch } = await import('undici');
   let url = first;
   for (let hops = 0; hops <= maxRedirects; hops++) {
     const addresses = checkAllowed(url, first, sources);

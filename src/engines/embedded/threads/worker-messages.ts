@@ -1,4 +1,4 @@
-import { MartingaleError } from '../../../contract/index.ts';
+import { MartingaleError } from '../../../contract/basics.ts';
 import type { Reply } from '../../../language/constraint/constraint.ts';
 import type { ConstraintPlan } from '../../../language/grammar/compiler.ts';
 import {

@@ -1,5 +1,5 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { z } from 'zod';
+import { isObject } from '../../../util/json.ts';
 import { EngineError } from '../../engine.ts';
 import type { TensorShape } from './architecture.ts';
 
@@ -125,9 +125,9 @@ async function readHeader(
   if (8 + length > fileSize) throw bad('is cut off in its header');
   const bytes = new Uint8Array(length);
   await readInto(handle, bytes, 8);
-  const header = headerSchema.safeParse(readJson(bytes));
-  if (!header.success) throw bad('has no safetensors header');
-  const { __metadata__: metadata = {}, ...tensors } = header.data;
+  const header = parseHeader(bytes);
+  if (!header) throw bad('has no safetensors header');
+  const { metadata, tensors } = header;
   const start = 8 + length;
   const offsets = shapes.map(({ name, dimensions, size }) => {
     const entry = tensors[name];
@@ -140,13 +140,40 @@ async function readHeader(
   return { offsets, metadata };
 }
 
-const headerSchema = z.object({ __metadata__: z.record(z.string(), z.string()).optional() }).catchall(
-  z.object({
-    dtype: z.string(),
-    shape: z.array(z.number()),
-    data_offsets: z.tuple([z.number(), z.number()]),
-  }),
-);
+interface TensorEntry {
+  dtype: string;
+  shape: number[];
+  /** First byte and the byte after the last, in the data. */
+  data_offsets: [number, number];
+}
+
+/** Checked by hand: the engine's threads start without zod. */
+function parseHeader(
+  bytes: Uint8Array,
+): { metadata: Record<string, string>; tensors: Record<string, TensorEntry> } | undefined {
+  const header = readJson(bytes);
+  if (!isObject(header)) return undefined;
+  const { __metadata__: metadata = {}, ...tensors } = header;
+  return isRecordOf(metadata, isText) && isRecordOf(tensors, isTensorEntry)
+    ? { metadata, tensors }
+    : undefined;
+}
+
+const isRecordOf = <Value>(
+  value: unknown,
+  isValue: (entry: unknown) => entry is Value,
+): value is Record<string, Value> => isObject(value) && Object.values(value).every(isValue);
+
+const isText = (value: unknown): value is string => typeof value === 'string';
+
+function isTensorEntry(value: unknown): value is TensorEntry {
+  if (!isObject(value)) return false;
+  const { dtype, shape, data_offsets: offsets } = value;
+  return isText(dtype) && isNumbers(shape) && isNumbers(offsets) && offsets.length === 2;
+}
+
+const isNumbers = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((number) => typeof number === 'number');
 
 function readJson(bytes: Uint8Array): unknown {
   try {

@@ -1,6 +1,6 @@
 /** Compiles the constraints of requests in a thread, because a grammar may take longer than other requests can wait. */
 import { parentPort } from 'node:worker_threads';
-import { MartingaleError } from '../../../contract/index.ts';
+import { MartingaleError } from '../../../contract/basics.ts';
 import { messageOf } from '../../error.ts';
 import { type ConstraintPlan, GrammarCompiler } from '../../grammar/compiler.ts';
 import { chatFormat, loadTokenizer } from '../../tokenizer/embedded.ts';

@@ -1,4 +1,5 @@
-import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import { chatLimits } from '../../../contract/basics.ts';
+import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import type { ConversationRenderer, RenderedConversation, RenderOptions, Turns } from '../../chat/render.ts';
 import { refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
