@@ -31,8 +31,12 @@ export function streamedBody(
   const wire = wireOf(context);
   const left = wire.signalWhileNeeded();
   // A client may leave before the stream is read at all; `cancel` does not run then.
-  left.addEventListener('abort', ended, { once: true });
-  const iterator = chunks(AbortSignal.any([cancelled.signal, left]));
+  left.addEventListener('abort', () => {
+    cancelled.abort(left.reason);
+    ended();
+  });
+  if (left.aborted) cancelled.abort(left.reason);
+  const iterator = chunks(cancelled.signal);
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -66,11 +70,12 @@ export function serverSentEvents(
   frames: (signal: AbortSignal) => AsyncGenerator<string>,
   { log, ended }: { log: ServiceLog; ended: () => void },
 ): Response {
+  wireOf(context).gather();
   const encoder = new TextEncoder();
   const encoded = async function* (signal: AbortSignal) {
     for await (const frame of frames(signal)) yield encoder.encode(frame);
   };
-  return context.body(streamedBody(context, encoded, { log, event: 'stream_failed', ended }), 200, headers);
+  return new Response(streamedBody(context, encoded, { log, event: 'stream_failed', ended }), { headers });
 }
 
 export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;

@@ -1,9 +1,9 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { text as readAll } from 'node:stream/consumers';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { chatCompletionChunkSchema } from '../../src/contract/index.ts';
 import type { GenerateRequest, Generation, GenerationDelta } from '../../src/engines/engine.ts';
-import { ReplyUpdates } from '../../src/service/inference/reply/stream.ts';
+import { ReplyUpdates } from '../../src/service/inference/reply/reply-updates.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
 
@@ -219,6 +219,48 @@ test('unread chunks are merged for each choice, and nothing is lost', async () =
     { type: 'end', index: 0, generation },
     { type: 'end', index: 1, generation },
   ]);
+});
+
+test('the first delta is sent at once, the next ones together after an interval or at the end', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const ended = Promise.withResolvers<void>();
+  let sample: (token: number) => void = () => {};
+  const tokens: number[] = [];
+  const updates = new ReplyUpdates(
+    {
+      choices: 1,
+      search: null,
+      generate: async (_index, _signal, onDelta) => {
+        sample = (token) => {
+          tokens.push(token);
+          onDelta?.({ tokens: [token], logprobs: [0], topLogprobs: [[]] });
+        };
+        await ended.promise;
+        const rest = { logprobs: tokens.map(() => 0), topLogprobs: tokens.map(() => []) };
+        return { tokens, ...rest, finishReason: 'stop', stop: null, cachedTokens: 0 };
+      },
+    },
+    new AbortController().signal,
+  );
+  const taken: unknown[] = [];
+  const reading = (async () => {
+    for await (const update of updates.all())
+      taken.push(update.type === 'delta' ? update.delta.tokens : 'end');
+  })();
+  for (const token of [1, 2, 3]) {
+    sample(token);
+    await new Promise(setImmediate);
+  }
+  expect(taken).toEqual([[1]]);
+  vi.advanceTimersByTime(50);
+  await new Promise(setImmediate);
+  expect(taken).toEqual([[1], [2, 3]]);
+  sample(4);
+  await new Promise(setImmediate);
+  ended.resolve();
+  await reading;
+  expect(taken).toEqual([[1], [2, 3], [4], 'end']);
 });
 
 test('a slow reader gets few large chunks with the complete data', async () => {

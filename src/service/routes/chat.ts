@@ -1,5 +1,6 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
+import { Deadline } from '../../util/deadline.ts';
 import { accessOf, tenantOf } from '../access.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
@@ -49,15 +50,19 @@ function streamed(
   const { requestId } = wireOf(context);
   const parent = activeContext.active();
   const frames = async function* (disconnected: AbortSignal) {
-    const signal = AbortSignal.any([disconnected, service.closing]);
+    const ending = new Deadline(Number.POSITIVE_INFINITY, service.closing);
+    disconnected.addEventListener('abort', () => ending.abort(disconnected.reason));
+    if (disconnected.aborted) ending.abort(disconnected.reason);
     try {
-      for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, signal), parent))
+      for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, ending), parent))
         yield dataFrame(chunk);
       yield 'data: [DONE]\n\n';
     } catch (error) {
       if (disconnected.aborted) return;
       // The status is sent already; chat clients look for an error chunk instead.
       yield dataFrame(toErrorBody(errorFor(error, service.log, requestId), { openAi: true }));
+    } finally {
+      ending.clear();
     }
   };
   return serverSentEvents(context, frames, { log: service.log, ended });

@@ -53,6 +53,13 @@ export class Wire {
     this.#outgoing.setHeader(requestIdHeader, id);
   }
 
+  /** Sends everything that the rest of this tick writes as one packet: headers and the beginning of a stream. */
+  gather(): void {
+    const { socket } = this;
+    socket.cork();
+    process.nextTick(() => socket.uncork());
+  }
+
   /** Cuts the connection: the only way to report an error once the answer has begun. */
   cut(): void {
     this.#outgoing.destroy();

@@ -1,20 +1,22 @@
 import type { ChatCompletionChunk } from '../../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
+import type { Deadline } from '../../../util/deadline.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
+import { ReplyUpdates } from './reply-updates.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
 /**
- * Samples all choices of a request and streams the answer: the role, the deltas, the finish reason, and
- * the usage if requested. Aborts the sampling if the consumer stops early.
+ * Samples all choices of a request until `ending` and streams the answer: the role, the deltas, the finish reason, and
+ * the usage if requested. Aborts `ending` if it fails or the consumer stops early.
  */
-export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGenerator<ChatCompletionChunk> {
-  const leave = new AbortController();
-  const either = AbortSignal.any([signal, leave.signal]);
+export async function* stream(chat: PreparedChat, ending: Deadline): AsyncGenerator<ChatCompletionChunk> {
+  const { signal } = ending;
   const { id, created, model, fingerprint, request } = chat;
   const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
+  let isWhole = false;
   let completionTokens = 0;
   let cachedTokens: number | null = null;
   const usage = () => toUsage(chat, completionTokens, cachedTokens);
@@ -29,9 +31,9 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
     ...(always ? { usage: usage() } : last ? { usage: null } : {}),
   });
   try {
-    const updates = new ReplyUpdates(chat, either);
+    const updates = new ReplyUpdates(chat, signal);
     const first = {
-      ...(chat.scorePrompt ? { prompt_logprobs: await chat.scorePrompt(either) } : {}),
+      ...(chat.scorePrompt ? { prompt_logprobs: await chat.scorePrompt(signal) } : {}),
       ...(request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
     const parsers = new Map<number, ReplyParser>();
@@ -63,9 +65,10 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
       } else cachedTokens = Math.max(cachedTokens ?? 0, update.generation.cachedTokens);
       for (const choice of choices) yield chunkOf([choice]);
     }
+    isWhole = true;
     if (last) yield { ...chunkOf([]), usage: usage() };
   } finally {
-    leave.abort();
+    if (!isWhole) ending.abort(new Error('The stream ended early.'));
   }
 }
 
@@ -135,107 +138,4 @@ function toDeltas({ reasoning, content, calls }: ReplyDelta): ChunkChoice['delta
       ],
     });
   return deltas;
-}
-
-/** An update of one choice. */
-type ReplyUpdate =
-  | { type: 'delta'; index: number; delta: GenerationDelta }
-  | { type: 'end'; index: number; generation: Generation };
-
-/**
- * Samples the choices of a request and buffers their updates until they are read. Unread deltas of a
- * choice are merged, so a slow reader costs no more memory than the tokens.
- */
-export class ReplyUpdates {
-  /** Unread deltas by choice, oldest first. */
-  readonly #waiting = new Map<number, GenerationDelta>();
-  readonly #ended: { index: number; generation: Generation }[] = [];
-  #failure: { error: unknown } | null = null;
-  /** Number of choices that have not ended. */
-  #open: number;
-  #wake: () => void = () => {};
-
-  constructor(chat: Pick<PreparedChat, 'choices' | 'generate' | 'search'>, signal: AbortSignal) {
-    this.#open = chat.choices;
-    const fail = (error: unknown) => {
-      this.#failure = { error };
-      this.#wake();
-    };
-    if (chat.search) {
-      chat.search(signal).then((found) => {
-        this.#open = found.length;
-        for (const [index, generation] of found.entries()) this.#finish(index, generation, 0);
-        this.#wake();
-      }, fail);
-      return;
-    }
-    for (let index = 0; index < chat.choices; index++) {
-      let sent = 0;
-      chat
-        .generate(index, signal, (delta) => {
-          sent += delta.tokens.length;
-          this.#add(index, delta);
-          this.#wake();
-        })
-        .then((generation) => {
-          this.#finish(index, generation, sent);
-          this.#wake();
-        }, fail);
-    }
-  }
-
-  async *all(): AsyncGenerator<ReplyUpdate> {
-    for (;;) {
-      const next = this.#take();
-      if (next) {
-        yield next;
-        continue;
-      }
-      if (this.#failure) throw this.#failure.error;
-      if (this.#open === 0) return;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
-  }
-
-  #take(): ReplyUpdate | undefined {
-    for (const [index, delta] of this.#waiting) {
-      this.#waiting.delete(index);
-      return { type: 'delta', index, delta };
-    }
-    const ended = this.#ended.shift();
-    return ended && { type: 'end', ...ended };
-  }
-
-  #add(index: number, { tokens, logprobs, topLogprobs }: GenerationDelta): void {
-    const waiting = this.#waiting.get(index);
-    if (!waiting) {
-      // Copied, because the buffered delta grows and the engine's own must not.
-      this.#waiting.set(index, {
-        tokens: [...tokens],
-        logprobs: [...logprobs],
-        topLogprobs: [...topLogprobs],
-      });
-      return;
-    }
-    for (const [position, token] of tokens.entries()) {
-      waiting.tokens.push(token);
-      waiting.logprobs.push(logprobs[position] ?? 0);
-      waiting.topLogprobs.push(topLogprobs[position] ?? []);
-    }
-  }
-
-  /** An engine may report the last tokens only in the result. */
-  #finish(index: number, generation: Generation, sent: number): void {
-    const { tokens, logprobs, topLogprobs } = generation;
-    if (sent < tokens.length)
-      this.#add(index, {
-        tokens: tokens.slice(sent),
-        logprobs: logprobs.slice(sent),
-        topLogprobs: topLogprobs.slice(sent),
-      });
-    this.#ended.push({ index, generation });
-    this.#open--;
-  }
 }

@@ -1,0 +1,123 @@
+import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
+import type { PreparedChat } from '../chat.ts';
+
+/** An update of one choice. */
+type ReplyUpdate =
+  | { type: 'delta'; index: number; delta: GenerationDelta }
+  | { type: 'end'; index: number; generation: Generation };
+
+/** Shortest time between the deltas of a stream, in milliseconds, unless a choice ends: a chunk per token would cost more than sampling it. */
+const intervalMs = 50;
+
+/**
+ * Samples the choices of a request and buffers their updates until they are read, the first at once, later ones after
+ * `intervalMs`. Unread deltas of a choice are merged, so a slow reader costs no more memory than the tokens.
+ */
+export class ReplyUpdates {
+  /** Unread deltas by choice, oldest first. */
+  readonly #waiting = new Map<number, GenerationDelta>();
+  readonly #ended: { index: number; generation: Generation }[] = [];
+  #failure: { error: unknown } | null = null;
+  /** Number of choices that have not ended. */
+  #open: number;
+  #wake: () => void = () => {};
+  /** Runs while deltas are held back. */
+  #interval: NodeJS.Timeout | null = null;
+
+  constructor(chat: Pick<PreparedChat, 'choices' | 'generate' | 'search'>, signal: AbortSignal) {
+    this.#open = chat.choices;
+    const fail = (error: unknown) => {
+      this.#failure = { error };
+      this.#release();
+    };
+    if (chat.search) {
+      chat.search(signal).then((found) => {
+        this.#open = found.length;
+        for (const [index, generation] of found.entries()) this.#finish(index, generation, 0);
+        this.#release();
+      }, fail);
+      return;
+    }
+    for (let index = 0; index < chat.choices; index++) {
+      let sent = 0;
+      chat
+        .generate(index, signal, (delta) => {
+          sent += delta.tokens.length;
+          this.#add(index, delta);
+          if (!this.#interval) this.#wake();
+        })
+        .then((generation) => {
+          this.#finish(index, generation, sent);
+          this.#release();
+        }, fail);
+    }
+  }
+
+  async *all(): AsyncGenerator<ReplyUpdate> {
+    try {
+      for (;;) {
+        const next = this.#interval ? undefined : this.#take();
+        if (next) {
+          yield next;
+          continue;
+        }
+        if (this.#failure) throw this.#failure.error;
+        if (this.#open === 0) return;
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    } finally {
+      clearTimeout(this.#interval ?? undefined);
+    }
+  }
+
+  #take(): ReplyUpdate | undefined {
+    for (const [index, delta] of this.#waiting) {
+      this.#waiting.delete(index);
+      if (this.#waiting.size === 0 && this.#ended.length === 0)
+        this.#interval = setTimeout(() => this.#release(), intervalMs);
+      return { type: 'delta', index, delta };
+    }
+    const ended = this.#ended.shift();
+    return ended && { type: 'end', ...ended };
+  }
+
+  /** Lets everything be read that waits. */
+  #release(): void {
+    clearTimeout(this.#interval ?? undefined);
+    this.#interval = null;
+    this.#wake();
+  }
+
+  #add(index: number, { tokens, logprobs, topLogprobs }: GenerationDelta): void {
+    const waiting = this.#waiting.get(index);
+    if (!waiting) {
+      // Copied, because the buffered delta grows and the engine's own must not.
+      this.#waiting.set(index, {
+        tokens: [...tokens],
+        logprobs: [...logprobs],
+        topLogprobs: [...topLogprobs],
+      });
+      return;
+    }
+    for (const [position, token] of tokens.entries()) {
+      waiting.tokens.push(token);
+      waiting.logprobs.push(logprobs[position] ?? 0);
+      waiting.topLogprobs.push(topLogprobs[position] ?? []);
+    }
+  }
+
+  /** An engine may report the last tokens only in the result. */
+  #finish(index: number, generation: Generation, sent: number): void {
+    const { tokens, logprobs, topLogprobs } = generation;
+    if (sent < tokens.length)
+      this.#add(index, {
+        tokens: tokens.slice(sent),
+        logprobs: logprobs.slice(sent),
+        topLogprobs: topLogprobs.slice(sent),
+      });
+    this.#ended.push({ index, generation });
+    this.#open--;
+  }
+}
