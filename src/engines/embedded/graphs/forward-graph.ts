@@ -61,15 +61,18 @@ class ForwardPass extends TrainingGraph {
     const name = (part: string) => this.parameter(`layers.${layer}.${part}`);
     const attentionNorm = normalize(graph, input, name('attention_norm'));
     const projections = this.projections(layer);
-    const query = this.#byHead(
-      graph.op('MatMul', [this.select(layer, attentionNorm.output), projections.query]),
-      this.queryShape(layer, 1, heads, perHead),
-    )[0] as Value;
-    const [key, value] = this.#byHead(
-      graph.op('MatMul', [attentionNorm.output, projections.keyValue]),
-      graph.op('Concat', [this.batchAndTime, graph.integers(2, heads, perHead)], { axis: 0 }),
-      2,
-    ) as [Value, Value];
+    const byHead = (states: Value, projection: Value, shape: Value) =>
+      graph.op('Transpose', [graph.op('Reshape', [graph.op('MatMul', [states, projection]), shape])], {
+        perm: [0, 2, 1, 3],
+      });
+    const everywhere = graph.op('Concat', [this.batchAndTime, graph.integers(heads, perHead)], { axis: 0 });
+    const query = byHead(
+      this.select(layer, attentionNorm.output),
+      projections.query,
+      this.queryShape(layer, heads, perHead),
+    );
+    const key = byHead(attentionNorm.output, projections.key, everywhere);
+    const value = byHead(attentionNorm.output, projections.value, everywhere);
     const scores = graph.op('Add', [
       this.matmul(query, key, { transposeRight: true, scale: this.scale }),
       this.isLast(layer) ? this.#visible() : 'causal',
@@ -100,14 +103,6 @@ class ForwardPass extends TrainingGraph {
       hidden,
     };
     return { next, tape };
-  }
-
-  /** Splits projections [positions, parts * width] into their parts, each [batch, heads, steps, head width]. */
-  #byHead(projected: Value, shape: Value, parts = 1): Value[] {
-    const { graph } = this;
-    const apart = graph.op('Transpose', [graph.op('Reshape', [projected, shape])], { perm: [2, 0, 3, 1, 4] });
-    const split = parts === 1 ? [apart] : graph.ops('Split', [apart, graph.integers(1, 1)], { axis: 0 }, 2);
-    return split.map((part) => graph.op('Squeeze', [part, graph.integers(0)]));
   }
 
   /** The rows of the causal mask for the requested positions, [batch, 1, picks, time]. */

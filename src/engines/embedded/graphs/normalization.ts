@@ -27,7 +27,7 @@ export function renormalize(graph: Graph, { input, inverse, gain }: Normalizatio
 
 /**
  * Backward of `normalize` over rows: with h = x * inverse, y = h * g,
- * dg = sum_rows(dy * h) and dx = (dy * g - h * mean(dy * g * h)) * inverse.
+ * dg = sum_rows(dy * h) and dx = (dy * g - h * mean(dy * h * g)) * inverse.
  */
 export function normalizeBackward(
   graph: Graph,
@@ -35,11 +35,10 @@ export function normalizeBackward(
   { input, inverse, gain }: NormalizationTape,
 ): { input: Value; gain: Value } {
   const scaled = graph.op('Mul', [input, inverse]);
-  const gainGradient = graph.op('ReduceSum', [graph.op('Mul', [gradient, scaled]), graph.integers(0)], {
-    keepdims: 0,
-  });
+  const product = graph.op('Mul', [gradient, scaled]);
+  const gainGradient = graph.op('ReduceSum', [product, graph.integers(0)], { keepdims: 0 });
   const outer = graph.op('Mul', [gradient, gain]);
-  const mean = graph.op('ReduceMean', [graph.op('Mul', [outer, scaled]), graph.integers(1)], { keepdims: 1 });
+  const mean = graph.op('ReduceMean', [graph.op('Mul', [product, gain]), graph.integers(1)], { keepdims: 1 });
   const centred = graph.op('Sub', [outer, graph.op('Mul', [scaled, mean])]);
   return { input: graph.op('Mul', [centred, inverse]), gain: gainGradient };
 }

@@ -1,8 +1,8 @@
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
-import { type Architecture, headWidth, parameterCount, tensorShapes } from '../weights/architecture.ts';
+import { type Architecture, headWidth, tensorShapes } from '../weights/architecture.ts';
 
 /**
- * The shared inputs of the training graphs: the flat parameter vector, split into tensors, and a batch of padded
+ * The shared inputs of the training graphs: the tensors of the parameters that a graph uses, and a batch of padded
  * sequences (`ids` and `previous.k` [batch, time]) with the positions whose outputs are requested: `positions`
  * [batch, picks] in time, and the same as flat indices, `rows` [batch * picks].
  *
@@ -12,7 +12,7 @@ import { type Architecture, headWidth, parameterCount, tensorShapes } from '../w
 export abstract class TrainingGraph {
   readonly graph = new Graph();
   protected readonly architecture: Architecture;
-  readonly #parameters = new Map<string, Value>();
+  readonly #parameters = new Set<string>();
   protected readonly batchAndTime: Value;
   /** Factor of the attention scores. */
   protected readonly scale: number;
@@ -21,23 +21,12 @@ export abstract class TrainingGraph {
     this.architecture = architecture;
     this.scale = 1 / Math.sqrt(headWidth(architecture));
     const graph = this.graph;
-    graph.input('parameters', 'float32', [parameterCount(architecture)]);
     graph.input('ids', 'int64', ['batch', 'time']);
     for (let distance = 1; distance <= architecture.previousTokens; distance++)
       graph.input(`previous.${distance}`, 'int64', ['batch', 'time']);
     graph.input('positions', 'int64', ['batch', 'picks']);
     graph.input('rows', 'int64', ['rows']);
     this.batchAndTime = graph.op('Shape', ['ids']);
-    const shapes = tensorShapes(architecture);
-    const parts = graph.ops(
-      'Split',
-      ['parameters', graph.integers(...shapes.map(({ size }) => size))],
-      { axis: 0 },
-      shapes.length,
-    );
-    shapes.forEach(({ name, dimensions }, index) => {
-      this.#parameters.set(name, graph.op('Reshape', [parts[index] as Value, graph.integers(...dimensions)]));
-    });
   }
 
   /** Whether a layer computes only the requested positions. */
@@ -56,21 +45,23 @@ export abstract class TrainingGraph {
     return this.isLast(layer) ? this.graph.op('Gather', [states, 'rows'], { axis: 0 }) : states;
   }
 
-  /** Splits a layer's packed projection: queries [width, width], keys and values [width, 2 * width]. */
-  protected projections(layer: number): { query: Value; keyValue: Value } {
-    const { width } = this.architecture;
+  /** Splits a layer's packed projection into its three parts, each [width, width]. */
+  protected projections(layer: number): { query: Value; key: Value; value: Value } {
+    const { graph } = this;
     const packed = this.parameter(`layers.${layer}.query_key_value`);
-    const columns = (from: number, to: number) => {
-      const { graph } = this;
-      return graph.op('Slice', [packed, graph.integers(from), graph.integers(to), graph.integers(1)]);
-    };
-    return { query: columns(0, width), keyValue: columns(width, 3 * width) };
+    const [query, key, value] = graph.ops('Split', [packed], { axis: 1, num_outputs: 3 }, 3);
+    return { query: query as Value, key: key as Value, value: value as Value };
   }
 
+  /** A tensor of the parameters, which becomes an input of the graph. */
   protected parameter(name: string): Value {
-    const value = this.#parameters.get(name);
-    if (value === undefined) throw new Error(`the architecture has no tensor ${name}`);
-    return value;
+    if (!this.#parameters.has(name)) {
+      const tensor = tensorShapes(this.architecture).find((shape) => shape.name === name);
+      if (!tensor) throw new Error(`the architecture has no tensor ${name}`);
+      this.graph.input(name, 'float32', tensor.dimensions);
+      this.#parameters.add(name);
+    }
+    return name;
   }
 
   protected matmul(

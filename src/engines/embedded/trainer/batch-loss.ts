@@ -1,6 +1,12 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
-import { entropyOf, type LogitRows, rowLength } from '../sampling/distribution.ts';
-import { logprobOf } from './forward-pass.ts';
+import { EngineError } from '../../engine.ts';
+import {
+  type Distribution,
+  entropyOf,
+  type LogitRows,
+  logprobAt,
+  rowLength,
+} from '../sampling/distribution.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
 /** Sums the loss of a batch and computes its gradient at the logits, one micro-batch at a time. */
@@ -20,8 +26,8 @@ export class BatchLoss {
   }
 
   /**
-   * Takes logits and each datum's decisions with their rows; returns dLoss/dlogits [rows, vocabulary]. With a the adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
-   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
+   * Takes logits and each datum's decisions with their rows; returns dLoss/dlogits [rows, vocabulary]. With a the
+   * adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token, dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
    * Both are multiplied by the decision's weight and by da_j/dz_j.
    */
   add(datums: MicroBatch['decisions'], rows: LogitRows): Float32Array {
@@ -90,4 +96,16 @@ export class BatchLoss {
     }
     this.#decisions += decisions.length;
   }
+}
+
+/** The log-probability of a token of the support. */
+export function logprobOf(distribution: Distribution, token: number): number {
+  const index = distribution.support.indexOf(token);
+  const logprob = index < 0 ? Number.NaN : logprobAt(distribution, index);
+  if (!Number.isFinite(logprob))
+    throw new EngineError(
+      'loss_not_finite',
+      `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
+    );
+  return logprob;
 }

@@ -1,6 +1,8 @@
+import { gradientName } from '../graphs/backward-graph.ts';
 import { type Architecture, isLookup, tensorShapes } from '../weights/architecture.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
-import type { MicroBatch } from './micro-batches.ts';
+import type { Gradients } from './graph-runner.ts';
+import type { BatchTokens } from './micro-batches.ts';
 
 const firstDecay = 0.9;
 const secondDecay = 0.99;
@@ -43,32 +45,24 @@ export function updateByAdam(
   }
 }
 
-/** The outputs of the backward graph for a micro-batch. */
-interface GradientOutputs {
-  /** The flat gradient, without the tables that are looked up by token. */
-  gradient: Float32Array;
-  /** The gradient of each position's embedding, [batch * time, width]. */
-  embedding: Float32Array;
-}
-
 /**
- * Adds a micro-batch's gradient to the total, which has the layout of the parameters. The rows of the looked-up tables
- * are added here, one after another, because many positions share a token: their sum must neither lose additions nor
- * depend on the number of threads.
+ * Adds a micro-batch's gradient, the outputs of the backward graph, to the total, which has the layout of the
+ * parameters. The rows of the looked-up tables are added here, one after another, because many positions share a token:
+ * their sum must neither lose additions nor depend on the number of threads.
  */
 export function addGradient(
   total: Float32Array,
   architecture: Architecture,
-  { sequences, time }: Pick<MicroBatch, 'sequences' | 'time'>,
-  { gradient, embedding }: GradientOutputs,
+  { sequences, time }: Pick<BatchTokens, 'sequences' | 'time'>,
+  outputs: Gradients,
 ): void {
   const { width } = architecture;
-  let from = 0;
-  for (const { name, offset, size } of tensorShapes(architecture)) {
+  const embedding = outputs.embedding_gradient as Float32Array;
+  for (const { name, offset } of tensorShapes(architecture)) {
     if (!isLookup(name)) {
-      for (let index = 0; index < size; index++)
-        total[offset + index] = (total[offset + index] as number) + (gradient[from + index] as number);
-      from += size;
+      const gradient = outputs[gradientName(name)] as Float32Array;
+      for (let index = 0; index < gradient.length; index++)
+        total[offset + index] = (total[offset + index] as number) + (gradient[index] as number);
       continue;
     }
     const distance = name === 'token_embedding' ? 0 : Number(name.slice(name.lastIndexOf('.') + 1));

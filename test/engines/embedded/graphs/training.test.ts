@@ -8,6 +8,7 @@ import {
   gatherLogits,
   type LogitRows,
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -75,7 +76,7 @@ describe('the training graphs', () => {
     );
     if (!micro) throw new Error('no batch');
     const { shared, causal, sources } = feedsOf(micro, architecture.previousTokens, runtime);
-    const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
+    const feeds = { ...shared, ...parameterFeeds(weights, architecture, runtime) };
     const forward = await runtime.session(forwardGraph(architecture));
     const { logits, largest, likelihoods, ...tape } = await forward.run({ ...feeds, causal });
     const padded = logits?.data as Float32Array;
@@ -97,11 +98,11 @@ describe('the training graphs', () => {
       sources,
       logits_gradient: runtime.float(paddedSlope, [batch * micro.picks, vocabularySize]),
     });
+    const gradients = Object.fromEntries(
+      Object.entries(outputs).map(([name, { data }]) => [name, data as Float32Array]),
+    );
     const gradient = new Float32Array(weights.length);
-    addGradient(gradient, architecture, micro, {
-      gradient: outputs.gradient?.data as Float32Array,
-      embedding: outputs.embedding_gradient?.data as Float32Array,
-    });
+    addGradient(gradient, architecture, micro, gradients);
     for (const { name, offset, size } of tensorShapes(architecture)) {
       const reference = expected.gradients.get(name) as Float32Array;
       expect(norm(reference), name).toBeGreaterThan(0);

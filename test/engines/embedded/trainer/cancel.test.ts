@@ -17,7 +17,7 @@ const tokens = Array.from({ length }, (_, index) => 20 + ((index * 7) % 200));
 const span = { start: 1, length: length - 1, sampling: plainSampling, constraint: null, weight: 0.01 };
 const logprobs = Array.from({ length: length - 1 }, () => -5);
 const datum: Datum<Constraint> = { tokens, spans: [{ ...span, logprobs, advantage: 1 }] };
-/** Five of them run together, so this is four runs of each graph. */
+/** Two of them run together, so this is ten runs of each graph. */
 const batch = batchOf(Array.from({ length: 20 }, () => datum));
 const { loss } = resolveRlConfig(rlConfigSchema.parse({ kl_penalty_coef: 0.1 }), { learningRate: 1e-3 });
 const penalized: TrainingBatch = { ...batch, loss, reference: base };

@@ -1,0 +1,118 @@
+import { findBaseModel } from '../base-models.ts';
+import type { LogitRows } from '../sampling/distribution.ts';
+import { parameterCount } from '../weights/architecture.ts';
+import type { BatchLoss } from './batch-loss.ts';
+import { freeAll, type GraphRunner } from './graph-runner.ts';
+import type { MicroBatch } from './micro-batches.ts';
+import { addGradient } from './optimizer.ts';
+
+/** Weights, and what runs the graphs on them. */
+export interface RunningModel {
+  baseModel: string;
+  /** The flat parameter vector: see `shareWeights`. */
+  weights: Float32Array;
+  /** They share the micro-batches; each runs on its own core. */
+  runners: readonly GraphRunner[];
+  /** When it is aborted, no further run starts. */
+  signal: AbortSignal;
+}
+
+/**
+ * Calls `use` with the logits of each micro-batch, in order. Runs only the forward pass; the logits are freed after
+ * `use`.
+ */
+export async function useLogits(
+  model: RunningModel,
+  batches: readonly MicroBatch[],
+  use: (batch: MicroBatch, logits: LogitRows) => void,
+): Promise<void> {
+  const passes = inOrder(batches, aheadOf(model), async (batch, index) => {
+    return { batch, logits: await forward(model, batch, index, null) };
+  });
+  for await (const { batch, logits } of passes) {
+    use(batch, logits);
+    freeAll(Object.values(logits));
+  }
+}
+
+/**
+ * The gradient of a batch's loss, in the layout of the parameters. Losses and gradients are added up in the order of
+ * the micro-batches, so that the sum has the same bits on any number of runners.
+ */
+export async function gradientOf(
+  model: RunningModel,
+  batches: readonly MicroBatch[],
+  loss: BatchLoss,
+): Promise<Float32Array> {
+  const { architecture } = findBaseModel(model.baseModel);
+  const total = new Float32Array(parameterCount(architecture));
+  const ahead = aheadOf(model);
+  const forwardPasses = inOrder(batches, ahead, async (batch, index) => {
+    return { batch, logits: await forward(model, batch, index, index) };
+  });
+  const backwardPasses = inOrder(forwardPasses, ahead, async ({ batch, logits }, index) => {
+    model.signal.throwIfAborted();
+    const slopes = loss.add(batch.decisions, logits);
+    freeAll(Object.values(logits));
+    return { batch, gradients: await runnerOf(model, index).backward(index, slopes) };
+  });
+  for await (const { batch, gradients } of backwardPasses) {
+    addGradient(total, architecture, batch, gradients);
+    freeAll(Object.values(gradients));
+  }
+  return total;
+}
+
+function runnerOf({ runners }: RunningModel, index: number): GraphRunner {
+  return runners[index % runners.length] as GraphRunner;
+}
+
+async function forward(
+  model: RunningModel,
+  { sequences, time, picks }: MicroBatch,
+  index: number,
+  keepAs: number | null,
+): Promise<LogitRows> {
+  // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
+  await new Promise(setImmediate);
+  model.signal.throwIfAborted();
+  const { baseModel, weights } = model;
+  return runnerOf(model, index).forward({ baseModel, weights, batch: { sequences, time, picks }, keepAs });
+}
+
+/** The same weights in memory that the threads of several runners can read. */
+export function shareWeights(weights: Float32Array): Float32Array {
+  const shared = new Float32Array(new SharedArrayBuffer(weights.byteLength));
+  shared.set(weights);
+  return shared;
+}
+
+/** Runs that wait while others are used, so that a runner in another thread always has one to go on with. */
+function aheadOf({ runners }: RunningModel): number {
+  return runners.length > 1 ? runners.length : 0;
+}
+
+/**
+ * Yields the results of `start` in order, while it has started up to `ahead` more. Once it has ended, in whatever way,
+ * nothing that it started is running.
+ */
+async function* inOrder<Item, Result>(
+  items: Iterable<Item> | AsyncIterable<Item>,
+  ahead: number,
+  start: (item: Item, index: number) => Promise<Result>,
+): AsyncGenerator<Result> {
+  const started: Promise<Result>[] = [];
+  let count = 0;
+  try {
+    for await (const item of items) {
+      const result = start(item, count++);
+      // It is awaited below, perhaps only after another one has failed.
+      result.catch(() => undefined);
+      started.push(result);
+      if (started.length > ahead) yield (await started.shift()) as Result;
+    }
+    while (started.length > 0) yield (await started.shift()) as Result;
+  } finally {
+    await Promise.allSettled(started);
+  }
+}
