@@ -3,7 +3,11 @@ import { GrammarCompiler } from '../../language/grammar/compiler.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { SamplingParameters } from '../engine.ts';
-import type { LogitsProcessorFactories } from './extensions/logits-processors.ts';
+import {
+  type LogitsProcessorFactories,
+  loadProcessors,
+  type ProcessorModules,
+} from './extensions/logits-processors.ts';
 import { ReplySampling } from './sampling/reply-sampling.ts';
 
 /** Everything about text that sampling and training share: the tokenizer, the chat format and compiled constraints. */
@@ -25,6 +29,10 @@ export class ConversationCodec {
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, id) => id);
     this.unconstrained = Int32Array.from(ids.filter((id) => id === format.endToken || !special.has(id)));
     this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));
+  }
+
+  static async load(processors: ProcessorModules): Promise<ConversationCodec> {
+    return new ConversationCodec(await loadProcessors(processors));
   }
 
   /** Prepares the sampling of one reply. Throws an `EngineError` that names an invalid parameter. */

@@ -22,9 +22,9 @@ import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
-import type { TrainerCall, WorkerSettings } from './threads/worker-messages.ts';
-import { type CallOptions, WorkerThread, workerModule } from './threads/worker-thread.ts';
-import { train } from './trainer/train.ts';
+import type { WorkerSettings } from './threads/worker-messages.ts';
+import type { CallOptions } from './threads/worker-thread.ts';
+import { TrainerThreads } from './trainer/trainer-threads.ts';
 import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
@@ -34,7 +34,7 @@ export interface EmbeddedEngineOptions {
    * with the code `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
    */
   runtime?: RuntimeChoice;
-  /** Threads that training may use. Default: the machine's cores, at most 4. */
+  /** Threads that run the model in training, each on one core. Default: the machine's cores, at most 4. */
   threads?: number;
   /** Threads that sample, each on one core. Default: the machine's cores, at most 4. */
   samplerThreads?: number;
@@ -132,7 +132,7 @@ class EmbeddedEngine implements Engine {
   readonly #format = chatFormat(this.#tokenizer);
   readonly #checker = new ConstraintChecker();
   readonly #sampler: SamplerThreads;
-  readonly #trainer: WorkerThread<TrainerCall>;
+  readonly #trainer: TrainerThreads;
   /** One job at a time: services that share the engine wait for each other. */
   readonly #training = new FairMutex({
     maxWaiting: 1000,
@@ -144,13 +144,13 @@ class EmbeddedEngine implements Engine {
   constructor(logitsProcessors: readonly string[], sampler: WorkerSettings, trainer: WorkerSettings) {
     this.logitsProcessors = logitsProcessors;
     this.#sampler = new SamplerThreads(sampler);
-    this.#trainer = new WorkerThread(workerModule('../trainer/worker'), trainer);
+    this.#trainer = new TrainerThreads(trainer);
   }
 
   /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
   async start(): Promise<string> {
     try {
-      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.running.ready]);
+      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.start()]);
       return runtime;
     } catch (error) {
       await this.close();
@@ -214,12 +214,12 @@ class EmbeddedEngine implements Engine {
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
     findBaseModel(baseModel);
-    return this.#trainer.call({ type: 'encode', replies });
+    return this.#trainer.encodeReplies(replies);
   }
 
   async train(request: TrainRequest): Promise<void> {
     findBaseModel(request.from.baseModel);
-    await this.#training.run(() => train(this.#trainer.running, request), { signal: request.signal });
+    await this.#training.run(() => this.#trainer.train(request), { signal: request.signal });
   }
 
   /** Does not wait for the threads, which release the weights once nothing samples from them. */

@@ -1,10 +1,11 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rlConfigSchema } from '../../../src/contract/index.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import type { Datum } from '../../../src/learning/index.ts';
-import { Bench, baseModel, batchOf } from './support.ts';
+import { type Datum, resolveRlConfig } from '../../../src/learning/index.ts';
+import { Bench, base, baseModel, batchOf } from './support.ts';
 
 describe('training by the embedded engine', () => {
   let bench: Bench;
@@ -39,19 +40,33 @@ describe('training by the embedded engine', () => {
     }
   });
 
-  it('gives the same bits on two threads as on one', async () => {
+  it.each([
+    { runtime: 'onnxruntime-node', threads: 2 },
+    { runtime: 'onnxruntime-node', threads: 3 },
+    { runtime: 'onnxruntime-web', threads: 2 },
+  ] as const)('gives the same bits on $threads threads of $runtime as on one', async (options) => {
     const asked = Array.from({ length: 64 }, (_, index) => bench.request(`track order ${index}`, index));
     const datums = await bench.sample(asked, (index) => (index % 5) - 2);
-    const one = (await bench.train(bench.weights, 'threads-1', datums)).to;
-    const wide = await createEmbeddedEngine({ threads: 2 });
-    try {
-      const folder = join(bench.folder, 'threads-2');
-      await wide.train({ from: bench.weights, folder, batches: [batchOf(datums)], onStep: () => undefined });
-      const read = (path: string) => readFile(join(path, 'model.safetensors'));
-      expect((await read(folder)).equals(await read(one.folder))).toBe(true);
-    } finally {
-      await wide.close();
-    }
+    const { loss } = resolveRlConfig(rlConfigSchema.parse({ kl_penalty_coef: 0.1 }), { learningRate: 1e-3 });
+    const batches = [batchOf(datums), { ...batchOf(datums), loss, reference: base }];
+    const train = async (threads: number) => {
+      const engine = await createEmbeddedEngine({ ...options, threads, samplerThreads: 1 });
+      const folder = join(bench.folder, `${options.runtime}-${options.threads}-${threads}`);
+      const reported: Record<string, number>[] = [];
+      try {
+        await engine.train({
+          ...{ from: bench.weights, folder, batches },
+          onStep: ({ tokens_per_second, ...metrics }) => reported.push(metrics),
+        });
+      } finally {
+        await engine.close();
+      }
+      return { reported, weights: await readFile(join(folder, 'model.safetensors')) };
+    };
+    const one = await train(1);
+    const several = await train(options.threads);
+    expect(several.reported).toEqual(one.reported);
+    expect(several.weights.equals(one.weights)).toBe(true);
   });
 
   it('makes no checkpoint of a job that is aborted or fails', async () => {

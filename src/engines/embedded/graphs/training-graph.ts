@@ -2,7 +2,7 @@ import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, tensorShapes } from '../weights/architecture.ts';
 
 /**
- * The shared inputs of the training graphs: the tensors of the parameters that a graph uses, and a batch of padded
+ * The shared inputs of the training graphs: each tensor of the parameters, and a batch of padded
  * sequences (`ids` and `previous.k` [batch, time]) with the positions whose outputs are requested: `positions`
  * [batch, picks] in time, and the same as flat indices, `rows` [batch * picks].
  *
@@ -12,7 +12,7 @@ import { type Architecture, headWidth, tensorShapes } from '../weights/architect
 export abstract class TrainingGraph {
   readonly graph = new Graph();
   protected readonly architecture: Architecture;
-  readonly #parameters = new Set<string>();
+  readonly #parameters: ReadonlySet<string>;
   protected readonly batchAndTime: Value;
   /** Factor of the attention scores. */
   protected readonly scale: number;
@@ -21,6 +21,9 @@ export abstract class TrainingGraph {
     this.architecture = architecture;
     this.scale = 1 / Math.sqrt(headWidth(architecture));
     const graph = this.graph;
+    const shapes = tensorShapes(architecture);
+    for (const { name, dimensions } of shapes) graph.input(name, 'float32', dimensions);
+    this.#parameters = new Set(shapes.map(({ name }) => name));
     graph.input('ids', 'int64', ['batch', 'time']);
     for (let distance = 1; distance <= architecture.previousTokens; distance++)
       graph.input(`previous.${distance}`, 'int64', ['batch', 'time']);
@@ -53,14 +56,9 @@ export abstract class TrainingGraph {
     return { query: query as Value, key: key as Value, value: value as Value };
   }
 
-  /** A tensor of the parameters, which becomes an input of the graph. */
+  /** A tensor of the parameters. */
   protected parameter(name: string): Value {
-    if (!this.#parameters.has(name)) {
-      const tensor = tensorShapes(this.architecture).find((shape) => shape.name === name);
-      if (!tensor) throw new Error(`the architecture has no tensor ${name}`);
-      this.graph.input(name, 'float32', tensor.dimensions);
-      this.#parameters.add(name);
-    }
+    if (!this.#parameters.has(name)) throw new Error(`the architecture has no tensor ${name}`);
     return name;
   }
 

@@ -1,8 +1,10 @@
+import { ConversationCodec } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { SamplerCall } from '../threads/worker-messages.ts';
 import { Sampler } from './sampler.ts';
 
-await startWorker<SamplerCall>(({ runtime, settings, codec, send }) => {
+await startWorker<SamplerCall>(async ({ runtime, settings, send }) => {
+  const codec = await ConversationCodec.load(settings.logitsProcessors);
   const sampler = new Sampler(runtime, settings, codec);
   let steps: Promise<void> | null = null;
 

@@ -1,3 +1,4 @@
+import type { MessagePort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
 import type { Reply } from '../../../language/constraint/constraint.ts';
 import type { ConstraintPlan } from '../../../language/grammar/compiler.ts';
@@ -55,7 +56,7 @@ export type WorkerAnswer = { id: number } & (
 );
 
 /** An error in a message between threads. */
-interface WorkerFailure {
+export interface WorkerFailure {
   code: string;
   message: string;
   /** The code of a failed system call, such as ENOSPC. */
@@ -73,9 +74,14 @@ export type SamplingCall =
 
 export type SamplerCall = SamplingCall | { type: 'drop'; weights: Weights };
 
+/** Connects a thread that runs the training graphs with the trainer of one job. */
+export interface GraphCall {
+  port: MessagePort;
+}
+
 /** A job is `begin`, then for each batch its datums in parts and its step, and `save` or `abandon`. */
 export type TrainerCall =
-  | { type: 'begin'; from: Weights }
+  | { type: 'begin'; from: Weights; graphs: MessagePort[] }
   | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'> }
   | { type: 'save'; folder: string }

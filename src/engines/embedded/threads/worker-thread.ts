@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads';
+import { type TransferListItem, Worker } from 'node:worker_threads';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError, type GenerationDelta } from '../../engine.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
@@ -20,6 +20,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** If it throws, the call fails with that error. */
   onDelta?: ((delta: GenerationDelta) => void) | undefined;
+  /** What moves to the thread with the call. */
+  transfer?: readonly TransferListItem[];
 }
 
 /**
@@ -138,7 +140,7 @@ export class RunningThread<Call> {
   }
 
   /** Sends a call and waits for its result. Calls wait for the thread to start. */
-  async call<Result>(call: Call, { signal, onDelta }: CallOptions = {}): Promise<Result> {
+  async call<Result>(call: Call, { signal, onDelta, transfer }: CallOptions = {}): Promise<Result> {
     signal?.throwIfAborted();
     if (this.#death) throw this.#death;
     const id = this.#ids++;
@@ -147,7 +149,7 @@ export class RunningThread<Call> {
     const onAbort = () => this.#cancel(id, signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      this.#post({ type: 'call', id, call });
+      this.#post({ type: 'call', id, call }, transfer);
       return (await promise) as Result;
     } finally {
       signal?.removeEventListener('abort', onAbort);
@@ -185,8 +187,8 @@ export class RunningThread<Call> {
     this.#calls.clear();
   }
 
-  #post(request: WorkerRequest<Call>): void {
-    this.#worker.postMessage(request);
+  #post(request: WorkerRequest<Call>, transfer: readonly TransferListItem[] = []): void {
+    this.#worker.postMessage(request, transfer);
   }
 
   /** An answer to a cancelled call may be on the way. */

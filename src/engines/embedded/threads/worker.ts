@@ -1,6 +1,4 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { ConversationCodec } from '../conversation-codec.ts';
-import { loadProcessors } from '../extensions/logits-processors.ts';
 import { loadRuntime, type Runtime } from '../runtime.ts';
 import { NativeGate } from './native-gate.ts';
 import { beat } from './watchdog.ts';
@@ -16,7 +14,6 @@ import {
 /** Passed to a worker's tasks. */
 interface WorkerContext {
   runtime: Runtime;
-  codec: ConversationCodec;
   settings: WorkerSettings;
   /** Sends answers in one message. */
   send: (answers: WorkerAnswer[]) => void;
@@ -32,15 +29,16 @@ interface WorkerTasks<Call> {
 }
 
 /** Starts the work of this worker thread: loads what its settings name and passes on the requests. */
-export async function startWorker<Call>(open: (context: WorkerContext) => WorkerTasks<Call>): Promise<void> {
+export async function startWorker<Call>(
+  open: (context: WorkerContext) => Promise<WorkerTasks<Call>>,
+): Promise<void> {
   const port = parentPort;
   if (!port) throw new Error('this module runs in a worker thread');
   const { settings, gate, watchdog } = workerData as WorkerStart;
   beat(watchdog);
-  const codec = new ConversationCodec(await loadProcessors(settings.logitsProcessors));
   const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
   const send = (answers: WorkerAnswer[]) => port.postMessage(answers);
-  const tasks = open({ runtime, codec, settings, send });
+  const tasks = await open({ runtime, settings, send });
   port.on('message', (request: WorkerRequest<Call>) => {
     if (request.type === 'cancel') return tasks.cancel(request.id);
     if (request.type === 'close') return void tasks.close().finally(() => process.exit());

@@ -21,14 +21,17 @@ export interface ForwardRun {
 /** The outputs of the backward graph, by name. */
 export type Gradients = Record<string, Float32Array>;
 
-/** Runs the training graphs, one run at a time. The arrays that it returns belong to the caller: see `free`. */
+/**
+ * Runs the training graphs for one job, one run after another. The arrays that it returns belong to the caller, which
+ * frees them (`freeAll`); those that it gets belong to the runner.
+ */
 export interface GraphRunner {
   /** Creates the graphs of a base model, which the first run does otherwise. */
   load(baseModel: string): Promise<void>;
   forward(run: ForwardRun): Promise<LogitRows>;
-  /** The backward pass of the forward pass kept as `kept`, from dLoss/dlogits [rows, vocabulary]. Frees both. */
+  /** The backward pass of the forward pass kept as `kept`, from dLoss/dlogits [rows, vocabulary]. */
   backward(kept: number, logitsGradient: Float32Array): Promise<Gradients>;
-  /** Ends a job: drops what was kept and has not been used. */
+  /** Ends the job. Nothing may be called after it. */
   end(): void;
 }
 
@@ -38,25 +41,61 @@ interface Graphs {
   backward: Session;
 }
 
-/** Runs the graphs in this thread. */
-export class LocalGraphs implements GraphRunner {
-  readonly #runtime: Runtime;
+/** The training graphs of each base model, created when first needed. */
+export class TrainingSessions {
+  readonly runtime: Runtime;
   readonly #graphs = new Map<string, Promise<Graphs>>();
-  readonly #kept = new Map<number, { graphs: Graphs; feeds: Feeds; rows: number; tape: Feeds }>();
 
   constructor(runtime: Runtime) {
-    this.#runtime = runtime;
+    this.runtime = runtime;
+  }
+
+  of(baseModel: string): Promise<Graphs> {
+    const graphs = this.#graphs.get(baseModel) ?? this.#create(findBaseModel(baseModel).architecture);
+    this.#graphs.set(baseModel, graphs);
+    graphs.catch(() => this.#graphs.delete(baseModel));
+    return graphs;
+  }
+
+  /** Releases the graphs. Nothing may be running. */
+  async close(): Promise<void> {
+    const created = [...this.#graphs.values()];
+    this.#graphs.clear();
+    for (const creating of created) {
+      const graphs = await creating.catch(() => null);
+      await graphs?.forward.release();
+      await graphs?.backward.release();
+    }
+  }
+
+  async #create(architecture: Architecture): Promise<Graphs> {
+    return {
+      architecture,
+      forward: await this.runtime.session(forwardGraph(architecture)),
+      backward: await this.runtime.session(backwardGraph(architecture)),
+    };
+  }
+}
+
+/** Runs the graphs in this thread. */
+export class LocalGraphs implements GraphRunner {
+  readonly #sessions: TrainingSessions;
+  readonly #kept = new Map<number, { graphs: Graphs; feeds: Feeds; rows: number; tape: Feeds }>();
+
+  constructor(sessions: TrainingSessions) {
+    this.#sessions = sessions;
   }
 
   async load(baseModel: string): Promise<void> {
-    await this.#graphsOf(baseModel);
+    await this.#sessions.of(baseModel);
   }
 
   async forward({ baseModel, weights, batch, keepAs }: ForwardRun): Promise<LogitRows> {
-    const graphs = await this.#graphsOf(baseModel);
+    const graphs = await this.#sessions.of(baseModel);
+    const { runtime } = this.#sessions;
     const { architecture } = graphs;
-    const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, this.#runtime);
-    const feeds = { ...shared, ...parameterFeeds(weights, architecture, this.#runtime) };
+    const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, runtime);
+    const feeds = { ...shared, ...parameterFeeds(weights, architecture, runtime) };
     const outputs = await graphs.forward.run({ ...feeds, causal });
     const tape = Object.fromEntries(Object.entries(outputs).filter(([name]) => name.startsWith('tape.')));
     const rows = batch.sequences.length * batch.picks;
@@ -70,7 +109,7 @@ export class LocalGraphs implements GraphRunner {
     if (!taken) throw new Error(`no forward pass is kept as ${kept}`);
     this.#kept.delete(kept);
     const { graphs, feeds, rows, tape } = taken;
-    const slopes = this.#runtime.float(logitsGradient, [rows, graphs.architecture.vocabularySize]);
+    const slopes = this.#sessions.runtime.float(logitsGradient, [rows, graphs.architecture.vocabularySize]);
     const outputs = await graphs.backward.run({ ...feeds, ...tape, logits_gradient: slopes });
     freeAll([...Object.values(arraysOf(tape)), logitsGradient]);
     return arraysOf(outputs);
@@ -78,33 +117,6 @@ export class LocalGraphs implements GraphRunner {
 
   end(): void {
     this.#kept.clear();
-  }
-
-  /** Releases the graphs. Nothing may be running. */
-  async close(): Promise<void> {
-    this.end();
-    const created = [...this.#graphs.values()];
-    this.#graphs.clear();
-    for (const creating of created) {
-      const graphs = await creating.catch(() => null);
-      await graphs?.forward.release();
-      await graphs?.backward.release();
-    }
-  }
-
-  #graphsOf(baseModel: string): Promise<Graphs> {
-    const graphs = this.#graphs.get(baseModel) ?? this.#create(findBaseModel(baseModel).architecture);
-    this.#graphs.set(baseModel, graphs);
-    graphs.catch(() => this.#graphs.delete(baseModel));
-    return graphs;
-  }
-
-  async #create(architecture: Architecture): Promise<Graphs> {
-    return {
-      architecture,
-      forward: await this.#runtime.session(forwardGraph(architecture)),
-      backward: await this.#runtime.session(backwardGraph(architecture)),
-    };
   }
 }
 

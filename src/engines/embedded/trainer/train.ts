@@ -1,30 +1,40 @@
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { TrainingBatch, TrainRequest } from '../../engine.ts';
-import type { TrainerCall } from '../threads/worker-messages.ts';
+import type { GraphCall, TrainerCall } from '../threads/worker-messages.ts';
 import type { RunningThread } from '../threads/worker-thread.ts';
 
 /** Tokens in one message: copying it blocks this thread for a few milliseconds. */
 const tokensPerMessage = 200_000;
 
+interface TrainingThreads {
+  trainer: RunningThread<TrainerCall>;
+  /** They run the graphs for the trainer; without any, it does so itself. */
+  graphs: readonly RunningThread<GraphCall>[];
+}
+
 /**
- * Trains one job on a trainer's thread. An aborted signal rejects it after the current run of the training graphs; a
- * checkpoint that is being saved is completed. When the thread dies or closes, the job is rejected at once.
+ * Trains one job on a trainer's threads. An aborted signal rejects it after the current runs of the training graphs; a
+ * checkpoint that is being saved is completed. When a thread dies or closes, the job is rejected at once.
  */
-export async function train(thread: RunningThread<TrainerCall>, request: TrainRequest): Promise<void> {
+export async function train({ trainer, graphs }: TrainingThreads, request: TrainRequest): Promise<void> {
   const { signal } = request;
   try {
     signal?.throwIfAborted();
-    await thread.whileAlive(runJob(thread, request));
+    let job = runJob({ trainer, graphs }, request);
+    for (const thread of [trainer, ...graphs]) job = thread.whileAlive(job);
+    await job;
   } catch (error) {
     throw signal?.aborted ? signal.reason : error;
   }
 }
 
 async function runJob(
-  thread: RunningThread<TrainerCall>,
+  { trainer: thread, graphs }: TrainingThreads,
   { from, folder, batches, onStep, signal }: TrainRequest,
 ): Promise<void> {
   try {
-    await thread.call({ type: 'begin', from });
+    const ports = await Promise.all(graphs.map(connect));
+    await thread.call({ type: 'begin', from, graphs: ports }, { transfer: ports });
     for await (const { datums, ...batch } of batches) {
       signal?.throwIfAborted();
       for (const part of inMessages(datums, tokensPerMessage))
@@ -37,6 +47,14 @@ async function runJob(
     await thread.call({ type: 'abandon' }).catch(() => undefined);
     throw error;
   }
+}
+
+/** Connects a thread that runs graphs with a new port, for one job. */
+async function connect(thread: RunningThread<GraphCall>): Promise<MessagePort> {
+  await thread.ready;
+  const { port1, port2 } = new MessageChannel();
+  await thread.call({ port: port1 }, { transfer: [port1] });
+  return port2;
 }
 
 /** Splits datums, in order, into messages of at most `tokens` tokens, or of one larger datum. */

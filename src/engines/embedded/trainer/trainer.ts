@@ -8,7 +8,7 @@ import type { Architecture } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { findDecisions, type TrainingSequence } from './decisions.ts';
-import { type GraphRunner, LocalGraphs } from './graph-runner.ts';
+import { type GraphRunner, LocalGraphs, TrainingSessions } from './graph-runner.ts';
 import { klPenaltyOf } from './kl-penalty.ts';
 import { toMicroBatches } from './micro-batches.ts';
 import { freshOptimizer, norm, updateByAdam } from './optimizer.ts';
@@ -28,7 +28,7 @@ interface Run extends RunningModel {
 /** Trains one set of weights at a time. */
 export class Trainer {
   readonly #codec: ConversationCodec;
-  readonly #graphs: LocalGraphs;
+  readonly #sessions: TrainingSessions;
   #runners: readonly GraphRunner[] = [];
   #run: Run | undefined;
   #cancellation = new AbortController();
@@ -37,12 +37,13 @@ export class Trainer {
 
   constructor(runtime: Runtime, codec: ConversationCodec) {
     this.#codec = codec;
-    this.#graphs = new LocalGraphs(runtime);
+    this.#sessions = new TrainingSessions(runtime);
   }
 
-  /** Begins a job. `runners`: what runs the graphs; by default this thread. */
-  async begin(from: Weights, runners: readonly GraphRunner[] = [this.#graphs]): Promise<void> {
+  /** Begins a job. `others`: what runs the graphs; when empty, this thread does. */
+  async begin(from: Weights, others: readonly GraphRunner[] = []): Promise<void> {
     this.#end();
+    const runners = others.length > 0 ? others : [new LocalGraphs(this.#sessions)];
     this.#runners = runners;
     this.#cancellation = new AbortController();
     const { signal } = this.#cancellation;
@@ -128,7 +129,7 @@ export class Trainer {
   async close(): Promise<void> {
     this.#end();
     this.#saved = undefined;
-    await this.#graphs.close();
+    await this.#sessions.close();
   }
 
   #end(): void {

@@ -1,10 +1,13 @@
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
+import { ConversationCodec } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
+import { RemoteGraphs } from './graph-port.ts';
 import { Trainer } from './trainer.ts';
 
-await startWorker<TrainerCall>(({ runtime, codec }) => {
+await startWorker<TrainerCall>(async ({ runtime, settings }) => {
+  const codec = await ConversationCodec.load(settings.logitsProcessors);
   const trainer = new Trainer(runtime, codec);
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
@@ -16,7 +19,10 @@ await startWorker<TrainerCall>(({ runtime, codec }) => {
     switch (call.type) {
       case 'begin':
         datums = [];
-        return trainer.begin(call.from);
+        return trainer.begin(
+          call.from,
+          call.graphs.map((port) => new RemoteGraphs(port)),
+        );
       case 'datums':
         for (const datum of call.datums) datums.push(datum);
         return;

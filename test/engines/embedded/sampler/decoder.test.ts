@@ -4,6 +4,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 const architecture = {
@@ -105,7 +106,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
       const shifted = (distance: number) =>
         tokens.map((_, at) => (at >= distance ? (tokens[at - distance] as number) : 0));
       const outputs = await session.run({
-        parameters: runtime.float(weights, [weights.length]),
+        ...parameterFeeds(weights, architecture, runtime),
         ids: integers(tokens, [1, time]),
         'previous.1': integers(shifted(1), [1, time]),
         'previous.2': integers(shifted(2), [1, time]),

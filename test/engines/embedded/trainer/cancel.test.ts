@@ -108,11 +108,11 @@ describe('a cancelled training', () => {
   });
 });
 
-describe('a training job whose signal aborts', () => {
+describe.each([1, 2])('a training job whose signal aborts, on %i threads', (threads) => {
   let bench: Bench;
 
   beforeAll(async () => {
-    bench = await Bench.open();
+    bench = await Bench.open({ threads });
   });
 
   afterAll(() => bench.close());

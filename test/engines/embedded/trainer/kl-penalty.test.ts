@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { loadWeights } from '../../../../src/engines/embedded/base-models.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { LocalGraphs } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
+import { LocalGraphs, TrainingSessions } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { klPenaltyOf } from '../../../../src/engines/embedded/trainer/kl-penalty.ts';
 import { resolveRlConfig } from '../../../../src/learning/index.ts';
 
@@ -14,7 +14,7 @@ describe('the KL penalty of a batch', () => {
   const prepare = async () => ({
     baseModel: base.baseModel,
     weights: await loadWeights(base),
-    runners: [new LocalGraphs(await loadRuntime('auto', 1))],
+    runners: [new LocalGraphs(new TrainingSessions(await loadRuntime('auto', 1)))],
     signal: new AbortController().signal,
   });
 

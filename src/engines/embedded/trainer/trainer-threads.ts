@@ -1,0 +1,43 @@
+import type { Reply } from '../../../language/constraint/constraint.ts';
+import type { TrainRequest } from '../../engine.ts';
+import type { GraphCall, TrainerCall, WorkerSettings } from '../threads/worker-messages.ts';
+import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
+import { train } from './train.ts';
+
+/**
+ * The threads that train. One does everything but the runs of the graphs; unless `settings.threads` is 1, these are
+ * shared among that many threads of their own, each on one core. For small models that is faster than one thread whose
+ * matrix products use several cores. They start with the first job.
+ */
+export class TrainerThreads {
+  readonly #trainer: WorkerThread<TrainerCall>;
+  readonly #graphs: readonly WorkerThread<GraphCall>[];
+
+  constructor(settings: WorkerSettings) {
+    const own = { ...settings, threads: 1 };
+    this.#trainer = new WorkerThread(workerModule('../trainer/worker'), own);
+    this.#graphs = Array.from(
+      { length: settings.threads > 1 ? settings.threads : 0 },
+      () => new WorkerThread(workerModule('../trainer/graph-worker'), own),
+    );
+  }
+
+  /** Starts the first thread; returns the name of its runtime. */
+  start(): Promise<string> {
+    return this.#trainer.running.ready;
+  }
+
+  /** Trains one job; call it again when it has settled. */
+  train(request: TrainRequest): Promise<void> {
+    const graphs = this.#graphs.map((thread) => thread.running);
+    return train({ trainer: this.#trainer.running, graphs }, request);
+  }
+
+  encodeReplies(replies: Reply[]): Promise<number[][]> {
+    return this.#trainer.call({ type: 'encode', replies });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#trainer, ...this.#graphs].map((thread) => thread.close()));
+  }
+}
