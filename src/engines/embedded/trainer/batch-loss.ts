@@ -27,7 +27,8 @@ export class BatchLoss {
 
   /**
    * Takes logits and each datum's decisions with their rows; returns dLoss/dlogits [rows, vocabulary]. With a the
-   * adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token, dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
+   * adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
+   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
    * Both are multiplied by the decision's weight and by da_j/dz_j.
    */
   add(datums: MicroBatch['decisions'], rows: LogitRows): Float32Array {

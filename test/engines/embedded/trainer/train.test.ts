@@ -1,7 +1,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { GraphCall, TrainerCall } from '../../../../src/engines/embedded/threads/worker-messages.ts';
+import type {
+  GraphCall,
+  TrainerCall,
+  WorkerSettings,
+} from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { WorkerThread } from '../../../../src/engines/embedded/threads/worker-thread.ts';
 import { inMessages, train } from '../../../../src/engines/embedded/trainer/train.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
@@ -28,10 +32,15 @@ test('a large batch is sent to the trainer in order, in messages of few tokens o
 });
 
 test('when a thread that runs graphs ends, its job fails, and the trainer trains the next one', async () => {
-  const settings = {
-    ...{ runtime: 'auto', threads: 1, largestBatch: 1, prefixCacheBytes: 0, logitsProcessors: {} },
-    ...{ threadHeapBytes: 512 * 2 ** 20, threadTimeoutMs: 60_000 },
-  } as const;
+  const settings: WorkerSettings = {
+    runtime: 'auto',
+    threads: 1,
+    largestBatch: 1,
+    prefixCacheBytes: 0,
+    logitsProcessors: {},
+    threadHeapBytes: 512 * 2 ** 20,
+    threadTimeoutMs: 60_000,
+  };
   const source = new URL('../../../../src/engines/embedded/trainer/', import.meta.url);
   const trainer = new WorkerThread<TrainerCall>(new URL('worker.ts', source), settings);
   const ending = new WorkerThread<GraphCall>(new URL('modules/ending-graphs.ts', import.meta.url), settings);
