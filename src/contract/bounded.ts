@@ -55,6 +55,19 @@ function isSkippable(field: z.core.$ZodType | undefined): boolean {
   return success && data === undefined;
 }
 
+/**
+ * Lets the values pass at once for which `accepts` is true. The schema must accept them too, and not change them.
+ * Changes and returns the schema.
+ */
+export function withShortcut<Schema extends z.ZodType>(
+  schema: Schema,
+  accepts: (value: unknown) => boolean,
+): Schema {
+  const { run } = schema._zod;
+  schema._zod.run = (payload, context) => (accepts(payload.value) ? payload : run(payload, context));
+  return schema;
+}
+
 /** A number used in computations, bounded so that weights stay in their range. */
 export const boundedNumber = () => z.number().min(-requestLimits.number).max(requestLimits.number);
 

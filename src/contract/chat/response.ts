@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { answeredTokens, boundedNumber, list, record, text } from '../bounded.ts';
+import { answeredTokens, boundedNumber, list, record, sparse, text, withShortcut } from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
@@ -15,7 +15,7 @@ export const topLogprobSchema = z
 const logprobsMeaning =
   'Natural logarithms of the probabilities of the sampled tokens, each under the distribution that it was sampled from. That distribution covers the tokens that the constraint and the other fields allow at this position. It is computed after logits_processors, logit_bias and penalties, divided by the temperature (by 1 if the temperature is 0), cut by top_k, top_p and min_p, and renormalised over the remaining tokens. A token without alternatives has 0. A probability of 0 is written as -9999.';
 
-export const samplingSchema = z
+const samplingFields = z
   .object({
     temperature: boundedNumber(),
     top_p: boundedNumber(),
@@ -59,6 +59,7 @@ export const samplingSchema = z
     description:
       'Reproduces the distribution that a choice was sampled from. An absent field was off. constraint is the hash of the grammar. For training, send choices back unchanged, including this object.',
   });
+export const samplingSchema = sparse(samplingFields);
 
 const promptIds = () =>
   answeredTokens()
@@ -73,25 +74,43 @@ const promptIds = () =>
  */
 const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: promptIds() });
 
+const logprobEntrySchema = topLogprobSchema.extend({
+  top_logprobs: list(topLogprobSchema, trainingLimits.topLogprobs).default([]),
+  token_id: z
+    .number()
+    .int()
+    .nullish()
+    .describe("Added by us, in streams from a trained model without return_token_ids: the token's id."),
+  choice: carriedSchema
+    .nullish()
+    .describe("Added by us, next to the first token_id of a choice: the choice's fields of the same names."),
+});
+
+/** Whether a value is a list of entries without bytes and alternatives, as most choices have. */
+const areBareEntries = (value: unknown): boolean =>
+  Array.isArray(value) && value.length <= requestLimits.tokens && value.every(isBareEntry);
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null;
+
+function isBareEntry(entry: unknown): boolean {
+  if (!isRecord(entry) || Object.keys(entry).length !== 4) return false;
+  const { token, logprob, bytes, top_logprobs } = entry;
+  return (
+    typeof token === 'string' &&
+    token.length <= trainingLimits.token &&
+    typeof logprob === 'number' &&
+    Math.abs(logprob) <= requestLimits.number &&
+    bytes === null &&
+    Array.isArray(top_logprobs) &&
+    top_logprobs.length === 0
+  );
+}
+
 /** One entry for each sampled token, including the end token. */
 export const logprobsSchema = z
   .object({
-    content: list(
-      topLogprobSchema.extend({
-        top_logprobs: list(topLogprobSchema, trainingLimits.topLogprobs).default([]),
-        token_id: z
-          .number()
-          .int()
-          .nullish()
-          .describe("Added by us, in streams from a trained model without return_token_ids: the token's id."),
-        choice: carriedSchema
-          .nullish()
-          .describe(
-            "Added by us, next to the first token_id of a choice: the choice's fields of the same names.",
-          ),
-      }),
-      requestLimits.tokens,
-    ).nullish(),
+    content: withShortcut(list(logprobEntrySchema, requestLimits.tokens), areBareEntries).nullish(),
   })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 

@@ -82,14 +82,13 @@ async function* groupsIn(source: ByteSource, list: Range | null, slices: TimeSli
   if (list === null) throw malformed(`${groupsField} is not a list`);
   const options = { path: [groupsField], max: trainingLimits.groups, slices };
   for await (const { index, range, bytes } of elementsOf(source, list, options))
-    if (bytes) yield* partsOf(parsePart(bytes, range.start), index);
+    if (bytes) yield* partsOf(parsePart(bytes, range.start), index, () => [onOneLine(bytes)]);
     else yield* largeGroup(source, range, index, slices);
 }
 
-/** The parts of a parsed group. */
-function* partsOf(value: unknown, group: number): Generator<TrajectoryPart | GroupPart> {
+/** The parts of a parsed group, whose text is `line`. */
+function* partsOf(value: unknown, group: number, line: LineText): Generator<TrajectoryPart | GroupPart> {
   const trajectories = isObject(value) ? value.trajectories : undefined;
-  const line = lineOfValue(value);
   // A list that is too long is refused as a whole, without looking at its elements.
   const isList = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
   if (!isObject(value) || !isList) {
