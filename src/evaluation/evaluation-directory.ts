@@ -2,7 +2,7 @@ import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
+import { appendText, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 
@@ -36,6 +36,8 @@ export class EvaluationDirectory {
   readonly finished: ReadonlyMap<number, RolloutGroup>;
   readonly #file: string;
   #appends: Promise<void> = Promise.resolve();
+  /** Groups for the next append. */
+  readonly #waiting: RolloutGroup[] = [];
 
   private constructor(file: string, finished: ReadonlyMap<number, RolloutGroup>) {
     this.#file = file;
@@ -67,15 +69,26 @@ export class EvaluationDirectory {
     return new EvaluationDirectory(file, finished);
   }
 
-  /** Resolves when the group is durable. @throws RunError (`storage_failed`); after that, for every later group too. */
+  /**
+   * Resolves when the group is durable. Groups that end while others are being written are written together.
+   * @throws RunError (`storage_failed`); after that, for every later group too.
+   */
   append(group: RolloutGroup): Promise<void> {
+    this.#waiting.push(group);
+    // The append for the first of them takes all.
+    if (this.#waiting.length > 1) return this.#appends;
     // No append after a failure: a line behind a partial line could not be read.
-    this.#appends = this.#appends.then(() =>
-      storing(this.#file, () => appendLine(this.#file, toGroupRecord(group), { durable: true })),
-    );
+    this.#appends = this.#appends.then(() => {
+      const lines = linesOf(this.#waiting.splice(0));
+      return storing(this.#file, () => appendText(this.#file, lines, { durable: true }));
+    });
     this.#appends.catch(() => undefined);
     return this.#appends;
   }
+}
+
+function* linesOf(groups: readonly RolloutGroup[]): Generator<string> {
+  for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
 }
 
 async function checkHeader(path: string, header: EvaluationHeader): Promise<void> {

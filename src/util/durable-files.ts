@@ -42,13 +42,17 @@ export async function writeAtomically(
 }
 
 /** Appends a value as one line of JSON. With `durable`, the line survives a power cut once this resolves. */
-export async function appendLine(
+export const appendLine = (path: string, value: object, options: { durable: boolean }): Promise<void> =>
+  appendText(path, [`${JSON.stringify(value)}\n`], options);
+
+/** Appends pieces of text. With `durable`, they survive a power cut once this resolves. */
+export async function appendText(
   path: string,
-  value: object,
+  pieces: Iterable<string>,
   { durable }: { durable: boolean },
 ): Promise<void> {
   await using handle = await open(path, 'a', privateFile);
-  await handle.appendFile(`${JSON.stringify(value)}\n`);
+  for (const piece of pieces) await handle.appendFile(piece);
   if (!durable) return;
   await handle.sync();
   await syncFolder(dirname(path));

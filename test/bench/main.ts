@@ -2,6 +2,7 @@ import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
 import { benchLargeBodies } from './large-bodies.ts';
 import { benchRollouts, delayMs } from './rollouts.ts';
+import { benchStart } from './start.ts';
 import { benchStep } from './step.ts';
 import { head, machine, row, whole } from './table.ts';
 
@@ -51,3 +52,7 @@ console.log(`\nBodies of ${largeBytes / 1e6} MB on their way through the service
 head('what', 'MB/s', 'longest stall of the event loop, ms', 'peak memory, MiB');
 for (const { what, megabytesPerSecond, stallMs, peakMiB } of await benchLargeBodies(largeBytes))
   row(what, megabytesPerSecond.toFixed(1), stallMs.toFixed(1), whole(peakMiB));
+
+console.log('\nThe built package, in a new process each time, the fastest of several:\n');
+head('what', 'ms');
+for (const { what, milliseconds } of await benchStart()) row(what, whole(milliseconds));

@@ -6,8 +6,10 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { generateText } from 'ai';
 import { createClient, defineEnvironment, ModelHandle } from 'martingale';
+import { RolloutGroup } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { EvaluationDirectory } from '../../src/evaluation/evaluation-directory.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { readJsonLines, sharedFolder } from '../support/files.ts';
 import { fromSource } from '../support/programs.ts';
@@ -185,4 +187,22 @@ test('a folder of another evaluation or of something else is refused with the di
   await refused({}).toThrow(/groups\.jsonl:3: A group record/);
   await writeFile(join(directory, 'evaluation.json'), 'nonsense');
   await refused({}).toMatchObject({ code: 'evaluation_directory_refused' });
+});
+
+test('groups that end at the same moment are stored in their order, each by the time its append resolves', async () => {
+  const directory = join(folder, 'together');
+  const header = { environment: 'a', policy: 'a/b/c:step1', seed: 1, rolloutsPerScenario: 1, temperature: 0 };
+  const rest = { sampling: {}, groupStrategy: null, scenarios: 20, scenarioKeys: 'keys' };
+  const opened = await EvaluationDirectory.open(directory, { ...header, ...rest });
+  const indices = Array.from({ length: 20 }, (_, index) => index);
+  const stored = await Promise.all(
+    indices.map(async (index) => {
+      await opened.append(
+        new RolloutGroup({ index, scenario: { index }, rollouts: [], droppedBecause: null }),
+      );
+      return (await keptGroups(directory)).includes(index);
+    }),
+  );
+  expect(stored).toEqual(indices.map(() => true));
+  expect(await keptGroups(directory)).toEqual(indices);
 });

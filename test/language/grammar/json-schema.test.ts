@@ -169,6 +169,13 @@ describe('the grammar of a JSON schema', () => {
       expect(await admits(grammar, other), other).toBe(false);
   });
 
+  it("takes zod's e-mail addresses for the format, without the apostrophes that its pattern has", async () => {
+    const grammar = { type: 'json_schema' as const, schema: schemaOf(z.email()) };
+    expect(await admits(grammar, '"a.b+c@example.com"')).toBe(true);
+    expect(z.email().safeParse("a'b@example.com").success).toBe(true);
+    expect(await admits(grammar, '"a\'b@example.com"')).toBe(false);
+  });
+
   it('follows references into the document, also to its root', async () => {
     const schema = {
       type: 'object',
