@@ -1,12 +1,12 @@
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
-/** Slots grow by this many positions. */
+/** The width of a slot is a multiple of this. */
 const widthStep = 32;
 
 /**
  * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Used slots are
- * adjacent, so that any range of them is one tensor without a copy. The cache grows with the sequences.
+ * adjacent, so that any range of them is one tensor without a copy. The cache grows and shrinks with the sequences.
  */
 export class KeyValueCache {
   /** Number of elements in a block. */
@@ -15,7 +15,7 @@ export class KeyValueCache {
   readonly #headWidth: number;
   #slots = 0;
   #width = 0;
-  /** The largest width so far. A cleared cache starts with it, because growing copies everything. */
+  /** The largest width so far. New memory has room for it, because memory that is not touched costs nothing. */
   #widest = 0;
   #layers: { key: Float32Array; value: Float32Array }[];
 
@@ -31,24 +31,28 @@ export class KeyValueCache {
     return this.#width;
   }
 
-  /** Provides `slots` of `width` positions, and keeps the contents of the first `used` slots. */
+  /**
+   * Provides `slots` of at least `width` positions, and keeps the first `used` slots, as far as they still fit. A step
+   * reads whole slots, so that their width follows the longest sequence, in both directions.
+   */
   reserve(slots: number, width: number, used: number): void {
-    if (slots <= this.#slots && width <= this.#width) return;
     const newSlots = slots <= this.#slots ? this.#slots : Math.max(slots, this.#slots * 2, 8);
-    const newWidth = Math.max(this.#width, this.#widest, Math.ceil(width / widthStep) * widthStep);
+    const needed = Math.ceil(width / widthStep) * widthStep;
+    // One spare step stays, so that lengths around a multiple of it do not move the contents again and again.
+    const isWidthKept = needed <= this.#width && needed >= this.#width - widthStep;
+    const newWidth = isWidthKept ? this.#width : needed;
+    if (newSlots === this.#slots && newWidth === this.#width) return;
+    this.#widest = Math.max(this.#widest, newWidth);
+    const rows = used * this.#heads;
     const from = this.#width * this.#headWidth;
     const to = newWidth * this.#headWidth;
-    const grow = (old: Float32Array) => {
-      const grown = new Float32Array(newSlots * this.#heads * to);
-      if (old.length > 0)
-        for (let row = 0; row < used * this.#heads; row++)
-          grown.set(old.subarray(row * from, (row + 1) * from), row * to);
-      return grown;
-    };
-    this.#layers = this.#layers.map(({ key, value }) => ({ key: grow(key), value: grow(value) }));
+    const size = newSlots * this.#heads * this.#widest * this.#headWidth;
+    this.#layers = this.#layers.map(({ key, value }) => ({
+      key: withRows(key, size, rows, { from, to }),
+      value: withRows(value, size, rows, { from, to }),
+    }));
     this.#slots = newSlots;
     this.#width = newWidth;
-    this.#widest = newWidth;
   }
 
   /** Frees the memory. No slot may be in use. */
@@ -117,3 +121,23 @@ export class KeyValueCache {
 }
 
 const empty = () => ({ key: new Float32Array(0), value: new Float32Array(0) });
+
+/** Moves the first `rows` rows of `from` elements so that each has `to`, in the same memory if that is large enough. */
+function withRows(
+  buffer: Float32Array,
+  size: number,
+  rows: number,
+  { from, to }: { from: number; to: number },
+): Float32Array {
+  const kept = Math.min(from, to);
+  if (buffer.length < size) {
+    const grown = new Float32Array(size);
+    for (let row = 0; row < rows; row++) grown.set(buffer.subarray(row * from, row * from + kept), row * to);
+    return grown;
+  }
+  if (to < from)
+    for (let row = 1; row < rows; row++) buffer.copyWithin(row * to, row * from, row * from + kept);
+  else if (to > from)
+    for (let row = rows - 1; row > 0; row--) buffer.copyWithin(row * to, row * from, row * from + kept);
+  return buffer;
+}

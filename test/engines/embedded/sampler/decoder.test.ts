@@ -79,6 +79,32 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     expect(restored).toEqual(alone[8]?.[89]);
   });
 
+  it('gives the same bits after its cache has become wider and narrower', async () => {
+    decoder.cache.clear();
+    const done = [0, 0];
+    for (const { slots, end, width } of [
+      { slots: 2, end: 20, width: 32 },
+      { slots: 2, end: 60, width: 64 },
+      { slots: 2, end: 130, width: 160 },
+      { slots: 1, end: 61, width: 64 },
+      { slots: 1, end: 80, width: 96 },
+    ]) {
+      decoder.cache.reserve(slots, end, slots);
+      expect(decoder.cache.width).toBe(width);
+      const chunks = [8, 9].slice(0, slots).map((index, slot) => {
+        const tokens = sequences[index] as number[];
+        // The first sequence stays short, so that the cache can become narrower again when the other has left.
+        const start = done[slot] as number;
+        return { tokens, start, end: slot === 0 && end === 130 ? start : end };
+      });
+      const rows = await decoder.run(0, chunks);
+      for (const [slot, chunk] of chunks.entries()) {
+        done[slot] = chunk.end;
+        if (chunk.end > chunk.start) expect(copyRow(rows, slot)).toEqual(alone[8 + slot]?.[chunk.end - 1]);
+      }
+    }
+  });
+
   it('returns the logits after every token of a chunk, with a separate cache', async () => {
     const tokens = sequences[7] as number[];
     const twin = decoder.twin();
