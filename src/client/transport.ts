@@ -132,6 +132,7 @@ export class Transport {
     const contentLength = Number.isSafeInteger(length) ? length : null;
     const { limits } = this.#options;
     const pieces = (restarts: boolean) => this.#pieces(response, { call, deadline, facts, restarts });
+    const isShort = contentLength !== null && contentLength <= limits.answerBytes;
     const readable = (): BodyText => ({ pieces: pieces(false), contentLength, facts, limits });
     if ((status < 200 || status > 299) && !call.accept?.includes(status)) {
       throw statusError(facts, await beginningText(readable()), {
@@ -147,7 +148,8 @@ export class Transport {
       contentDisposition: header(response, 'content-disposition'),
       limits,
       body: pieces(call.idle ?? false),
-      text: () => wholeText(readable()),
+      text: () =>
+        isShort ? this.#text(response, { call, deadline, facts, restarts: false }) : wholeText(readable()),
       beginning: () => beginningText(readable()),
       answer: () => withinAnswer(readable()),
     };
@@ -167,6 +169,20 @@ export class Transport {
     const headers = { ...this.#options.headers, ...lengthHeader(call.body), ...call.headers };
     propagation.inject(context.active(), headers);
     return headers;
+  }
+
+  /** A body whose length is known not to be too large. It is not read in pieces, which would take twice as long. */
+  async #text(
+    { body }: Dispatcher.ResponseData,
+    { call, deadline, facts, restarts }: Reading,
+  ): Promise<string> {
+    try {
+      return Buffer.from(await body.arrayBuffer()).toString('utf8');
+    } catch (error) {
+      throw this.#failure(error, call, deadline, facts, restarts);
+    } finally {
+      deadline.clear();
+    }
   }
 
   async *#pieces(
