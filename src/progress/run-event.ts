@@ -119,7 +119,7 @@ export interface StepReport {
   seconds: number;
   /** Longest block of this process's event loop since the previous step, in milliseconds. */
   loopDelayMs: number;
-  /** Wall-clock seconds of each phase. */
+  /** Wall-clock seconds of each phase. `log`: how long the step waited for its log after the training. */
   phases: { rollouts: number; log: number; training: number; checkpoint: number };
   /** Pinned name of the policy that the rollouts sampled from. */
   policy: string;

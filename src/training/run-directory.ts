@@ -3,7 +3,14 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, readIfExists, storing, writeAtomically } from '../util/durable-files.ts';
+import {
+  appendLine,
+  appendText,
+  makeFolder,
+  readIfExists,
+  storing,
+  writeAtomically,
+} from '../util/durable-files.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
@@ -68,7 +75,10 @@ export class RunDirectory {
   readonly #before: 'folder' | 'nothing' | null;
   /** Chain of event appends. A failure stops it, and `settle` throws the error. */
   #appends: Promise<void> = Promise.resolve();
+  /** Chain of journal appends. */
   #journal: Promise<void> = Promise.resolve();
+  /** Groups of each step for its next append to the journal. */
+  readonly #waitingGroups = new Map<number, { groups: RolloutGroup[]; written: Promise<void> }>();
 
   private constructor(path: string, lock: RunLock, before: 'folder' | 'nothing' | null) {
     this.path = path;
@@ -154,21 +164,31 @@ export class RunDirectory {
     return parse(path, file.schema, value);
   }
 
-  /** Returns the file's path relative to the run directory. */
-  async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
-    const file = `trajectories/${name}.jsonl`;
-    await this.#writeAtomically(file, groupLines(groups));
-    return file;
+  writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<void> {
+    return this.#writeAtomically(trajectoriesFile(name), groupLines(groups));
   }
 
-  /** Appends a finished group to the journal of an unfinished step. */
-  async appendToJournal(step: number, group: RolloutGroup): Promise<void> {
-    const path = this.#journalOf(step);
-    const record = toGroupRecord(group);
+  /**
+   * Appends a finished group to the journal of an unfinished step. Groups that end while others are being written are
+   * written together.
+   */
+  appendToJournal(step: number, group: RolloutGroup): Promise<void> {
+    const waiting = this.#waitingGroups.get(step);
+    if (waiting) {
+      waiting.groups.push(group);
+      return waiting.written;
+    }
+    const groups = [group];
     // After a failure nothing more is appended: a line after a partial one could not be read.
-    this.#journal = this.#journal.then(() => append(path, record, { durable: true }));
-    this.#journal.catch(() => undefined);
-    await this.#journal;
+    const written = this.#journal.then(() => {
+      this.#waitingGroups.delete(step);
+      const path = this.#journalOf(step);
+      return storing(path, () => appendText(path, groupLines(groups), { durable: true }));
+    });
+    this.#waitingGroups.set(step, { groups, written });
+    this.#journal = written;
+    written.catch(() => undefined);
+    return written;
   }
 
   /** Groups in the journal of a step that was interrupted, by index. */
@@ -240,6 +260,9 @@ function parse<Schema extends z.ZodType>(path: string, schema: Schema, value: un
   if (parsed.success) return parsed.data;
   throw refused(`${path} cannot be read: ${parsed.error.message}`, { cause: parsed.error });
 }
+
+/** File of the groups of a step or validation, relative to the run directory. */
+export const trajectoriesFile = (name: string) => `trajectories/${name}.jsonl`;
 
 const journalFile = (step: number) => `trajectories/${stepName(step)}.journal.jsonl`;
 

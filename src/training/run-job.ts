@@ -178,9 +178,12 @@ class Job {
   ): Promise<{ end: JobEnd }> {
     const { model, name, signal } = this.#options;
     return withGrace(signal, stopGraceMs, async (graceSignal) => {
-      const own = await stepOf(model.client, state.jobId, graceSignal);
+      const [own, after] = await Promise.all([
+        stepOf(model.client, state.jobId, graceSignal),
+        checkpointsAfter(model, state.from, graceSignal),
+      ]);
       const isUntrained = own !== undefined && own <= state.from;
-      const steps = isUntrained ? [] : await checkpointsAfter(model, state.from, graceSignal);
+      const steps = isUntrained ? [] : after;
       if (steps.length > 1)
         warn(
           `${name}: the model has more than one checkpoint after step ${state.from}. Something else trains it too.`,

@@ -14,13 +14,14 @@ import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts
 import { deriveSeed, type TrajectoryGroup } from '../trajectory/index.ts';
 import { type LoopDelay, startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
+import { stopGraceMs, withGrace } from './grace.ts';
 import { configOf } from './job-config.ts';
-import { type RunDirectory, runFiles } from './run-directory.ts';
+import { type RunDirectory, runFiles, trajectoriesFile } from './run-directory.ts';
 import type { ReportFailures } from './run-events.ts';
 import { stepName } from './run-files.ts';
 import { type JobEnd, type RunJobOptions, resumeAdvice, runJob } from './run-job.ts';
 import type { RunState } from './run-state.ts';
-import { toStepReport } from './step-report.ts';
+import { rolloutFigures, toStepReport } from './step-report.ts';
 import { logOnce, submitTraining } from './submit-training.ts';
 import type { TrainResult, TrainSettings } from './train-options.ts';
 
@@ -64,7 +65,7 @@ export interface StepResult {
 }
 
 /**
- * One step of a run: runs its groups, logs them, runs a training job, and makes the report. Returns null if the run
+ * One step of a run: runs its groups, runs a training job on them, logs them meanwhile, and makes the report. Returns null if the run
  * ends before the step may train.
  * @throws the signal's reason if the run is stopped; finished groups are on disk then.
  */
@@ -74,7 +75,6 @@ export function runStep<Schema extends z.ZodType, Outcome>(
 ): Promise<StepResult | null> {
   const { settings, directory, signal } = run;
   const { step, sampled } = admitted;
-  const name = stepName(step);
   const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
   return withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
@@ -84,14 +84,9 @@ export function runStep<Schema extends z.ZodType, Outcome>(
 
     const clock = startStopwatch();
     const { model } = run;
-    const trajectories = await directory.writeTrajectories(name, rollouts.groups);
     signal.throwIfAborted();
-    run.reportFailures({ name, step }, rollouts.groups);
+    run.reportFailures({ name: stepName(step), step }, rollouts.groups);
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
-    const logged = rollouts.groups.map((group) => group.toTrajectoryGroup());
-    const idempotencyKey = `${run.state.runId}/${name}`;
-    await logOnce({ model, split: 'train', groups: logged, idempotencyKey, signal, directory, name });
-    const log = clock.lap();
 
     const groups = rollouts.groups
       .filter(({ isTrainable }) => isTrainable)
@@ -101,12 +96,29 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     // Without an entropy bonus, equal rewards give no gradient: the service would reject the job, or train on nothing.
     const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);
     let training: number | undefined;
+    const accepted = Promise.withResolvers<void>();
     const onProgress: RunJobOptions['onProgress'] = ({ metrics: _, ...progress }) => {
+      accepted.resolve();
       if (progress.status === 'ended') training ??= clock.lap();
       run.emit({ type: 'job', step, ...progress });
     };
-    const job = canTrain ? await runStepJob(run, { step, groups, config, trajectories, onProgress }) : null;
-    training ??= clock.lap();
+    const running = canTrain ? runStepJob(run, { step, groups, config, onProgress }) : Promise.resolve(null);
+    running.catch(() => undefined).then(() => accepted.resolve());
+    // The job does not need the log, and the groups are in the journal, so this happens while the job trains. Groups are
+    // also logged if their job fails.
+    const recorded = accepted.promise.then(async () => {
+      await recordGroups(run, step, rollouts.groups);
+      return rolloutFigures(rollouts.groups);
+    });
+    recorded.catch(() => undefined);
+    const job = await running.catch(async (error: unknown) => {
+      await recorded.catch(() => undefined);
+      throw error;
+    });
+    training ??= job ? clock.lap() : 0;
+    const checkpoint = clock.lap();
+    const figures = await recorded;
+    const log = clock.lap();
 
     const report = toStepReport({
       step,
@@ -114,10 +126,11 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       policy: sampled.name,
       staleness: (model.step ?? 0) - (sampled.step ?? 0),
       rollouts,
+      figures,
       groupsWithSignal,
       job,
       prices: settings.prices,
-      phases: { rollouts: rollouts.durationMs / 1000, log, training, checkpoint: clock.lap() },
+      phases: { rollouts: rollouts.durationMs / 1000, log, training, checkpoint },
       seconds: whole.total(),
       loopDelayMs: run.loopDelay.take(),
     });
@@ -157,12 +170,26 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
   });
 }
 
+/** Writes the groups of a step to its file and logs them. */
+async function recordGroups<Schema extends z.ZodType, Outcome>(
+  { model, directory, state, signal }: RunContext<Schema, Outcome>,
+  step: number,
+  ended: readonly RolloutGroup[],
+): Promise<void> {
+  const name = stepName(step);
+  await directory.writeTrajectories(name, ended);
+  const groups = ended.map((group) => group.toTrajectoryGroup());
+  const idempotencyKey = `${state.runId}/${name}`;
+  // A run that is stopped when its job has ended keeps the step, so its log is finished too.
+  await withGrace(signal, stopGraceMs, (graceSignal) =>
+    logOnce({ model, split: 'train', groups, idempotencyKey, signal: graceSignal, directory, name }),
+  );
+}
+
 interface StepJob {
   step: number;
   groups: readonly TrajectoryGroup[];
   config: ReturnType<typeof configOf>;
-  /** File of the groups, relative to the run directory. */
-  trajectories: string;
   onProgress: RunJobOptions['onProgress'];
 }
 
@@ -172,7 +199,7 @@ interface StepJob {
  */
 async function runStepJob<Schema extends z.ZodType, Outcome>(
   { settings, directory, model, signal }: RunContext<Schema, Outcome>,
-  { step, groups, config, trajectories, onProgress }: StepJob,
+  { step, groups, config, onProgress }: StepJob,
 ): Promise<JobEnd> {
   const before = await directory.read(runFiles.job(step));
   const request = {
@@ -181,7 +208,7 @@ async function runStepJob<Schema extends z.ZodType, Outcome>(
     policy: model.name,
     // A repeated request must be identical.
     config: before ? before.config : (config ?? null),
-    trajectories,
+    trajectories: trajectoriesFile(stepName(step)),
   };
   return runJob({
     kind: 'rl',

@@ -49,6 +49,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
   #secondsBefore = 0;
   #reports: StepReport[] = [];
   #reportAlarms: () => void = () => undefined;
+  /** Deletes old checkpoints after the last step. Never rejects. */
+  #pruning: Promise<void> = Promise.resolve();
 
   constructor(options: TrainOptions<Schema, Outcome>, { rollouts, directory, listener }: RunParts) {
     const { signal } = options;
@@ -169,6 +171,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   async #finish(trained: StepInFlight<Schema>, { report, model }: StepResult): Promise<void> {
     const run = this.#run;
     const { state } = run;
+    await this.#pruning;
     await this.#directory.appendMetrics(report);
     await this.#queue.settle(trained);
     const checkpoint = model.step ?? 0;
@@ -181,7 +184,10 @@ export class Run<Schema extends z.ZodType, Outcome> {
     await this.#directory.deleteJournal(trained.step);
     this.#emit({ type: 'step', ...report });
     this.#reportAlarms();
-    state.checkpoints = await keepPruned(run);
+    // The next rollouts do not wait for this.
+    this.#pruning = keepPruned(run).then((kept) => {
+      state.checkpoints = kept;
+    });
   }
 
   async #addValidation(point: RunValidation | null): Promise<void> {
@@ -212,6 +218,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#loopDelay[Symbol.dispose]();
     const counts = countsOf(this.#reports);
     addCounts(counts, await this.#queue.cancelPending(this.#directory));
+    await this.#pruning;
     if (!this.#options.executor) await this.#rollouts.executor.close();
     return counts;
   }

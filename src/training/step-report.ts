@@ -14,6 +14,8 @@ export interface StepReportOptions
   /** Checkpoints between the sampled and the trained one. */
   staleness: number;
   rollouts: GroupsResult<unknown>;
+  /** Those of the rollouts' groups. */
+  figures: ReturnType<typeof rolloutFigures>;
   /** Null if no job was requested because no group had a signal. */
   job: JobOutcome | null;
   prices: TokenPrices | undefined;
@@ -21,8 +23,18 @@ export interface StepReportOptions
 
 /** Makes the report of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
-  const { staleness, rollouts, job, prices, groupsWithSignal, seconds, loopDelayMs, phases, ...step } =
-    options;
+  const {
+    staleness,
+    rollouts,
+    figures,
+    job,
+    prices,
+    groupsWithSignal,
+    seconds,
+    loopDelayMs,
+    phases,
+    ...step
+  } = options;
   const { groups } = rollouts;
   const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
@@ -36,7 +48,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     ...rollouts.counts,
     groups: groups.length,
     groupsWithSignal: signalOf(job?.untrained?.metrics ?? metrics) ?? groupsWithSignal,
-    ...rolloutFigures(groups),
+    ...figures,
     klSampler: metrics.kl_div ?? null,
     clippedShare: metrics.clipped_fraction ?? null,
     // All groups of a step sample from the same checkpoint.

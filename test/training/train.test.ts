@@ -170,7 +170,7 @@ test('the trajectories and the key of a job are on disk before the job is reques
   const seen: unknown[] = [];
   const { service, settings, runDirectory } = await open({
     beforeJob: async () => {
-      const groups = await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
+      const groups = await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.journal.jsonl'));
       seen.push(groups.length, await whole(join(runDirectory, 'jobs', 'step-0000.json')));
     },
   });

@@ -18,6 +18,7 @@ import { createsJob, faultAt, startTrainingWorld } from './training-world.ts';
 
 const json = { 'content-type': 'application/json' };
 const html = { 'content-type': 'text/html' };
+const rolloutsPerStep = 8;
 const quick = { waitMs: 300 };
 const patient = { waitMs: 20_000 };
 
@@ -162,11 +163,12 @@ describe('a training job without a trace', () => {
     await using world = await startTrainingWorld({ knowsKeys: false, client: { retries: 1 } });
     const isReached = code === 'rate_limited';
     let asked = 0;
+    let answered = 0;
     world.proxy.fault = (request) => {
-      if (!isReached && request.path.endsWith('/log'))
+      if (!isReached && request.path.endsWith('/chat/completions'))
         return async (exchange) => {
           await pass(exchange);
-          if (asked === 0) await world.proxy.shut();
+          if (++answered === rolloutsPerStep) await world.proxy.shut();
         };
       if (!createsJob(request)) return pass;
       asked++;
