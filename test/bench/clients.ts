@@ -5,10 +5,12 @@ import { createClient } from '../../src/client/index.ts';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { plainSampling } from '../../src/learning/index.ts';
 import { startService } from '../../src/service/index.ts';
-import { benchModel, replyTokens } from './engine.ts';
+import { benchModel } from './engine.ts';
 
 export interface ClientsRow {
   clients: number;
+  /** Tokens of each reply. */
+  replyTokens: number;
   /** Sampled tokens per second of the engine alone, with the same number of callers. */
   bare: number;
   /** The same through HTTP, whole answers. */
@@ -39,19 +41,23 @@ async function load(call: Call, clients: number, calls: number): Promise<{ token
 
 /**
  * The engine alone and the service in front of it under the same load: the same prompts, seeds and reply lengths, one
- * after the other, each warmed up first. Callers, client and service share one thread; the engine samples in another.
+ * after the other, each warmed up first with `warmUp` calls. Callers, client and service share one thread; the engine samples in another.
  */
-export async function benchClients(counts: readonly number[]): Promise<ClientsRow[]> {
+export async function benchClients(
+  loads: readonly { clients: number; replyTokens: number }[],
+): Promise<ClientsRow[]> {
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   const engine = await createEmbeddedEngine();
   const service = await startService({ engine, dataFolder });
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
   const textOf = (index: number) => `${index} the quick brown fox`;
+  let replyTokens = 0;
   const request = (index: number) => ({
     model: benchModel,
     messages: [{ role: 'user' as const, content: textOf(index) }],
     seed: index,
     max_completion_tokens: replyTokens,
+    ignore_eos: true,
   });
   const tokenizer = engine.tokenizer(benchModel);
   const special = (text: string) => tokenizer.special.get(text) ?? 0;
@@ -65,7 +71,7 @@ export async function benchClients(counts: readonly number[]): Promise<ClientsRo
     const { tokens } = await engine.generate({
       weights: { baseModel: benchModel, folder: null },
       prompt,
-      sampling: plainSampling,
+      sampling: { ...plainSampling, ignoreEnd: true },
       seed: index,
       maxTokens: replyTokens,
       stopStrings: [],
@@ -91,9 +97,11 @@ export async function benchClients(counts: readonly number[]): Promise<ClientsRo
   };
   try {
     const rows: ClientsRow[] = [];
-    for (const clients of counts) {
-      const calls = Math.max(48, clients * 4);
-      for (const call of [bare, whole, streamed]) await load(call, clients, clients);
+    for (const { clients, replyTokens: tokens } of loads) {
+      replyTokens = tokens;
+      // The code of a call gets several times faster over its first thousand runs.
+      const calls = Math.max(48, clients * 4, tokens < 32 ? 2000 : 0);
+      for (const call of [bare, whole, streamed]) await load(call, clients, calls >> 1);
       const [alone, answered, flowing] = [
         await load(bare, clients, calls),
         await load(whole, clients, calls),
@@ -101,6 +109,7 @@ export async function benchClients(counts: readonly number[]): Promise<ClientsRo
       ];
       rows.push({
         clients,
+        replyTokens,
         bare: alone.tokens,
         whole: answered.tokens,
         completions: answered.calls,

@@ -18,12 +18,25 @@ for (const threads of [1, 2])
 
 console.log('\nChat completions over HTTP, beside the engine alone with as many callers:\n');
 head(
-  ...['clients', 'engine alone, tokens/s', 'whole answers, tokens/s', 'of the engine', 'chat completions/s'],
+  ...[
+    'clients',
+    'tokens a reply',
+    'engine alone, tokens/s',
+    'whole answers, tokens/s',
+    'of the engine',
+    'chat completions/s',
+  ],
   ...['streamed, tokens/s', 'of the engine'],
 );
-for (const { clients, bare, whole: answered, completions, streamed } of await benchClients([1, 32, 512]))
+const chatLoads = [
+  ...[1, 32, 512].map((clients) => ({ clients, replyTokens: 64 })),
+  ...[32, 512].map((clients) => ({ clients, replyTokens: 16 })),
+];
+for (const { clients, replyTokens, bare, whole: answered, completions, streamed } of await benchClients(
+  chatLoads,
+))
   row(
-    ...[clients, whole(bare), whole(answered), percent(answered / bare), whole(completions)],
+    ...[clients, replyTokens, whole(bare), whole(answered), percent(answered / bare), whole(completions)],
     ...[whole(streamed), percent(streamed / bare)],
   );
 
