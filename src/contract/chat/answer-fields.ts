@@ -37,7 +37,7 @@ const outputFields = {
     'Default true: the message has the reasoning as reasoning and as reasoning_content. False: neither. The reasoning is still sampled and counted, and is part of token_ids and logprobs.',
   ),
   stream: optional(z.boolean()).describe(
-    'Default false. True: chunks as server-sent events. The first text of a reply is sent at once; what follows is merged into a chunk per choice every 50 ms, or as fast as the client reads if that is slower.',
+    'Default false. True: chunks as server-sent events. The first text of a reply is sent at once; what follows is merged into a chunk per choice every 50 ms (less often with more than 100 streams at once), or as fast as the client reads if that is slower.',
   ),
   stream_options: optional(
     z.strictObject({

@@ -9,6 +9,12 @@ type ReplyUpdate =
 /** Shortest time between the deltas of a stream, in milliseconds, unless a choice ends: a chunk per token would cost more than sampling it. */
 const intervalMs = 50;
 
+/** With many streams the interval is this long for each of them: they have at most 2000 deltas a second together. */
+const intervalOfStreamMs = 0.5;
+
+/** Streams that are being read. */
+let streams = 0;
+
 /**
  * Samples the choices of a request and buffers their updates until they are read, the first at once, later ones after
  * `intervalMs`. Unread deltas of a choice are merged, so a slow reader costs no more memory than the tokens.
@@ -54,6 +60,7 @@ export class ReplyUpdates {
   }
 
   async *all(): AsyncGenerator<ReplyUpdate> {
+    streams++;
     try {
       for (;;) {
         const next = this.#interval ? undefined : this.#take();
@@ -68,6 +75,7 @@ export class ReplyUpdates {
         });
       }
     } finally {
+      streams--;
       clearTimeout(this.#interval ?? undefined);
     }
   }
@@ -76,7 +84,10 @@ export class ReplyUpdates {
     for (const [index, delta] of this.#waiting) {
       this.#waiting.delete(index);
       if (this.#waiting.size === 0 && this.#ended.length === 0)
-        this.#interval = setTimeout(() => this.#release(), intervalMs);
+        this.#interval = setTimeout(
+          () => this.#release(),
+          Math.max(intervalMs, streams * intervalOfStreamMs),
+        );
       return { type: 'delta', index, delta };
     }
     const ended = this.#ended.shift();
