@@ -167,6 +167,12 @@ export class ModelHandle implements RolloutModel {
   }
 }
 
+/** The handles of rollouts, made once per model: a handle costs more than the rest of a rollout's start. */
+const rolloutHandles = {
+  error: new WeakMap<ModelHandle, ModelHandle>(),
+  warn: new WeakMap<ModelHandle, ModelHandle>(),
+};
+
 /**
  * The model as passed to a rollout: a call outside of any rollout is an error or a warning, like the rollout's other
  * unexpected calls.
@@ -175,5 +181,8 @@ export function forRollout(model: RolloutModel, onUnexpectedCall: 'error' | 'war
   // The user's own setting wins, and a model that does not record cannot miss calls.
   if (!(model instanceof ModelHandle) || model.settings.outsideRollout || model.settings.record === false)
     return model;
-  return model.with({ outsideRollout: onUnexpectedCall });
+  const handles = rolloutHandles[onUnexpectedCall];
+  const handle = handles.get(model) ?? model.with({ outsideRollout: onUnexpectedCall });
+  handles.set(model, handle);
+  return handle;
 }

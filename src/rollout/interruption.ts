@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
 import { MartingaleError } from '../contract/index.ts';
 import { startTimer } from '../util/deadline.ts';
 import { type RolloutFailure, toCancellation, type UnrewardedEnd } from './rollout.ts';
@@ -18,7 +18,7 @@ export class Interruption {
   readonly #settle: (interrupted: UnrewardedEnd) => void;
   readonly #timer: { clear: () => void };
   /** Runs aborts in the rollout's async scope, so that rejections they cause are attributed to this rollout. */
-  readonly #inScope: (work: () => void) => void = AsyncLocalStorage.snapshot();
+  readonly #scope = new AsyncResource('martingale.rollout');
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
     const { promise, resolve } = Promise.withResolvers<UnrewardedEnd>();
@@ -45,7 +45,7 @@ export class Interruption {
 
   /** Aborts model calls that the agent did not await: rewards would not see their answers. */
   endCalls(): void {
-    this.#inScope(() => this.#calls.abort(rolloutEnded));
+    this.#scope.runInAsyncScope(() => this.#calls.abort(rolloutEnded));
   }
 
   /** Aborts everything still running, stops the timer and detaches from the run's signal. */
@@ -65,7 +65,7 @@ export class Interruption {
   }
 
   #abort(reason: MartingaleError): void {
-    this.#inScope(() => {
+    this.#scope.runInAsyncScope(() => {
       this.agent.abort(reason);
       this.#whole.abort(reason);
     });
