@@ -52,7 +52,7 @@ describe.each([
     comesToTheSame(`${mode}-phases`, [
       { call: 'list', at: 0, when: 'after' },
       { call: 'log', at: 1, when: 'after' },
-      { call: 'create', at: 1, when: 'after' },
+      { call: 'create', at: 0, when: 'after' },
       { event: Math.floor(events.length / 3) },
     ]),
   );
