@@ -1,7 +1,7 @@
 import { decodingGraphs } from '../graphs/decoding-graphs.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
-import type { Feeds, Runtime, Session } from '../runtime.ts';
+import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { KeyValueCache } from './key-value-cache.ts';
@@ -22,6 +22,11 @@ export class Decoder {
   readonly #architecture: Architecture;
   readonly #sessions: Session[];
   #ones = new Float32Array(0);
+  /** Memory of the inputs, used again by the next run. */
+  #mask = new Float32Array(0);
+  #query = new Float32Array(0);
+  /** The outputs of the last run. */
+  #rows: LogitRows | undefined;
 
   private constructor(runtime: Runtime, architecture: Architecture, sessions: Session[]) {
     this.#runtime = runtime;
@@ -49,16 +54,17 @@ export class Decoder {
   /**
    * Runs one chunk for each slot from `firstSlot`; the cache must be large enough. Returns a row of logits after each
    * chunk's last token; those of an empty chunk are meaningless. With `everyToken`, returns a row after every token. A
-   * run of a single token has one more row.
+   * run of a single token has one more row. The next run frees the rows.
    */
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
+    freeAll(Object.values(this.#rows ?? {}));
     const layout = this.#layout(chunks);
     const [first, ...layers] = this.#sessions as [Session, ...Session[]];
     let outputs = await first.run(this.#embeddingFeeds(layout));
     for (const [layer, session] of layers.entries()) {
-      const packed = outputs.packed?.data as Float32Array;
+      const [packed, state] = [outputs.packed?.data as Float32Array, outputs.state?.data as Float32Array];
       const query = this.#storeKeysAndValues(layer, firstSlot, layout, packed);
-      const feeds = this.#layerFeeds(layer, firstSlot, layout, outputs.state?.data as Float32Array, query);
+      const feeds = this.#layerFeeds(layer, firstSlot, layout, state, query);
       if (layer + 1 === layers.length) {
         const picked = everyToken
           ? BigInt64Array.from({ length: layout.tokens }, (_, at) => BigInt(at))
@@ -66,8 +72,10 @@ export class Decoder {
         feeds.picked = this.#runtime.integer(picked, [picked.length]);
       }
       outputs = await session.run(feeds);
+      freeAll([packed, state]);
     }
-    return logitRowsOf(outputs);
+    this.#rows = logitRowsOf(outputs);
+    return this.#rows;
   }
 
   /** Computes the flat and padded indices of the tokens. A single token is run twice, see `Layout.tokens`. */
@@ -83,7 +91,8 @@ export class Decoder {
     const flat = tokens + padding;
     const rows = new BigInt64Array(flat);
     const last = new BigInt64Array(chunks.length + padding);
-    const mask = new Float32Array(chunks.length * steps * width);
+    this.#mask = atLeast(this.#mask, chunks.length * steps * width);
+    const mask = this.#mask.subarray(0, chunks.length * steps * width).fill(0);
     let offset = 0;
     const ranges = chunks.map((chunk, row) => {
       const { start, end } = chunk;
@@ -119,7 +128,9 @@ export class Decoder {
   ): Float32Array {
     const { heads, width } = this.#architecture;
     const span = headWidth(this.#architecture);
-    const query = new Float32Array(ranges.length * heads * steps * span);
+    const size = ranges.length * heads * steps * span;
+    this.#query = atLeast(this.#query, size);
+    const query = this.#query.subarray(0, size);
     let offset = 0;
     ranges.forEach(({ start, end }, row) => {
       for (let position = start; position < end; position++, offset += 3 * width) {
@@ -156,6 +167,11 @@ export class Decoder {
       rows: this.#runtime.integer(rows, [tokens]),
     };
   }
+}
+
+/** The array itself, or a larger one in its place. */
+function atLeast(array: Float32Array<ArrayBuffer>, size: number): Float32Array<ArrayBuffer> {
+  return array.length >= size ? array : new Float32Array(Math.max(size, 2 * array.length));
 }
 
 interface Layout {

@@ -3,7 +3,7 @@ import { findBaseModel } from '../base-models.ts';
 import { backwardGraph } from '../graphs/backward-graph.ts';
 import { forwardGraph } from '../graphs/forward-graph.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
-import type { Feeds, Runtime, Session } from '../runtime.ts';
+import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { type Architecture, tensorShapes } from '../weights/architecture.ts';
 import { type BatchTokens, feedsOf } from './micro-batches.ts';
@@ -128,14 +128,6 @@ export function parameterFeeds(weights: Float32Array, architecture: Architecture
       runtime.float(weights.subarray(offset, offset + size), dimensions),
     ]),
   );
-}
-
-/**
- * Gives the memory of outputs back at once, so that the next run gets the same memory while the processor still caches
- * it. Left to the garbage collector, megabytes of each run would wait for a collection.
- */
-export function freeAll(arrays: Iterable<Float32Array>): void {
-  for (const { buffer } of arrays) if (buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0);
 }
 
 function arraysOf(tensors: InferenceSession.OnnxValueMapType): Record<string, Float32Array> {

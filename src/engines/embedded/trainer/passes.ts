@@ -1,8 +1,9 @@
 import { findBaseModel } from '../base-models.ts';
+import { freeAll } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { parameterCount } from '../weights/architecture.ts';
 import type { BatchLoss } from './batch-loss.ts';
-import { freeAll, type GraphRunner } from './graph-runner.ts';
+import type { GraphRunner } from './graph-runner.ts';
 import type { MicroBatch } from './micro-batches.ts';
 import { addGradient } from './optimizer.ts';
 
