@@ -65,8 +65,8 @@ export interface StepResult {
 }
 
 /**
- * One step of a run: runs its groups, runs a training job on them, logs them meanwhile, and makes the report. Returns null if the run
- * ends before the step may train.
+ * One step of a run: runs its groups, runs a training job on them, logs them meanwhile, and makes the report. Returns
+ * null if the run ends before the step may train.
  * @throws the signal's reason if the run is stopped; finished groups are on disk then.
  */
 export function runStep<Schema extends z.ZodType, Outcome>(
