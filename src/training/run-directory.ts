@@ -164,8 +164,11 @@ export class RunDirectory {
     return parse(path, file.schema, value);
   }
 
-  writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<void> {
-    return this.#writeAtomically(trajectoriesFile(name), groupLines(groups));
+  /** Returns the file's path relative to the run directory. */
+  async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
+    const file = trajectoriesFile(name);
+    await this.#writeAtomically(file, groupLines(groups));
+    return file;
   }
 
   /**
