@@ -46,11 +46,9 @@ function weightLeft(value: unknown, weight: number): number {
   if (typeof value === 'string') return weight - 1 - value.length / charactersOfValue;
   if (typeof value !== 'object' || value === null) return weight - 1;
   let left = weight - 1;
+  // Indices, because iterators were a fifteenth of what a training step allocates.
   if (Array.isArray(value))
-    for (const item of value) {
-      if (left < 0) break;
-      left = weightLeft(item, left);
-    }
+    for (let index = 0; index < value.length && left >= 0; index++) left = weightLeft(value[index], left);
   else
     for (const key in value) {
       if (left < 0) break;

@@ -86,7 +86,7 @@ const logprobEntrySchema = topLogprobSchema.extend({
     .describe("Added by us, next to the first token_id of a choice: the choice's fields of the same names."),
 });
 
-/** Whether a value is a list of entries without bytes and alternatives, as most choices have. */
+/** Whether a value is a list of entries without alternatives, as most choices have. */
 const areBareEntries = (value: unknown): boolean =>
   Array.isArray(value) && value.length <= requestLimits.tokens && value.every(isBareEntry);
 
@@ -94,18 +94,24 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
 
 function isBareEntry(entry: unknown): boolean {
-  if (!isRecord(entry) || Object.keys(entry).length !== 4) return false;
+  if (!isRecord(entry)) return false;
+  let fields = 0;
+  for (const _ in entry) fields++;
   const { token, logprob, bytes, top_logprobs } = entry;
   return (
+    fields === 4 &&
     typeof token === 'string' &&
     token.length <= trainingLimits.token &&
     typeof logprob === 'number' &&
     Math.abs(logprob) <= requestLimits.number &&
-    bytes === null &&
+    (bytes === null || areBytes(bytes)) &&
     Array.isArray(top_logprobs) &&
     top_logprobs.length === 0
   );
 }
+
+const areBytes = (value: unknown): boolean =>
+  Array.isArray(value) && value.length <= trainingLimits.token && value.every(Number.isSafeInteger);
 
 /** One entry for each sampled token, including the end token. */
 export const logprobsSchema = z
