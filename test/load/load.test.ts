@@ -81,7 +81,7 @@ test('a model with a thousand requests does not delay another, whichever it is',
   await using service = await startLoadService({ engine: { kind: 'embedded', largestBatch: 32 } });
   const { url, apiKey } = service;
   const crowd = begin({
-    ...{ ...plan, url, apiKey, calls: null, model: 'martingale-tiny', replyTokens: 32 },
+    ...{ ...plan, url, apiKey, calls: null, model: 'martingale-tiny', replyTokens: 64 },
     ...{ kind: 'harness', callers: 1000 },
   });
   await expect.poll(async () => (await crowd.figures()).answered).toBeGreaterThan(0);
