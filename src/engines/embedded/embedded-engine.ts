@@ -36,7 +36,7 @@ export interface EmbeddedEngineOptions {
   runtime?: RuntimeChoice;
   /** Threads that run the model in training, each on one core. Default: the machine's cores, at most 4. */
   threads?: number;
-  /** Threads that sample, each on one core. Default: the machine's cores, at most 4. */
+  /** Threads that sample, each on one core. Default: `threads`. */
   samplerThreads?: number;
   /**
    * Replies that one thread samples at once from one set of weights; others wait. A beam search counts its width.
@@ -80,7 +80,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const {
     runtime = runtimeOfEnvironment(),
     threads = Math.min(4, availableParallelism()),
-    samplerThreads = Math.min(4, availableParallelism()),
+    samplerThreads = threads,
     largestBatch = 256,
     prefixCacheBytes = 256 * 2 ** 20,
     logitsProcessors = {},

@@ -90,6 +90,9 @@ describe('the embedded engine', () => {
     expect(first.map(({ tokens, logprobs }) => ({ tokens, logprobs }))).toEqual(
       (await bench.generate(crowd)).map(({ tokens, logprobs }) => ({ tokens, logprobs })),
     );
+    // The other engine has one thread: `threads` bounds sampling too.
+    await bench.generate(crowd);
+    expect(threads()).toBe(3);
     const later = crowd.map(({ prompt, ...rest }, index) => ({
       ...rest,
       prompt: [...prompt, ...(first[index] as Generation).tokens, ...several.prompt('and now?')],

@@ -6,7 +6,10 @@ type ReplyUpdate =
   | { type: 'delta'; index: number; delta: GenerationDelta }
   | { type: 'end'; index: number; generation: Generation };
 
-/** Shortest time between the deltas of a stream, in milliseconds, unless a choice ends: a chunk per token would cost more than sampling it. */
+/**
+ * Shortest time between the deltas of a stream, in milliseconds, unless a choice ends. A chunk for each token would cost
+ * more than sampling it.
+ */
 const intervalMs = 50;
 
 /** With many streams the interval is this long for each of them: they have at most 2000 deltas a second together. */
