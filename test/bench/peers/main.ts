@@ -35,14 +35,29 @@ const wholeNumber = (text: string) => {
 const numbers = (text: string) => text.split(',').map(wholeNumber);
 const times = (ratio: number) => `${ratio.toFixed(2)}x`;
 
-async function engineTable(python: string): Promise<void> {
+/** The sizes of the engine's part. All flags are read before anything is installed. */
+function engineOptions() {
+  return {
+    threads: numbers(flags.threads ?? (flags.quick ? '2' : '1,2')),
+    batches: numbers(flags.batches ?? (flags.quick ? '8,128' : '1,8,32,128')),
+    rounds: wholeNumber(flags.rounds ?? (flags.quick ? '3' : '7')),
+  };
+}
+
+function grpoOptions() {
+  const sizes = (flags.sizes ?? (flags.quick ? '12x8' : '4x8,12x8,48x8')).split(',').map((size) => {
+    const [groups = '', rollouts = ''] = size.split('x');
+    return { groups: wholeNumber(groups), rollouts: wholeNumber(rollouts) };
+  });
+  return { sizes, rounds: wholeNumber(flags.rounds ?? (flags.quick ? '2' : '4')) };
+}
+
+async function engineTable(python: string, options: ReturnType<typeof engineOptions>): Promise<void> {
   console.log('\nSampled and trained tokens a second, beside the same architecture in PyTorch:\n');
   head('what', 'threads', 'batch', 'martingale', 'PyTorch eager', 'compiled', 'martingale / faster');
   for await (const { threads, batch, work, ours, eager, compiled, ratio } of benchEnginePeers({
     python,
-    threads: numbers(flags.threads ?? (flags.quick ? '2' : '1,2')),
-    batches: numbers(flags.batches ?? (flags.quick ? '8,128' : '1,8,32,128')),
-    rounds: wholeNumber(flags.rounds ?? (flags.quick ? '3' : '7')),
+    ...options,
   }))
     row(
       ...[work, threads, batch, whole(ours), whole(eager)],
@@ -50,31 +65,36 @@ async function engineTable(python: string): Promise<void> {
     );
 }
 
-async function grpoTable(python: string): Promise<void> {
+async function grpoTable(python: string, options: ReturnType<typeof grpoOptions>): Promise<void> {
   console.log(
     `\nA step of GRPO on ${availableParallelism()} threads, milliseconds a step; ours through HTTP, journal and disk, TRL's in one process:\n`,
   );
   head('rollouts', 'what', 'parameters', 'tokens a prompt + reply', 'ms', 'ms of CPU', 'TRL / this');
-  const sizes = (flags.sizes ?? (flags.quick ? '12x8' : '4x8,12x8,48x8')).split(',').map((size) => {
-    const [groups = '', rollouts = ''] = size.split('x');
-    return { groups: wholeNumber(groups), rollouts: wholeNumber(rollouts) };
-  });
-  const rounds = wholeNumber(flags.rounds ?? (flags.quick ? '2' : '4'));
-  for await (const { size, what, step, ratio } of benchGrpoPeers({ python, sizes, rounds }))
+  for await (const { size, what, step, ratio } of benchGrpoPeers({ python, ...options }))
     row(
       ...[size, what, whole(step.parameters), `${whole(step.promptTokens)} + ${whole(step.replyTokens)}`],
       ...[whole(step.milliseconds), whole(step.cpuMilliseconds), times(ratio)],
     );
 }
 
-const tables = { engine: engineTable, grpo: grpoTable };
+/** The parts by name. Each reads its flags and returns what measures and prints its table. */
+const parts: Record<string, () => (python: string) => Promise<void>> = {
+  engine() {
+    const options = engineOptions();
+    return (python) => engineTable(python, options);
+  },
+  grpo() {
+    const options = grpoOptions();
+    return (python) => grpoTable(python, options);
+  },
+};
 
 if (flags.help) console.log(usage);
 else {
-  const parts = flags.only.split(',').map((part) => {
-    const table = Object.entries(tables).find(([name]) => name === part)?.[1];
-    if (!table) throw new Error(`There is no part ${part}.\n\n${usage}`);
-    return table;
+  const tables = flags.only.split(',').map((name) => {
+    const part = Object.hasOwn(parts, name) ? parts[name] : undefined;
+    if (!part) throw new Error(`There is no part ${name}.\n\n${usage}`);
+    return part();
   });
   const python = await peersPython();
   const [load = 0] = loadavg();
@@ -84,5 +104,5 @@ else {
     );
   console.log(machine);
   console.log('Medians of measurements taken in turn; above 1x martingale is faster.');
-  for (const table of parts) await table(python);
+  for (const table of tables) await table(python);
 }
