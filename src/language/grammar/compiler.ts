@@ -118,7 +118,7 @@ export class GrammarCompiler {
     const table = new Branches(branches, this.#endToken);
     const answer = () => new BranchedState(table);
     if (!reasoning) return { start: answer, automata };
-    const legal = Int32Array.from([...trie.textTokens, reasoning.close]).sort();
+    const legal = trie.textTokens.with(Int32Array.of(reasoning.close));
     return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), automata };
   }
 }

@@ -1,17 +1,15 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { TextState } from './text-state.ts';
+import { TokenSet } from './token-set.ts';
 import type { ShouldPause } from './token-trie.ts';
 
 /** The state of a reply under its constraint. It depends only on the constraint and the tokens so far. */
 export interface ConstraintState {
   /** Takes and returns the tokens that have no alternative; empty at a decision. The last may be the end token. */
   takeForced(): number[];
-  /**
-   * Legal token ids, ascending. Call it at a decision: after `takeForced()`, and not when ended. Do not modify the
-   * result.
-   */
-  legal(): Int32Array;
+  /** The legal tokens. Call it at a decision: after `takeForced()`, and not when ended. */
+  legal(): TokenSet;
   /**
    * Computes what `legal()` will return, until `shouldPause()`; returns true once it is ready. Call it at a decision, like
    * `legal()`. Throws a `LanguageError` if the grammar is too complex.
@@ -29,7 +27,8 @@ export interface ConstraintState {
   dispose(): void;
 }
 
-const NOTHING = new Int32Array(0);
+const NO_TOKENS = new Int32Array(0);
+const EMPTY = TokenSet.of(NO_TOKENS);
 
 export class BranchedState implements ConstraintState {
   readonly #branches: Branches;
@@ -70,9 +69,9 @@ export class BranchedState implements ConstraintState {
     return taken;
   }
 
-  legal(): Int32Array {
+  legal(): TokenSet {
     const special = this.#decision();
-    const text = this.#text?.legal ?? NOTHING;
+    const text = this.#text?.legal ?? EMPTY;
     return special.length === 0 ? text : this.#branches.merge(text, special);
   }
 
@@ -83,13 +82,13 @@ export class BranchedState implements ConstraintState {
   accept(token: number): void {
     const special = this.#decision();
     if (special.includes(token)) this.#takeSpecial(token);
-    else if (this.#text && includesSorted(this.#text.legal, token)) {
+    else if (this.#text?.legal.has(token)) {
       this.#text = this.#text.after(token);
       this.#isEmpty = false;
     } else
       throw new LanguageError(
         'illegal_token',
-        `token ${token} is not one of the ${this.legal().length} legal tokens`,
+        `token ${token} is not one of the ${this.legal().size} legal tokens`,
       );
   }
 
@@ -129,7 +128,7 @@ export class BranchedState implements ConstraintState {
   #special(): Int32Array {
     if (!this.#text || (this.#isEmpty && !this.#text.complete)) return this.#branches.opening;
     if (this.#isEmpty) return this.#branches.openingOrEnd;
-    return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NOTHING;
+    return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NO_TOKENS;
   }
 
   #takeSpecial(token: number): void {
@@ -141,17 +140,6 @@ export class BranchedState implements ConstraintState {
     this.#branch = this.#branches.openedBy(token);
     this.#text = this.#branch?.start() ?? null;
   }
-}
-
-function includesSorted(sorted: Int32Array, value: number): boolean {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle]! < value) low = middle + 1;
-    else high = middle;
-  }
-  return sorted[low] === value;
 }
 
 export interface Branch {
@@ -167,8 +155,8 @@ export class Branches {
   /** The branch without an opening token, if there is one. */
   readonly withoutToken: Branch | null;
   readonly #byToken = new Map<number, Branch>();
-  /** Merged lists, by their text tokens and their special tokens. */
-  readonly #merged = new WeakMap<Int32Array, Map<Int32Array, Int32Array>>();
+  /** Merged sets, by their text tokens and their special tokens. */
+  readonly #merged = new WeakMap<TokenSet, Map<Int32Array, TokenSet>>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
   /** The same if the reply may also be empty: includes the end token. */
@@ -194,11 +182,11 @@ export class Branches {
     return branch.repeat || branch.freeText ? this.following : this.end;
   }
 
-  /** Legal text tokens and special tokens, ascending. Each pair of lists is merged once. */
-  merge(text: Int32Array, special: Int32Array): Int32Array {
-    const bySpecial = this.#merged.get(text) ?? new Map<Int32Array, Int32Array>();
+  /** Legal text tokens and special tokens. Each pair is merged once. */
+  merge(text: TokenSet, special: Int32Array): TokenSet {
+    const bySpecial = this.#merged.get(text) ?? new Map<Int32Array, TokenSet>();
     this.#merged.set(text, bySpecial);
-    const both = bySpecial.get(special) ?? Int32Array.from([...text, ...special]).sort();
+    const both = bySpecial.get(special) ?? text.with(special);
     bySpecial.set(special, both);
     return both;
   }

@@ -87,11 +87,11 @@ class ReplyReader {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const legal = state.legal();
     if (typeof part === 'number')
-      return legal.includes(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
+      return legal.has(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
     if (state.freeText) return this.#tokenizer.encode(part.subarray(this.#offset).toString('utf8'));
     let longest = -1;
     let length = 0;
-    for (const token of legal) {
+    for (const token of legal.ids) {
       const bytes = this.#tokenizer.bytes(token);
       if (bytes.length > length && this.#matches(part, bytes)) {
         longest = token;

@@ -1,11 +1,12 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ConstraintState } from './constraint-state.ts';
+import type { TokenSet } from './token-set.ts';
 import type { ShouldPause } from './token-trie.ts';
 
 export interface Reasoning extends NonNullable<Constraint['reasoning']> {
-  /** Legal tokens while more text may follow: every text token and `close`, ascending. */
-  legal: Int32Array;
+  /** Legal tokens while more text may follow: every text token and `close`. */
+  legal: TokenSet;
 }
 
 /** A reply that begins with its reasoning: any text, which may end anywhere and must end at the limit. */
@@ -44,7 +45,7 @@ export class ReasoningState implements ConstraintState {
     return [...taken, ...this.#rest.takeForced()];
   }
 
-  legal(): Int32Array {
+  legal(): TokenSet {
     if (this.#phase === 'after') return this.#rest.legal();
     this.#checkDecision();
     return this.#reasoning.legal;
@@ -61,7 +62,7 @@ export class ReasoningState implements ConstraintState {
     }
     this.#checkDecision();
     if (token === this.#reasoning.close) this.#phase = 'after';
-    else if (this.#reasoning.legal.includes(token)) this.#length++;
+    else if (this.#reasoning.legal.has(token)) this.#length++;
     else
       throw new LanguageError(
         'illegal_token',

@@ -1,13 +1,14 @@
 import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
+import type { TokenSet } from './token-set.ts';
 import type { LegalSets, LegalTokenSearch, ShouldPause, TokenTrie } from './token-trie.ts';
 
 /** Most bytes of forced text, which may be endless. */
 const maxForcedBytes = 1 << 14;
 /** Most nodes visited for forced text: some 20 milliseconds, during which no other request is sampled. */
 const maxForcedVisits = 50_000;
-/** This many legal tokens take as much memory as one position of a state. */
-const TOKENS_OF_A_POSITION = 16;
+/** Memory of one position of a state. */
+const BYTES_OF_A_POSITION = 64;
 
 /** Tokens that must come next, and the state after them. */
 interface Forced {
@@ -19,7 +20,7 @@ interface Forced {
 export interface TextState {
   /** Whether the text may end here. */
   readonly complete: boolean;
-  readonly legal: Int32Array;
+  readonly legal: TokenSet;
   /** Whether any token is legal. */
   readonly hasLegal: boolean;
   /** Computes `legal` until `shouldPause()`; returns true once it is ready. */
@@ -35,7 +36,7 @@ export class FreeTextState implements TextState {
   readonly complete = true;
   readonly forced = null;
   readonly hasLegal = true;
-  readonly legal: Int32Array;
+  readonly legal: TokenSet;
 
   constructor(trie: TokenTrie) {
     this.legal = trie.textTokens;
@@ -98,7 +99,7 @@ class GrammarTextState implements TextState {
   readonly #state: AutomatonState;
   /** The unfinished search for legal tokens, and the nodes it has visited so far. */
   #work: { search: LegalTokenSearch; visits: number } | undefined;
-  #legal: Int32Array | undefined;
+  #legal: TokenSet | undefined;
   #hasLegal: boolean | undefined;
   #forcedBytes: number[] | undefined;
   #forcedTokens: number[] | undefined;
@@ -109,7 +110,7 @@ class GrammarTextState implements TextState {
     this.complete = state.complete;
   }
 
-  get legal(): Int32Array {
+  get legal(): TokenSet {
     const legal = this.#legal ?? this.#findLegal(neverPause);
     if (!legal) throw new Error('the search through all tokens ended early');
     return legal;
@@ -127,7 +128,7 @@ class GrammarTextState implements TextState {
     return (this.#legal ?? this.#findLegal(shouldPause)) !== null;
   }
 
-  #findLegal(shouldPause: ShouldPause): Int32Array | null {
+  #findLegal(shouldPause: ShouldPause): TokenSet | null {
     const { automaton, vocabulary } = this.#text;
     const work = this.#work ?? { search: vocabulary.trie.legalTokens(this.#state), visits: 0 };
     this.#work = work;
@@ -137,7 +138,7 @@ class GrammarTextState implements TextState {
       if (!tokens) return null;
       // Many states share few sets, such as the positions in a string of bounded length.
       const legal = vocabulary.sets.find(tokens);
-      if (legal === tokens) automaton.countMemory(Math.ceil(tokens.length / TOKENS_OF_A_POSITION));
+      if (legal === tokens) automaton.countMemory(Math.ceil(tokens.bytes / BYTES_OF_A_POSITION));
       this.#legal = legal;
       this.#work = undefined;
       return legal;

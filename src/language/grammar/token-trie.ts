@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { AutomatonState } from './automaton.ts';
+import { TokenSet } from './token-set.ts';
 
 /** Whether to stop for now and continue later. */
 export type ShouldPause = () => boolean;
@@ -15,8 +16,8 @@ export class TokenTrie {
   readonly #root: TrieNode = { token: null, children: new Map() };
   readonly #tokenizer: Tokenizer;
   readonly #byteTokens: number[] = [];
-  /** All text tokens, ascending. */
-  readonly textTokens: Int32Array;
+  /** All text tokens. */
+  readonly textTokens: TokenSet;
 
   constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
@@ -28,11 +29,11 @@ export class TokenTrie {
       if (bytes.length === 1) this.#byteTokens[bytes[0]!] = token;
       this.#insert(bytes, token);
     }
-    this.textTokens = Int32Array.from(textTokens);
+    this.textTokens = TokenSet.of(Int32Array.from(textTokens));
   }
 
   /**
-   * The tokens that a state admits, ascending. Leaves out a token that begins a longer one whose remaining bytes are
+   * The tokens that a state admits. Leaves out a token that begins a longer one whose remaining bytes are
    * forced: both give the same text, and the longer one is how it is spelled.
    */
   legalTokens(state: AutomatonState): LegalTokenSearch {
@@ -89,8 +90,8 @@ export class LegalTokenSearch {
     this.#open(root, state);
   }
 
-  /** Continues until `shouldPause()`. Returns all legal tokens, ascending, once the search is complete; null before. */
-  advance(shouldPause: ShouldPause): Int32Array | null {
+  /** Continues until `shouldPause()`. Returns all legal tokens once the search is complete; null before. */
+  advance(shouldPause: ShouldPause): TokenSet | null {
     while (this.#pending.length > 0) {
       if (shouldPause()) return null;
       const step = this.#pending.pop()!;
@@ -101,7 +102,7 @@ export class LegalTokenSearch {
         this.#open(node, reached);
       }
     }
-    return Int32Array.from(this.#tokens).sort();
+    return TokenSet.of(Int32Array.from(this.#tokens));
   }
 
   #open({ children }: TrieNode, from: AutomatonState): void {
@@ -129,19 +130,19 @@ function characterLength(leadByte: number): number {
   return leadByte < 0xf0 ? 3 : 4;
 }
 
-/** Most token ids of all cached sets together: some ten megabytes. */
-const maxTokens = 2 ** 22;
+/** Most bytes of all cached sets together. */
+const maxBytes = 2 ** 24;
 
 /** Sets of legal tokens, which recur within a grammar and between grammars. */
 export class LegalSets {
-  readonly #sets = new LRUCache<string, Int32Array>({
-    maxSize: maxTokens,
-    sizeCalculation: ({ length }) => length + 1,
+  readonly #sets = new LRUCache<string, TokenSet>({
+    maxSize: maxBytes,
+    sizeCalculation: ({ bytes }, key) => bytes + key.length + 1,
   });
 
   /** The cached set that equals this one. If there is none, caches and returns this one. */
-  find(tokens: Int32Array): Int32Array {
-    const key = Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString('latin1');
+  find(tokens: TokenSet): TokenSet {
+    const { key } = tokens;
     const known = this.#sets.get(key);
     if (known) return known;
     this.#sets.set(key, tokens);

@@ -21,7 +21,7 @@ describe('reasoning', () => {
     expect(() => state.legal()).toThrow(expect.objectContaining({ code: 'forced_tokens_due' }));
     expect(state.takeForced()).toEqual([open]);
     expect(state.freeText).toBe(true);
-    const legal = [...state.legal()];
+    const legal = [...state.legal().ids];
     expect(legal).toHaveLength(textTokens + 1);
     expect(legal).toEqual([...legal].sort((left, right) => left - right));
     expect(legal).toContain(close);
@@ -32,7 +32,7 @@ describe('reasoning', () => {
     state.accept(close);
     expect(state.freeText).toBe(false);
     expect(state.takeForced()).toEqual([]);
-    expect(shown(state.legal())).toEqual(['n', 'y'].map((letter) => expect.stringMatching(`^${letter}`)));
+    expect(shown(state.legal().ids)).toEqual(['n', 'y'].map((letter) => expect.stringMatching(`^${letter}`)));
   });
 
   it('is closed at its limit, together with the forced tokens after it', async () => {
@@ -79,8 +79,8 @@ describe('reasoning', () => {
     expect(copy.takeForced()).toEqual([close]);
     expect(state.takeForced()).toEqual([]);
     state.accept(close);
-    state.accept(state.legal()[0]!);
-    expect(shown(copy.legal())).toHaveLength(2);
+    state.accept(state.legal().ids[0]!);
+    expect(shown(copy.legal().ids)).toHaveLength(2);
     expect(unopened.takeForced()).toEqual([open]);
   });
 

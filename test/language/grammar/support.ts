@@ -42,7 +42,7 @@ export function walkOn(
   while (!state.ended && tokens.length < maximum) {
     tokens.push(...state.takeForced());
     if (state.ended) break;
-    const legal = state.legal();
+    const legal = state.legal().ids;
     const closing = [...legal].filter(
       (token) => /["\]},]/.test(tokenizer.text(token)) || token === format.endToken,
     );

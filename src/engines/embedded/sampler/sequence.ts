@@ -181,7 +181,7 @@ export class Sequence extends SampledAnswer {
       tokens: this.tokens,
       start: this.promptLength,
       end: this.tokens.length,
-      allowed: constraint?.legal() ?? null,
+      allowed: constraint?.legal().ids ?? null,
     });
     if (!Number.isFinite(distribution.shift)) throw nanLogits();
     return distribution;

@@ -1,5 +1,6 @@
 import type { Constraint } from '../../../language/constraint/constraint.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
+import type { TokenSet } from '../../../language/grammar/token-set.ts';
 import type { Datum, Span } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
@@ -42,17 +43,18 @@ export async function findDecisions(
         `a span of ${span.length} tokens at ${span.start} exceeds its sequence of ${datum.tokens.length}`,
       );
     const sampling = codec.prepareSampling(span.sampling);
-    const decide = (index: number, allowed: Int32Array | null) => {
+    const decide = (index: number, legal: TokenSet | null) => {
       if (span.logprobs[index] === 0) return;
       const end = span.start + index;
       const token = datum.tokens[end] as number;
-      const state = { tokens: datum.tokens, start: span.start, end, allowed, keep: token };
       decisions.push({
         position: end - 1,
         token,
         logprob: span.logprobs[index] ?? null,
         span,
         distribution(rows, row) {
+          const allowed = legal?.ids ?? null;
+          const state = { tokens: datum.tokens, start: span.start, end, allowed, keep: token };
           const distribution = sampling.distribution(rows, row, state);
           if (distribution.support.includes(token)) return distribution;
           throw refused(
@@ -76,7 +78,7 @@ function followConstraint(
   { tokens }: Datum<Constraint>,
   span: Span<Constraint>,
   state: ConstraintState,
-  decide: (index: number, allowed: Int32Array) => void,
+  decide: (index: number, legal: TokenSet) => void,
 ): void {
   const outside = (index: number) =>
     refused('outside_constraint', span, index, 'is not allowed by its constraint');
@@ -89,10 +91,10 @@ function followConstraint(
         index++;
       }
       if (forced.length > 0) continue;
-      const allowed = state.legal();
+      const legal = state.legal();
       const token = tokens[span.start + index] as number;
-      if (!allowed.includes(token)) throw outside(index);
-      decide(index, allowed);
+      if (!legal.has(token)) throw outside(index);
+      decide(index, legal);
       state.accept(token);
       index++;
     }

@@ -43,7 +43,7 @@ async function follow(model: Model, reply: number[], constraint: Constraint | un
       if (at >= reply.length) break;
       state.accept(reply[at++] as number);
     }
-    legal = state.legal();
+    legal = state.legal().ids;
   }
   const logits = await model([...prompt, ...reply, ...forced]);
   const likelihoods = [...legal].map((token) => Math.exp(logits[token] as number));
