@@ -4,7 +4,7 @@ import { privateFile, privateFolder, syncFolder } from '../../../util/durable-fi
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
-import { encodeSafetensors, SafetensorsFile } from './safetensors.ts';
+import { encodeVector, VectorFile } from './vector-file.ts';
 
 /** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
 export interface OptimizerState {
@@ -29,8 +29,8 @@ function optimizerShapes(architecture: Architecture): TensorShape[] {
   );
 }
 
-export function openWeights(folder: string, architecture: Architecture): Promise<SafetensorsFile> {
-  return SafetensorsFile.open(join(folder, weightsFile), tensorShapes(architecture));
+export function openWeights(folder: string, architecture: Architecture): Promise<VectorFile> {
+  return VectorFile.open(join(folder, weightsFile), tensorShapes(architecture));
 }
 
 export async function readWeights(folder: string, architecture: Architecture): Promise<Float32Array> {
@@ -46,7 +46,7 @@ export function unreadableCheckpoint(folder: string | null, cause: unknown): Eng
 }
 
 export async function readOptimizer(folder: string, architecture: Architecture): Promise<OptimizerState> {
-  await using file = await SafetensorsFile.open(join(folder, optimizerFile), optimizerShapes(architecture));
+  await using file = await VectorFile.open(join(folder, optimizerFile), optimizerShapes(architecture));
   const data = await file.read();
   const total = data.length / 2;
   return { first: data.slice(0, total), second: data.slice(total), updates: Number(file.metadata.updates) };
@@ -67,10 +67,10 @@ export async function writeCheckpoint(
   await mkdir(unfinished, { recursive: true, mode: privateFolder });
   try {
     await Promise.all([
-      writeDurably(join(unfinished, weightsFile), encodeSafetensors(tensorShapes(architecture), weights)),
+      writeDurably(join(unfinished, weightsFile), encodeVector(tensorShapes(architecture), weights)),
       writeDurably(
         join(unfinished, optimizerFile),
-        encodeSafetensors(optimizerShapes(architecture), moments, { updates: String(optimizer.updates) }),
+        encodeVector(optimizerShapes(architecture), moments, { updates: String(optimizer.updates) }),
       ),
     ]);
     await syncFolder(unfinished);

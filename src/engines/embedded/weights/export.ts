@@ -2,7 +2,7 @@ import type { ExportedWeights, Weights } from '../../engine.ts';
 import { type Architecture, parameterCount, tensorShapes } from './architecture.ts';
 import { openWeights, unreadableCheckpoint } from './checkpoint-files.ts';
 import { initialTensors } from './initialize.ts';
-import { encodeHeader } from './safetensors.ts';
+import { encodeVectorHeader } from './vector-file.ts';
 
 interface Model {
   id: string;
@@ -23,14 +23,14 @@ export async function exportWeights(model: Model, { folder }: Weights): Promise<
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await openCheckpoint(folder))[Symbol.asyncDispose]();
-  const header = encodeHeader(tensorShapes(architecture), metadataOf(model));
+  const header = encodeVectorHeader(tensorShapes(architecture), metadataOf(model));
   async function* chunks(): AsyncGenerator<Uint8Array> {
     yield header;
     if (folder === null)
       for (const { buffer } of initialTensors(architecture, seed)) yield new Uint8Array(buffer);
     else {
       await using file = await openCheckpoint(folder);
-      yield* file.tensors();
+      yield* file.pieces();
     }
   }
   return {

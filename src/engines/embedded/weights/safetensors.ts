@@ -1,29 +1,38 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { isObject } from '../../../util/json.ts';
 import { EngineError } from '../../engine.ts';
-import type { TensorShape } from './architecture.ts';
 
-/**
- * Encodes a flat float32 vector as a safetensors file: eight bytes of header length, a JSON header with the position of
- * each tensor, and the data (https://huggingface.co/docs/safetensors). `metadata`: texts by name.
- */
-export function encodeSafetensors(
-  shapes: readonly TensorShape[],
-  data: Float32Array,
-  metadata: Record<string, string> = {},
-): Uint8Array {
-  const header = encodeHeader(shapes, metadata);
-  const file = new Uint8Array(header.length + data.byteLength);
-  file.set(header);
-  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), header.length);
-  return file;
+/** The number formats that weights may have, with the bytes of a number. */
+export const formatBytes = { F32: 4, BF16: 2, F16: 2 } as const;
+
+export type NumberFormat = keyof typeof formatBytes;
+
+/** A tensor in a safetensors file. */
+export interface StoredTensor {
+  /** As the file calls it: `F32`, `BF16`, `I64`. */
+  format: string;
+  dimensions: readonly number[];
+  /** Position of the first byte in the file. */
+  start: number;
+  bytes: number;
 }
 
-/** Encodes the header of such a file. The data must follow in the order and at the offsets of the shapes. */
-export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<string, string>): Uint8Array {
+/**
+ * Encodes the header of a safetensors file: eight bytes of length, and JSON with the position of each tensor
+ * (https://huggingface.co/docs/safetensors). The data must follow, in the same order and without gaps.
+ * @param metadata Texts by name.
+ */
+export function encodeHeader(
+  tensors: Iterable<{ name: string; dimensions: readonly number[]; format: NumberFormat }>,
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: metadata };
-  for (const { name, dimensions, offset, size } of shapes)
-    header[name] = { dtype: 'F32', shape: dimensions, data_offsets: [offset * 4, (offset + size) * 4] };
+  let end = 0;
+  for (const { name, dimensions, format } of tensors) {
+    const start = end;
+    end += elementsOf(dimensions) * formatBytes[format];
+    header[name] = { dtype: format, shape: dimensions, data_offsets: [start, end] };
+  }
   const text = new TextEncoder().encode(JSON.stringify(header));
   const bytes = new Uint8Array(8 + Math.ceil(text.length / 8) * 8).fill(0x20);
   new DataView(bytes.buffer).setBigUint64(0, BigInt(bytes.length - 8), true);
@@ -31,73 +40,59 @@ export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<st
   return bytes;
 }
 
-/** Bytes of one piece of `tensors`. */
-const pieceBytes = 1 << 18;
+export const elementsOf = (dimensions: readonly number[]): number =>
+  dimensions.reduce((product, dimension) => product * dimension, 1);
 
 /** A safetensors file opened for reading. Must be disposed of, such as by `await using`. */
 export class SafetensorsFile {
+  readonly path: string;
   /** Texts by name. */
   readonly metadata: Readonly<Record<string, string>>;
-  readonly #path: string;
+  readonly tensors: ReadonlyMap<string, StoredTensor>;
   readonly #handle: FileHandle;
-  readonly #shapes: readonly TensorShape[];
-  /** The byte offset in the file of each tensor of `#shapes`. */
-  readonly #offsets: readonly number[];
 
-  private constructor(
-    path: string,
-    handle: FileHandle,
-    shapes: readonly TensorShape[],
-    { offsets, metadata }: { offsets: readonly number[]; metadata: Record<string, string> },
-  ) {
-    this.#path = path;
-    this.#handle = handle;
-    this.#shapes = shapes;
-    this.#offsets = offsets;
+  private constructor(path: string, handle: FileHandle, { metadata, tensors }: Header) {
+    this.path = path;
     this.metadata = metadata;
+    this.tensors = tensors;
+    this.#handle = handle;
   }
 
-  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
-  static async open(path: string, shapes: readonly TensorShape[]): Promise<SafetensorsFile> {
+  /**
+   * @throws EngineError (`bad_checkpoint`) when the header cannot be read, or the data of a tensor is cut off. Errors of
+   * the file system, such as ENOENT, are thrown as they are.
+   */
+  static async open(path: string): Promise<SafetensorsFile> {
     const handle = await open(path, 'r');
     try {
-      return new SafetensorsFile(path, handle, shapes, await readHeader(path, handle, shapes));
+      return new SafetensorsFile(path, handle, await readHeader(path, handle));
     } catch (error) {
       await handle.close();
       throw error;
     }
   }
 
-  /** Reads all tensors into one vector, at the offsets of their shapes. */
-  async read(): Promise<Float32Array> {
-    const data = new Float32Array(this.#shapes.reduce((sum, { size }) => sum + size, 0));
-    for (const [index, { offset, size }] of this.#shapes.entries()) {
-      const bytes = new Uint8Array(data.buffer, offset * 4, size * 4);
-      await this.#fill(bytes, this.#offsets[index] as number);
-    }
-    return data;
+  /** Fills `bytes` with those of the file from a position on. */
+  async fill(bytes: Uint8Array, position: number): Promise<void> {
+    if ((await readInto(this.#handle, bytes, position)) < bytes.length)
+      throw new Error(`${this.path} became shorter while it was read`);
   }
 
-  /** Reads the bytes of the tensors, in the order of the shapes, in pieces. */
-  async *tensors(): AsyncGenerator<Uint8Array> {
-    for (const [index, { size }] of this.#shapes.entries()) {
-      const start = this.#offsets[index] as number;
-      const end = start + size * 4;
-      for (let position = start; position < end; position += pieceBytes) {
-        const piece = new Uint8Array(Math.min(pieceBytes, end - position));
-        await this.#fill(piece, position);
-        yield piece;
-      }
+  /** Reads the bytes of a tensor, at most `pieceBytes` at a time. A piece is valid until the next is read. */
+  async *pieces(
+    { start, bytes }: StoredTensor,
+    pieceBytes = 1 << 18,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    const buffer = new Uint8Array(Math.min(pieceBytes, bytes));
+    for (let position = 0; position < bytes; position += pieceBytes) {
+      const piece = buffer.subarray(0, Math.min(pieceBytes, bytes - position));
+      await this.fill(piece, start + position);
+      yield piece;
     }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#handle.close();
-  }
-
-  async #fill(bytes: Uint8Array, position: number): Promise<void> {
-    if ((await readInto(this.#handle, bytes, position)) < bytes.length)
-      throw new Error(`${this.#path} became shorter while it was read`);
   }
 }
 
@@ -112,32 +107,36 @@ async function readInto(handle: FileHandle, bytes: Uint8Array, position: number)
   return filled;
 }
 
-async function readHeader(
-  path: string,
-  handle: FileHandle,
-  shapes: readonly TensorShape[],
-): Promise<{ offsets: number[]; metadata: Record<string, string> }> {
+interface Header {
+  metadata: Record<string, string>;
+  tensors: Map<string, StoredTensor>;
+}
+
+async function readHeader(path: string, handle: FileHandle): Promise<Header> {
   const bad = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}`);
-  const { size: fileSize } = await handle.stat();
+  const { size } = await handle.stat();
   const prefix = new Uint8Array(8);
   if ((await readInto(handle, prefix, 0)) < 8) throw bad('is too short for a safetensors file');
+  if (new TextDecoder().decode(prefix) === 'version ')
+    throw bad('is a pointer of Git LFS, not the file itself: run `git lfs pull`');
   const length = Number(new DataView(prefix.buffer).getBigUint64(0, true));
-  if (8 + length > fileSize) throw bad('is cut off in its header');
+  const start = 8 + length;
+  if (start > size) throw bad('is cut off in its header, or is not a safetensors file');
   const bytes = new Uint8Array(length);
   await readInto(handle, bytes, 8);
-  const header = parseHeader(bytes);
-  if (!header) throw bad('has no safetensors header');
-  const { metadata, tensors } = header;
-  const start = 8 + length;
-  const offsets = shapes.map(({ name, dimensions, size }) => {
-    const entry = tensors[name];
-    if (entry?.dtype !== 'F32' || entry.shape.join() !== dimensions.join())
-      throw bad(`has no float32 tensor ${name} of shape [${dimensions}]`);
-    const [from, to] = entry.data_offsets;
-    if (to - from !== size * 4 || start + to > fileSize) throw bad(`is cut off in tensor ${name}`);
-    return start + from;
-  });
-  return { offsets, metadata };
+  const header = readJson(bytes);
+  if (!isObject(header)) throw bad('has no safetensors header');
+  const { __metadata__: metadata = {}, ...entries } = header;
+  if (!isRecordOfTexts(metadata)) throw bad('has no safetensors header');
+  const tensors = new Map<string, StoredTensor>();
+  for (const [name, entry] of Object.entries(entries)) {
+    if (!isTensorEntry(entry)) throw bad(`has no valid position of tensor ${name} in its header`);
+    const { dtype: format, shape: dimensions, data_offsets: offsets } = entry;
+    const [from, to] = offsets;
+    if (start + to > size) throw bad(`is cut off in tensor ${name}`);
+    tensors.set(name, { format, dimensions, start: start + from, bytes: to - from });
+  }
+  return { metadata, tensors };
 }
 
 interface TensorEntry {
@@ -147,33 +146,26 @@ interface TensorEntry {
   data_offsets: [number, number];
 }
 
-/** Checked by hand: the engine's threads start without zod. */
-function parseHeader(
-  bytes: Uint8Array,
-): { metadata: Record<string, string>; tensors: Record<string, TensorEntry> } | undefined {
-  const header = readJson(bytes);
-  if (!isObject(header)) return undefined;
-  const { __metadata__: metadata = {}, ...tensors } = header;
-  return isRecordOf(metadata, isText) && isRecordOf(tensors, isTensorEntry)
-    ? { metadata, tensors }
-    : undefined;
-}
+// Checked by hand: the engine's threads start without zod.
 
-const isRecordOf = <Value>(
-  value: unknown,
-  isValue: (entry: unknown) => entry is Value,
-): value is Record<string, Value> => isObject(value) && Object.values(value).every(isValue);
-
-const isText = (value: unknown): value is string => typeof value === 'string';
+const isRecordOfTexts = (value: unknown): value is Record<string, string> =>
+  isObject(value) && Object.values(value).every((text) => typeof text === 'string');
 
 function isTensorEntry(value: unknown): value is TensorEntry {
   if (!isObject(value)) return false;
   const { dtype, shape, data_offsets: offsets } = value;
-  return isText(dtype) && isNumbers(shape) && isNumbers(offsets) && offsets.length === 2;
+  if (typeof dtype !== 'string' || !isCounts(shape) || !isCounts(offsets) || offsets.length !== 2)
+    return false;
+  const [from = 0, to = 0] = offsets;
+  // Other formats than these are refused where the tensor is used.
+  const width: number | undefined = isFormat(dtype) ? formatBytes[dtype] : undefined;
+  return width === undefined ? to >= from : to - from === elementsOf(shape) * width;
 }
 
-const isNumbers = (value: unknown): value is number[] =>
-  Array.isArray(value) && value.every((number) => typeof number === 'number');
+export const isFormat = (format: string): format is NumberFormat => Object.hasOwn(formatBytes, format);
+
+const isCounts = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((number) => Number.isSafeInteger(number) && number >= 0);
 
 function readJson(bytes: Uint8Array): unknown {
   try {

@@ -1,0 +1,109 @@
+import { readFile } from 'node:fs/promises';
+import { hasCode } from '../../../util/error.ts';
+import { isObject, type JsonObject } from '../../../util/json.ts';
+import { showValue } from '../../../util/show-value.ts';
+import { EngineError } from '../../engine.ts';
+
+/** The error for a checkpoint that is broken: files that are missing, cut off or contradict each other. */
+export const badCheckpoint = (problem: string): EngineError => new EngineError('bad_checkpoint', problem);
+
+/** The fields of a JSON file, or of an object inside it, with errors that name the file and the field. */
+export class JsonFields {
+  readonly path: string;
+  readonly fields: JsonObject;
+  /** What precedes the name of a field: `rope_scaling.` */
+  readonly #prefix: string;
+
+  constructor(path: string, fields: JsonObject, prefix = '') {
+    this.path = path;
+    this.fields = fields;
+    this.#prefix = prefix;
+  }
+
+  /** Reads a file that holds a JSON object. @throws EngineError (`bad_checkpoint`) */
+  static async read(path: string): Promise<JsonFields> {
+    const file = await JsonFields.readIfExists(path);
+    if (!file)
+      throw badCheckpoint(`${path} does not exist: the folder must hold a checkpoint in Hugging Face form`);
+    return file;
+  }
+
+  static async readIfExists(path: string): Promise<JsonFields | undefined> {
+    let text: string;
+    try {
+      text = await readFile(path, 'utf8');
+    } catch (error) {
+      if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
+      throw badCheckpoint(`${path} cannot be read: ${error}`);
+    }
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw badCheckpoint(`${path} is not JSON: ${error}. Fetch it again`);
+    }
+    if (!isObject(value)) throw badCheckpoint(`${path} holds ${showValue(value)}, not a JSON object`);
+    return new JsonFields(path, value);
+  }
+
+  /** The value of a field; undefined if it is null too. */
+  get(name: string): unknown {
+    return this.fields[name] ?? undefined;
+  }
+
+  /** The object in a field, or undefined. */
+  nested(name: string): JsonFields | undefined {
+    const value = this.get(name);
+    if (value === undefined) return undefined;
+    if (!isObject(value)) throw this.#wrong(name, 'an object');
+    return new JsonFields(this.path, value, `${this.#prefix}${name}.`);
+  }
+
+  /** A positive number, finite. @param fallback Used when the field is missing; without it, the field is required. */
+  number(name: string, fallback?: number): number {
+    const value = this.get(name) ?? fallback;
+    if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
+    throw this.#wrong(name, 'a number above 0');
+  }
+
+  /** A whole number of at least 1. */
+  count(name: string, fallback?: number): number {
+    const value = this.get(name) ?? fallback;
+    if (typeof value === 'number' && Number.isSafeInteger(value) && value > 0) return value;
+    throw this.#wrong(name, 'a whole number of at least 1');
+  }
+
+  flag(name: string, fallback: boolean): boolean {
+    const value = this.get(name) ?? fallback;
+    if (typeof value === 'boolean') return value;
+    throw this.#wrong(name, 'true or false');
+  }
+
+  /** Token ids in a field that holds one, a list or nothing. */
+  tokens(name: string): number[] {
+    const value = this.get(name) ?? [];
+    const tokens: unknown[] = Array.isArray(value) ? value : [value];
+    return tokens.map((token) => {
+      if (typeof token === 'number' && Number.isSafeInteger(token) && token >= 0) return token;
+      throw this.#wrong(name, 'a token id or a list of token ids');
+    });
+  }
+
+  /** The error for a field whose value martingale does not support. @param remedy What it supports, what to do. */
+  unsupported(name: string, remedy: string): EngineError {
+    return new EngineError('unsupported_checkpoint', `${this.#describe(name)}: ${remedy}`);
+  }
+
+  #wrong(name: string, expected: string): EngineError {
+    return badCheckpoint(`${this.#describe(name)}, but must be ${expected}`);
+  }
+
+  #describe(name: string): string {
+    const value = this.get(name);
+    const shown =
+      isObject(value) || Array.isArray(value) ? JSON.stringify(value).slice(0, 200) : showValue(value);
+    return value === undefined
+      ? `${this.path} has no ${this.#prefix}${name}`
+      : `${this.path}: ${this.#prefix}${name} is ${shown}`;
+  }
+}

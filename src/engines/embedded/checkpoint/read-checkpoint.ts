@@ -1,0 +1,64 @@
+import { type CheckpointConfig, readConfig } from './config.ts';
+import { badCheckpoint } from './json-file.ts';
+import { type CheckpointTensor, readTensor, TensorFiles } from './tensor-files.ts';
+import { checkpointTensors } from './tensors.ts';
+
+/** A checkpoint in Hugging Face form whose weights are in memory. */
+export interface Checkpoint extends CheckpointConfig {
+  folder: string;
+  /** Each tensor by its name in the files, as float32 in shared memory: threads that get it share one copy. */
+  weights: ReadonlyMap<string, Float32Array>;
+}
+
+const embeddings = 'model.embed_tokens.weight';
+const head = 'lm_head.weight';
+
+/**
+ * Reads a folder in Hugging Face form: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32, bfloat16 or float16,
+ * in one or several safetensors files. Other work of the thread goes on meanwhile.
+ *
+ * @throws EngineError (`unsupported_checkpoint`, `bad_checkpoint`) that names file, field and value.
+ */
+export async function readCheckpoint(
+  folder: string,
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<Checkpoint> {
+  const config = await readConfig(folder);
+  await using files = await TensorFiles.open(folder);
+  const weights = new Map<string, Float32Array>();
+  for (const tensor of await selectTensors(files, config))
+    weights.set(tensor.name, await readTensor(tensor, signal));
+  return { folder, ...config, weights };
+}
+
+/** The tensors of a checkpoint in its files, checked against its configuration. */
+export async function selectTensors(
+  files: TensorFiles,
+  { architecture }: CheckpointConfig,
+): Promise<CheckpointTensor[]> {
+  const shapes = checkpointTensors(architecture);
+  // Old checkpoints store the rotary frequencies, which the configuration determines.
+  const isComputed = (name: string) => name.endsWith('.rotary_emb.inv_freq');
+  const copy = files.files.find(({ tensors }) => tensors.has(head));
+  if (!architecture.tiedEmbeddings || !copy) return files.select(shapes, isComputed);
+  const [table, ...rest] = files.select(
+    [...shapes, { name: head, dimensions: [architecture.vocabularySize, architecture.width] }],
+    isComputed,
+  );
+  const last = rest.pop();
+  if (!table || !last || !(await areEqual(table, last)))
+    throw badCheckpoint(
+      `${copy.path}: ${head} differs from ${embeddings}, but tie_word_embeddings in config.json is true: set it to false`,
+    );
+  return [table, ...rest];
+}
+
+async function areEqual(one: CheckpointTensor, other: CheckpointTensor): Promise<boolean> {
+  if (one.format !== other.format) return false;
+  const pieces = other.file.pieces(other);
+  for await (const piece of one.file.pieces(one)) {
+    const { value } = await pieces.next();
+    if (Buffer.compare(piece, value ?? new Uint8Array()) !== 0) return false;
+  }
+  return true;
+}

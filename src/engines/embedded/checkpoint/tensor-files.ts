@@ -1,0 +1,155 @@
+import { readdir } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { hasCode } from '../../../util/error.ts';
+import { EngineError } from '../../engine.ts';
+import { isFormat, type NumberFormat, SafetensorsFile, type StoredTensor } from '../weights/safetensors.ts';
+import { badCheckpoint, JsonFields } from './json-file.ts';
+import { toFloat32 } from './number-formats.ts';
+import type { NamedShape } from './tensors.ts';
+
+const singleFile = 'model.safetensors';
+const indexFile = 'model.safetensors.index.json';
+
+/** Bytes that are read and converted at once: about a millisecond. */
+const pieceBytes = 1 << 20;
+
+/** A tensor of a checkpoint, with the file that holds it and a format that weights may have. */
+export interface CheckpointTensor extends StoredTensor {
+  name: string;
+  format: NumberFormat;
+  file: SafetensorsFile;
+}
+
+/** The safetensors files of a checkpoint, opened for reading. Must be disposed of, such as by `await using`. */
+export class TensorFiles {
+  /** In the order of their names. */
+  readonly files: readonly SafetensorsFile[];
+
+  private constructor(files: readonly SafetensorsFile[]) {
+    this.files = files;
+  }
+
+  /**
+   * Opens `model.safetensors`, or all files that `model.safetensors.index.json` names.
+   *
+   * @throws EngineError (`bad_checkpoint`) when a file is missing, unreadable or not what the index says.
+   */
+  static async open(folder: string): Promise<TensorFiles> {
+    const single = await openIfExists(join(folder, singleFile));
+    if (single) return new TensorFiles([single]);
+    const index = await JsonFields.readIfExists(join(folder, indexFile));
+    if (!index) throw await noWeights(folder);
+    return await TensorFiles.openShards(folder, index);
+  }
+
+  static async openFile(path: string): Promise<TensorFiles> {
+    const file = await openIfExists(path);
+    if (!file) throw badCheckpoint(`${path} does not exist`);
+    return new TensorFiles([file]);
+  }
+
+  private static async openShards(folder: string, index: JsonFields): Promise<TensorFiles> {
+    const places = Object.entries(index.nested('weight_map')?.fields ?? {});
+    if (places.length === 0)
+      throw badCheckpoint(`${index.path} has no weight_map with the file of each tensor`);
+    const files = new Map<unknown, SafetensorsFile>();
+    try {
+      for (const [tensor, name] of places.toSorted(([, a], [, b]) => (String(a) < String(b) ? -1 : 1))) {
+        if (typeof name !== 'string' || basename(name) !== name || !name.endsWith('.safetensors'))
+          throw badCheckpoint(
+            `${index.path}: weight_map.${tensor} is ${JSON.stringify(name)}, but must be the name of a safetensors file`,
+          );
+        const file = files.get(name) ?? (await openIfExists(join(folder, name)));
+        if (!file)
+          throw badCheckpoint(`${join(folder, name)} does not exist, but ${indexFile} names it: fetch it`);
+        files.set(name, file);
+        if (!file.tensors.has(tensor))
+          throw badCheckpoint(
+            `${file.path} has no tensor ${tensor}, but ${indexFile} says so: fetch both again`,
+          );
+      }
+      return new TensorFiles([...files.values()]);
+    } catch (error) {
+      await closeAll(files.values());
+      throw error;
+    }
+  }
+
+  /**
+   * The tensors with these names and shapes.
+   *
+   * @param ignores Whether a further tensor is no part of the model.
+   * @throws EngineError that names the file and the tensor: missing, further, of another shape, of another format.
+   */
+  select(shapes: readonly NamedShape[], ignores: (name: string) => boolean): CheckpointTensor[] {
+    const missing = new Map(shapes.map((shape) => [shape.name, shape.dimensions]));
+    const selected = new Map<string, CheckpointTensor>();
+    for (const file of this.files)
+      for (const [name, { format, ...tensor }] of file.tensors) {
+        if (ignores(name)) continue;
+        const expected = missing.get(name);
+        if (selected.has(name))
+          throw badCheckpoint(`${file.path} has tensor ${name} once more: fetch the files again`);
+        if (!expected)
+          throw badCheckpoint(
+            `${file.path} has tensor ${name}, which a model by its config.json does not have`,
+          );
+        if (tensor.dimensions.join() !== expected.join())
+          throw badCheckpoint(
+            `${file.path}: tensor ${name} is [${tensor.dimensions}], but must be [${expected}] by its config.json`,
+          );
+        if (!isFormat(format))
+          throw new EngineError(
+            'unsupported_checkpoint',
+            `${file.path}: tensor ${name} is ${format}. martingale reads F32, BF16 and F16: choose such a checkpoint`,
+          );
+        missing.delete(name);
+        selected.set(name, { name, format, file, ...tensor });
+      }
+    for (const name of missing.keys())
+      throw badCheckpoint(`${this.files.map(({ path }) => path).join(', ')}: no tensor ${name}`);
+    return shapes.flatMap(({ name }) => selected.get(name) ?? []);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await closeAll(this.files);
+  }
+}
+
+/** Reads a tensor as float32, in memory that threads can share. Other work goes on in between. */
+export async function readTensor(tensor: CheckpointTensor, signal?: AbortSignal): Promise<Float32Array> {
+  const { file, format, dimensions } = tensor;
+  const elements = dimensions.reduce((product, dimension) => product * dimension, 1);
+  const target = new Float32Array(new SharedArrayBuffer(elements * 4));
+  let filled = 0;
+  for await (const piece of file.pieces(tensor, pieceBytes)) {
+    signal?.throwIfAborted();
+    const count = (piece.length * elements) / tensor.bytes;
+    toFloat32(format, piece, target.subarray(filled, filled + count));
+    filled += count;
+  }
+  return target;
+}
+
+async function openIfExists(path: string): Promise<SafetensorsFile | undefined> {
+  try {
+    return await SafetensorsFile.open(path);
+  } catch (error) {
+    if (EngineError.isInstance(error)) throw error;
+    if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
+    throw badCheckpoint(`${path} cannot be read: ${error}`);
+  }
+}
+
+async function noWeights(folder: string): Promise<EngineError> {
+  const files = await readdir(folder).catch(() => []);
+  const other = files.find((name) => /\.(bin|pth?|gguf|onnx|msgpack|h5)$/.test(name));
+  const remedy = other
+    ? `${other} is in another form: save it with transformers' save_pretrained, or choose the checkpoint in safetensors`
+    : 'fetch the weights';
+  return badCheckpoint(`${folder} has neither ${singleFile} nor ${indexFile}: ${remedy}`);
+}
+
+async function closeAll(files: Iterable<SafetensorsFile>): Promise<void> {
+  await Promise.all(Array.from(files, (file) => file[Symbol.asyncDispose]()));
+}

@@ -1,0 +1,85 @@
+import { EngineError } from '../../engine.ts';
+import type { TensorShape } from './architecture.ts';
+import { encodeHeader, SafetensorsFile, type StoredTensor } from './safetensors.ts';
+
+/** Encodes the header of a file of float32 tensors. The data must follow at the offsets of the shapes. */
+export const encodeVectorHeader = (
+  shapes: readonly TensorShape[],
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array =>
+  encodeHeader(
+    shapes.map(({ name, dimensions }) => ({ name, dimensions, format: 'F32' })),
+    metadata,
+  );
+
+/** Encodes a flat float32 vector as a safetensors file. `metadata`: texts by name. */
+export function encodeVector(
+  shapes: readonly TensorShape[],
+  data: Float32Array,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array {
+  const header = encodeVectorHeader(shapes, metadata);
+  const file = new Uint8Array(header.length + data.byteLength);
+  file.set(header);
+  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), header.length);
+  return file;
+}
+
+/**
+ * A safetensors file whose tensors, all float32, make up one flat vector. Must be disposed of, such as by
+ * `await using`.
+ */
+export class VectorFile {
+  readonly #file: SafetensorsFile;
+  readonly #shapes: readonly TensorShape[];
+  /** The tensors of the shapes. */
+  readonly #tensors: readonly StoredTensor[];
+
+  private constructor(file: SafetensorsFile, shapes: readonly TensorShape[]) {
+    this.#file = file;
+    this.#shapes = shapes;
+    this.#tensors = shapes.map(({ name, dimensions }) => {
+      const tensor = file.tensors.get(name);
+      if (tensor?.format === 'F32' && tensor.dimensions.join() === dimensions.join()) return tensor;
+      const problem = `${file.path} has no float32 tensor ${name} of shape [${dimensions}]`;
+      throw new EngineError('bad_checkpoint', problem);
+    });
+  }
+
+  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
+  static async open(path: string, shapes: readonly TensorShape[]): Promise<VectorFile> {
+    const file = await SafetensorsFile.open(path);
+    try {
+      return new VectorFile(file, shapes);
+    } catch (error) {
+      await file[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** Texts by name. */
+  get metadata(): Readonly<Record<string, string>> {
+    return this.#file.metadata;
+  }
+
+  /** Reads all tensors into one vector, at the offsets of their shapes. */
+  async read(): Promise<Float32Array> {
+    const data = new Float32Array(this.#shapes.reduce((sum, { size }) => sum + size, 0));
+    for (const [index, { start, bytes }] of this.#tensors.entries()) {
+      const offset = this.#shapes[index]?.offset ?? 0;
+      await this.#file.fill(new Uint8Array(data.buffer, offset * 4, bytes), start);
+    }
+    return data;
+  }
+
+  /** Reads the bytes of the tensors, in the order of the shapes, in pieces. */
+  async *pieces(): AsyncGenerator<Uint8Array> {
+    // Readers may keep pieces while they read further ones.
+    for (const tensor of this.#tensors)
+      for await (const piece of this.#file.pieces(tensor)) yield piece.slice();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#file[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,350 @@
+import { cp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { temporaryFolder } from '../../../support/files.ts';
+import { testSeed } from '../../../support/size.ts';
+import {
+  type FolderContents,
+  type Format,
+  numbersOf,
+  safetensors,
+  type Tensor,
+  writeFolder,
+} from './folder.ts';
+import { fixtureFolder, fixtureNames } from './reference.ts';
+
+/** The shapes of a model's tensors, as `transformers` 5.23 lists them for these families. */
+function shapesOf(config: Config): Map<string, number[]> {
+  const { hidden_size: width, intermediate_size: mlp, head_dim: head, vocab_size: vocabulary } = config;
+  const queries = config.num_attention_heads * head;
+  const keys = config.num_key_value_heads * head;
+  const shapes = new Map([['model.embed_tokens.weight', [vocabulary, width]]]);
+  for (let layer = 0; layer < config.num_hidden_layers; layer++) {
+    const add = (name: string, ...shape: number[]) => shapes.set(`model.layers.${layer}.${name}`, shape);
+    add('self_attn.q_proj.weight', queries, width);
+    add('self_attn.k_proj.weight', keys, width);
+    add('self_attn.v_proj.weight', keys, width);
+    add('self_attn.o_proj.weight', width, queries);
+    if (config.model_type === 'qwen2') {
+      add('self_attn.q_proj.bias', queries);
+      add('self_attn.k_proj.bias', keys);
+      add('self_attn.v_proj.bias', keys);
+    }
+    if (config.model_type === 'qwen3') {
+      add('self_attn.q_norm.weight', head);
+      add('self_attn.k_norm.weight', head);
+    }
+    add('mlp.gate_proj.weight', mlp, width);
+    add('mlp.up_proj.weight', mlp, width);
+    add('mlp.down_proj.weight', width, mlp);
+    add('input_layernorm.weight', width);
+    add('post_attention_layernorm.weight', width);
+  }
+  shapes.set('model.norm.weight', [width]);
+  if (!config.tie_word_embeddings) shapes.set('lm_head.weight', [vocabulary, width]);
+  return shapes;
+}
+
+const configs = fc
+  .record({
+    model_type: fc.constantFrom('llama', 'qwen2', 'qwen3'),
+    hidden_size: fc.integer({ min: 1, max: 9 }),
+    num_hidden_layers: fc.integer({ min: 1, max: 3 }),
+    num_key_value_heads: fc.integer({ min: 1, max: 3 }),
+    group: fc.integer({ min: 1, max: 3 }),
+    half: fc.integer({ min: 1, max: 3 }),
+    intermediate_size: fc.integer({ min: 1, max: 9 }),
+    vocab_size: fc.integer({ min: 4, max: 20 }),
+    max_position_embeddings: fc.integer({ min: 1, max: 100 }),
+    rms_norm_eps: fc.constantFrom(1e-5, 1e-6),
+    rope_theta: fc.constantFrom(10_000, 500_000),
+    tie_word_embeddings: fc.boolean(),
+    eos_token_id: fc.oneof(fc.constant(3), fc.constant([2, 3]), fc.constant(null)),
+  })
+  .map(({ group, half, ...config }) => ({
+    ...config,
+    num_attention_heads: config.num_key_value_heads * group,
+    head_dim: 2 * half,
+  }));
+
+type Config = typeof configs extends fc.Arbitrary<infer Value> ? Value : never;
+
+const contents: fc.Arbitrary<FolderContents & { config: Config }> = fc
+  .tuple(configs, fc.constantFrom<Format>('F32', 'BF16', 'F16'), fc.integer({ min: 1, max: 4 }), fc.nat())
+  .map(([config, format, shards, seed]) => {
+    const random = new Random(seed);
+    const tensors = new Map(
+      Array.from(shapesOf(config), ([name, shape]): [string, Tensor] => {
+        const elements = shape.reduce((product, size) => product * size, 1);
+        const bytes = Uint8Array.from(
+          { length: elements * (format === 'F32' ? 4 : 2) },
+          () => random.uniform() * 256,
+        );
+        return [name, { shape, bytes }];
+      }),
+    );
+    return { config, format, shards, tensors };
+  });
+
+describe('a checkpoint', () => {
+  it.each(fixtureNames)('that transformers wrote is read: %s', async (name) => {
+    const checkpoint = await readCheckpoint(fixtureFolder(name));
+    const isQwen3 = name === 'qwen3';
+    expect(checkpoint.architecture).toEqual({
+      vocabularySize: 320,
+      width: 32,
+      layers: 2,
+      heads: 4,
+      keyValueHeads: 2,
+      headWidth: isQwen3 ? 16 : 8,
+      mlpWidth: name === 'llama' ? 48 : 80,
+      contextLength: 512,
+      positions: {
+        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000 }[name],
+        scaling:
+          name === 'llama'
+            ? { factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 64 }
+            : null,
+      },
+      previousTokens: 0,
+      mlp: 'gated-silu',
+      normEpsilon: name === 'llama' ? 1e-5 : 1e-6,
+      queryKeyNorm: isQwen3,
+      attentionBias: name === 'qwen2',
+      tiedEmbeddings: name !== 'llama',
+    });
+    expect(checkpoint).toMatchObject({
+      modelType: name,
+      endTokens: name === 'llama' ? [313, 314] : [314, 313],
+    });
+    const parameters = [...checkpoint.weights.values()].reduce((sum, { length }) => sum + length, 0);
+    // Counted by PyTorch.
+    expect(parameters).toBe({ llama: 36_000, qwen2: 32_032, qwen3: 38_112 }[name]);
+  });
+
+  it('of any size and format, in any number of files, is read number for number into shared memory', async () => {
+    const folder = await temporaryFolder();
+    let run = 0;
+    const property = fc.asyncProperty(contents, async (written) => {
+      const path = join(folder, String(run++));
+      await writeFolder(path, written);
+      const { weights } = await readCheckpoint(path);
+      expect([...weights.keys()].toSorted()).toEqual([...written.tensors.keys()].toSorted());
+      for (const [name, { bytes }] of written.tensors) {
+        expect(Array.from(weights.get(name) ?? [])).toEqual(numbersOf(written.format, bytes));
+        expect(weights.get(name)?.buffer).toBeInstanceOf(SharedArrayBuffer);
+      }
+    });
+    await fc.assert(property, { seed: testSeed, numRuns: 60 });
+  });
+
+  it('is not read further when the signal is aborted', async () => {
+    const signal = AbortSignal.abort(new Error('enough'));
+    await expect(readCheckpoint(fixtureFolder('qwen2'), { signal })).rejects.toThrow('enough');
+  });
+
+  it('with tied embeddings may store its head too, if it is the same', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('qwen2'), folder, { recursive: true });
+    const { tensors } = await readTensors(join(folder, 'model.safetensors'));
+    const table = tensors.get('model.embed_tokens.weight') as Tensor;
+    tensors.set('lm_head.weight', table);
+    tensors.set('model.layers.0.self_attn.rotary_emb.inv_freq', { shape: [4], bytes: new Uint8Array(8) });
+    await writeFile(join(folder, 'model.safetensors'), safetensors('BF16', tensors));
+    expect((await readCheckpoint(folder)).weights.has('lm_head.weight')).toBe(false);
+    tensors.set('lm_head.weight', { ...table, bytes: table.bytes.toReversed() });
+    await writeFile(join(folder, 'model.safetensors'), safetensors('BF16', tensors));
+    await expect(readCheckpoint(folder)).rejects.toThrow(/lm_head.weight differs .* tie_word_embeddings/);
+  });
+});
+
+async function readTensors(path: string): Promise<{ tensors: Map<string, Tensor> }> {
+  const file = await readFile(path);
+  const start = 8 + Number(file.readBigUInt64LE(0));
+  const { __metadata__, ...entries } = JSON.parse(file.toString('utf8', 8, start));
+  const tensors = new Map<string, Tensor>();
+  for (const [name, entry] of Object.entries<{ shape: number[]; data_offsets: [number, number] }>(entries)) {
+    const [from, to] = entry.data_offsets;
+    tensors.set(name, { shape: entry.shape, bytes: file.subarray(start + from, start + to) });
+  }
+  return { tensors };
+}
+
+describe('a folder is refused with file, field and value', () => {
+  const refused = async (name: (typeof fixtureNames)[number], change: (folder: string) => Promise<void>) => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder(name), folder, { recursive: true });
+    await change(folder);
+    const error: unknown = await readCheckpoint(folder).catch((reason: unknown) => reason);
+    if (!(error instanceof Error && 'code' in error)) throw new Error(`not refused: ${error}`);
+    expect(error.message).toContain(folder);
+    return `${error.code} ${error.message.replaceAll(`${folder}/`, '')}`;
+  };
+
+  const withConfig = (fields: Record<string, unknown>, name: (typeof fixtureNames)[number] = 'qwen2') =>
+    refused(name, async (folder) => {
+      const path = join(folder, 'config.json');
+      await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
+    });
+
+  it.each<[Record<string, unknown>, string]>([
+    [{ model_type: 'mistral' }, 'model_type is "mistral": martingale runs llama, qwen2, qwen3'],
+    [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
+    [{ model_type: undefined }, 'config.json has no model_type'],
+    [{ num_experts: 8 }, 'num_experts is 8'],
+    [{ num_local_experts: 8 }, 'num_local_experts is 8'],
+    [{ quantization_config: { quant_method: 'awq' } }, 'quantization_config is {"quant_method":"awq"}'],
+    [{ hidden_act: 'gelu' }, 'hidden_act is "gelu"'],
+    [{ mlp_bias: true }, 'mlp_bias is true'],
+    [{ use_sliding_window: true, max_window_layers: 1 }, 'use_sliding_window is true'],
+    [
+      { layer_types: ['full_attention', 'sliding_attention'] },
+      'layer_types is ["full_attention","sliding_attention"]',
+    ],
+    [{ rope_scaling: { type: 'yarn', factor: 4 } }, 'rope_scaling.type is "yarn"'],
+    [{ rope_scaling: { rope_type: 'linear', factor: 2 } }, 'rope_scaling.rope_type is "linear"'],
+    [{ rope_parameters: { rope_type: 'dynamic', factor: 2 } }, 'rope_parameters.rope_type is "dynamic"'],
+    [{ rope_parameters: { partial_rotary_factor: 0.5 } }, 'rope_parameters.partial_rotary_factor is 0.5'],
+    [{ partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
+  ])('that is not supported: %j', async (fields, message) => {
+    const error = await withConfig(fields);
+    expect(error).toMatch(/^unsupported_checkpoint config\.json/);
+    expect(error).toContain(message);
+  });
+
+  it('that is a Llama with biases', async () => {
+    expect(await withConfig({ attention_bias: true }, 'llama')).toContain('attention_bias is true');
+  });
+
+  it.each<[Record<string, unknown>, string]>([
+    [{ hidden_size: '32' }, 'hidden_size is "32", but must be a whole number of at least 1'],
+    [{ num_hidden_layers: undefined }, 'config.json has no num_hidden_layers, but must be'],
+    [{ vocab_size: 0.5 }, 'vocab_size is 0.5'],
+    [{ rms_norm_eps: null }, 'config.json has no rms_norm_eps'],
+    [{ rope_theta: -1 }, 'rope_theta is -1'],
+    [{ rope_scaling: 'llama3' }, 'rope_scaling is "llama3", but must be an object'],
+    [{ rope_scaling: { rope_type: 'llama3', factor: 8 } }, 'config.json has no rope_scaling.low_freq_factor'],
+    [
+      { num_key_value_heads: 3 },
+      'num_attention_heads is 4, but must be a multiple of num_key_value_heads, 3',
+    ],
+    [{ hidden_size: 34 }, 'hidden_size is 34, but must be a multiple of num_attention_heads, 4'],
+    [{ head_dim: 7 }, 'head_dim is 7, but must be a multiple of the halves'],
+    [{ tie_word_embeddings: 'yes' }, 'tie_word_embeddings is "yes", but must be true or false'],
+    [{ eos_token_id: 'end' }, 'eos_token_id is "end", but must be a token id'],
+    [{ eos_token_id: 320 }, 'eos_token_id 320 is outside the vocabulary of 320 tokens'],
+    [{ intermediate_size: 81 }, 'tensor model.layers.0.mlp.down_proj.weight is [32,80], but must be [32,81]'],
+    [{ num_hidden_layers: 1 }, 'has tensor model.layers.1.'],
+    [{ num_hidden_layers: 3 }, 'model.safetensors: no tensor model.layers.2.input_layernorm.weight'],
+    [{ tie_word_embeddings: false }, 'model.safetensors: no tensor lm_head.weight'],
+  ])('that contradicts itself: %j', async (fields, message) => {
+    const error = await withConfig(fields);
+    expect(error).toMatch(/^bad_checkpoint /);
+    expect(error).toContain(message);
+  });
+
+  const single = 'model.safetensors';
+  const shard = 'model-00002-of-00002.safetensors';
+  const index = 'model.safetensors.index.json';
+  const remove = (file: string) => (folder: string) => rm(join(folder, file));
+  const write = (file: string, text: string) => (folder: string) => writeFile(join(folder, file), text);
+
+  it.each<[string, (typeof fixtureNames)[number], (folder: string) => Promise<void>, string]>([
+    ['no configuration', 'qwen2', remove('config.json'), 'config.json does not exist'],
+    ['a broken configuration', 'qwen2', write('config.json', '{'), 'config.json is not JSON'],
+    ['a list as configuration', 'qwen2', write('config.json', '[]'), 'config.json holds a list of 0'],
+    [
+      'no weights',
+      'qwen2',
+      remove(single),
+      'has neither model.safetensors nor model.safetensors.index.json: fetch',
+    ],
+    ['a missing shard', 'llama', remove(shard), `${shard} does not exist, but ${index} names it`],
+    [
+      'a file cut off',
+      'qwen2',
+      (folder) => truncate(join(folder, single), 60_000),
+      `${single} is cut off in tensor`,
+    ],
+    [
+      'a header cut off',
+      'qwen2',
+      (folder) => truncate(join(folder, single), 100),
+      `${single} is cut off in its header`,
+    ],
+    ['an empty file', 'qwen2', (folder) => truncate(join(folder, single), 0), `${single} is too short`],
+    [
+      'a shard cut off',
+      'llama',
+      (folder) => truncate(join(folder, shard), 60_000),
+      `${shard} is cut off in tensor`,
+    ],
+    [
+      'a pointer',
+      'qwen2',
+      write(single, 'version https://git-lfs.github.com/spec/v1\n'),
+      'pointer of Git LFS',
+    ],
+    ['a broken index', 'llama', write(index, '{"weight_map":{}}'), `${index} has no weight_map`],
+    [
+      'a path in the index',
+      'llama',
+      write(index, '{"weight_map":{"a":"../model.safetensors"}}'),
+      'weight_map.a is "../model.safetensors", but must be the name of a safetensors file',
+    ],
+    [
+      'an index of other files',
+      'llama',
+      write(index, `{"weight_map":{"a":"${shard}"}}`),
+      `${shard} has no tensor a, but ${index} says so`,
+    ],
+  ])('that has %s', async (_, name, change, message) => {
+    const error = await refused(name, change);
+    expect(error).toMatch(/^bad_checkpoint /);
+    expect(error).toContain(message);
+  });
+
+  it('that has its weights in another form', async () => {
+    const error = await refused('qwen2', async (folder) => {
+      await remove(single)(folder);
+      await write('pytorch_model.bin', '')(folder);
+    });
+    expect(error).toContain('pytorch_model.bin is in another form');
+  });
+
+  it('that has another number format', async () => {
+    const error = await refused('qwen2', async (folder) => {
+      const { tensors } = await readTensors(join(folder, single));
+      await writeFile(join(folder, single), safetensors('F8_E4M3', tensors));
+    });
+    expect(error).toMatch(/^unsupported_checkpoint model\.safetensors: tensor .* is F8_E4M3/);
+  });
+
+  it('that has a tensor twice', async () => {
+    const error = await refused('llama', async (folder) => {
+      const { tensors } = await readTensors(join(folder, shard));
+      const path = join(folder, 'model-00001-of-00002.safetensors');
+      const first = (await readTensors(path)).tensors;
+      await writeFile(path, safetensors('F32', new Map([...first, ...tensors])));
+    });
+    expect(error).toMatch(/^bad_checkpoint model-00002-of-00002\.safetensors has tensor .* once more/);
+  });
+});
+
+it('a window that no layer uses, and null in place of what is missing, are accepted', async () => {
+  const folder = await temporaryFolder();
+  await cp(fixtureFolder('qwen2'), folder, { recursive: true });
+  const path = join(folder, 'config.json');
+  const config = JSON.parse(await readFile(path, 'utf8'));
+  const fields = {
+    use_sliding_window: true,
+    max_window_layers: 2,
+    rope_scaling: null,
+    quantization_config: null,
+  };
+  await writeFile(path, JSON.stringify({ ...config, ...fields, head_dim: null, eos_token_id: null }));
+  expect((await readCheckpoint(folder)).endTokens).toEqual([314, 313]);
+});
