@@ -49,8 +49,10 @@ const textOfSpecial = new Map([...specialTexts].map(([text, token]) => [token, t
 
 export const byteTokenizer: Tokenizer = {
   vocabularySize: 267,
+  added: specialTexts,
   special: specialTexts,
   encode: (text) => [...Buffer.from(text, 'utf8')],
+  encodeExactly: (text) => [...Buffer.from(text, 'utf8')],
   decode: (tokens) => Buffer.concat(tokens.map((token) => byteTokenizer.bytes(token))).toString('utf8'),
   bytes: (token) => {
     if (token === wideToken) return Buffer.from('ab');

@@ -50,7 +50,7 @@ function checkReasoningLength(
   tokenizer: Tokenizer,
 ): void {
   if (open !== reasoning.open || typeof text !== 'string') return;
-  const { length } = tokenizer.encode(text);
+  const { length } = tokenizer.encodeExactly(text);
   if (length > reasoning.limit)
     throw new LanguageError(
       'reasoning_too_long',
@@ -88,7 +88,7 @@ class ReplyReader {
     const legal = state.legal();
     if (typeof part === 'number')
       return legal.has(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
-    if (state.freeText) return this.#tokenizer.encode(part.subarray(this.#offset).toString('utf8'));
+    if (state.freeText) return this.#tokenizer.encodeExactly(part.subarray(this.#offset).toString('utf8'));
     let longest = -1;
     let length = 0;
     for (const token of legal.ids) {

@@ -61,7 +61,7 @@ export class TokenTrie {
     const text = Buffer.from(bytes.slice(start, end)).toString('utf8');
     return [
       ...bytes.slice(0, start).map(byteToken),
-      ...this.#tokenizer.encode(text),
+      ...this.#tokenizer.encodeExactly(text),
       ...bytes.slice(end).map(byteToken),
     ];
   }

@@ -1,13 +1,23 @@
 import crypto from 'node:crypto';
 
 /**
- * Converts text to token ids and back. `encode` never returns special tokens, so text cannot forge a role or an end.
+ * Converts text to token ids and back. `encode` never returns added tokens, so text cannot forge a role, an end or a
+ * tag: only a chat template and the model itself write them.
  */
 export interface Tokenizer {
+  /** Number of ids. A model may have more, which pad its matrices and are never legal. */
   readonly vocabularySize: number;
+  /**
+   * Added tokens by their text: the special ones, and tags such as Qwen's `<tool_call>` and `<think>`. A tag is text in
+   * a reply: it decodes to its text and is legal wherever that text is.
+   */
+  readonly added: ReadonlyMap<string, number>;
   /** Special tokens by their text, such as `<|end|>`. */
   readonly special: ReadonlyMap<string, number>;
+  /** The tokens of a text of a prompt, which the model's own tokenizer may normalize first (Qwen: NFC). */
   encode(text: string): number[];
+  /** Tokens whose bytes are exactly those of the text. */
+  encodeExactly(text: string): number[];
   /** Bytes that are not valid UTF-8 become U+FFFD. Special tokens decode to nothing. */
   decode(tokens: readonly number[]): string;
   /** The bytes of one token; empty for a special token. */

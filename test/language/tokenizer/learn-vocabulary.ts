@@ -8,12 +8,8 @@
  * other files are conversation. Each of the three kinds has its share of the weight, whatever its size.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import {
-  BYTE_SYMBOLS,
-  MERGE_COUNT,
-  SPECIAL_TOKENS,
-  WORD_PATTERN,
-} from '../../../src/language/tokenizer/embedded.ts';
+import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/byte-level.ts';
+import { MERGE_COUNT, SPECIAL_TOKENS, WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
 import { learnMerges, type Merge } from './merges.ts';
 
 type Kind = 'conversation' | 'prose' | 'json';

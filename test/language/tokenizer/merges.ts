@@ -1,4 +1,4 @@
-import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/embedded.ts';
+import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/byte-level.ts';
 
 export type Merge = [left: string, right: string];
 

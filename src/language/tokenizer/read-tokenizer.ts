@@ -1,0 +1,150 @@
+import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
+import { isObject } from '../../util/json.ts';
+import { type AddedToken, BYTE_SYMBOLS, ByteLevelTokenizer, type TokenizerFile } from './byte-level.ts';
+import { CheckpointFile } from './checkpoint-file.ts';
+import type { Tokenizer } from './tokenizer.ts';
+
+/** The words of GPT-2, which the pre-tokenizer `ByteLevel` finds unless it has `use_regex: false`. */
+const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/**
+ * Reads `tokenizer.json` of a checkpoint's folder: byte-level BPE as of GPT-2, SmolLM2, Llama 3 and Qwen, with its own
+ * words, normalizer and added tokens.
+ *
+ * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the file is missing
+ * or of another kind.
+ */
+export function readTokenizer(folder: string): Tokenizer {
+  const file = CheckpointFile.read(folder, 'tokenizer.json');
+  const added = addedTokensOf(file);
+  const model = modelOf(file, added);
+  return new ByteLevelTokenizer(
+    { added_tokens: added, model },
+    { split: splitterOf(file), normalize: normalizerOf(file) },
+  );
+}
+
+function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerFile['model'] {
+  const model = file.object('model');
+  file.expect('model.type', 'BPE', 'only byte-level BPE is supported');
+  for (const field of [
+    'byte_fallback',
+    'dropout',
+    'continuing_subword_prefix',
+    'end_of_word_suffix',
+    'unk_token',
+  ]) {
+    const value = model[field];
+    // GPT-2's file names an unknown token, which byte-level BPE never needs.
+    if (field === 'unk_token' && typeof value === 'string' && added.some(({ content }) => content === value))
+      continue;
+    if (value !== undefined && value !== null && value !== false && value !== '')
+      file.refuse(`model.${field}`, value, 'byte-level BPE has none');
+  }
+  const { vocab, merges, ignore_merges: ignoreMerges } = model;
+  if (!isObject(vocab)) return file.refuse('model.vocab', vocab, 'it must be an object of token ids');
+  if (!Array.isArray(merges)) return file.refuse('model.merges', merges, 'it must be a list');
+  checkVocabulary(file, vocab, added);
+  return { vocab: vocab as Record<string, number>, merges, ignore_merges: ignoreMerges === true };
+}
+
+/** Every id once, every byte a token, and no token that is not bytes. */
+function checkVocabulary(
+  file: CheckpointFile,
+  vocab: Record<string, unknown>,
+  added: readonly AddedToken[],
+): void {
+  const symbols = new Set(BYTE_SYMBOLS);
+  const contents = new Set(added.map(({ content }) => content));
+  const ids = new Set<number>(added.map(({ id }) => id));
+  for (const [token, id] of Object.entries(vocab)) {
+    if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 0)
+      file.refuse(`model.vocab.${token}`, id, 'it must be a token id');
+    else if (!contents.has(token)) {
+      if (ids.has(id)) file.refuse(`model.vocab.${token}`, id, 'another token has the same id');
+      ids.add(id);
+      if (![...token].every((symbol) => symbols.has(symbol)) || token === '')
+        file.refuse(`model.vocab.${token}`, id, 'the token is not written in the bytes of byte-level BPE');
+    }
+  }
+  for (const symbol of symbols)
+    if (!Object.hasOwn(vocab, symbol))
+      file.refuse(`model.vocab.${symbol}`, undefined, 'every byte must be a token');
+  for (let id = 0; id < ids.size; id++)
+    if (!ids.has(id)) file.refuse('model.vocab', `no token with id ${id}`, 'ids must have no gaps');
+}
+
+function addedTokensOf(file: CheckpointFile): AddedToken[] {
+  return file.list('added_tokens').map((token, index) => {
+    const at = `added_tokens.${index}`;
+    if (!isObject(token)) return file.refuse(at, token, 'it must be an object');
+    const { id, content, special, lstrip, rstrip, single_word: singleWord } = token;
+    if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 0)
+      return file.refuse(`${at}.id`, id, 'it must be a token id');
+    if (typeof content !== 'string' || content === '')
+      return file.refuse(`${at}.content`, content, 'it must be a text');
+    for (const [name, value] of Object.entries({ lstrip, rstrip, single_word: singleWord }))
+      if (value === true)
+        file.refuse(`${at}.${name}`, value, 'tokens that take text around them are not supported');
+    return { id, content, special: special === true };
+  });
+}
+
+function normalizerOf(file: CheckpointFile): ((text: string) => string) | null {
+  const normalizer = file.value('normalizer');
+  if (normalizer === undefined || normalizer === null) return null;
+  file.expect('normalizer.type', 'NFC', 'only NFC is supported');
+  return (text) => text.normalize('NFC');
+}
+
+/**
+ * The splits into words, one after the other. All become patterns of the library's `Split`, whose classes of characters
+ * are those of Rust's; its `Digits` and the words of its `ByteLevel` use JavaScript's, which differ.
+ */
+function splitterOf(file: CheckpointFile): (text: string) => string[] {
+  const type = file.value('pre_tokenizer.type');
+  const names =
+    type === 'Sequence'
+      ? file.list('pre_tokenizer.pretokenizers').map((_, index) => `pre_tokenizer.pretokenizers.${index}`)
+      : ['pre_tokenizer'];
+  const patterns = names.flatMap((name) => patternOf(file, name) ?? []);
+  if (!names.some((name) => file.value(`${name}.type`) === 'ByteLevel'))
+    file.refuse('pre_tokenizer.type', type, 'only byte-level tokenizers are supported');
+  if (patterns.length === 0) return (text) => [text];
+  const pretokenizers = patterns.map((Regex) => ({
+    type: 'Split',
+    pattern: { Regex },
+    behavior: 'Isolated',
+    invert: false,
+  }));
+  const library = new HuggingFaceTokenizer(
+    {
+      model: { type: 'BPE', vocab: {}, merges: [] },
+      added_tokens: [],
+      normalizer: null,
+      pre_tokenizer: { type: 'Sequence', pretokenizers },
+      post_processor: null,
+      decoder: null,
+    },
+    {},
+  );
+  return (text) => (text === '' ? [] : library.pre_tokenizer(text));
+}
+
+/** The pattern of one step of the pre-tokenizer; null if it does not split. */
+function patternOf(file: CheckpointFile, name: string): string | null {
+  const type = file.value(`${name}.type`);
+  if (type === 'ByteLevel') {
+    if (file.value(`${name}.add_prefix_space`) !== false)
+      file.refuse(`${name}.add_prefix_space`, file.value(`${name}.add_prefix_space`), 'it must be false');
+    return file.value(`${name}.use_regex`) === false ? null : gpt2Words;
+  }
+  if (type === 'Digits') return file.value(`${name}.individual_digits`) === true ? '\\p{N}' : '\\p{N}+';
+  if (type !== 'Split') return file.refuse(`${name}.type`, type, 'ByteLevel, Digits and Split are supported');
+  file.expect(`${name}.behavior`, 'Isolated', 'only Isolated is supported');
+  if (file.value(`${name}.invert`) === true) file.refuse(`${name}.invert`, true, 'it must be false');
+  const pattern = file.value(`${name}.pattern.Regex`);
+  return typeof pattern === 'string'
+    ? pattern
+    : file.refuse(`${name}.pattern`, file.value(`${name}.pattern`), 'it must be a Regex');
+}

@@ -1,0 +1,113 @@
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
+
+const fixtures = new URL('../fixtures/', import.meta.url);
+const folderOf = (family: string) => new URL(family, fixtures).pathname;
+/** For each family the one with the same words and normalizer, which has the reference. */
+const words: Record<string, string> = {
+  llama3: 'llama3',
+  qwen2: 'qwen2',
+  qwen3: 'qwen2',
+  smollm2: 'smollm2',
+  hermes: 'llama3',
+};
+const families = Object.keys(words);
+const unicode = fc.string({ unit: 'binary', maxLength: 200 });
+const SEED = 20261122;
+
+interface TokenizerJson {
+  model: { type: string; byte_fallback: boolean; vocab: Record<string, number> };
+  normalizer: { type: string } | null;
+  pre_tokenizer: { type: string; pretokenizers: Record<string, unknown>[] };
+  added_tokens: Record<string, unknown>[];
+}
+
+const tokenOf = ({ model }: TokenizerJson, id: number) =>
+  Object.entries(model.vocab).find(([, other]) => other === id)?.[0] ?? '';
+
+describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
+  const tokenizer = readTokenizer(folderOf(family));
+
+  it("gives the ids of Hugging Face's tokenizers", () => {
+    const reference = JSON.parse(readFileSync(new URL(`${words[family]}.tokens.json`, fixtures), 'utf8'));
+    expect(reference.length).toBeGreaterThan(100);
+    for (const [text, ids] of reference) expect([text, tokenizer.encode(text)]).toEqual([text, ids]);
+  });
+
+  it('writes exactly the bytes of any text', () => {
+    fc.assert(
+      fc.property(unicode, (text) => {
+        expect(tokenizer.decode(tokenizer.encodeExactly(text))).toBe(text.toWellFormed());
+      }),
+      { seed: SEED, numRuns: 300 },
+    );
+  });
+
+  it('never makes an added token from text, and has a text for each', () => {
+    const added = new Set(tokenizer.added.values());
+    const texts = [...tokenizer.added.keys()];
+    const pieces = fc.array(fc.oneof(fc.constantFrom(...texts), fc.string({ maxLength: 3 })), {
+      maxLength: 8,
+    });
+    fc.assert(
+      fc.property(pieces, (parts) => {
+        const text = parts.join('');
+        expect(tokenizer.encode(text).filter((token) => added.has(token))).toEqual([]);
+      }),
+      { seed: SEED, numRuns: 300 },
+    );
+    for (const [text, id] of tokenizer.added) {
+      expect(tokenizer.text(id)).toBe(text);
+      expect(tokenizer.decode([id])).toBe(tokenizer.special.has(text) ? '' : text);
+    }
+  });
+
+  it('takes time in proportion to the text', () => {
+    // Would take minutes if any rule were quadratic.
+    for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(200_000)))
+      expect(tokenizer.encode(`${text}x`).length).toBeGreaterThan(1000);
+  });
+});
+
+describe('a tokenizer of another kind', () => {
+  const refusals: [string, (file: TokenizerJson) => unknown, RegExp][] = [
+    ['Unigram', (file) => (file.model.type = 'Unigram'), /tokenizer\.json: model\.type is "Unigram"/],
+    ['byte fallback', (file) => (file.model.byte_fallback = true), /model\.byte_fallback is true/],
+    ['another normalizer', (file) => (file.normalizer = { type: 'NFKC' }), /normalizer\.type is "NFKC"/],
+    ['Metaspace', (file) => (file.pre_tokenizer.type = 'Metaspace'), /pre_tokenizer\.type is "Metaspace"/],
+    [
+      'a prefix space',
+      (file) => (file.pre_tokenizer.pretokenizers[1]!.add_prefix_space = true),
+      /add_prefix_space is true/,
+    ],
+    [
+      'another behavior',
+      (file) => (file.pre_tokenizer.pretokenizers[0]!.behavior = 'MergedWithNext'),
+      /behavior is "MergedWithNext"/,
+    ],
+    [
+      'an added token that takes spaces',
+      (file) => (file.added_tokens[0]!.lstrip = true),
+      /added_tokens\.0\.lstrip is true/,
+    ],
+    ['a missing byte', (file) => delete file.model.vocab['!'], /model\.vocab\.! is absent/],
+    ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token with id 600/],
+  ];
+  it.each(refusals)('is refused: %s', (_, change, message) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+    cpSync(folderOf('qwen2'), folder, { recursive: true });
+    const path = join(folder, 'tokenizer.json');
+    const file = JSON.parse(readFileSync(path, 'utf8'));
+    change(file);
+    writeFileSync(path, JSON.stringify(file));
+    expect(() => readTokenizer(folder)).toThrow(message);
+  });
+
+  it('is refused without its file', () => {
+    expect(() => readTokenizer(tmpdir())).toThrow(/tokenizer\.json does not exist/);
+  });
+});
