@@ -3,6 +3,7 @@ import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
 import { Deadline } from '../util/deadline.ts';
 import { OptionError } from '../util/option-error.ts';
+import { TimeSlices } from '../util/time-slices.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
@@ -41,6 +42,8 @@ const unreached = new Set([
 /** Sends calls over its own connection pools and retries them. */
 export class Transport {
   readonly #options: TransportOptions;
+  /** Answers that arrive together are spread over ticks, with the work that their callers do next. */
+  readonly #slices = new TimeSlices();
   #pools: Promise<ConnectionPools> | undefined;
   #closed = false;
   /** Whether the service has answered, with a status that is not a proxy's. */
@@ -59,7 +62,9 @@ export class Transport {
   send<Result>(call: Call, parse: (answer: Answer) => Result): Promise<Result> {
     return this.repeated(call.repeat, call, async () => {
       const open = await this.#attempt(call);
-      return parse({ facts: open.facts, text: await open.text() });
+      const text = await open.text();
+      if (this.#slices.over) await this.#slices.pause();
+      return parse({ facts: open.facts, text });
     });
   }
 
