@@ -74,18 +74,22 @@ async function runToEnd<Outcome>({
   controller,
   limits: { milliseconds },
 }: RunAgentOptions<Outcome>): Promise<AgentEnd<Outcome>> {
-  const { promise: timeUp, reject } = Promise.withResolvers<never>();
-  const timer =
-    milliseconds === undefined
-      ? undefined
-      : startTimer(milliseconds - agent.trajectory.usage.milliseconds, () => {
-          const error = limitReached('time_limit', milliseconds);
-          agent.trajectory.stopReason ??= error.code;
-          reject(error);
-          controller.abort(error);
-        });
+  let timer: ReturnType<typeof startTimer> | undefined;
+  /** Rejects when the time is up. */
+  const atTimeLimit = (limitMs: number): Promise<never> => {
+    const { promise, reject } = Promise.withResolvers<never>();
+    timer = startTimer(limitMs - agent.trajectory.usage.milliseconds, () => {
+      const error = limitReached('time_limit', limitMs);
+      agent.trajectory.stopReason ??= error.code;
+      reject(error);
+      controller.abort(error);
+    });
+    return promise;
+  };
   try {
-    const outcome = await Promise.race([opened.rollout(agent), timeUp]);
+    const timeUp = milliseconds === undefined ? undefined : atTimeLimit(milliseconds);
+    const running = opened.rollout(agent);
+    const outcome = await (timeUp ? Promise.race([running, timeUp]) : running);
     agent.trajectory.observations.endAgent();
     return { status: 'returned', outcome };
   } catch (error) {

@@ -51,15 +51,16 @@ interface Candidate {
   continuations: number;
 }
 
+/** Its maps are made when they are needed: thousands of trees are in memory while their calls wait. */
 interface TreeNode {
   /** Next nodes. Replies and other messages have different kinds of keys. */
-  readonly next: Map<string, TreeNode>;
-  readonly replies: Map<string, Candidate[]>;
+  next: Map<string, TreeNode> | undefined;
+  replies: Map<string, Candidate[]> | undefined;
   /** Calls that began here and were unanswered when last checked. */
-  readonly open: Set<number>;
+  open: Set<number> | undefined;
 }
 
-const newNode = (): TreeNode => ({ next: new Map(), replies: new Map(), open: new Set() });
+const newNode = (): TreeNode => ({ next: undefined, replies: undefined, open: undefined });
 
 /**
  * The conversations of a trajectory as a tree of messages. It finds the sampled replies of a prompt in one walk, at a
@@ -82,6 +83,7 @@ class ConversationTree {
       if (candidates.length > 0) deepest = { at, candidates };
       node = step(node, message, candidates.length > 0);
     }
+    node.open ??= new Set();
     node.open.add(index);
     if (!deepest) return undefined;
     const { at, candidates } = deepest;
@@ -96,18 +98,19 @@ class ConversationTree {
     this.#settle(node);
     const reasoning = reasoningOf(message);
     const mayDrop = mayDropReasoning && reasoning === '';
-    const alike = node.replies.get(replyKey(message)) ?? [];
+    const alike = node.replies?.get(replyKey(message)) ?? [];
     return alike.filter(({ call }) => mayDrop || reasoningOf(call.choice.message) === reasoning);
   }
 
-  #settle({ open, replies }: TreeNode): void {
-    for (const index of open) {
+  #settle(node: TreeNode): void {
+    for (const index of node.open ?? []) {
       const call = this.#trajectory.log.get(index);
       if (!call) continue;
-      open.delete(index);
+      node.open?.delete(index);
       const key = replyKey(call.choice.message);
-      const alike = replies.get(key) ?? [];
-      replies.set(key, alike);
+      node.replies ??= new Map();
+      const alike = node.replies.get(key) ?? [];
+      node.replies.set(key, alike);
       alike.push({ call, continuations: 0 });
     }
   }
@@ -123,14 +126,15 @@ class ConversationTree {
   }
 }
 
-function step({ next }: TreeNode, message: Message, isReply: boolean): TreeNode {
+function step(from: TreeNode, message: Message, isReply: boolean): TreeNode {
   const content =
     isReply && message.role === 'assistant'
       ? `reply ${replyKey(message)} ${reasoningOf(message)}`
       : `message ${messageKey(message)}`;
   // Long keys are hashed: the recorded calls already hold the text, and a second copy would double a rollout's memory.
   const key = content.length > 64 ? crypto.hash('sha256', content, 'base64') : content;
-  const node = next.get(key) ?? newNode();
-  next.set(key, node);
+  from.next ??= new Map();
+  const node = from.next.get(key) ?? newNode();
+  from.next.set(key, node);
   return node;
 }
