@@ -1,6 +1,6 @@
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { type Architecture, parameterCount } from './weights/architecture.ts';
+import { type Architecture, fullyTrained, parameterCount } from './weights/architecture.ts';
 import { readWeights } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';
 
@@ -14,7 +14,7 @@ function baseModel(
   { id, seed, defaults }: Pick<EmbeddedBaseModel, 'id' | 'seed' | 'defaults'>,
   sizes: Pick<Architecture, 'width' | 'layers' | 'heads' | 'contextLength'>,
 ): EmbeddedBaseModel {
-  const architecture = { vocabularySize: 512, ...sizes, previousTokens: 2, expansion: 4 };
+  const architecture = fullyTrained({ vocabularySize: 512, ...sizes, previousTokens: 2 });
   const { contextLength, vocabularySize } = architecture;
   const parameters = parameterCount(architecture);
   return { id, seed, architecture, contextLength, vocabularySize, parameters, defaults };

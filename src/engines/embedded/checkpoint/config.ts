@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { EngineError } from '../../engine.ts';
-import type { Architecture } from './architecture.ts';
+import type { Architecture } from '../weights/architecture.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
 
 const modelTypes = ['llama', 'qwen2', 'qwen3'] as const;

@@ -1,7 +1,4 @@
-import type { Architecture } from './architecture.ts';
-
-/** Rotary positions: their settings in an architecture. */
-export type RotaryPositions = Exclude<Architecture['positions'], 'learned'>;
+import type { RotaryPositions } from '../weights/architecture.ts';
 
 /**
  * Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), each [length, headWidth / 2]: of position p

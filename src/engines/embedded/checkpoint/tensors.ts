@@ -1,4 +1,4 @@
-import type { Architecture } from './architecture.ts';
+import type { Architecture } from '../weights/architecture.ts';
 
 /** The matrices of a layer that LoRA may change, as Hugging Face names them. */
 export const projections = [

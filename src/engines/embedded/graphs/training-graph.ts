@@ -77,7 +77,7 @@ export abstract class TrainingGraph {
 
 /** The values of the forward pass that the backward pass needs: outputs of the one graph and inputs of the other. */
 export function tapeShapes(architecture: Architecture): Map<Value, Dimensions> {
-  const { width, heads, expansion, layers } = architecture;
+  const { width, heads, mlpWidth, layers } = architecture;
   const shapes = new Map<Value, Dimensions>([
     ['tape.last', ['rows', width]],
     ['tape.finalInverse', ['rows', 1]],
@@ -95,7 +95,7 @@ export function tapeShapes(architecture: Architecture): Map<Value, Dimensions> {
       mixed: [rows, width],
       middle: [rows, width],
       mlpInverse: [rows, 1],
-      hidden: [rows, expansion * width],
+      hidden: [rows, mlpWidth],
     };
     for (const [part, shape] of Object.entries(parts)) shapes.set(`tape.${layer}.${part}`, shape);
   }

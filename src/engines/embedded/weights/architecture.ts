@@ -1,19 +1,70 @@
 /**
- * A decoder-only transformer: RMS norms before attention and MLP, squared-ReLU MLP, learned positions, an untied output
- * head, and, besides the embedding of each token, embeddings of the tokens just before it. With those, one layer is
- * enough to find an earlier token and see what follows it, as copying needs. They depend only on token ids, so the
- * key-value cache does not change.
+ * A decoder-only transformer with RMS norms before attention and MLP. One description serves the tiny models, whose
+ * parameters are all trained, and checkpoints in Hugging Face form, which are trained by LoRA.
  */
 export interface Architecture {
   vocabularySize: number;
+  /** Width of the states between layers. */
   width: number;
   layers: number;
+  /** Heads of queries. `heads / keyValueHeads` neighbouring heads share keys and values. */
   heads: number;
+  keyValueHeads: number;
+  headWidth: number;
+  /** Width of the MLP's hidden layer. */
+  mlpWidth: number;
   contextLength: number;
-  /** Number of preceding tokens that are embedded with each token. */
+  /** A table with a row for each position, or rotations of queries and keys (Su et al. 2021, arXiv:2104.09864). */
+  positions: 'learned' | RotaryPositions;
+  /**
+   * Number of preceding tokens that are embedded with each token. With those, one layer is enough to find an earlier
+   * token and see what follows it, as copying needs. They depend only on token ids, so the key-value cache does not
+   * change.
+   */
   previousTokens: number;
-  /** Width of the MLP, as a multiple of `width`. */
-  expansion: number;
+  /** `squared-relu`: down(relu(up(x))^2). `gated-silu`: down(silu(gate(x)) * up(x)). */
+  mlp: 'squared-relu' | 'gated-silu';
+  /** Added to the mean square in norms. */
+  normEpsilon: number;
+  /** Whether the queries and keys of each head are normalised before they are rotated. */
+  queryKeyNorm: boolean;
+  /** Whether queries, keys and values have biases. */
+  attentionBias: boolean;
+  /** Whether the output head is the token embedding. */
+  tiedEmbeddings: boolean;
+}
+
+export interface RotaryPositions {
+  /** Base of the wave lengths. */
+  theta: number;
+  /** Llama 3's scaling of the wave lengths, or null. */
+  scaling: null | {
+    factor: number;
+    lowFrequencyFactor: number;
+    highFrequencyFactor: number;
+    originalContextLength: number;
+  };
+}
+
+/** The architecture of the models whose parameters are all trained. */
+export function fullyTrained(
+  sizes: Pick<
+    Architecture,
+    'vocabularySize' | 'width' | 'layers' | 'heads' | 'contextLength' | 'previousTokens'
+  >,
+): Architecture {
+  return {
+    ...sizes,
+    keyValueHeads: sizes.heads,
+    headWidth: sizes.width / sizes.heads,
+    mlpWidth: 4 * sizes.width,
+    positions: 'learned',
+    mlp: 'squared-relu',
+    normEpsilon: 1e-5,
+    queryKeyNorm: false,
+    attentionBias: false,
+    tiedEmbeddings: false,
+  };
 }
 
 export interface TensorShape {
@@ -24,15 +75,15 @@ export interface TensorShape {
   size: number;
 }
 
-export const headWidth = (architecture: Architecture) => architecture.width / architecture.heads;
+export const headWidth = (architecture: Architecture) => architecture.headWidth;
 
 /** Whether a tensor is a table that is looked up by token. */
 export const isLookup = (name: string) =>
   name === 'token_embedding' || name.startsWith('previous_embedding.');
 
-/** The tensors of a model, in the order of the flat parameter vector. */
+/** The tensors of a model whose parameters are all trained, in the order of the flat parameter vector. */
 export function tensorShapes(architecture: Architecture): TensorShape[] {
-  const { vocabularySize, width, layers, contextLength, previousTokens, expansion } = architecture;
+  const { vocabularySize, width, layers, contextLength, previousTokens, mlpWidth } = architecture;
   const dimensions: [string, number[]][] = [
     ['token_embedding', [vocabularySize, width]],
     ['position_embedding', [contextLength, width]],
@@ -45,8 +96,8 @@ export function tensorShapes(architecture: Architecture): TensorShape[] {
       [`layers.${layer}.query_key_value`, [width, 3 * width]],
       [`layers.${layer}.attention_output`, [width, width]],
       [`layers.${layer}.mlp_norm`, [width]],
-      [`layers.${layer}.mlp_up`, [width, expansion * width]],
-      [`layers.${layer}.mlp_down`, [expansion * width, width]],
+      [`layers.${layer}.mlp_up`, [width, mlpWidth]],
+      [`layers.${layer}.mlp_down`, [mlpWidth, width]],
     );
   dimensions.push(['final_norm', [width]], ['head', [width, vocabularySize]]);
   let offset = 0;

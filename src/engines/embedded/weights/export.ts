@@ -42,7 +42,16 @@ export async function exportWeights(model: Model, { folder }: Weights): Promise<
 
 function metadataOf({ id, architecture }: Model): Record<string, string> {
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const sizes = Object.entries(architecture).map(([name, value]) => [snakeCase(name), String(value)]);
+  const { vocabularySize, width, layers, heads, contextLength, previousTokens, mlpWidth } = architecture;
+  const sizes = Object.entries({
+    vocabularySize,
+    width,
+    layers,
+    heads,
+    contextLength,
+    previousTokens,
+    expansion: mlpWidth / width,
+  }).map(([name, value]) => [snakeCase(name), String(value)]);
   // Loaders of the format's Python library require `format`.
   return { format: 'pt', base_model: id, ...Object.fromEntries(sizes) };
 }

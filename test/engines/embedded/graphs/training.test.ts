@@ -11,20 +11,23 @@ import {
 import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
-import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import {
+  fullyTrained,
+  parameterCount,
+  tensorShapes,
+} from '../../../../src/engines/embedded/weights/architecture.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { logitRows } from '../logit-rows.ts';
 import { differentiate } from './autodiff-model.ts';
 
-const architecture = {
+const architecture = fullyTrained({
   vocabularySize: 24,
   width: 16,
   layers: 2,
   heads: 2,
   contextLength: 12,
   previousTokens: 2,
-  expansion: 4,
-};
+});
 const batch = 3;
 const time = 8;
 const { vocabularySize } = architecture;

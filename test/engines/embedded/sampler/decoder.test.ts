@@ -5,17 +5,16 @@ import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runt
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
-import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 
-const architecture = {
+const architecture = fullyTrained({
   vocabularySize: 512,
   width: 128,
   layers: 2,
   heads: 4,
   contextLength: 256,
   previousTokens: 2,
-  expansion: 4,
-};
+});
 const { vocabularySize } = architecture;
 
 describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on %s', (name) => {

@@ -10,19 +10,18 @@ import {
   Sequence,
   type SequenceOptions,
 } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 
-export const architecture = {
+export const architecture = fullyTrained({
   vocabularySize: 512,
   width: 32,
   layers: 2,
   heads: 2,
   contextLength: 256,
   previousTokens: 2,
-  expansion: 4,
-};
+});
 
 export const codec = new ConversationCodec();
 export const runtime = await loadRuntime('auto', 1);

@@ -2,7 +2,11 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { embeddedBaseModels } from '../../../../src/engines/embedded/base-models.ts';
-import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import {
+  fullyTrained,
+  parameterCount,
+  tensorShapes,
+} from '../../../../src/engines/embedded/weights/architecture.ts';
 import {
   readOptimizer,
   readWeights,
@@ -11,15 +15,14 @@ import {
 import { initializeWeights } from '../../../../src/engines/embedded/weights/initialize.ts';
 import { sharedFolder } from '../../../support/files.ts';
 
-const architecture = {
+const architecture = fullyTrained({
   vocabularySize: 32,
   width: 8,
   layers: 1,
   heads: 2,
   contextLength: 16,
   previousTokens: 1,
-  expansion: 4,
-};
+});
 const size = parameterCount(architecture);
 const optimizer = {
   first: new Float32Array(size).fill(0.25),
