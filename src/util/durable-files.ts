@@ -1,4 +1,4 @@
-import { access, mkdir, open, readFile, rename, stat } from 'node:fs/promises';
+import { access, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { hasCode } from './error.ts';
 import { RunError } from './run-error.ts';
@@ -39,6 +39,28 @@ export async function writeAtomically(
   }
   await rename(partial, path);
   await syncFolder(dirname(path));
+}
+
+/**
+ * Writes a folder that appears by one rename: completely or not at all. `fill` writes its files, and makes each durable,
+ * in the folder it is given. If it throws, no files are left.
+ */
+export async function writeFolderAtomically(
+  path: string,
+  fill: (unfinished: string) => Promise<void>,
+): Promise<void> {
+  const unfinished = `${path}.unfinished`;
+  await rm(unfinished, { recursive: true, force: true });
+  await mkdir(unfinished, { recursive: true, mode: privateFolder });
+  try {
+    await fill(unfinished);
+    await syncFolder(unfinished);
+    await rename(unfinished, path);
+    await syncFolder(dirname(path));
+  } catch (error) {
+    await rm(unfinished, { recursive: true, force: true });
+    throw error;
+  }
 }
 
 /** Appends a value as one line of JSON. With `durable`, the line survives a power cut once this resolves. */

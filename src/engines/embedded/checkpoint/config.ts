@@ -29,7 +29,7 @@ const fixed: readonly (readonly [field: string, values: readonly unknown[], reme
  * Reads `config.json` and `generation_config.json` of a checkpoint in Hugging Face form. Both forms of the rotary
  * settings are read: `rope_theta` with `rope_scaling`, and `rope_parameters` of transformers 5.
  *
- * @throws EngineError (`unsupported_checkpoint`, `bad_checkpoint`) that names file, field and value.
+ * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export async function readConfig(folder: string): Promise<CheckpointConfig> {
   const config = await JsonFields.read(join(folder, 'config.json'));

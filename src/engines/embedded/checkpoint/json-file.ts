@@ -91,7 +91,7 @@ export class JsonFields {
 
   /** The error for a field whose value martingale does not support. @param remedy What it supports, what to do. */
   unsupported(name: string, remedy: string): EngineError {
-    return new EngineError('unsupported_checkpoint', `${this.#describe(name)}: ${remedy}`);
+    return new EngineError('checkpoint_unsupported', `${this.#describe(name)}: ${remedy}`);
   }
 
   #wrong(name: string, expected: string): EngineError {

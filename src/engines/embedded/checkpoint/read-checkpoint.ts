@@ -17,7 +17,7 @@ const head = 'lm_head.weight';
  * Reads a folder in Hugging Face form: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32, bfloat16 or float16,
  * in one or several safetensors files. Other work of the thread goes on meanwhile.
  *
- * @throws EngineError (`unsupported_checkpoint`, `bad_checkpoint`) that names file, field and value.
+ * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export async function readCheckpoint(
   folder: string,
@@ -38,12 +38,12 @@ export async function selectTensors(
 ): Promise<CheckpointTensor[]> {
   const shapes = checkpointTensors(architecture);
   // Old checkpoints store the rotary frequencies, which the configuration determines.
-  const isComputed = (name: string) => name.endsWith('.rotary_emb.inv_freq');
+  const rules = { by: 'config.json', ignores: (name: string) => name.endsWith('.rotary_emb.inv_freq') };
   const copy = files.files.find(({ tensors }) => tensors.has(head));
-  if (!architecture.tiedEmbeddings || !copy) return files.select(shapes, isComputed);
+  if (!architecture.tiedEmbeddings || !copy) return files.select(shapes, rules);
   const [table, ...rest] = files.select(
     [...shapes, { name: head, dimensions: [architecture.vocabularySize, architecture.width] }],
-    isComputed,
+    rules,
   );
   const last = rest.pop();
   if (!table || !last || !(await areEqual(table, last)))

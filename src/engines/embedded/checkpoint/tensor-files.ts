@@ -78,10 +78,14 @@ export class TensorFiles {
   /**
    * The tensors with these names and shapes.
    *
+   * @param by What says that these are the tensors, for messages.
    * @param ignores Whether a further tensor is no part of the model.
    * @throws EngineError that names the file and the tensor: missing, further, of another shape, of another format.
    */
-  select(shapes: readonly NamedShape[], ignores: (name: string) => boolean): CheckpointTensor[] {
+  select(
+    shapes: readonly NamedShape[],
+    { by, ignores = () => false }: { by: string; ignores?: (name: string) => boolean },
+  ): CheckpointTensor[] {
     const missing = new Map(shapes.map((shape) => [shape.name, shape.dimensions]));
     const selected = new Map<string, CheckpointTensor>();
     for (const file of this.files)
@@ -91,23 +95,23 @@ export class TensorFiles {
         if (selected.has(name))
           throw badCheckpoint(`${file.path} has tensor ${name} once more: fetch the files again`);
         if (!expected)
-          throw badCheckpoint(
-            `${file.path} has tensor ${name}, which a model by its config.json does not have`,
-          );
+          throw badCheckpoint(`${file.path} has tensor ${name}, which the model by ${by} does not have`);
         if (tensor.dimensions.join() !== expected.join())
           throw badCheckpoint(
-            `${file.path}: tensor ${name} is [${tensor.dimensions}], but must be [${expected}] by its config.json`,
+            `${file.path}: tensor ${name} is [${tensor.dimensions}], but must be [${expected}] by ${by}`,
           );
         if (!isFormat(format))
           throw new EngineError(
-            'unsupported_checkpoint',
+            'checkpoint_unsupported',
             `${file.path}: tensor ${name} is ${format}. martingale reads F32, BF16 and F16: choose such a checkpoint`,
           );
         missing.delete(name);
         selected.set(name, { name, format, file, ...tensor });
       }
     for (const name of missing.keys())
-      throw badCheckpoint(`${this.files.map(({ path }) => path).join(', ')}: no tensor ${name}`);
+      throw badCheckpoint(
+        `${this.files.map(({ path }) => path).join(', ')}: no tensor ${name}, which the model by ${by} has`,
+      );
     return shapes.flatMap(({ name }) => selected.get(name) ?? []);
   }
 

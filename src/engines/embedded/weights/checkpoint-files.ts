@@ -1,6 +1,6 @@
-import { mkdir, open, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { privateFile, privateFolder, syncFolder } from '../../../util/durable-files.ts';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { privateFile, writeFolderAtomically } from '../../../util/durable-files.ts';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
@@ -59,13 +59,10 @@ export async function writeCheckpoint(
   weights: Float32Array,
   optimizer: OptimizerState,
 ): Promise<void> {
-  const unfinished = `${folder}.unfinished`;
   const moments = new Float32Array(weights.length * 2);
   moments.set(optimizer.first);
   moments.set(optimizer.second, weights.length);
-  await rm(unfinished, { recursive: true, force: true });
-  await mkdir(unfinished, { recursive: true, mode: privateFolder });
-  try {
+  await writeFolderAtomically(folder, async (unfinished) => {
     await Promise.all([
       writeDurably(join(unfinished, weightsFile), encodeVector(tensorShapes(architecture), weights)),
       writeDurably(
@@ -73,13 +70,7 @@ export async function writeCheckpoint(
         encodeVector(optimizerShapes(architecture), moments, { updates: String(optimizer.updates) }),
       ),
     ]);
-    await syncFolder(unfinished);
-    await rename(unfinished, folder);
-    await syncFolder(dirname(folder));
-  } catch (error) {
-    await rm(unfinished, { recursive: true, force: true });
-    throw error;
-  }
+  });
 }
 
 async function writeDurably(path: string, data: Uint8Array): Promise<void> {

@@ -211,7 +211,7 @@ describe('a folder is refused with file, field and value', () => {
     [{ partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
   ])('that is not supported: %j', async (fields, message) => {
     const error = await withConfig(fields);
-    expect(error).toMatch(/^unsupported_checkpoint config\.json/);
+    expect(error).toMatch(/^checkpoint_unsupported config\.json/);
     expect(error).toContain(message);
   });
 
@@ -320,7 +320,7 @@ describe('a folder is refused with file, field and value', () => {
       const { tensors } = await readTensors(join(folder, single));
       await writeFile(join(folder, single), safetensors('F8_E4M3', tensors));
     });
-    expect(error).toMatch(/^unsupported_checkpoint model\.safetensors: tensor .* is F8_E4M3/);
+    expect(error).toMatch(/^checkpoint_unsupported model\.safetensors: tensor .* is F8_E4M3/);
   });
 
   it('that has a tensor twice', async () => {

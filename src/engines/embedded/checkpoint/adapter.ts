@@ -1,0 +1,191 @@
+import { join } from 'node:path';
+import { isObject } from '../../../util/json.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { encodeHeader } from '../weights/safetensors.ts';
+import { JsonFields } from './json-file.ts';
+import { readTensor, TensorFiles } from './tensor-files.ts';
+import { type NamedShape, type Projection, projectionName, projectionShape, projections } from './tensors.ts';
+
+/**
+ * A LoRA adapter (Hu et al. 2021, arXiv:2106.09685): each target matrix W of the base model acts as
+ * W + B A * alpha / rank.
+ */
+export interface Adapter {
+  rank: number;
+  alpha: number;
+  targets: readonly Projection[];
+  /**
+   * A, [rank, inputs], and B, [outputs, rank], of each target in each layer, named
+   * `model.layers.0.self_attn.q_proj.lora_A.weight`.
+   */
+  tensors: ReadonlyMap<string, Float32Array>;
+}
+
+export const adapterConfigFile = 'adapter_config.json';
+export const adapterWeightsFile = 'adapter_model.safetensors';
+
+/** What precedes the names of tensors in PEFT's files. */
+const peftPrefix = 'base_model.model.';
+
+/** The tensors of an adapter: A and B of each target, layer after layer. */
+export function adapterTensors(
+  architecture: Architecture,
+  { rank, targets }: Pick<Adapter, 'rank' | 'targets'>,
+): NamedShape[] {
+  return Array.from({ length: architecture.layers }, (_, layer) =>
+    targets.flatMap((target) => {
+      const [outputs, inputs] = projectionShape(architecture, target);
+      const name = projectionName(layer, target);
+      return [
+        { name: `${name}.lora_A.weight`, dimensions: [rank, inputs] },
+        { name: `${name}.lora_B.weight`, dimensions: [outputs, rank] },
+      ];
+    }),
+  ).flat();
+}
+
+/**
+ * Fields of PEFT's LoraConfig that say where an adapter comes from or how it was trained, but not what it computes. Any
+ * further field must be null, false or empty, so that no variant of LoRA is taken for plain LoRA.
+ */
+const withoutEffect = new Set([
+  'auto_mapping',
+  'base_model_name_or_path',
+  'ensure_weight_tying',
+  'eva_config',
+  'exclude_modules',
+  'inference_mode',
+  'lora_dropout',
+  'megatron_core',
+  'peft_version',
+  'qalora_group_size',
+  'revision',
+  'runtime_config',
+]);
+
+/** Values of further fields with which an adapter is plain LoRA. Methods of initialization must leave W unchanged. */
+const plain: Readonly<Record<string, readonly unknown[]>> = {
+  peft_type: ['LORA'],
+  task_type: ['CAUSAL_LM'],
+  bias: ['none'],
+  init_lora_weights: [true, 'gaussian', 'orthogonal', 'eva'],
+};
+
+/**
+ * Reads an adapter that PEFT wrote for a model of this architecture: `adapter_config.json` and
+ * `adapter_model.safetensors`, in float32, bfloat16 or float16. Settings of its training, such as `lora_dropout`, are
+ * not taken over.
+ *
+ * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
+ */
+export async function readAdapter(
+  folder: string,
+  architecture: Architecture,
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<Adapter> {
+  const config = await JsonFields.read(join(folder, adapterConfigFile));
+  refuseVariants(config);
+  const rank = config.count('r');
+  const alpha = config.number('lora_alpha');
+  await using files = await TensorFiles.openFile(join(folder, adapterWeightsFile));
+  // `target_modules` may be a pattern; the tensors say what it matched.
+  const stored = files.files.flatMap(({ tensors }) => [...tensors.keys()]);
+  const targets = projections.filter((target) => stored.some((name) => name.includes(`.${target}.lora_`)));
+  if (targets.length === 0)
+    throw config.unsupported('target_modules', `martingale adapts ${projections.join(', ')}`);
+  const shapes = adapterTensors(architecture, { rank, targets }).map(({ name, dimensions }) => ({
+    name: `${peftPrefix}${name}`,
+    dimensions,
+  }));
+  const tensors = new Map<string, Float32Array>();
+  for (const tensor of files.select(shapes, { by: `${adapterConfigFile} and the base model` }))
+    tensors.set(tensor.name.slice(peftPrefix.length), await readTensor(tensor, signal));
+  return { rank, alpha, targets, tensors };
+}
+
+function refuseVariants(config: JsonFields): void {
+  const { r, lora_alpha, target_modules: targets, ...fields } = config.fields;
+  if (Array.isArray(targets))
+    for (const target of targets)
+      if (!projections.some((projection) => projection === String(target).split('.').at(-1)))
+        throw config.unsupported('target_modules', `martingale adapts ${projections.join(', ')} only`);
+  for (const [field, value] of Object.entries(fields)) {
+    const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
+    if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting');
+  }
+}
+
+const isEmpty = (value: unknown): boolean =>
+  value === null ||
+  value === false ||
+  (Array.isArray(value) && value.length === 0) ||
+  (isObject(value) && Object.keys(value).length === 0);
+
+/**
+ * Encodes an adapter as the two files that PEFT loads, by name.
+ * @param baseModel Where PEFT finds the base model: a folder, or its name on the Hugging Face hub.
+ */
+export function encodeAdapter(
+  adapter: Adapter,
+  architecture: Architecture,
+  { baseModel }: { baseModel: string },
+): Record<typeof adapterConfigFile | typeof adapterWeightsFile, Uint8Array> {
+  const config = {
+    peft_type: 'LORA',
+    task_type: 'CAUSAL_LM',
+    base_model_name_or_path: baseModel,
+    r: adapter.rank,
+    lora_alpha: adapter.alpha,
+    target_modules: adapter.targets,
+    lora_dropout: 0,
+    bias: 'none',
+    fan_in_fan_out: false,
+    inference_mode: true,
+  };
+  const shapes = adapterTensors(architecture, adapter);
+  const header = encodeHeader(
+    shapes.map(({ name, dimensions }) => ({ name: `${peftPrefix}${name}`, dimensions, format: 'F32' })),
+    { format: 'pt' },
+  );
+  const data = shapes.map(({ name }) => tensorOf(adapter, name));
+  const file = new Uint8Array(data.reduce((sum, { byteLength }) => sum + byteLength, header.length));
+  file.set(header);
+  let end = header.length;
+  for (const { buffer, byteOffset, byteLength } of data) {
+    file.set(new Uint8Array(buffer, byteOffset, byteLength), end);
+    end += byteLength;
+  }
+  return {
+    [adapterConfigFile]: new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`),
+    [adapterWeightsFile]: file,
+  };
+}
+
+/**
+ * Adds B A * alpha / rank to rows of a target's matrix, in place.
+ * @param name Of the matrix, without `.weight`.
+ * @param rows Rows of the matrix, one after another.
+ */
+export function addAdapter(adapter: Adapter, name: string, rows: Float32Array, firstRow: number): void {
+  const { rank, alpha } = adapter;
+  const a = tensorOf(adapter, `${name}.lora_A.weight`);
+  const b = tensorOf(adapter, `${name}.lora_B.weight`);
+  const inputs = a.length / rank;
+  const change = new Float64Array(inputs);
+  for (let row = 0; row < rows.length / inputs; row++) {
+    change.fill(0);
+    for (let part = 0; part < rank; part++) {
+      const factor = ((b[(firstRow + row) * rank + part] as number) * alpha) / rank;
+      for (let index = 0; index < inputs; index++)
+        change[index] = (change[index] as number) + factor * (a[part * inputs + index] as number);
+    }
+    for (let index = 0; index < inputs; index++)
+      rows[row * inputs + index] = (rows[row * inputs + index] as number) + (change[index] as number);
+  }
+}
+
+function tensorOf({ tensors }: Adapter, name: string): Float32Array {
+  const tensor = tensors.get(name);
+  if (!tensor) throw new Error(`the adapter has no tensor ${name}`);
+  return tensor;
+}
