@@ -223,14 +223,27 @@ const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[
     return tokens.length === others.length && tokens.every((token, at) => token === others[at]);
   });
 
-const sequenceLength = 4;
-
 /** Number of four-token sequences in a reply, and how many of them repeat an earlier one. */
 export function countRepeats(tokens: readonly number[]): { sequences: number; repeated: number } {
-  const seen = new Set<string>();
-  const sequences = Math.max(0, tokens.length - sequenceLength + 1);
-  for (let at = 0; at < sequences; at++) seen.add(tokens.slice(at, at + sequenceLength).join());
-  return { sequences, repeated: sequences - seen.size };
+  const fours = numberPairs(numberPairs(tokens, 1), 2);
+  return { sequences: fours.length, repeated: fours.length - new Set(fours).size };
+}
+
+/**
+ * Numbers the pairs of the items at `at` and `at + distance`: equal pairs get the same number. Items are integers below
+ * 2^26, so that a pair fits into one number.
+ */
+function numberPairs(items: readonly number[], distance: number): number[] {
+  const size = 1 + items.reduce((max, item) => Math.max(max, item), 0);
+  const seen = new Map<number, number>();
+  const pairs: number[] = [];
+  for (let at = 0; at + distance < items.length; at++) {
+    const pair = (items[at] ?? 0) * size + (items[at + distance] ?? 0);
+    const number = seen.get(pair) ?? seen.size;
+    seen.set(pair, number);
+    pairs.push(number);
+  }
+  return pairs;
 }
 
 /** Share of a reply's four-token sequences that repeat an earlier one; 0 for fewer than four tokens. */

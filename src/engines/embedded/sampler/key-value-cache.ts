@@ -1,3 +1,4 @@
+import { freeAll } from '../runtime.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
@@ -55,10 +56,11 @@ export class KeyValueCache {
     this.#width = newWidth;
   }
 
-  /** Frees the memory. No slot may be in use. */
+  /** Gives the memory back. No slot may be in use. */
   clear(): void {
     this.#slots = 0;
     this.#width = 0;
+    for (const buffer of this.#buffers()) spare.give(buffer);
     this.#layers = this.#layers.map(empty);
   }
 
@@ -131,8 +133,9 @@ function withRows(
 ): Float32Array {
   const kept = Math.min(from, to);
   if (buffer.length < size) {
-    const grown = new Float32Array(size);
+    const grown = spare.take(size);
     for (let row = 0; row < rows; row++) grown.set(buffer.subarray(row * from, row * from + kept), row * to);
+    freeAll([buffer]);
     return grown;
   }
   if (to < from)
@@ -141,3 +144,41 @@ function withRows(
     for (let row = rows - 1; row > 0; row--) buffer.copyWithin(row * to, row * from, row * from + kept);
   return buffer;
 }
+
+/** Most elements of the memory that a thread keeps for its next cache: 64 MiB. */
+const maxSpareElements = 16 * 1024 ** 2;
+
+/**
+ * The memory of cleared caches, for the next caches of this thread: every checkpoint has a cache of its own, and V8
+ * collects the whole heap whenever megabytes have come and gone.
+ */
+class SpareMemory {
+  /** The smallest first. */
+  readonly #buffers: Float32Array[] = [];
+  #elements = 0;
+
+  /** At least `size` elements of any content: the largest kept buffer, which can grow longest, or a new one. */
+  take(size: number): Float32Array {
+    const largest = this.#buffers.at(-1);
+    if (!largest || largest.length < size) return new Float32Array(size);
+    this.#buffers.pop();
+    this.#elements -= largest.length;
+    return largest;
+  }
+
+  /** Keeps a buffer, and frees the smallest ones beyond the limit. */
+  give(buffer: Float32Array): void {
+    if (buffer.length === 0) return;
+    this.#buffers.push(buffer);
+    this.#buffers.sort((one, other) => one.length - other.length);
+    this.#elements += buffer.length;
+    while (this.#elements > maxSpareElements) {
+      const smallest = this.#buffers.shift();
+      if (!smallest) return;
+      this.#elements -= smallest.length;
+      freeAll([smallest]);
+    }
+  }
+}
+
+const spare = new SpareMemory();

@@ -1,0 +1,33 @@
+import { expect, it } from 'vitest';
+import { findBaseModel } from '../../../../src/engines/embedded/base-models.ts';
+import { KeyValueCache } from '../../../../src/engines/embedded/sampler/key-value-cache.ts';
+
+const { architecture } = findBaseModel('martingale-tiny');
+const memoryOf = (cache: KeyValueCache) =>
+  Array.from(
+    { length: architecture.layers },
+    (_, layer) => cache.tensors(layer, 0, 1).key.buffer as ArrayBuffer,
+  );
+
+it('takes the memory of a cleared cache, and grows in it', () => {
+  const first = new KeyValueCache(architecture);
+  first.reserve(64, 96, 0);
+  const memory = memoryOf(first);
+  first.clear();
+  const second = new KeyValueCache(architecture);
+  second.reserve(8, 32, 0);
+  const [taken] = memoryOf(second);
+  second.write(0, 7, 31, new Float32Array(3 * architecture.width).fill(5), 0);
+  second.reserve(64, 96, 8);
+  expect(memoryOf(second)[0]).toBe(taken);
+  expect([...second.tensors(0, 7, 1).key].filter((value) => value === 5)).toHaveLength(architecture.width);
+  expect(memory.some(({ detached }) => detached)).toBe(false);
+});
+
+it('keeps at most 64 MiB of cleared caches', () => {
+  const large = new KeyValueCache(architecture);
+  large.reserve(512, 512, 0);
+  const memory = memoryOf(large);
+  large.clear();
+  expect(memory.every(({ detached }) => detached)).toBe(true);
+});
