@@ -6,6 +6,7 @@ import type { Constraints } from './inference/constraints.ts';
 import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts';
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';
+import type { RecentPayloads } from './jobs/packed-trajectories.ts';
 import type { DataFiles } from './store/files.ts';
 import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
@@ -31,6 +32,7 @@ export interface ServiceContext {
   bodies: Bodies;
   events: JobEvents;
   queue: JobQueue;
+  recentPayloads: RecentPayloads;
   models: ModelResolver;
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;

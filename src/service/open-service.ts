@@ -8,6 +8,7 @@ import { Constraints } from './inference/constraints.ts';
 import { baseModelTools, ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
+import { RecentPayloads } from './jobs/packed-trajectories.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
 import { removeUnused, repair } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
@@ -24,7 +25,8 @@ type OpenedPart =
   | 'models'
   | 'constraints'
   | 'tools'
-  | 'idempotency';
+  | 'idempotency'
+  | 'recentPayloads';
 
 /** Opens the data folder, repairs what a crash left, and assembles the service. No job runs yet. */
 export async function openService({
@@ -46,18 +48,32 @@ export async function openService({
   const models = new ModelResolver(engine, store, files);
   const constraints = new Constraints(engine, store);
   const tools = baseModelTools(engine);
+  const recentPayloads = new RecentPayloads();
   const queue = new JobQueue({
     engine,
     store,
     files,
     events,
-    prepare: jobPreparation({ engine, store, files, constraints, tools }),
+    prepare: jobPreparation({ engine, store, files, constraints, tools, recentPayloads }),
+    onEnd: (jobId) => recentPayloads.forget(jobId),
     onCheckpoint: () => models.forget(),
     log,
   });
   const idempotency = new Idempotency(store);
   const bodies = new Bodies(files);
-  return { ...parts, store, files, bodies, events, queue, models, constraints, tools, idempotency };
+  return {
+    ...parts,
+    store,
+    files,
+    bodies,
+    events,
+    queue,
+    models,
+    constraints,
+    tools,
+    idempotency,
+    recentPayloads,
+  };
 }
 
 /**

@@ -13,6 +13,8 @@ import {
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
 export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
+  /** Called when a job has ended. */
+  onEnd?: (jobId: string) => void;
   /** Called when a model has a new checkpoint. */
   onCheckpoint: (modelId: string) => void;
   /** How long a cancellation waits for the engine to end its current step. Default 30,000. */
@@ -206,6 +208,7 @@ export class JobQueue {
     const finished = await events.finish(job.id, outcome);
     this.#recovery.clear();
     if (!finished) return;
+    this.#options.onEnd?.(job.id);
     if (outcome.status === 'succeeded' && !outcome.untrained) onCheckpoint(job.modelId);
     await this.#removePayload(job.id);
     if (outcome.status === 'succeeded') {

@@ -21,6 +21,7 @@ import type { IncomingFile } from '../store/incoming-file.ts';
 import { isUnset, readItem } from '../validation.ts';
 import { valueAt } from '../zod-issues.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
+import { PackedTrajectories } from './packed-trajectories.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
 interface PackGroupsOptions {
@@ -31,19 +32,20 @@ interface PackGroupsOptions {
 
 /**
  * Reads the groups of a job's request once, one trajectory at a time: checks each and packs it into the job's payload.
- * The caller must keep or discard the `file`. `error`: the first error of a choice that cannot be trained on, or null.
+ * The caller must keep or discard the `file`. `packed`: what the file holds. `error`: the first error of a choice that cannot be trained on, or null.
  * @throws RequestValidationError when groups do not fit their schema or have unknown fields: a rollout in a format that
  * this service does not read would silently not be trained on.
  */
 export async function packGroups(
   body: GroupedBody,
   { files, context }: PackGroupsOptions,
-): Promise<{ file: IncomingFile; error: unknown }> {
+): Promise<{ file: IncomingFile; packed: PackedTrajectories; error: unknown }> {
   const slices = new TimeSlices();
   const unknown: ValidationIssue[] = [];
   /** Number of issues before the current group. Its own are listed before those of its trajectories. */
   let earlier = 0;
   let error: unknown = null;
+  const packed = new PackedTrajectories();
   const file = await files.compress(
     (async function* () {
       for await (const part of readGroups(body)) {
@@ -53,6 +55,7 @@ export async function packGroups(
           if (length < maxIssues)
             unknown.splice(earlier, 0, ...unknownFields(trajectoryGroupSchema, part.value, path));
           earlier = unknown.length;
+          packed.add(null);
           yield endOfGroup;
           continue;
         }
@@ -62,14 +65,18 @@ export async function packGroups(
           await checkTrajectory(part.read, path, context).catch((cause: unknown) => {
             error = cause;
           });
-        yield* part.line();
+        packed.add(part.read);
+        for await (const piece of part.line()) {
+          packed.weigh(piece.length);
+          yield piece;
+        }
         yield newline;
         if (slices.over) await slices.pause();
       }
       if (unknown.length > 0) throw new RequestValidationError(unknown.slice(0, maxIssues));
     })(),
   );
-  return { file, error };
+  return { file, packed, error };
 }
 
 /** A payload has a line for each trajectory, and an empty line after each group. */

@@ -5,6 +5,7 @@ import type { Constraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
+import { type RecentPayloads, readPacked } from './packed-trajectories.ts';
 import { type KlReference, prepareRlJob } from './rl-job.ts';
 import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
 import type { PreparedJob } from './train-job.ts';
@@ -15,10 +16,18 @@ interface PrepareDependencies {
   files: DataFiles;
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;
+  recentPayloads: RecentPayloads;
 }
 
 /** Returns the function that prepares a job's training from its record and its payload. */
-export function jobPreparation({ engine, store, files, constraints, tools }: PrepareDependencies) {
+export function jobPreparation({
+  engine,
+  store,
+  files,
+  constraints,
+  tools,
+  recentPayloads,
+}: PrepareDependencies) {
   return async (job: JobRecord, model: ModelRecord, signal: AbortSignal): Promise<PreparedJob> => {
     const base = baseModelOf(engine, model.baseModel);
     const dependencies = { engine, constraints, tools: tools(base.id), base };
@@ -28,7 +37,8 @@ export function jobPreparation({ engine, store, files, constraints, tools }: Pre
       return prepareSftJob(files.uploadLines(job.uploadSha256 ?? ''), config, dependencies, signal);
     }
     const reference = (config: KlReference) => findKlReference({ store, files }, model, config);
-    return prepareRlJob(payloadOf(files, job.id), job.resolvedConfig, { ...dependencies, reference }, signal);
+    const packed = recentPayloads.take(job.id) ?? readPacked(payloadOf(files, job.id));
+    return prepareRlJob(packed, job.resolvedConfig, { ...dependencies, reference }, signal);
   };
 }
 

@@ -9,13 +9,9 @@ import {
   type RewardedTrajectory,
   resolveRlConfig,
 } from '../../learning/index.ts';
-import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { groupsField } from '../bodies/grouped-body.ts';
-import { RequestValidationError, ServiceError } from '../errors.ts';
-import { MemorySource } from '../json/byte-source.ts';
-import { parseInSlices } from '../json/parse.ts';
-import { readTrajectory } from './read-trajectory.ts';
+import { ServiceError } from '../errors.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 import type { PreparedJob } from './train-job.ts';
 
@@ -28,11 +24,11 @@ interface RlJobDependencies extends TrajectoryDependencies {
 }
 
 /**
- * Prepares one gradient step over all groups of a payload, or none when no group has a signal. The payload is read one
- * trajectory at a time, and only its tokens are kept. Rejects when no trajectory has a choice.
+ * Prepares one gradient step over all groups of a job, or none when no group has a signal. `packed`: the trajectories of
+ * each group, then null. They are read one at a time, and only their tokens are kept. Rejects when none has a choice.
  */
 export async function prepareRlJob(
-  payload: AsyncIterable<Uint8Array>,
+  packed: AsyncIterable<ParsedTrajectory | null> | Iterable<ParsedTrajectory | null>,
   resolvedConfig: Record<string, unknown>,
   dependencies: RlJobDependencies,
   signal: AbortSignal,
@@ -43,7 +39,7 @@ export async function prepareRlJob(
   const slices = new TimeSlices();
   const rewarded: RewardedGroup<Constraint>[] = [];
   let trajectories: RewardedTrajectory<Constraint>[] = [];
-  for await (const trajectory of packedTrajectories(payload, slices)) {
+  for await (const trajectory of packed) {
     signal.throwIfAborted();
     if (trajectory === null) {
       rewarded.push({ trajectories });
@@ -98,22 +94,4 @@ function whyUntrained(
         message: `Nothing to train on: rewards differ in none of the ${submitted} groups (${trajectories} trajectories). Give the trajectories of a group different rewards, or use scenarios that are solved sometimes, but not always.`,
         metrics,
       };
-}
-
-/** Yields the trajectories that `packGroups` packed, in order, and null at the end of each group. */
-async function* packedTrajectories(
-  payload: AsyncIterable<Uint8Array>,
-  slices: TimeSlices,
-): AsyncGenerator<ParsedTrajectory | null> {
-  for await (const { bytes, number } of byteLines(payload)) {
-    if (bytes.length === 0) {
-      yield null;
-      continue;
-    }
-    const range = { start: 0, end: bytes.length };
-    const value = await parseInSlices(new MemorySource(bytes), range, { slices });
-    const result = await readTrajectory(value, [`line ${number}`], { bytes: bytes.length, slices });
-    if ('issues' in result) throw new RequestValidationError(result.issues);
-    yield result.value;
-  }
 }

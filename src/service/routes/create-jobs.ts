@@ -16,6 +16,7 @@ import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, unsupportedField } from '../errors.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
+import type { PackedTrajectories } from '../jobs/packed-trajectories.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
@@ -35,6 +36,7 @@ type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig' | 'uploadSha256'> & {
   origin: JobOrigin;
   model: ModelRecord;
   payload: IncomingFile | null;
+  packed: PackedTrajectories | null;
 };
 
 /**
@@ -42,8 +44,8 @@ type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig' | 'uploadSha256'> & {
  * removed.
  */
 async function acceptJob(
-  { store, queue, files }: ServiceContext,
-  { origin: { id, traceparent, access }, model, payload, ...parts }: JobParts,
+  { store, queue, files, recentPayloads }: ServiceContext,
+  { origin: { id, traceparent, access }, model, payload, packed, ...parts }: JobParts,
 ): Promise<JobRecord> {
   const job: JobRecord = {
     ...parts,
@@ -69,6 +71,7 @@ async function acceptJob(
     if (payload && !stored) await files.removePayload(id).catch(() => {});
     throw error;
   }
+  if (packed) recentPayloads.keep(id, packed);
   queue.wake();
   return job;
 }
@@ -97,22 +100,22 @@ export async function createRlJob(
   try {
     const known = constraints.knownTo(origin.access.entity);
     const context = base && { engine, constraints: known, base };
-    const packed = await packGroups(body, { files, context });
+    const { file, packed, error } = await packGroups(body, { files, context });
     try {
       if ('error' in model) throw model.error;
-      if (packed.error !== null) throw packed.error;
+      if (error !== null) throw error;
       const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
-      const payload = packed.file;
       return await acceptJob(service, {
         origin,
         model,
         kind: 'rl',
         resolvedConfig,
         uploadSha256: null,
-        payload,
+        payload: file,
+        packed,
       });
     } finally {
-      await packed.file.discard();
+      await file.discard();
     }
   } finally {
     slot?.release();
@@ -214,6 +217,7 @@ async function acceptSftJob(
     resolvedConfig,
     uploadSha256: sha256,
     payload: null,
+    packed: null,
   });
 }
 
