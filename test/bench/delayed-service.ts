@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 
 /**
  * A service in its own process. It answers every POST with a chat completion after the milliseconds of its argument,
- * and every GET with the number of POSTs in flight. Prints its port.
+ * and every GET with the number of POSTs in flight. Prints its port. Ends with its standard input.
  */
 const delayMs = Number(process.argv[2]);
 let inHand = 0;
@@ -38,3 +38,4 @@ server.listen({ port: 0, host: '127.0.0.1', backlog: 16_384 }, () => {
   const address = server.address();
   if (typeof address === 'object' && address) console.log(address.port);
 });
+process.stdin.resume().once('close', () => process.exit());

@@ -18,27 +18,25 @@ for (const threads of [1, 2])
 
 console.log('\nChat completions over HTTP, beside the engine alone with as many callers:\n');
 head(
-  ...[
-    'clients',
-    'tokens a reply',
-    'engine alone, tokens/s',
-    'whole answers, tokens/s',
-    'of the engine',
-    'chat completions/s',
-  ],
-  ...['streamed, tokens/s', 'of the engine'],
+  ...['clients', 'tokens a reply', 'kind', 'tokens/s', 'of the engine', 'chats/s'],
+  ...["CPU of a chat on the service's thread, ms", "in the callers' process, ms"],
 );
 const chatLoads = [
   ...[1, 32, 512].map((clients) => ({ clients, replyTokens: 64 })),
   ...[32, 512].map((clients) => ({ clients, replyTokens: 16 })),
 ];
-for (const { clients, replyTokens, bare, whole: answered, completions, streamed } of await benchClients(
-  chatLoads,
-))
-  row(
-    ...[clients, replyTokens, whole(bare), whole(answered), percent(answered / bare), whole(completions)],
-    ...[whole(streamed), percent(streamed / bare)],
-  );
+for (const { clients, replyTokens, ...kinds } of await benchClients(chatLoads)) {
+  const { bare, whole: answered, streamed } = kinds;
+  for (const [kind, { tokens, calls, cpuMs }] of Object.entries({
+    'engine alone': bare,
+    whole: answered,
+    streamed,
+  }))
+    row(
+      ...[clients, replyTokens, kind, whole(tokens), percent(tokens / bare.tokens), whole(calls)],
+      ...[cpuMs.service.toFixed(2), cpuMs.callers.toFixed(2)],
+    );
+}
 
 console.log('\nOne training step of the main job (12 groups of 8 rollouts), share of its time:\n');
 head('part', 'ms a step', 'share');
@@ -49,14 +47,24 @@ console.log(
   `\nRollouts of one call against a service in another process that answers after ${delayMs} ms:\n`,
 );
 head(
-  ...['in flight', 'what', 'a second', 'of the client alone', 'loop delay p50, ms', 'p99, ms'],
+  ...['in flight', 'what', 'a second', 'of the client alone', 'CPU of a call, ms'],
+  ...['loop delay p50, ms', 'p99, ms', 'longest garbage collection, ms'],
   ...['KiB each, waiting', 'KiB each, ended and kept', 'at the service at once'],
 );
-for (const { inFlight, what, perSecond, share, lag, kib, atService } of await benchRollouts([
-  64, 1000, 16_000,
-]))
+for await (const {
+  inFlight,
+  what,
+  perSecond,
+  share,
+  cpuMs,
+  lag,
+  collectionMs,
+  kib,
+  atService,
+} of benchRollouts([64, 1000, 4000, 16_000]))
   row(
-    ...[whole(inFlight), what, whole(perSecond), percent(share), lag.p50.toFixed(1), lag.p99.toFixed(1)],
+    ...[whole(inFlight), what, whole(perSecond), percent(share), cpuMs.toFixed(2)],
+    ...[lag.p50.toFixed(1), lag.p99.toFixed(1), collectionMs.toFixed(1)],
     ...[kib.waiting.toFixed(1), kib.kept.toFixed(1), whole(atService)],
   );
 
