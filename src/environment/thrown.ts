@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { SourceMap } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { MartingaleError, printableLines } from '../contract/index.ts';
 
@@ -133,7 +135,29 @@ const maxFrameLength = 2000;
 
 /** Folder of martingale's own modules: `src`, or `dist` in the package. */
 const ownFolder = withSlashes(fileURLToPath(new URL('..', import.meta.url)));
-const rolloutFolder = `${ownFolder}rollout/`;
+
+const sourceMaps = new Map<string, SourceMap | null>();
+
+/**
+ * The module that a frame of ours was written in, relative to `src`. In the package, a file joins several modules and
+ * has a source map.
+ */
+function sourceOf(path: string, row: number, column: number): string {
+  const own = path.slice(ownFolder.length);
+  if (!path.endsWith('.js')) return own;
+  let map = sourceMaps.get(path);
+  if (map === undefined) {
+    try {
+      map = new SourceMap(JSON.parse(readFileSync(`${path}.map`, 'utf8')));
+    } catch {
+      map = null;
+    }
+    sourceMaps.set(path, map);
+  }
+  const entry = map?.findEntry(row - 1, column - 1) ?? {};
+  const [, source] = 'originalSource' in entry ? String(entry.originalSource).split('/src/') : [];
+  return source ?? own;
+}
 
 function firstUserFrame(frames: string): string | undefined {
   for (const line of frames.split('\n', maxFrames)) {
@@ -142,7 +166,8 @@ function firstUserFrame(frames: string): string | undefined {
     const file = toPath(location);
     const path = withSlashes(file);
     // Frames from here on belong to the code that runs rollouts, such as the caller of train().
-    if (path.startsWith(rolloutFolder)) return undefined;
+    if (path.startsWith(ownFolder) && sourceOf(path, Number(row), Number(column)).startsWith('rollout/'))
+      return undefined;
     if (path.startsWith(ownFolder) || path.includes('/node_modules/')) continue;
     return `${file}:${row}:${column}`;
   }

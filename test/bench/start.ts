@@ -18,11 +18,7 @@ interface Figures {
 
 /** The package's files as `npm run build` makes them, in a folder that finds the repository's packages. */
 async function build(folder: string): Promise<void> {
-  const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  const project = join(root, 'tsconfig.build.json');
-  await run(process.execPath, [compiler, '-p', project, '--outDir', join(folder, 'dist')]);
-  const assets = 'language/tokenizer/assets';
-  await cp(join(root, 'src', assets), join(folder, 'dist', assets), { recursive: true });
+  await run(process.execPath, [join(root, 'build.ts'), join(folder, 'dist')]);
   await cp(join(root, 'package.json'), join(folder, 'package.json'));
 }
 

@@ -1,0 +1,102 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { build, type Plugin } from 'esbuild';
+
+/**
+ * Builds the package: `node build.ts [FOLDER]`, by default `dist`. The modules that several entries share are joined
+ * into a few files in `chunks`, because the time of an import is mostly the number of files. Declarations are the
+ * compiler's, one for each module; dependencies stay imports.
+ */
+const root = import.meta.dirname;
+const source = join(root, 'src');
+const out = resolve(process.argv[2] ?? join(root, 'dist'));
+const manifest: { bin: Record<string, string>; exports: Record<string, string | { default: string }> } =
+  JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+
+const entries = [
+  ...Object.values(manifest.bin),
+  ...Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default])),
+].map((path) => path.replace('./dist/', '').replace('.js', ''));
+
+/** Modules of threads and processes, which are started by their URL. */
+const started = [
+  'engines/embedded/sampler/worker',
+  'engines/embedded/trainer/graph-worker',
+  'engines/embedded/trainer/worker',
+  'language/constraint/checker/worker',
+  'language/extensions/request-template/template-process',
+  'rollout/threads/thread',
+];
+const nodeCheck = 'platform/check-node';
+
+/** `import.meta.url` is the address that the module had if it were a file of its own. */
+const ownAddresses: Plugin = {
+  name: 'own addresses',
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /^package-folder$/ }, ({ path }) => ({ path, namespace: 'built' }));
+    // Used by several entries, so it is in `chunks`.
+    onLoad({ filter: /^package-folder$/, namespace: 'built' }, () => ({
+      contents: `export const packageFolder = new URL('..', import.meta.url).href;`,
+    }));
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8');
+      if (!text.includes('import.meta.url')) return null;
+      const own = relative(source, path).replaceAll('\\', '/').replace(/\.ts$/, '.js');
+      const contents = text.replaceAll('import.meta.url', `(packageFolder + '${own}')`);
+      return { contents: `${contents}\nimport { packageFolder } from 'package-folder';\n`, loader: 'ts' };
+    });
+  },
+};
+
+/** Joined files import packages before anything of ours runs, so entries import this one themselves, first. */
+const checkNodeFirst: Plugin = {
+  name: 'check Node first',
+  setup({ onLoad }) {
+    onLoad({ filter: /platform[\\/]check-node\.ts$/ }, () => ({ contents: '', loader: 'ts' }));
+  },
+};
+
+rmSync(out, { recursive: true, force: true });
+const compiler = join(root, 'node_modules/typescript/bin/tsc');
+const declarations = ['-p', join(root, 'tsconfig.build.json'), '--emitDeclarationOnly', '--outDir', out];
+execFileSync(process.execPath, [compiler, ...declarations], { stdio: 'inherit' });
+
+const common = {
+  absWorkingDir: root,
+  outdir: out,
+  outbase: source,
+  platform: 'node',
+  target: 'node22',
+} as const;
+const fileOf = (name: string) => join(source, `${name}.ts`);
+await build({ ...common, entryPoints: [fileOf(nodeCheck)], format: 'esm' });
+const { metafile } = await build({
+  ...common,
+  entryPoints: [...entries, ...started].map(fileOf),
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  packages: 'external',
+  sourcemap: true,
+  chunkNames: 'chunks/[name]-[hash]',
+  metafile: true,
+  plugins: [checkNodeFirst, ownAddresses],
+});
+const folderFile = Object.entries(metafile.outputs).find(
+  ([, { inputs }]) => 'built:package-folder' in inputs,
+);
+if (folderFile && dirname(resolve(root, folderFile[0])) !== join(out, 'chunks'))
+  throw new Error(`${folderFile[0]} is not in chunks, so addresses in it would be wrong.`);
+
+for (const entry of entries) {
+  const path = join(out, `${entry}.js`);
+  const check = relative(dirname(path), join(out, `${nodeCheck}.js`)).replaceAll('\\', '/');
+  const address = check.startsWith('.') ? check : `./${check}`;
+  const text = readFileSync(path, 'utf8');
+  const [hashbang = ''] = /^#!.*\n/.exec(text) ?? [];
+  // On the line of the first import, so that the lines of the source map stay right.
+  writeFileSync(path, `${hashbang}import '${address}';${text.slice(hashbang.length)}`);
+}
+const assets = 'language/tokenizer/assets';
+cpSync(join(source, assets), join(out, assets), { recursive: true });
