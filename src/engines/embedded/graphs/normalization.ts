@@ -1,9 +1,14 @@
 import type { Graph, Value } from '../onnx/graph.ts';
 
-const epsilon = 1e-5;
+const defaultEpsilon = 1e-5;
 
 /** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of shape [rows, 1]. */
-export function normalize(graph: Graph, input: Value, gain: Value): { output: Value; inverse: Value } {
+export function normalize(
+  graph: Graph,
+  input: Value,
+  gain: Value,
+  epsilon = defaultEpsilon,
+): { output: Value; inverse: Value } {
   const [output, inverse] = graph.ops(
     'SimplifiedLayerNormalization',
     [input, gain],
@@ -13,32 +18,62 @@ export function normalize(graph: Graph, input: Value, gain: Value): { output: Va
   return { output, inverse };
 }
 
-/** The values of a normalisation that its backward pass needs. */
-interface NormalizationTape {
-  input: Value;
-  inverse: Value;
+export interface NormOptions {
+  /** The tensor that scales the normalised values. */
   gain: Value;
+  epsilon: number;
+  /** Gets the gain's gradient; null when the gain is not trained. */
+  keepGradient: ((gradient: Value) => void) | null;
+  /**
+   * Whether to use the runtime's own operator. Its second output is wrong on WebGPU, so that graphs for all devices are
+   * written out.
+   */
+  isFused: boolean;
 }
 
-/** Recomputes the output of `normalize` from the tape. */
-export function renormalize(graph: Graph, { input, inverse, gain }: NormalizationTape): Value {
-  return graph.op('Mul', [graph.op('Mul', [input, inverse]), gain]);
-}
+/** RMS normalisation of the last axis, forward and backward. */
+export class Norm {
+  readonly #graph: Graph;
+  readonly #options: NormOptions;
 
-/**
- * Backward of `normalize` over rows: with h = x * inverse, y = h * g,
- * dg = sum_rows(dy * h) and dx = (dy * g - h * mean(dy * h * g)) * inverse.
- */
-export function normalizeBackward(
-  graph: Graph,
-  gradient: Value,
-  { input, inverse, gain }: NormalizationTape,
-): { input: Value; gain: Value } {
-  const scaled = graph.op('Mul', [input, inverse]);
-  const product = graph.op('Mul', [gradient, scaled]);
-  const gainGradient = graph.op('ReduceSum', [product, graph.integers(0)], { keepdims: 0 });
-  const outer = graph.op('Mul', [gradient, gain]);
-  const mean = graph.op('ReduceMean', [graph.op('Mul', [product, gain]), graph.integers(1)], { keepdims: 1 });
-  const centred = graph.op('Sub', [outer, graph.op('Mul', [scaled, mean])]);
-  return { input: graph.op('Mul', [centred, inverse]), gain: gainGradient };
+  constructor(graph: Graph, options: NormOptions) {
+    this.#graph = graph;
+    this.#options = options;
+  }
+
+  forward(input: Value): { output: Value; inverse: Value } {
+    const { gain, epsilon, isFused } = this.#options;
+    const graph = this.#graph;
+    if (isFused) return normalize(graph, input, gain, epsilon);
+    const square = graph.op('ReduceMean', [graph.op('Mul', [input, input]), graph.integers(-1)], {
+      keepdims: 1,
+    });
+    const root = graph.op('Sqrt', [graph.op('Add', [square, graph.scalar(epsilon)])]);
+    const inverse = graph.op('Reciprocal', [root]);
+    return { output: this.outputOf(input, inverse), inverse };
+  }
+
+  /** The output again. In the graph of the forward pass the runtime computes it once. */
+  outputOf(input: Value, inverse: Value): Value {
+    const graph = this.#graph;
+    return graph.op('Mul', [graph.op('Mul', [input, inverse]), this.#options.gain]);
+  }
+
+  /**
+   * From dLoss/doutput to dLoss/dinput. With h = x * inverse, y = h * g: dg = sum_rows(dy * h) and
+   * dx = (dy * g - h * mean(dy * h * g)) * inverse.
+   */
+  backward(gradient: Value, input: Value, inverse: Value): Value {
+    const { gain, keepGradient } = this.#options;
+    const graph = this.#graph;
+    const scaled = graph.op('Mul', [input, inverse]);
+    const product = graph.op('Mul', [gradient, scaled]);
+    keepGradient?.(graph.op('ReduceSum', [product, graph.integers(0)], { keepdims: 0 }));
+    const outer = graph.op('Mul', [gradient, gain]);
+    const mean = graph.op('ReduceMean', [graph.op('Mul', [product, gain]), graph.integers(-1)], {
+      keepdims: 1,
+    });
+    const centred = graph.op('Sub', [outer, graph.op('Mul', [scaled, mean])]);
+    return graph.op('Mul', [centred, inverse]);
+  }
 }

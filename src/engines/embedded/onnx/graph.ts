@@ -21,8 +21,8 @@ export class Graph {
   #initializers: ProtobufWriter[] = [];
   #inputs: ProtobufWriter[] = [];
   #outputs: ProtobufWriter[] = [];
-  /** Integer constants by their values. */
-  #integers = new Map<string, Value>();
+  /** Constants by their values. */
+  #constants = new Map<string, Value>();
   /** Names of the model's outputs, by value. */
   #renamed = new Map<Value, string>();
   #names = 0;
@@ -51,13 +51,14 @@ export class Graph {
     return name;
   }
 
+  /** A constant list of integers. */
   integers(...values: number[]): Value {
-    const key = values.join();
-    const known = this.#integers.get(key);
-    if (known !== undefined) return known;
-    const name = this.weight([values.length], BigInt64Array.from(values, BigInt));
-    this.#integers.set(key, name);
-    return name;
+    return this.#constant(values.join(), [values.length], () => BigInt64Array.from(values, BigInt));
+  }
+
+  /** A constant float32 without dimensions. */
+  scalar(value: number): Value {
+    return this.#constant(`scalar ${value}`, [], () => Float32Array.of(value));
   }
 
   /** Adds a node of the standard operator set and returns its only output. */
@@ -99,6 +100,12 @@ export class Graph {
       .message(8, new ProtobufWriter().text(1, '').integer(2, opset))
       .message(8, new ProtobufWriter().text(1, contribDomain).integer(2, 1))
       .finish();
+  }
+
+  #constant(key: string, dimensions: number[], data: () => Float32Array | BigInt64Array): Value {
+    const name = this.#constants.get(key) ?? this.weight(dimensions, data());
+    this.#constants.set(key, name);
+    return name;
   }
 
   #name(): string {

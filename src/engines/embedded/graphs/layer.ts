@@ -1,0 +1,285 @@
+import type { Projection } from '../checkpoint/tensors.ts';
+import type { Graph, Value } from '../onnx/graph.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import type { Norm } from './normalization.ts';
+
+/** A matrix, and what is added to it, by which states [rows, inputs] are multiplied. */
+export interface Linear {
+  forward(input: Value): Value;
+  /**
+   * From dLoss/doutput to scale * dLoss/dinput + added; `scale` is 1 unless given. The gradients of trained parameters
+   * are kept by the linear.
+   */
+  backward(gradient: Value, input: Value, options?: { scale?: number; added?: Value }): Value;
+}
+
+export interface MatmulOptions {
+  transposeLeft?: boolean;
+  transposeRight?: boolean;
+  scale?: number;
+}
+
+export type NormName = 'input_layernorm' | 'post_attention_layernorm' | 'q_norm' | 'k_norm';
+
+/** What a layer is built from: its weights, and the batch of sequences that it runs. */
+export interface LayerParts {
+  graph: Graph;
+  architecture: Architecture;
+  linear(projection: Projection): Linear;
+  norm(name: NormName): Norm;
+  /** The product of the last two axes of two values with four axes. */
+  matmul(left: Value, right: Value, options?: MatmulOptions): Value;
+  /** Batch and time, int64 [2]. */
+  batchAndTime: Value;
+  /** Batch and the number of positions for which a sequence's queries and MLP are computed, int64 [2]. */
+  batchAndSteps: Value;
+  /** Selects the rows of these positions from those of all positions; without it, they are all positions. */
+  select?: (states: Value) => Value;
+  /** The backward pass of `select`: zeros at positions that were not selected. */
+  spread?: (gradient: Value) => Value;
+  /** Added to the scores: 0 where a position may attend, a large negative number elsewhere. */
+  mask: Value;
+  /** `positions` [batch, time], and the `cosines` and `sines` of each position [time, headWidth / 2]. */
+  rotary: { positions: Value; cosines: Value; sines: Value } | null;
+}
+
+/**
+ * The values of a layer's forward pass that its backward pass needs. Queries are [batch, keyValueHeads, steps of all
+ * heads that share a key, headWidth], and `attention` likewise.
+ */
+export interface LayerTape {
+  input: Value;
+  attentionInverse: Value;
+  query: Value;
+  key: Value;
+  value: Value;
+  attention: Value;
+  mixed: Value;
+  middle: Value;
+  mlpInverse: Value;
+  /** relu(up(x)) of a squared ReLU, up(x) of a gated SiLU. */
+  hidden: Value;
+  /** gate(x), of a gated SiLU. */
+  gate?: Value;
+  /** The queries and keys before their norms. */
+  rawQuery?: Value;
+  queryInverse?: Value;
+  rawKey?: Value;
+  keyInverse?: Value;
+}
+
+/** A transformer layer, forward and backward: of the tiny models and of checkpoints, on [positions, width]. */
+export class Layer {
+  readonly #parts: LayerParts;
+  /** Factor of the attention scores. */
+  readonly #scale: number;
+
+  constructor(parts: LayerParts) {
+    this.#parts = parts;
+    this.#scale = 1 / Math.sqrt(parts.architecture.headWidth);
+  }
+
+  forward(input: Value): { next: Value; tape: LayerTape } {
+    const { graph, architecture, linear, norm, matmul, mask, batchAndTime, batchAndSteps } = this.#parts;
+    const { heads, keyValueHeads } = architecture;
+    const attentionNorm = norm('input_layernorm').forward(input);
+    const { output: normalized } = attentionNorm;
+    const queries = this.#select(normalized);
+    const query = this.#split(linear('q_proj').forward(queries), heads, batchAndSteps);
+    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, batchAndTime);
+    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, batchAndTime);
+    const placedQuery = this.#place('q_norm', query);
+    const placedKey = this.#place('k_norm', key);
+    const grouped = this.#group(placedQuery.output);
+    const products = matmul(grouped, placedKey.output, { transposeRight: true, scale: this.#scale });
+    const scores = graph.op('Add', [this.#ungroup(products), mask]);
+    const attention = this.#group(graph.op('Softmax', [scores], { axis: -1 }));
+    const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
+    const middle = graph.op('Add', [this.#select(input), linear('o_proj').forward(mixed)]);
+    const mlpNorm = norm('post_attention_layernorm').forward(middle);
+    const mlp = this.#mlp(mlpNorm.output);
+    const next = graph.op('Add', [middle, linear('down_proj').forward(mlp.inner)]);
+    const tape: LayerTape = {
+      input,
+      attentionInverse: attentionNorm.inverse,
+      query: grouped,
+      key: placedKey.output,
+      value,
+      attention,
+      mixed,
+      middle,
+      mlpInverse: mlpNorm.inverse,
+      hidden: mlp.hidden,
+    };
+    if (mlp.gate !== undefined) tape.gate = mlp.gate;
+    if (placedQuery.inverse !== undefined && placedKey.inverse !== undefined)
+      Object.assign(tape, {
+        rawQuery: query,
+        queryInverse: placedQuery.inverse,
+        rawKey: key,
+        keyInverse: placedKey.inverse,
+      });
+    return { next, tape };
+  }
+
+  /** From dLoss/dnext to dLoss/dinput. */
+  backward(gradient: Value, tape: LayerTape): Value {
+    const { graph, linear, norm } = this.#parts;
+    const mlp = this.#mlpBackward(gradient, tape);
+    const middleGradient = graph.op('Add', [gradient, mlp]);
+    const mixedGradient = linear('o_proj').backward(middleGradient, tape.mixed);
+    const { query, key, value } = this.#attentionBackward(mixedGradient, tape);
+    const attentionNorm = norm('input_layernorm');
+    const normalized = attentionNorm.outputOf(tape.input, tape.attentionInverse);
+    const fromQuery = linear('q_proj').backward(query, this.#select(normalized));
+    const fromKey = linear('k_proj').backward(key, normalized, { added: this.#spread(fromQuery) });
+    const fromValue = linear('v_proj').backward(value, normalized, { added: fromKey });
+    const attention = attentionNorm.backward(fromValue, tape.input, tape.attentionInverse);
+    return graph.op('Add', [this.#spread(middleGradient), attention]);
+  }
+
+  #mlp(normalized: Value): { inner: Value; hidden: Value; gate?: Value } {
+    const { graph, linear, architecture } = this.#parts;
+    const up = linear('up_proj').forward(normalized);
+    if (architecture.mlp === 'squared-relu') {
+      const hidden = graph.op('Relu', [up]);
+      return { inner: graph.op('Mul', [hidden, hidden]), hidden };
+    }
+    const gate = linear('gate_proj').forward(normalized);
+    return { inner: graph.op('Mul', [this.#silu(gate).output, up]), hidden: up, gate };
+  }
+
+  #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: LayerTape): Value {
+    const { graph, linear, norm } = this.#parts;
+    const mlpNorm = norm('post_attention_layernorm');
+    const [down, up] = [linear('down_proj'), linear('up_proj')];
+    let normalizedGradient: Value;
+    if (gate === undefined) {
+      const squaredGradient = down.backward(gradient, graph.op('Mul', [hidden, hidden]), { scale: 2 });
+      const hiddenGradient = graph.op('Mul', [squaredGradient, hidden]);
+      normalizedGradient = up.backward(hiddenGradient, mlpNorm.outputOf(middle, mlpInverse));
+    } else {
+      const { output, slope } = this.#silu(gate);
+      const inner = down.backward(gradient, graph.op('Mul', [output, hidden]));
+      const normalized = mlpNorm.outputOf(middle, mlpInverse);
+      const added = up.backward(graph.op('Mul', [inner, output]), normalized);
+      const gateGradient = graph.op('Mul', [graph.op('Mul', [inner, hidden]), slope()]);
+      normalizedGradient = linear('gate_proj').backward(gateGradient, normalized, { added });
+    }
+    return mlpNorm.backward(normalizedGradient, middle, mlpInverse);
+  }
+
+  /** x * s with s = sigmoid(x), and its derivative s + x * s * (1 - s). */
+  #silu(input: Value): { output: Value; slope: () => Value } {
+    const { graph } = this.#parts;
+    const sigmoid = graph.op('Sigmoid', [input]);
+    const output = graph.op('Mul', [input, sigmoid]);
+    const slope = () => {
+      const rest = graph.op('Sub', [graph.scalar(1), sigmoid]);
+      return graph.op('Add', [sigmoid, graph.op('Mul', [output, rest])]);
+    };
+    return { output, slope };
+  }
+
+  /**
+   * From the gradient dO of the mixed heads O [positions, width] to the gradients of the projections. With attention P
+   * and values V, dP = dO V^T and the gradient of the scores is P * (dP - sum(P * dP)); the sum over the positions is
+   * that of O * dO over a head's width, which is shorter (Dao et al. 2022, arXiv:2205.14135, appendix B.4).
+   */
+  #attentionBackward(mixedGradient: Value, tape: LayerTape): { query: Value; key: Value; value: Value } {
+    const { graph, matmul, architecture, batchAndSteps } = this.#parts;
+    const { heads, keyValueHeads, headWidth } = architecture;
+    const shape = this.#shape(batchAndSteps, heads, headWidth);
+    const apart = (states: Value) => graph.op('Reshape', [states, shape]);
+    const byHead = this.#group(graph.op('Transpose', [apart(mixedGradient)], { perm: [0, 2, 1, 3] }));
+    const product = apart(graph.op('Mul', [tape.mixed, mixedGradient]));
+    const sum = graph.op('ReduceSum', [product, graph.integers(3)], { keepdims: 1 });
+    const total = this.#group(graph.op('Transpose', [sum], { perm: [0, 2, 1, 3] }));
+    const attentionGradient = matmul(byHead, tape.value, { transposeRight: true });
+    const scoreGradient = graph.op('Mul', [graph.op('Sub', [attentionGradient, total]), tape.attention]);
+    const query = this.#ungroup(matmul(scoreGradient, tape.key, { scale: this.#scale }));
+    // Keys and values come out transposed, because transposing the smaller operand of a product takes less time.
+    const key = matmul(tape.query, scoreGradient, { transposeLeft: true, scale: this.#scale });
+    const value = matmul(byHead, tape.attention, { transposeLeft: true });
+    return {
+      query: this.#join(
+        this.#placeBackward('q_norm', query, tape.rawQuery, tape.queryInverse),
+        [0, 2, 1, 3],
+        heads,
+      ),
+      key: this.#keyBackward(key, tape),
+      value: this.#join(value, [0, 3, 1, 2], keyValueHeads),
+    };
+  }
+
+  #keyBackward(transposed: Value, { rawKey, keyInverse }: LayerTape): Value {
+    const { graph, architecture, rotary } = this.#parts;
+    const { keyValueHeads } = architecture;
+    if (!rotary && rawKey === undefined) return this.#join(transposed, [0, 3, 1, 2], keyValueHeads);
+    const key = graph.op('Transpose', [transposed], { perm: [0, 1, 3, 2] });
+    return this.#join(this.#placeBackward('k_norm', key, rawKey, keyInverse), [0, 2, 1, 3], keyValueHeads);
+  }
+
+  /** Norms and rotates queries or keys [batch, heads, time, headWidth], as the architecture says. */
+  #place(name: NormName, states: Value): { output: Value; inverse?: Value } {
+    const { norm, architecture, rotary } = this.#parts;
+    const normed = architecture.queryKeyNorm ? norm(name).forward(states) : { output: states };
+    return rotary ? { ...normed, output: this.#rotate(normed.output, rotary.sines) } : normed;
+  }
+
+  #placeBackward(name: NormName, gradient: Value, raw?: Value, inverse?: Value): Value {
+    const { graph, norm, rotary } = this.#parts;
+    const turned = rotary ? this.#rotate(gradient, graph.op('Neg', [rotary.sines])) : gradient;
+    return raw === undefined || inverse === undefined ? turned : norm(name).backward(turned, raw, inverse);
+  }
+
+  #rotate(states: Value, sines: Value): Value {
+    const { graph, rotary } = this.#parts;
+    if (!rotary) return states;
+    const inputs = [states, rotary.positions, rotary.cosines, sines];
+    return graph.contribOp('RotaryEmbedding', inputs, { interleaved: 0 });
+  }
+
+  #shape(lengths: Value, ...rest: number[]): Value {
+    const { graph } = this.#parts;
+    return graph.op('Concat', [lengths, graph.integers(...rest)], { axis: 0 });
+  }
+
+  /** [positions, heads * headWidth] as [batch, heads, time, headWidth]. */
+  #split(states: Value, heads: number, lengths: Value): Value {
+    const { graph, architecture } = this.#parts;
+    const shape = this.#shape(lengths, heads, architecture.headWidth);
+    return graph.op('Transpose', [graph.op('Reshape', [states, shape])], { perm: [0, 2, 1, 3] });
+  }
+
+  /** [positions, heads * headWidth] from an order of axes that `perm` makes [batch, time, heads, headWidth]. */
+  #join(states: Value, perm: readonly number[], heads: number): Value {
+    const { graph, architecture } = this.#parts;
+    const shape = graph.integers(-1, heads * architecture.headWidth);
+    return graph.op('Reshape', [graph.op('Transpose', [states], { perm }), shape]);
+  }
+
+  /** [batch, heads, steps, n] as [batch, keyValueHeads, heads of a key * steps, n]. */
+  #group(states: Value): Value {
+    const { graph, architecture } = this.#parts;
+    const { heads, keyValueHeads } = architecture;
+    if (heads === keyValueHeads) return states;
+    return graph.op('Reshape', [states, graph.integers(0, keyValueHeads, -1, 0)]);
+  }
+
+  /** The inverse of `group`. */
+  #ungroup(states: Value): Value {
+    const { graph, architecture } = this.#parts;
+    const { heads, keyValueHeads } = architecture;
+    if (heads === keyValueHeads) return states;
+    return graph.op('Reshape', [states, graph.integers(0, heads, -1, 0)]);
+  }
+
+  #select(states: Value): Value {
+    return this.#parts.select?.(states) ?? states;
+  }
+
+  #spread(gradient: Value): Value {
+    return this.#parts.spread?.(gradient) ?? gradient;
+  }
+}
