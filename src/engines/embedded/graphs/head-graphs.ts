@@ -1,0 +1,114 @@
+import { Graph, type Value } from '../onnx/graph.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { outputLogits } from './logit-outputs.ts';
+import { Norm } from './normalization.ts';
+
+/**
+ * The head of a checkpoint, for a chunk of decisions, whose states [rows, width] are the input `state`. Further inputs:
+ * `norm` [width] and the head's `embedding` [vocabulary, width].
+ *
+ * Where the sampling parameters are a temperature and a set of legal tokens, no logits leave the graphs: with the logits
+ * z and the temperature T, a = z / T + mask. `inverse_temperature` [rows, 1]; `masks` [sets, vocabulary] has 0 for legal
+ * tokens and `maskedLogit` for others, and `sets` [rows] the row of `masks` of each decision; `targets` [rows] are the
+ * tokens that were taken. All others are computed from the logits.
+ */
+class HeadGraph {
+  readonly graph = new Graph();
+  readonly norm: Norm;
+  readonly architecture: Architecture;
+
+  constructor(architecture: Architecture) {
+    this.architecture = architecture;
+    const { width, vocabularySize, normEpsilon } = architecture;
+    const { graph } = this;
+    graph.input('state', 'float32', ['rows', width]);
+    const gain = graph.input('norm', 'float32', [width]);
+    graph.input('embedding', 'float32', [vocabularySize, width]);
+    this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient: null, isFused: false });
+  }
+
+  /** Logits [rows, vocabulary], with what the backward pass through the norm needs. */
+  logits(): { logits: Value; inverse: Value } {
+    const { output, inverse } = this.norm.forward('state');
+    return { logits: this.graph.op('Gemm', [output, 'embedding'], { transB: 1 }), inverse };
+  }
+
+  /** Log-probabilities of all tokens, the probabilities, and the entropy [rows, 1]. */
+  distribution() {
+    const { graph } = this;
+    graph.input('inverse_temperature', 'float32', ['rows', 1]);
+    graph.input('masks', 'float32', ['sets', this.architecture.vocabularySize]);
+    graph.input('sets', 'int64', ['rows']);
+    graph.input('targets', 'int64', ['rows']);
+    const { logits, inverse } = this.logits();
+    const mask = graph.op('Gather', ['masks', 'sets'], { axis: 0 });
+    const adjusted = graph.op('Add', [graph.op('Mul', [logits, 'inverse_temperature']), mask]);
+    const logprobs = graph.op('LogSoftmax', [adjusted], { axis: -1 });
+    const probabilities = graph.op('Exp', [logprobs]);
+    const information = graph.op('Mul', [probabilities, logprobs]);
+    const sum = graph.op('ReduceSum', [information, graph.integers(-1)], { keepdims: 1 });
+    return { inverse, logprobs, probabilities, entropy: graph.op('Neg', [sum]) };
+  }
+
+  /** From the gradient [rows, width] of the normed states to the output `state_gradient`. */
+  outputGradient(normedGradient: Value, inverse: Value): void {
+    const gradient = this.norm.backward(normedGradient, 'state', inverse);
+    this.graph.output('state_gradient', gradient, ['rows', this.architecture.width]);
+  }
+}
+
+/**
+ * The logit added to tokens that are not legal. Their probability is exactly 0, and it is finite, because the entropy
+ * multiplies 0 by it.
+ */
+export const maskedLogit = -1e30;
+
+/** Outputs `logprob` [rows, 1], the log-probabilities of the targets, and `entropy` [rows, 1] in nats. */
+export function headLogprobsGraph(architecture: Architecture): Uint8Array {
+  const head = new HeadGraph(architecture);
+  const { graph } = head;
+  const { logprobs, entropy } = head.distribution();
+  const targets = graph.op('Unsqueeze', ['targets', graph.integers(1)]);
+  const logprob = graph.op('GatherElements', [logprobs, targets], { axis: 1 });
+  graph.output('logprob', logprob, ['rows', 1]);
+  graph.output('entropy', entropy, ['rows', 1]);
+  return graph.finish();
+}
+
+/**
+ * The backward pass of `headLogprobsGraph`, computed again from the states. Inputs: `slope` and `entropy_slope`
+ * [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width].
+ *
+ * With p the probabilities, H the entropy, s and h the slopes: dLoss/da_j = s * ([j = target] - p_j)
+ * - h * p_j * (log p_j + H).
+ */
+export function headSlopesGraph(architecture: Architecture): Uint8Array {
+  const head = new HeadGraph(architecture);
+  const { graph } = head;
+  const { inverse, logprobs, probabilities, entropy } = head.distribution();
+  graph.input('slope', 'float32', ['rows', 1]);
+  graph.input('entropy_slope', 'float32', ['rows', 1]);
+  const surprise = graph.op('Mul', [graph.op('Add', [logprobs, entropy]), 'entropy_slope']);
+  const weights = graph.op('Mul', [probabilities, graph.op('Add', [surprise, 'slope'])]);
+  const chosen = graph.op('Mul', [graph.op('Gather', ['embedding', 'targets'], { axis: 0 }), 'slope']);
+  const difference = graph.op('Sub', [chosen, graph.op('Gemm', [weights, 'embedding'])]);
+  head.outputGradient(graph.op('Mul', [difference, 'inverse_temperature']), inverse);
+  return graph.finish();
+}
+
+/** Outputs `LogitRows`: for cut-offs, penalties and logits processors, which are computed outside. */
+export function headLogitsGraph(architecture: Architecture): Uint8Array {
+  const head = new HeadGraph(architecture);
+  outputLogits(head.graph, head.logits().logits, ['rows', architecture.vocabularySize]);
+  return head.graph.finish();
+}
+
+/** The backward pass of `headLogitsGraph`. Input: `logits_gradient` [rows, vocabulary]. Output: `state_gradient`. */
+export function headLogitsBackwardGraph(architecture: Architecture): Uint8Array {
+  const head = new HeadGraph(architecture);
+  const { graph } = head;
+  graph.input('logits_gradient', 'float32', ['rows', architecture.vocabularySize]);
+  const { inverse } = head.norm.forward('state');
+  head.outputGradient(graph.op('Gemm', ['logits_gradient', 'embedding']), inverse);
+  return graph.finish();
+}

@@ -1,0 +1,146 @@
+import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
+import { Graph, type Value } from '../onnx/graph.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { Layer, type LayerParts, type Linear, type MatmulOptions, type NormName } from './layer.ts';
+import { Norm } from './normalization.ts';
+
+/** The projections with a LoRA adapter; `scale` is alpha / rank. */
+export interface LoraTargets {
+  targets: readonly Projection[];
+  scale: number;
+}
+
+const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
+
+/**
+ * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
+ * matrices [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's
+ * `<projection>.A` [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width],
+ * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `causal` [time, time]. Output: `next`.
+ *
+ * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. The graphs have
+ * only operators that WebGPU has too; on the CPU the runtime fuses transpositions and scales into the products.
+ */
+export function loraForwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, lora);
+  graph.output('next', layer.forward('state').next, ['tokens', architecture.width]);
+  return graph.finish();
+}
+
+/**
+ * The backward pass of any one layer. It runs the layer forward again, so that only the inputs of the layers have to be
+ * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and
+ * `<projection>.A.gradient` and `<projection>.B.gradient` of the adapter.
+ */
+export function loraBackwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, lora, true);
+  graph.input('gradient', 'float32', ['tokens', architecture.width]);
+  const { tape } = layer.forward('state');
+  graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
+  return graph.finish();
+}
+
+class LoraGraph {
+  readonly graph = new Graph();
+  readonly layer: Layer;
+  readonly #architecture: Architecture;
+  readonly #lora: LoraTargets;
+  readonly #keepsGradients: boolean;
+
+  constructor(architecture: Architecture, lora: LoraTargets, keepsGradients = false) {
+    this.#architecture = architecture;
+    this.#lora = lora;
+    this.#keepsGradients = keepsGradients;
+    const { width, headWidth, positions } = architecture;
+    const { graph } = this;
+    graph.input('state', 'float32', ['tokens', width]);
+    graph.input('positions', 'int64', ['batch', 'time']);
+    graph.input('causal', 'float32', ['time', 'time']);
+    if (positions !== 'learned')
+      for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
+    const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
+    const norms = new Map(normsOf(architecture).map((name) => [name, this.#norm(name)]));
+    const batchAndTime = graph.op('Shape', ['positions']);
+    const parts: LayerParts = {
+      graph,
+      architecture,
+      linear: (name) => linears.get(name) as Linear,
+      norm: (name) => norms.get(name) as Norm,
+      matmul: (left, right, options) => this.#matmul(left, right, options),
+      batchAndTime,
+      batchAndSteps: batchAndTime,
+      mask: 'causal',
+      rotary: positions === 'learned' ? null : { positions: 'positions', cosines: 'cosines', sines: 'sines' },
+    };
+    this.layer = new Layer(parts);
+  }
+
+  #norm(name: NormName): Norm {
+    const { width, headWidth, normEpsilon } = this.#architecture;
+    const gain = this.graph.input(name, 'float32', [name.endsWith('_layernorm') ? width : headWidth]);
+    return new Norm(this.graph, { gain, epsilon: normEpsilon, keepGradient: null, isFused: false });
+  }
+
+  /** y = x W^T + bias + scale * (x A^T) B^T. */
+  #linear(name: Projection): Linear {
+    const { graph } = this;
+    const { targets, scale: strength } = this.#lora;
+    const [outputs, inputs] = projectionShape(this.#architecture, name);
+    const weight = graph.input(name, 'float32', [outputs, inputs]);
+    const hasBias = this.#architecture.attentionBias && biased.includes(name);
+    const bias = hasBias ? [graph.input(`${name}.bias`, 'float32', [outputs])] : [];
+    const isAdapted = targets.includes(name);
+    const [a, b] = [`${name}.A`, `${name}.B`];
+    if (isAdapted) {
+      graph.input(a, 'float32', ['rank', inputs]);
+      graph.input(b, 'float32', [outputs, 'rank']);
+    }
+    const transposed = { transB: 1 };
+    return {
+      forward: (input) => {
+        const output = graph.op('Gemm', [input, weight, ...bias], transposed);
+        if (!isAdapted) return output;
+        const low = graph.op('Gemm', [input, a], transposed);
+        return graph.op('Gemm', [low, b, output], { ...transposed, alpha: { float: strength } });
+      },
+      backward: (gradient, input, { scale = 1, added } = {}) => {
+        const sum = added === undefined ? [] : [added];
+        const fromWeight = graph.op('Gemm', [gradient, weight, ...sum], { alpha: { float: scale } });
+        if (!isAdapted) return fromWeight;
+        const lowGradient = graph.op('Gemm', [gradient, b], { alpha: { float: strength } });
+        if (this.#keepsGradients) {
+          const low = graph.op('Gemm', [input, a], transposed);
+          const ofA = graph.op('Gemm', [lowGradient, input], { transA: 1 });
+          const ofB = graph.op('Gemm', [gradient, low], { transA: 1, alpha: { float: strength } });
+          graph.output(`${a}.gradient`, ofA, ['rank', inputs]);
+          graph.output(`${b}.gradient`, ofB, [outputs, 'rank']);
+        }
+        return graph.op('Gemm', [lowGradient, a, fromWeight], { alpha: { float: scale } });
+      },
+    };
+  }
+
+  #matmul(
+    left: Value,
+    right: Value,
+    { transposeLeft = false, transposeRight = false, scale = 1 }: MatmulOptions = {},
+  ): Value {
+    const { graph } = this;
+    const transpose = (value: Value) => graph.op('Transpose', [value], { perm: [0, 1, 3, 2] });
+    const operands = [transposeLeft ? transpose(left) : left, transposeRight ? transpose(right) : right];
+    const product = graph.op('MatMul', operands);
+    return scale === 1 ? product : graph.op('Mul', [product, graph.scalar(scale)]);
+  }
+}
+
+/** The projections of an architecture's layers. */
+export function projectionsOf({ mlp }: Architecture): Projection[] {
+  const gate: Projection[] = mlp === 'gated-silu' ? ['gate_proj'] : [];
+  return ['q_proj', 'k_proj', 'v_proj', 'o_proj', ...gate, 'up_proj', 'down_proj'];
+}
+
+/** The norms of an architecture's layers. */
+export function normsOf({ queryKeyNorm }: Architecture): NormName[] {
+  const perHead: NormName[] = queryKeyNorm ? ['q_norm', 'k_norm'] : [];
+  return ['input_layernorm', 'post_attention_layernorm', ...perHead];
+}

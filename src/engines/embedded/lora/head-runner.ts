@@ -1,0 +1,183 @@
+import {
+  headLogitsBackwardGraph,
+  headLogitsGraph,
+  headLogprobsGraph,
+  headSlopesGraph,
+  maskedLogit,
+} from '../graphs/head-graphs.ts';
+import { logitRowsOf } from '../graphs/logit-outputs.ts';
+import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
+import type { LogitRows } from '../sampling/distribution.ts';
+import type { LoraBase } from './layer-runner.ts';
+import { headRows } from './training-memory.ts';
+
+/** A decision whose sampling parameters are a temperature and a set of legal tokens. */
+export interface PlainDecision {
+  /** Index of the state that predicts the token: sequence * time + position. */
+  row: number;
+  token: number;
+  /** 0, which is greedy, counts as 1. At least 1e-6 otherwise: smaller ones go through the logits. */
+  temperature: number;
+  /** The legal tokens; null when all are. Decisions that share an array share a mask. */
+  legal: Int32Array | null;
+}
+
+export interface TokenProbabilities {
+  /** Of each decision's token, natural logarithm. */
+  logprobs: Float32Array;
+  /** Of each decision's distribution, in nats. */
+  entropies: Float32Array;
+}
+
+/** Derivatives of the loss, one for each decision. */
+export interface ProbabilitySlopes {
+  logprobs: ArrayLike<number>;
+  entropies: ArrayLike<number>;
+}
+
+/**
+ * Runs the head of a checkpoint on the states before it, in chunks of decisions, so that memory does not depend on their
+ * number. The backward passes compute the logits again.
+ */
+export class HeadRunner {
+  readonly #runtime: Runtime;
+  readonly #base: LoraBase;
+  readonly #weights: Feeds;
+  readonly #sessions: Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>;
+
+  private constructor(
+    runtime: Runtime,
+    base: LoraBase,
+    sessions: Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>,
+  ) {
+    this.#runtime = runtime;
+    this.#base = base;
+    this.#sessions = sessions;
+    const { width, vocabularySize, tiedEmbeddings } = base.architecture;
+    const weight = (name: string) => base.weights.get(name) as Float32Array;
+    const head = tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight';
+    this.#weights = {
+      norm: runtime.float(weight('model.norm.weight'), [width]),
+      embedding: runtime.float(weight(head), [vocabularySize, width]),
+    };
+  }
+
+  static async create(runtime: Runtime, base: LoraBase): Promise<HeadRunner> {
+    const { architecture } = base;
+    return new HeadRunner(runtime, base, {
+      logprobs: await runtime.session(headLogprobsGraph(architecture)),
+      slopes: await runtime.session(headSlopesGraph(architecture)),
+      logits: await runtime.session(headLogitsGraph(architecture)),
+      logitsBackward: await runtime.session(headLogitsBackwardGraph(architecture)),
+    });
+  }
+
+  async probabilities(
+    states: Float32Array,
+    decisions: readonly PlainDecision[],
+  ): Promise<TokenProbabilities> {
+    const logprobs = new Float32Array(decisions.length);
+    const entropies = new Float32Array(decisions.length);
+    for (const [start, chunk] of inChunks(decisions)) {
+      const { logprob, entropy } = await this.#sessions.logprobs.run(this.#decisionFeeds(states, chunk));
+      logprobs.set(logprob?.data as Float32Array, start);
+      entropies.set(entropy?.data as Float32Array, start);
+    }
+    return { logprobs, entropies };
+  }
+
+  /** Adds dLoss/dstates to `gradient` [tokens, width]. */
+  async addSlopes(
+    states: Float32Array,
+    decisions: readonly PlainDecision[],
+    slopes: ProbabilitySlopes,
+    gradient: Float32Array,
+  ): Promise<void> {
+    for (const [start, chunk] of inChunks(decisions)) {
+      const column = (values: ArrayLike<number>) => {
+        const data = Float32Array.from(chunk, (_, index) => values[start + index] as number);
+        return this.#runtime.float(data, [chunk.length, 1]);
+      };
+      const outputs = await this.#sessions.slopes.run({
+        ...this.#decisionFeeds(states, chunk),
+        slope: column(slopes.logprobs),
+        entropy_slope: column(slopes.entropies),
+      });
+      const rows = chunk.map(({ row }) => row);
+      this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
+    }
+  }
+
+  /**
+   * The logits of at most `headRows` states, for sampling parameters that the graphs do not know. The caller frees them
+   * (`freeAll`).
+   */
+  async logits(states: Float32Array, rows: readonly number[]): Promise<LogitRows> {
+    return logitRowsOf(await this.#sessions.logits.run(this.#stateFeeds(states, rows)));
+  }
+
+  /** Adds dLoss/dstates to `gradient` [tokens, width], from dLoss/dlogits [rows, vocabulary]. */
+  async addLogitsGradient(
+    states: Float32Array,
+    rows: readonly number[],
+    logitsGradient: Float32Array,
+    gradient: Float32Array,
+  ): Promise<void> {
+    const { vocabularySize } = this.#base.architecture;
+    const outputs = await this.#sessions.logitsBackward.run({
+      ...this.#stateFeeds(states, rows),
+      logits_gradient: this.#runtime.float(logitsGradient, [rows.length, vocabularySize]),
+    });
+    this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
+  }
+
+  async release(): Promise<void> {
+    for (const session of Object.values(this.#sessions)) await session.release();
+  }
+
+  #stateFeeds(states: Float32Array, rows: readonly number[]): Feeds {
+    const { width } = this.#base.architecture;
+    const gathered = new Float32Array(rows.length * width);
+    for (const [index, row] of rows.entries())
+      gathered.set(states.subarray(row * width, (row + 1) * width), index * width);
+    return { ...this.#weights, state: this.#runtime.float(gathered, [rows.length, width]) };
+  }
+
+  #decisionFeeds(states: Float32Array, chunk: readonly PlainDecision[]): Feeds {
+    const { vocabularySize } = this.#base.architecture;
+    const sets = [...new Set(chunk.map(({ legal }) => legal))];
+    const masks = new Float32Array(sets.length * vocabularySize);
+    for (const [set, legal] of sets.entries()) {
+      if (!legal) continue;
+      const from = set * vocabularySize;
+      masks.fill(maskedLogit, from, from + vocabularySize);
+      for (const token of legal) masks[from + token] = 0;
+    }
+    const inverse = chunk.map(({ temperature }) => 1 / (temperature === 0 ? 1 : temperature));
+    const integers = (values: readonly number[]) =>
+      this.#runtime.integer(BigInt64Array.from(values, BigInt), [chunk.length]);
+    return {
+      ...this.#stateFeeds(
+        states,
+        chunk.map(({ row }) => row),
+      ),
+      inverse_temperature: this.#runtime.float(Float32Array.from(inverse), [chunk.length, 1]),
+      masks: this.#runtime.float(masks, [sets.length, vocabularySize]),
+      sets: integers(chunk.map(({ legal }) => sets.indexOf(legal))),
+      targets: integers(chunk.map(({ token }) => token)),
+    };
+  }
+
+  #addRows(total: Float32Array, rows: readonly number[], added: Float32Array): void {
+    const { width } = this.#base.architecture;
+    for (const [index, row] of rows.entries())
+      for (let at = 0; at < width; at++)
+        total[row * width + at] = (total[row * width + at] as number) + (added[index * width + at] as number);
+    freeAll([added]);
+  }
+}
+
+function* inChunks<Item>(items: readonly Item[]): Generator<[start: number, chunk: Item[]]> {
+  for (let start = 0; start < items.length; start += headRows)
+    yield [start, items.slice(start, start + headRows)];
+}

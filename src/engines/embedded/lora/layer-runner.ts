@@ -1,0 +1,191 @@
+import type { Tensor } from 'onnxruntime-common';
+import { rotaryTables } from '../checkpoint/rotary-tables.ts';
+import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
+import { loraBackwardGraph, loraForwardGraph, normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
+import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { adapterShapes, type LoraSettings } from './adapter-vector.ts';
+
+/** A checkpoint's weights by their names in the files. */
+export interface LoraBase {
+  architecture: Architecture;
+  weights: ReadonlyMap<string, Float32Array>;
+}
+
+/** Padded sequences that run together. */
+export interface PaddedTokens {
+  sequences: readonly (readonly number[])[];
+  /** Padded length. */
+  time: number;
+}
+
+/** A forward pass through the layers, of which the input of each layer is kept. */
+export interface LayerPass {
+  /** [tokens, width]: the input of each layer, then the last layer's output. */
+  states: Tensor[];
+  adapter: Float32Array | null;
+  shared: Feeds;
+}
+
+const masked = -1e9;
+
+/**
+ * Runs sequences through the layers of a checkpoint with a LoRA adapter, forward and backward, one layer at a time: the
+ * same two graphs for all layers, on weights that stay where they are in memory.
+ */
+export class LayerRunner {
+  readonly #runtime: Runtime;
+  readonly #base: LoraBase;
+  readonly #lora: LoraSettings;
+  readonly #sessions: { base: Session; forward: Session; backward: Session };
+  readonly #layers: Feeds[];
+
+  private constructor(
+    runtime: Runtime,
+    base: LoraBase,
+    lora: LoraSettings,
+    sessions: { base: Session; forward: Session; backward: Session },
+  ) {
+    this.#runtime = runtime;
+    this.#base = base;
+    this.#lora = lora;
+    this.#sessions = sessions;
+    this.#layers = Array.from({ length: base.architecture.layers }, (_, layer) => this.#weightsOf(layer));
+  }
+
+  static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LayerRunner> {
+    const { architecture } = base;
+    const targets = { targets: lora.targets, scale: lora.alpha / lora.rank };
+    return new LayerRunner(runtime, base, lora, {
+      base: await runtime.session(loraForwardGraph(architecture, { targets: [], scale: 1 })),
+      forward: await runtime.session(loraForwardGraph(architecture, targets)),
+      backward: await runtime.session(loraBackwardGraph(architecture, targets)),
+    });
+  }
+
+  /** `adapter`: the flat vector; null runs the base model. */
+  async forward(batch: PaddedTokens, adapter: Float32Array | null): Promise<LayerPass> {
+    const shared = this.#sharedFeeds(batch);
+    const states = [this.#embed(batch)];
+    const session = adapter ? this.#sessions.forward : this.#sessions.base;
+    for (const [layer, weights] of this.#layers.entries()) {
+      const feeds = { ...shared, ...weights, ...this.#adapterFeeds(adapter, layer) };
+      const { next } = await session.run({ ...feeds, state: states[layer] as Tensor });
+      states.push(next as Tensor);
+    }
+    return { states, adapter, shared };
+  }
+
+  /**
+   * Adds the adapter's gradient to `total`, a vector like the adapter's, from dLoss/dstates of the last layer's output
+   * [tokens, width]. Ends the pass.
+   */
+  async backward(pass: LayerPass, gradient: Float32Array, total: Float32Array): Promise<void> {
+    const { states, shared, adapter } = pass;
+    if (!adapter) throw new Error('a forward pass of the base model has no gradient');
+    const { width } = this.#base.architecture;
+    let outer = this.#runtime.float(gradient, [gradient.length / width, width]);
+    for (let layer = this.#layers.length - 1; layer >= 0; layer--) {
+      freeAll([states.pop()?.data as Float32Array]);
+      const feeds = { ...shared, ...this.#layers[layer], ...this.#adapterFeeds(adapter, layer) };
+      const outputs = await this.#sessions.backward.run({
+        ...feeds,
+        state: states[layer] as Tensor,
+        gradient: outer,
+      });
+      const { state_gradient: next, ...gradients } = outputs;
+      for (const { input, offset } of this.#adapterParts(layer)) {
+        const part = gradients[`${input}.gradient`]?.data as Float32Array;
+        for (let index = 0; index < part.length; index++)
+          total[offset + index] = (total[offset + index] as number) + (part[index] as number);
+        freeAll([part]);
+      }
+      freeAll([outer.data as Float32Array]);
+      outer = next as Tensor;
+    }
+    freeAll([outer.data as Float32Array]);
+    this.end(pass);
+  }
+
+  /** Frees a pass that has no backward pass. */
+  end({ states }: LayerPass): void {
+    freeAll(states.splice(0).map(({ data }) => data as Float32Array));
+  }
+
+  async release(): Promise<void> {
+    for (const session of Object.values(this.#sessions)) await session.release();
+  }
+
+  #embed({ sequences, time }: PaddedTokens): Tensor {
+    const { architecture, weights } = this.#base;
+    const { width } = architecture;
+    const table = weights.get('model.embed_tokens.weight') as Float32Array;
+    const states = new Float32Array(sequences.length * time * width);
+    for (const [row, tokens] of sequences.entries())
+      for (const [at, token] of tokens.entries())
+        states.set(table.subarray(token * width, (token + 1) * width), (row * time + at) * width);
+    return this.#runtime.float(states, [sequences.length * time, width]);
+  }
+
+  #sharedFeeds({ sequences, time }: PaddedTokens): Feeds {
+    const { positions: kind, headWidth } = this.#base.architecture;
+    const batch = sequences.length;
+    const causal = new Float32Array(time * time);
+    for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
+    const positions = BigInt64Array.from({ length: batch * time }, (_, index) => BigInt(index % time));
+    const feeds: Feeds = {
+      causal: this.#runtime.float(causal, [time, time]),
+      positions: this.#runtime.integer(positions, [batch, time]),
+    };
+    if (kind === 'learned') return feeds;
+    const { cosines, sines } = rotaryTables(kind, headWidth, time);
+    const table = (data: Float32Array) => this.#runtime.float(data, [time, headWidth / 2]);
+    return { ...feeds, cosines: table(cosines), sines: table(sines) };
+  }
+
+  #weightsOf(layer: number): Feeds {
+    const { architecture, weights } = this.#base;
+    const { headWidth, width, attentionBias } = architecture;
+    const feeds: Feeds = {};
+    const feed = (input: string, name: string, dimensions: readonly number[]) => {
+      const data = weights.get(name);
+      if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
+      feeds[input] = this.#runtime.float(data, dimensions);
+    };
+    for (const projection of projectionsOf(architecture)) {
+      const shape = projectionShape(architecture, projection);
+      const name = projectionName(layer, projection);
+      feed(projection, `${name}.weight`, shape);
+      if (attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection))
+        feed(`${projection}.bias`, `${name}.bias`, [shape[0]]);
+    }
+    for (const norm of normsOf(architecture)) {
+      const isPerHead = norm === 'q_norm' || norm === 'k_norm';
+      const name = `model.layers.${layer}.${isPerHead ? 'self_attn.' : ''}${norm}.weight`;
+      feed(norm, name, [isPerHead ? headWidth : width]);
+    }
+    return feeds;
+  }
+
+  #adapterFeeds(adapter: Float32Array | null, layer: number): Feeds {
+    if (!adapter) return {};
+    return Object.fromEntries(
+      this.#adapterParts(layer).map(({ input, offset, size, dimensions }) => [
+        input,
+        this.#runtime.float(adapter.subarray(offset, offset + size), dimensions),
+      ]),
+    );
+  }
+
+  /** The adapter's tensors in a layer, each with its name in the graphs. */
+  #adapterParts(layer: number) {
+    const { targets } = this.#lora;
+    const count = targets.length * 2;
+    return adapterShapes(this.#base.architecture, this.#lora)
+      .slice(layer * count, (layer + 1) * count)
+      .map((shape, index) => ({
+        ...shape,
+        input: `${targets[index >> 1]}.${index % 2 === 0 ? 'A' : 'B'}`,
+      }));
+  }
+}
