@@ -2,7 +2,7 @@ import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendText, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
+import { DurableAppends, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 
@@ -34,13 +34,10 @@ const groupsFile = 'groups.jsonl';
 export class EvaluationDirectory {
   /** Groups of earlier calls, by their index. */
   readonly finished: ReadonlyMap<number, RolloutGroup>;
-  readonly #file: string;
-  #appends: Promise<void> = Promise.resolve();
-  /** Groups for the next append. */
-  readonly #waiting: RolloutGroup[] = [];
+  readonly #appends: DurableAppends;
 
   private constructor(file: string, finished: ReadonlyMap<number, RolloutGroup>) {
-    this.#file = file;
+    this.#appends = new DurableAppends(file);
     this.finished = finished;
   }
 
@@ -74,21 +71,8 @@ export class EvaluationDirectory {
    * @throws RunError (`storage_failed`); after that, for every later group too.
    */
   append(group: RolloutGroup): Promise<void> {
-    this.#waiting.push(group);
-    // The append for the first of them takes all.
-    if (this.#waiting.length > 1) return this.#appends;
-    // No append after a failure: a line behind a partial line could not be read.
-    this.#appends = this.#appends.then(() => {
-      const lines = linesOf(this.#waiting.splice(0));
-      return storing(this.#file, () => appendText(this.#file, lines, { durable: true }));
-    });
-    this.#appends.catch(() => undefined);
-    return this.#appends;
+    return this.#appends.append(() => `${JSON.stringify(toGroupRecord(group))}\n`);
   }
-}
-
-function* linesOf(groups: readonly RolloutGroup[]): Generator<string> {
-  for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
 }
 
 async function checkHeader(path: string, header: EvaluationHeader): Promise<void> {

@@ -5,7 +5,7 @@ import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import {
   appendLine,
-  appendText,
+  DurableAppends,
   makeFolder,
   readIfExists,
   storing,
@@ -75,10 +75,10 @@ export class RunDirectory {
   readonly #before: 'folder' | 'nothing' | null;
   /** Chain of event appends. A failure stops it, and `settle` throws the error. */
   #appends: Promise<void> = Promise.resolve();
-  /** Chain of journal appends. */
-  #journal: Promise<void> = Promise.resolve();
-  /** Groups of each step for its next append to the journal. */
-  readonly #waitingGroups = new Map<number, { groups: RolloutGroup[]; written: Promise<void> }>();
+  /** The journals of the unfinished steps. */
+  readonly #journals = new Map<number, DurableAppends>();
+  /** Lines of groups in a journal, which the step's own file holds too. */
+  readonly #lines = new KeptLines();
 
   private constructor(path: string, lock: RunLock, before: 'folder' | 'nothing' | null) {
     this.path = path;
@@ -167,7 +167,7 @@ export class RunDirectory {
   /** Returns the file's path relative to the run directory. */
   async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
     const file = trajectoriesFile(name);
-    await this.#writeAtomically(file, groupLines(groups));
+    await this.#writeAtomically(file, this.#lines.take(groups));
     return file;
   }
 
@@ -176,22 +176,9 @@ export class RunDirectory {
    * written together.
    */
   appendToJournal(step: number, group: RolloutGroup): Promise<void> {
-    const waiting = this.#waitingGroups.get(step);
-    if (waiting) {
-      waiting.groups.push(group);
-      return waiting.written;
-    }
-    const groups = [group];
-    // After a failure nothing more is appended: a line after a partial one could not be read.
-    const written = this.#journal.then(() => {
-      this.#waitingGroups.delete(step);
-      const path = this.#journalOf(step);
-      return storing(path, () => appendText(path, groupLines(groups), { durable: true }));
-    });
-    this.#waitingGroups.set(step, { groups, written });
-    this.#journal = written;
-    written.catch(() => undefined);
-    return written;
+    const journal = this.#journals.get(step) ?? new DurableAppends(this.#journalOf(step));
+    this.#journals.set(step, journal);
+    return journal.append(() => this.#lines.make(group));
   }
 
   /** Groups in the journal of a step that was interrupted, by index. */
@@ -208,6 +195,7 @@ export class RunDirectory {
 
   /** Deletes the journal of a finished step: its groups are in the step's own file. */
   deleteJournal(step: number): Promise<void> {
+    this.#journals.delete(step);
     const path = this.#journalOf(step);
     return storing(path, () => rm(path, { force: true }));
   }
@@ -283,7 +271,38 @@ const repairLines = (path: string, count?: number) =>
     return lines;
   });
 
-/** Yields one line at a time, so that the event loop gets a tick between groups. */
+const lineOf = (group: RolloutGroup) => `${JSON.stringify(toGroupRecord(group))}\n`;
+
+/** Makes one line at a time, so that the event loop gets a tick between groups. */
 function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
-  for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
+  for (const group of groups) yield lineOf(group);
+}
+
+/** Most characters of lines that are kept. */
+const maxKeptCharacters = 16 * 1024 ** 2;
+
+/** Lines of groups that are written twice. Ended groups do not change. */
+class KeptLines {
+  readonly #lines = new Map<RolloutGroup, string>();
+  #characters = 0;
+
+  /** The line of a group, which is kept if there is room. */
+  make(group: RolloutGroup): string {
+    const line = lineOf(group);
+    if (this.#characters + line.length <= maxKeptCharacters) {
+      this.#lines.set(group, line);
+      this.#characters += line.length;
+    }
+    return line;
+  }
+
+  /** The lines of groups, one at a time. They are no longer kept. */
+  *take(groups: Iterable<RolloutGroup>): Generator<string> {
+    for (const group of groups) {
+      const kept = this.#lines.get(group);
+      this.#lines.delete(group);
+      this.#characters -= kept?.length ?? 0;
+      yield kept ?? lineOf(group);
+    }
+  }
 }

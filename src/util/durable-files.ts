@@ -80,6 +80,41 @@ export async function appendText(
   await syncFolder(dirname(path));
 }
 
+/** Appends lines to a file durably. Lines that arrive while others are being written are written together. */
+export class DurableAppends {
+  readonly #path: string;
+  #last: Promise<void> = Promise.resolve();
+  /** Lines for the next write. */
+  #waiting: (() => string)[] = [];
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /**
+   * Resolves when the line is durable. `line`: makes its text, with the line feed, when it is written.
+   * @throws RunError (`storage_failed`); after that, for every later line too.
+   */
+  append(line: () => string): Promise<void> {
+    this.#waiting.push(line);
+    // The write for the first of them takes all.
+    if (this.#waiting.length > 1) return this.#last;
+    // No write after a failure: a line behind a partial line could not be read.
+    this.#last = this.#last.then(() => {
+      const lines = this.#waiting;
+      this.#waiting = [];
+      return storing(this.#path, () => appendText(this.#path, textsOf(lines), { durable: true }));
+    });
+    this.#last.catch(() => undefined);
+    return this.#last;
+  }
+}
+
+/** Makes one line at a time, so that the event loop gets a tick between them. */
+function* textsOf(lines: Iterable<() => string>): Generator<string> {
+  for (const line of lines) yield line();
+}
+
 /** The text of a file, or undefined if it does not exist. */
 export async function readIfExists(path: string): Promise<string | undefined> {
   try {
