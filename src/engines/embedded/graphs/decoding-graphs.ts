@@ -8,11 +8,13 @@ import { normalize } from './normalization.ts';
  * Between them the caller writes the new keys and values into its cache, which is read in place and never copied.
  *
  * Every output row has the same bits whatever else is in the batch, however its sequence was cut into chunks and
- * however wide the cache is, for three reasons. Projections are matrix products over a flat list of tokens. Attention
- * reads keys and values by position from the cache, also for the tokens being computed. The softmax is
+ * however wide the cache is, for four reasons. Projections are matrix products over a flat list of tokens. Attention
+ * reads keys and values by position from the cache, also for the tokens being computed. Each head of each token is a
+ * product of its own, of one row, because ONNX Runtime rounds single rows differently from several; it also multiplies
+ * them without first packing the keys and values, which would copy the cache in every step. The softmax is
  * exp(scores - max), and its sum is a matrix product: that accumulates along positions, and masked positions add exact
- * zeros, while the grouping of a reduction would depend on the width. The factor 1/2 in the two products over positions
- * cancels; it keeps ONNX Runtime from using its single-row kernel, which rounds differently.
+ * zeros, while the grouping of a reduction would depend on the width. All this holds for more than one head, of a width
+ * that is a multiple of 4.
  */
 class DecodingGraph {
   readonly graph = new Graph();
@@ -59,28 +61,30 @@ class DecodingGraph {
     return sum;
   }
 
-  /** Attention and MLP of `layer`; `rows` [tokens] has each token's index in the padded [batch * steps] layout. */
+  /**
+   * Attention and MLP of `layer`. `rows` [tokens] has each token's index in the padded [batch * steps] layout. The query
+   * is divided by the root of the head width already.
+   */
   finishLayer(layer: number): Value {
     const { graph } = this;
     const { width, heads } = this.#architecture;
     const perHead = headWidth(this.#architecture);
     graph.input('state_in', 'float32', ['tokens', width]);
-    graph.input('query', 'float32', ['batch', heads, 'steps', perHead]);
-    graph.input('key', 'float32', ['batch', heads, 'width', perHead]);
-    graph.input('value', 'float32', ['batch', heads, 'width', perHead]);
-    graph.input('mask', 'float32', ['batch', 1, 'steps', 'width']);
-    graph.input('ones', 'float32', ['width', 1]);
+    graph.input('query', 'float32', ['batch', 'steps', heads, 1, perHead]);
+    graph.input('key', 'float32', ['batch', 1, heads, 'width', perHead]);
+    graph.input('value', 'float32', ['batch', 1, heads, 'width', perHead]);
+    graph.input('mask', 'float32', ['batch', 'steps', 1, 1, 'width']);
+    graph.input('halves', 'float32', ['width', 1]);
     graph.input('rows', 'int64', ['tokens']);
-    const product = (left: Value, right: Value, scale: number, transposeRight = 0) =>
-      graph.contribOp('FusedMatMul', [left, right], { transB: transposeRight, alpha: { float: scale } });
-    const scores = graph.op('Add', [product('query', 'key', 1 / Math.sqrt(perHead), 1), 'mask']);
+    const similarity = graph.contribOp('FusedMatMul', ['query', 'key'], { transB: 1 });
+    const scores = graph.op('Add', [similarity, 'mask']);
     const largest = graph.op('ReduceMax', [scores, graph.integers(-1)], { keepdims: 1 });
     const likelihood = graph.op('Exp', [graph.op('Sub', [scores, largest])]);
-    const mixed = graph.op('Div', [product(likelihood, 'value', 0.5), product(likelihood, 'ones', 0.5)]);
-    const padded = graph.op('Reshape', [
-      graph.op('Transpose', [mixed], { perm: [0, 2, 1, 3] }),
-      graph.integers(-1, width),
-    ]);
+    // All rows of this one are multiplied at once. A factor other than 1 selects the kernel for which that makes no
+    // difference to the rounding; the halves cancel it.
+    const sum = graph.contribOp('FusedMatMul', [likelihood, 'halves'], { alpha: { float: 2 } });
+    const mixed = graph.op('Div', [graph.op('MatMul', [likelihood, 'value']), sum]);
+    const padded = graph.op('Reshape', [mixed, graph.integers(-1, width)]);
     const flat = graph.op('Gather', [padded, 'rows'], { axis: 0 });
     const middle = graph.op('Add', [
       'state_in',

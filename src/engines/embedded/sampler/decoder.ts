@@ -21,7 +21,7 @@ export class Decoder {
   readonly #runtime: Runtime;
   readonly #architecture: Architecture;
   readonly #sessions: Session[];
-  #ones = new Float32Array(0);
+  #halves = new Float32Array(0);
   /** Memory of the inputs, used again by the next run. */
   #mask = new Float32Array(0);
   #query = new Float32Array(0);
@@ -119,27 +119,28 @@ export class Decoder {
     };
   }
 
-  /** Writes the chunks' keys and values into the cache; returns their queries, [batch, heads, steps, head width]. */
+  /**
+   * Writes the chunks' keys and values into the cache. Returns their queries divided by the root of the head width,
+   * [batch, steps, heads, head width].
+   */
   #storeKeysAndValues(
     layer: number,
     firstSlot: number,
     { ranges, steps }: Layout,
     packed: Float32Array,
   ): Float32Array {
-    const { heads, width } = this.#architecture;
-    const span = headWidth(this.#architecture);
-    const size = ranges.length * heads * steps * span;
+    const { width } = this.#architecture;
+    const scale = 1 / Math.sqrt(headWidth(this.#architecture));
+    const size = ranges.length * steps * width;
     this.#query = atLeast(this.#query, size);
     const query = this.#query.subarray(0, size);
     let offset = 0;
     ranges.forEach(({ start, end }, row) => {
       for (let position = start; position < end; position++, offset += 3 * width) {
         this.cache.write(layer, firstSlot + row, position, packed, offset);
-        for (let head = 0; head < heads; head++) {
-          let target = ((row * heads + head) * steps + position - start) * span;
-          let source = offset + head * span;
-          for (let index = 0; index < span; index++) query[target++] = packed[source++] as number;
-        }
+        const target = (row * steps + position - start) * width;
+        for (let index = 0; index < width; index++)
+          query[target + index] = (packed[offset + index] as number) * scale;
       }
     });
     return query;
@@ -156,14 +157,14 @@ export class Decoder {
     const { heads } = this.#architecture;
     const span = headWidth(this.#architecture);
     const cached = this.cache.tensors(layer, firstSlot, batch);
-    if (this.#ones.length !== width) this.#ones = new Float32Array(width).fill(1);
+    if (this.#halves.length !== width) this.#halves = new Float32Array(width).fill(0.5);
     return {
       state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
-      query: this.#runtime.float(query, [batch, heads, steps, span]),
-      key: this.#runtime.float(cached.key, [batch, heads, width, span]),
-      value: this.#runtime.float(cached.value, [batch, heads, width, span]),
-      mask: this.#runtime.float(mask, [batch, 1, steps, width]),
-      ones: this.#runtime.float(this.#ones, [width, 1]),
+      query: this.#runtime.float(query, [batch, steps, heads, 1, span]),
+      key: this.#runtime.float(cached.key, [batch, 1, heads, width, span]),
+      value: this.#runtime.float(cached.value, [batch, 1, heads, width, span]),
+      mask: this.#runtime.float(mask, [batch, steps, 1, 1, width]),
+      halves: this.#runtime.float(this.#halves, [width, 1]),
       rows: this.#runtime.integer(rows, [tokens]),
     };
   }

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -7,20 +8,19 @@ import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampli
 import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 
-const architecture = fullyTrained({
-  vocabularySize: 512,
-  width: 128,
-  layers: 2,
-  heads: 4,
-  contextLength: 256,
-  previousTokens: 2,
-});
-const { vocabularySize } = architecture;
+const vocabularySize = 512;
 
-describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on %s', (name) => {
+describe.each([
+  { name: 'onnxruntime-node', width: 128, layers: 2, heads: 4 },
+  { name: 'onnxruntime-web', width: 128, layers: 2, heads: 4 },
+  // Counts of rows of which groups of 4 leave a rest.
+  { name: 'onnxruntime-node', width: 96, layers: 2, heads: 6 },
+  { name: 'onnxruntime-web', width: 48, layers: 3, heads: 3 },
+] as const)('the decoder on $name of $heads heads and width $width', ({ name, ...sizes }) => {
+  const architecture = fullyTrained({ vocabularySize, ...sizes, contextLength: 320, previousTokens: 2 });
   const random = new Random(11);
   const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.08 * random.normal());
-  const lengths = [1, 2, 5, 40, 41, 63, 64, 65, 90, 130];
+  const lengths = [1, 2, 5, 40, 41, 63, 64, 65, 90, 130, 300];
   const sequences = lengths.map((length) =>
     Array.from({ length }, () => Math.floor(random.uniform() * vocabularySize)),
   );
@@ -44,7 +44,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
 
   it('gives the same bits for a sequence in a ragged batch and in chunks as alone and token by token', async () => {
     decoder.cache.clear();
-    decoder.cache.reserve(sequences.length, 200, 0);
+    decoder.cache.reserve(sequences.length, 310, 0);
     const done = sequences.map(() => 0);
     while (done.some((length, row) => length < (lengths[row] as number))) {
       const chunks = sequences.map((tokens, row) => {
@@ -58,6 +58,37 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
         if (end > start) expect(copyRow(rows, row)).toEqual(alone[row]?.[end - 1]);
       });
     }
+  });
+
+  it('gives the same bits in any batch, in chunks of any length, at any width of the cache', async () => {
+    const runs = fc.record({
+      rows: fc.shuffledSubarray([...sequences.keys()], { minLength: 1 }),
+      chunkLengths: fc.infiniteStream(fc.oneof(fc.constant(1), fc.nat(5), fc.nat(70), fc.constant(400))),
+      spareWidth: fc.nat(100),
+    });
+    await fc.assert(
+      fc.asyncProperty(runs, async ({ rows, chunkLengths, spareWidth }) => {
+        decoder.cache.clear();
+        const done = rows.map(() => 0);
+        const left = () => rows.some((row, slot) => (done[slot] as number) < (lengths[row] as number));
+        for (let run = 0; run < 40 && left(); run++) {
+          const chunks = rows.map((row, slot) => {
+            const tokens = sequences[row] as number[];
+            const start = done[slot] as number;
+            return { tokens, start, end: Math.min(tokens.length, start + chunkLengths.next().value) };
+          });
+          if (chunks.every(({ start, end }) => start === end)) continue;
+          const longest = Math.max(...chunks.map(({ end }) => end));
+          decoder.cache.reserve(rows.length, longest + spareWidth, rows.length);
+          const outputs = await decoder.run(0, chunks);
+          for (const [slot, { start, end }] of chunks.entries()) {
+            done[slot] = end;
+            if (end > start) expect(copyRow(outputs, slot)).toEqual(alone[rows[slot] as number]?.[end - 1]);
+          }
+        }
+      }),
+      { numRuns: 15, seed: 5 },
+    );
   });
 
   it('gives the same bits from a prefix of another slot or of a cached block', async () => {
