@@ -157,13 +157,16 @@ class SpareMemory {
   readonly #buffers: Float32Array[] = [];
   #elements = 0;
 
-  /** At least `size` elements of any content: the largest kept buffer, which can grow longest, or a new one. */
+  /**
+   * At least `size` elements, all 0: the largest kept buffer, which can grow longest, or a new one. Attention multiplies
+   * positions that are not written yet by 0, which would not hide the NaN of another checkpoint.
+   */
   take(size: number): Float32Array {
     const largest = this.#buffers.at(-1);
     if (!largest || largest.length < size) return new Float32Array(size);
     this.#buffers.pop();
     this.#elements -= largest.length;
-    return largest;
+    return largest.fill(0);
   }
 
   /** Keeps a buffer, and frees the smallest ones beyond the limit. */

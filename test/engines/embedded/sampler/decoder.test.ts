@@ -135,6 +135,22 @@ describe.each([
     }
   });
 
+  it('gives the same bits in the memory of a cache whose keys and values were NaN', async () => {
+    const diverged = await Decoder.create(
+      runtime,
+      architecture,
+      weights.map(() => Number.NaN),
+    );
+    decoder.cache.clear();
+    diverged.cache.reserve(1, 320, 0);
+    const tokens = sequences[9] as number[];
+    await diverged.run(0, [{ tokens: sequences[10] as number[], start: 0, end: 300 }]);
+    await diverged.close();
+    decoder.cache.reserve(1, tokens.length, 0);
+    const rows = await decoder.run(0, [{ tokens, start: 0, end: 90 }]);
+    expect(copyRow(rows, 0)).toEqual(alone[9]?.[89]);
+  });
+
   it('returns the logits after every token of a chunk, with a separate cache', async () => {
     const tokens = sequences[7] as number[];
     const twin = decoder.twin();
