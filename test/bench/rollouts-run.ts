@@ -1,12 +1,8 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { monitorEventLoopDelay, PerformanceObserver } from 'node:perf_hooks';
-import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { type Client, createClient } from '../../src/client/index.ts';
+import { type DelayedService, startDelayedService } from './delayed-process.ts';
 import { delayMs, type RolloutsRow } from './rollouts.ts';
 import { kinds, kindsThroughHttp, maxThroughHttp, type Work } from './rollouts-work.ts';
 
@@ -30,28 +26,6 @@ async function measureAll(counts: readonly number[]): Promise<void> {
       console.log(JSON.stringify(row));
     }
   }
-}
-
-interface DelayedService extends AsyncDisposable {
-  connect(): Client;
-  inHand(): Promise<number>;
-}
-
-async function startDelayedService(milliseconds: number): Promise<DelayedService> {
-  const path = fileURLToPath(new URL('./delayed-service.ts', import.meta.url));
-  const child = spawn(process.execPath, [path, String(milliseconds)], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
-  const [port] = await once(createInterface(child.stdout), 'line');
-  const baseUrl = `http://127.0.0.1:${port}`;
-  return {
-    connect: () => createClient({ baseUrl, apiKey: 'key' }),
-    inHand: async () => Number(await (await fetch(baseUrl)).text()),
-    [Symbol.asyncDispose]: async () => {
-      child.kill();
-      await once(child, 'exit');
-    },
-  };
 }
 
 /** After one wave to warm up, four waves, and at least 2,000 calls. */

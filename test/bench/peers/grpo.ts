@@ -22,7 +22,7 @@ const promptTokens = 16;
  * previous token, not multiplied, so two models can count as equal: one with as many parameters (within 0.1%), and a
  * smaller one with as many multiplications a token.
  */
-const llamas = { parameters: 597, multiplications: 341 };
+export const llamas = { parameters: 597, multiplications: 341 };
 
 export interface GrpoPeerRow {
   size: string;

@@ -1,28 +1,38 @@
 import { availableParallelism, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
+import { delayMs } from '../rollouts.ts';
 import { head, machine, row, whole } from '../table.ts';
+import { benchChatPeers } from './chats.ts';
 import { benchEnginePeers } from './engine.ts';
-import { peersPython } from './environment.ts';
+import { peerPython } from './environment.ts';
 import { benchGrpoPeers } from './grpo.ts';
+import { benchRolloutPeers } from './rollouts.ts';
 
 const usage = `Usage: npm run bench:peers -- [options]
 
-Measures martingale beside PyTorch and TRL, in turn, on this machine. The first run installs them.
+Measures martingale beside PyTorch, TRL, transformers serve, ART and verifiers, in turn, on this machine. The first run
+installs what its parts need.
 
-  --only PARTS      engine, grpo, or both separated by a comma. Default: both
+  --only PARTS      some of engine, grpo, chats, rollouts, separated by commas. Default: all
   --quick           fewer sizes and rounds: a minute or two for each part
   --threads LIST    engine: numbers of threads. Default 1,2; with --quick 2
   --batches LIST    engine: batch sizes. Default 1,8,32,128; with --quick 8,128
   --sizes LIST      grpo: groups x rollouts of a step. Default 4x8,12x8,48x8; with --quick 12x8
-  --rounds N        measurements of each figure, whose median counts. Default: engine 7, grpo 4; with --quick 3 and 2`;
+  --replies LIST    chats: tokens of each reply to 32 clients. Default 16,256; with --quick 16
+  --flights LIST    rollouts: numbers in flight of one call, and of three turns up to 1,000 of them. Default 1000,4000;
+                    with --quick 64
+  --rounds N        measurements of each figure, whose median counts. Default: engine 7, grpo 4, chats 5, rollouts 3;
+                    with --quick 3, 2, 2 and 1`;
 
 const { values: flags } = parseArgs({
   options: {
-    only: { type: 'string', default: 'engine,grpo' },
+    only: { type: 'string', default: 'engine,grpo,chats,rollouts' },
     quick: { type: 'boolean', default: false },
     threads: { type: 'string' },
     batches: { type: 'string' },
     sizes: { type: 'string' },
+    replies: { type: 'string' },
+    flights: { type: 'string' },
     rounds: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -52,6 +62,25 @@ function grpoOptions() {
   return { sizes, rounds: wholeNumber(flags.rounds ?? (flags.quick ? '2' : '4')) };
 }
 
+function chatOptions() {
+  const replies = numbers(flags.replies ?? (flags.quick ? '16' : '16,256'));
+  return {
+    works: replies.map((replyTokens) => ({ clients: 32, replyTokens })),
+    rounds: wholeNumber(flags.rounds ?? (flags.quick ? '2' : '5')),
+  };
+}
+
+function rolloutOptions() {
+  const flights = numbers(flags.flights ?? (flags.quick ? '64' : '1000,4000'));
+  return {
+    works: [
+      ...flights.map((inFlight) => ({ turns: 1, inFlight })),
+      ...flights.filter((inFlight) => inFlight <= 1000).map((inFlight) => ({ turns: 3, inFlight })),
+    ],
+    rounds: wholeNumber(flags.rounds ?? (flags.quick ? '1' : '3')),
+  };
+}
+
 async function engineTable(python: string, options: ReturnType<typeof engineOptions>): Promise<void> {
   console.log('\nSampled and trained tokens a second, beside the same architecture in PyTorch:\n');
   head('what', 'threads', 'batch', 'martingale', 'PyTorch eager', 'compiled', 'martingale / faster');
@@ -77,26 +106,64 @@ async function grpoTable(python: string, options: ReturnType<typeof grpoOptions>
     );
 }
 
-/** The parts by name. Each reads its flags and returns what measures and prints its table. */
-const parts: Record<string, () => (python: string) => Promise<void>> = {
+async function chatTable(python: string, options: ReturnType<typeof chatOptions>): Promise<void> {
+  console.log('\nChat completions a second over HTTP, beside a Llama of as many parameters:\n');
+  head('clients', 'tokens a reply', 'what', 'a second', 'martingale / this');
+  for await (const { clients, replyTokens, what, perSecond, ratio } of benchChatPeers({ python, ...options }))
+    row(clients, replyTokens, what, perSecond.toFixed(1), times(ratio));
+}
+
+async function rolloutTable(
+  python: { art: string; verifiers: string },
+  options: ReturnType<typeof rolloutOptions>,
+): Promise<void> {
+  console.log(`\nRollouts a second against a service that answers each call after ${delayMs} ms:\n`);
+  head('turns', 'in flight', 'what', 'a second', 'martingale / this');
+  for await (const { turns, inFlight, what, perSecond, ratio } of benchRolloutPeers({ python, ...options }))
+    row(turns, whole(inFlight), what, perSecond.toFixed(1), times(ratio));
+}
+
+/** The parts by name. Each reads its flags, then installs its peers, then measures and prints its table. */
+const parts: Record<string, () => () => Promise<() => Promise<void>>> = {
   engine() {
     const options = engineOptions();
-    return (python) => engineTable(python, options);
+    return async () => {
+      const python = await peerPython('torch');
+      return () => engineTable(python, options);
+    };
   },
   grpo() {
     const options = grpoOptions();
-    return (python) => grpoTable(python, options);
+    return async () => {
+      const python = await peerPython('torch');
+      return () => grpoTable(python, options);
+    };
+  },
+  chats() {
+    const options = chatOptions();
+    return async () => {
+      const python = await peerPython('torch');
+      return () => chatTable(python, options);
+    };
+  },
+  rollouts() {
+    const options = rolloutOptions();
+    return async () => {
+      const python = { art: await peerPython('art'), verifiers: await peerPython('verifiers') };
+      return () => rolloutTable(python, options);
+    };
   },
 };
 
 if (flags.help) console.log(usage);
 else {
-  const tables = flags.only.split(',').map((name) => {
+  const chosen = flags.only.split(',').map((name) => {
     const part = Object.hasOwn(parts, name) ? parts[name] : undefined;
     if (!part) throw new Error(`There is no part ${name}.\n\n${usage}`);
     return part();
   });
-  const python = await peersPython();
+  const tables: (() => Promise<void>)[] = [];
+  for (const install of chosen) tables.push(await install());
   const [load = 0] = loadavg();
   if (load > 0.5)
     console.error(
@@ -104,5 +171,5 @@ else {
     );
   console.log(machine);
   console.log('Medians of measurements taken in turn; above 1x martingale is faster.');
-  for (const table of tables) await table(python);
+  for (const table of tables) await table();
 }

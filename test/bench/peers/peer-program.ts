@@ -32,6 +32,11 @@ export class PeerProgram implements AsyncDisposable {
   /** Throws if the program cannot do this work, or has died. */
   async ask<Answer>(request: object, answer: z.ZodType<Answer>): Promise<Answer> {
     this.#child.stdin.write(`${JSON.stringify(request)}\n`);
+    return await this.hear(answer);
+  }
+
+  /** What the program says next. Throws as `ask` does. */
+  async hear<Answer>(answer: z.ZodType<Answer>): Promise<Answer> {
     const { value, done } = await this.#answers.next();
     if (done) throw new Error(`${this.#name} ended: ${this.#errors}`);
     const told: unknown = JSON.parse(value);
