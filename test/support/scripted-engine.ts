@@ -17,7 +17,7 @@ import type {
 } from '../../src/engines/engine.ts';
 import { EngineError } from '../../src/engines/engine.ts';
 import type { Constraint, Reply } from '../../src/language/constraint/constraint.ts';
-import type { Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 
 /** Special tokens, after the bytes (tokens 0 to 255). Token 260 is "ab", a second way to write two bytes. */
 export const special = {
@@ -118,9 +118,14 @@ export class ScriptedEngine implements Engine {
     return byteTokenizer;
   }
 
-  chatFormat() {
+  chatFormat(): ChatFormat {
     return {
       template: chatTemplate,
+      toolTemplate: null,
+      inspectsTexts: false,
+      variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
+      otherEndTokens: [],
+      textCalls: null,
       beginToken: special.begin,
       endToken: special.end,
       callToken: special.call,

@@ -5,6 +5,7 @@ import { LanguageError } from '../error.ts';
 import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation, Turn } from './conversation.ts';
+import { InspectedConversations } from './inspected-conversation.ts';
 import {
   type PromptPart,
   refuseForgedRoles,
@@ -16,10 +17,13 @@ import {
   slotsOf,
 } from './skeleton.ts';
 
-/** A conversation as tokens. `splices` are the ranges of sampled ids in it, in the order of their turns. */
+/**
+ * A conversation as tokens. `splices` are the ranges of sampled ids in it, in the order of their turns; null for a reply
+ * that the template wrote otherwise, as Qwen3's leaves out earlier reasoning.
+ */
 export interface RenderedConversation {
   tokens: number[];
-  splices: { start: number; length: number }[];
+  splices: ({ start: number; length: number } | null)[];
 }
 
 export interface RenderOptions {
@@ -28,6 +32,8 @@ export interface RenderOptions {
   continueFinalMessage?: boolean;
   /** The reasoning effort that the template receives. Default: none. */
   reasoningEffort?: string | undefined;
+  /** Further variables for a template that inspects texts. Default: none. */
+  values?: Readonly<Record<string, unknown>> | undefined;
   /** Tokens that the model's context holds. Far longer texts are refused. Default: no check. */
   contextLength?: number;
 }
@@ -47,6 +53,8 @@ export class ConversationRenderer {
   readonly template: Template;
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
+  /** For a template that inspects texts. */
+  readonly #inspected: InspectedConversations | null;
   #longestTokenBytes: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
@@ -63,12 +71,36 @@ export class ConversationRenderer {
     this.tokenizer = tokenizer;
     this.#format = format;
     this.template = new Template(format.template);
+    this.#inspected = format.inspectsTexts ? new InspectedConversations(tokenizer, format) : null;
+  }
+
+  /** Whether the template may inspect texts, and gets every variable with them. */
+  get inspectsTexts(): boolean {
+    return this.#inspected !== null;
   }
 
   /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */
   render(conversation: Turns, options: RenderOptions): RenderedConversation {
     this.checkCount(conversation.turns, options.contextLength);
+    if (this.#inspected) return this.#renderInspected(this.#inspected, conversation, options);
     return this.assemble(this.skeleton(conversation, options), slotsOf(conversation.turns), options);
+  }
+
+  #renderInspected(
+    inspected: InspectedConversations,
+    { turns, tools, location = [] }: Turns,
+    options: RenderOptions,
+  ): RenderedConversation {
+    const json = tools && tools.length > 0 ? toolsJson(tools, [...location, 'tools']) : null;
+    const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
+    const { parts, slots, kept } = inspected.render(turns, json === null ? null : JSON.parse(json), {
+      addGenerationPrompt,
+      continueFinalMessage,
+      values: { ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }), ...values },
+    });
+    const { tokens, splices } = this.assemble(parts, slots, options);
+    let next = 0;
+    return { tokens, splices: kept.map((isKept) => (isKept ? (splices[next++] ?? null) : null)) };
   }
 
   /**
@@ -108,9 +140,9 @@ export class ConversationRenderer {
     const shape = crypto.hash('sha256', shapeOf(turns, json, skeleton), 'base64');
     const known = this.#skeletons.get(shape);
     if (known) return known;
-    refuseForgery(json, this.tokenizer.special);
-    refuseForgedRoles(turns, this.tokenizer.special);
-    const parts = skeletonOf(this.template, this.tokenizer.special, turns, shownTools, skeleton);
+    refuseForgery(json, this.tokenizer.added);
+    refuseForgedRoles(turns, this.tokenizer.added);
+    const parts = skeletonOf(this.template, this.tokenizer.added, turns, shownTools, skeleton);
     // Checked before caching, so that a refused prompt does not evict others.
     if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
     this.#skeletons.set(shape, parts);
@@ -119,10 +151,8 @@ export class ConversationRenderer {
 
   /** The template's variables besides the messages and tools. */
   variables({ reasoningEffort }: Pick<RenderOptions, 'reasoningEffort'>): Record<string, string> {
-    const { beginToken, endToken } = this.#format;
     return {
-      bos_token: beginToken === null ? '' : this.tokenizer.text(beginToken),
-      eos_token: this.tokenizer.text(endToken),
+      ...this.#format.variables,
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
     };
   }
@@ -135,7 +165,7 @@ export class ConversationRenderer {
   ): RenderedConversation {
     if (contextLength !== undefined) this.checkSize(charactersOf(parts, slots), contextLength);
     const tokens: number[] = [];
-    const splices: { start: number; length: number }[] = [];
+    const splices: RenderedConversation['splices'] = [];
     let text = '';
     const flush = () => {
       if (text === '') return;

@@ -18,11 +18,16 @@ export function loadTokenizer(): Tokenizer {
 const TEMPLATE = new URL('./assets/chat-template.jinja', import.meta.url);
 
 /** How the embedded base models write conversations: compactly, each section between two special tokens. */
-export function chatFormat(tokenizer: Tokenizer): ChatFormat {
+export function chatFormat(tokenizer: Tokenizer): ChatFormat & { callToken: number } {
   return {
     template: readFileSync(TEMPLATE, 'utf8'),
+    toolTemplate: null,
+    inspectsTexts: false,
+    variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
     endToken: specialToken(tokenizer, '<|end|>'),
+    otherEndTokens: [],
     callToken: specialToken(tokenizer, '<|call|>'),
+    textCalls: null,
     beginToken: specialToken(tokenizer, '<|begin|>'),
     reasoning: {
       open: specialToken(tokenizer, '<|think|>'),

@@ -29,18 +29,40 @@ export interface Tokenizer {
 /** How a base model writes conversations. */
 export interface ChatFormat {
   /**
-   * Jinja source. Its variables are `messages`, `tools`, `add_generation_prompt`, `documents`, `reasoning_effort`, and
-   * the texts of two special tokens, `bos_token` and `eos_token`.
+   * Jinja source. Its variables are `messages`, `tools`, `add_generation_prompt`, `documents`, `reasoning_effort`, those
+   * of `variables`, and what a request adds.
    */
   template: string;
+  /** Another template for conversations with tools; null if the template is for all. */
+  toolTemplate: string | null;
+  /**
+   * Whether the template may inspect or change the texts of a conversation, as those of checkpoints do. If not, it is
+   * rendered once for all conversations of the same form.
+   */
+  inspectsTexts: boolean;
+  /** Texts of the model that its template gets as variables, such as `bos_token` and `eos_token`. */
+  variables: Readonly<Record<string, string>>;
   /** The special token that the tokenizer itself puts before the template's text; null if there is none. */
   beginToken: number | null;
-  /** Sampled at the end of every reply. */
+  /** Sampled at the end of every reply. The template writes it after the assistant's messages. */
   endToken: number;
-  /** Sampled before each tool call, which is then written `name{"argument":"value"}`. */
-  callToken: number;
+  /** Further tokens that end a reply when they are sampled. */
+  otherEndTokens: readonly number[];
+  /** Sampled before each tool call, which is then written `name{"argument":"value"}`; null if calls are text. */
+  callToken: number | null;
+  /** How calls are written as text; null if they begin with the call token, or if the model has none. */
+  textCalls: TextCalls | null;
   /** Special tokens around the reasoning that a reply may begin with; null if the model has no reasoning. */
   reasoning: { open: number; close: number } | null;
+}
+
+/** Calls as JSON objects: `{"name": "add", "arguments": {"a": 1}}`, each between two tags, or bare. */
+export interface TextCalls {
+  /** Before and after each call, such as `<tool_call>`; both empty for bare JSON. */
+  open: string;
+  close: string;
+  /** The field of the arguments. */
+  argumentsField: 'arguments' | 'parameters';
 }
 
 /** A hash that identifies a prompt or reply by its token ids. Training compares it with what was sampled. */

@@ -54,8 +54,11 @@ export async function toPrompt(
     begin !== null ||
     tokens.length < whole.length ||
     !options.addGenerationPrompt ||
-    options.reasoningEffort !== undefined;
-  const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
+    options.reasoningEffort !== undefined ||
+    // A template with today's date renders otherwise tomorrow.
+    tools.format.template.includes('strftime_now');
+  const retokenized =
+    turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds) || rendered.splices.includes(null);
   return { tokens, own, retokenized };
 }
 
@@ -86,7 +89,7 @@ async function toTurns(
 function toRenderOptions(
   request: ParsedChatCompletionRequest,
   turns: readonly Turn[],
-  callToken: number,
+  callToken: number | null,
 ): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
   if (continueFinalMessage) checkContinued(request, turns, callToken);
@@ -104,7 +107,7 @@ const effortOf = ({ reasoning_effort: effort }: Pick<ParsedChatCompletionRequest
 function checkContinued(
   request: ParsedChatCompletionRequest,
   turns: readonly Turn[],
-  callToken: number,
+  callToken: number | null,
 ): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
@@ -120,7 +123,7 @@ function checkContinued(
     );
   const last = turns.length - 1;
   const final = turns[last];
-  if (final && (final.toolCalls.length > 0 || final.tokenIds?.includes(callToken)))
+  if (final && (final.toolCalls.length > 0 || (callToken !== null && final.tokenIds?.includes(callToken))))
     throw invalidField(
       ['messages', last, 'tool_calls'],
       'continue_final_message cannot continue a message with tool calls; leave them out',

@@ -1,7 +1,9 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
+import { callText } from '../../language/chat/text-calls.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -59,13 +61,21 @@ export async function exampleConversation(
 export function toReply(
   { reasoning, content, toolCalls }: Turn,
   constraint: Constraint | null,
-  callToken: number,
+  { callToken, textCalls }: Pick<ChatFormat, 'callToken' | 'textCalls'>,
 ): Reply {
   const thought = constraint?.reasoning;
   const parts = [
     ...(thought ? [thought.open, reasoning ?? '', thought.close] : []),
     contentAsWritten(content, constraint),
-    ...toolCalls.flatMap((call) => [callToken, call.name + argumentsAsWritten(call, constraint)]),
+    ...toolCalls.flatMap((call, index) => {
+      const json = argumentsAsWritten(call, constraint);
+      if (callToken !== null) return [callToken, call.name + json];
+      if (!textCalls)
+        throw invalidField(['messages'], 'have tool calls, which this model cannot make', call.name);
+      const { beforeName, beforeArguments, after, between } = callText(textCalls);
+      const begin = index > 0 || content !== '' ? between : '';
+      return [begin + beforeName + call.name + beforeArguments + json + after];
+    }),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };
 }

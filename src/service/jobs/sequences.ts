@@ -52,7 +52,13 @@ export function toSequence(
     if (!turn.tokenIds) continue;
     const splice = splices[next++];
     const sampling = sampled[index];
-    if (!splice || !sampling) continue;
+    if (!sampling) continue;
+    if (!splice)
+      throw new ServiceError(
+        422,
+        'chat_template_failed',
+        `${conversation.location.join('.')}: the chat template does not write reply ${index} as it was sampled, because other messages follow. Send it as the last message of a conversation of its own.`,
+      );
     if (trainsAfter && !trainsAfter(index, tokens.slice(0, splice.start))) continue;
     checkSpliced(tokens, splice.start, turn.tokenIds, format, conversation);
     spans.push({ start: splice.start, length: splice.length, ...sampling });

@@ -121,7 +121,7 @@ async function toBatch(
     for (const [position, sampled] of conversation.sampled.entries()) {
       const turn = conversation.turns[position];
       if (!turn || !sampled || turn.tokenIds) continue;
-      replies.push(toReply(turn, sampled.constraint, tools.format.callToken));
+      replies.push(toReply(turn, sampled.constraint, tools.format));
       setTokenIds.push((tokenIds) => {
         // The ids replace text, reasoning and calls, as in a sampled conversation.
         conversation.turns[position] = { role: 'assistant', content: '', toolCalls: [], tokenIds };

@@ -67,7 +67,7 @@ test('an engine accepts a call whose properties had another order', async () => 
   const engine = await createEmbeddedEngine({ threads: 1 });
   const id = engine.baseModels[0]?.id ?? '';
   try {
-    const { callToken } = engine.chatFormat(id);
+    const callToken = engine.chatFormat(id).callToken ?? -1;
     const grammar = { type: 'named_json' as const, alternatives: [{ name: 'send', schema: parameters }] };
     const constraint = { branches: [{ open: callToken, grammar, repeat: false }] };
     const encode = (text: string) =>

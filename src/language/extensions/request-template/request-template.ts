@@ -78,10 +78,17 @@ export async function renderLiterally(
   const { source } = values;
   renderer.checkCount(turns, options.contextLength);
   if (tools) toolsJson(tools, [...location, 'tools']);
-  refuseForgedRoles(turns, tokenizer.special);
+  if (source === undefined && renderer.inspectsTexts) {
+    const { documents, variables = {} } = values;
+    return renderer.render(conversation, {
+      ...options,
+      values: { ...variables, ...(documents && documents.length > 0 ? { documents } : {}) },
+    });
+  }
+  refuseForgedRoles(turns, tokenizer.added);
   // What the model's own template refuses is refused here too.
   if (source === undefined) renderer.skeleton(conversation, options);
-  const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.special);
+  const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.added);
   const { continueFinalMessage = false, addGenerationPrompt } = options;
   const variables = {
     ...renderer.variables(options),

@@ -1,0 +1,167 @@
+import { Template } from '@huggingface/jinja';
+import { isObject } from '../../util/json.ts';
+import { LanguageError } from '../error.ts';
+import { escapeForPattern, renderTemplate } from './skeleton.ts';
+
+/** A piece of a rendered prompt: an added token that the template wrote, or text of any origin. */
+export type CodedPart = { type: 'special'; token: number } | { type: 'text'; text: string };
+
+/**
+ * A template that may inspect and change the texts of a conversation (trim them, split them at `</think>`, look how they
+ * begin). It therefore gets the texts themselves. To know which added tokens it wrote itself and which only stand in a
+ * text, it is rendered twice: as it is, and with each added token in what it writes replaced by a code that no text
+ * contains. The second rendering, with the codes read back, must be the first.
+ */
+export class CodedTemplate {
+  readonly #plain: Template;
+  readonly #source: string;
+  readonly #added: ReadonlyMap<string, number>;
+  /** Added tokens in the source or in a variable, longest first. A code is an index into it. */
+  readonly #texts: readonly string[];
+  readonly #pattern: RegExp;
+  /** By the first half of its codes. */
+  readonly #coded = new Map<string, Template>();
+
+  constructor(source: string, added: ReadonlyMap<string, number>, variables: readonly string[]) {
+    this.#plain = new Template(source);
+    this.#source = source;
+    this.#added = added;
+    this.#texts = [...added.keys()]
+      .filter((text) => source.includes(text) || variables.includes(text))
+      .sort((a, b) => b.length - a.length);
+    // Without an added token the pattern matches nothing.
+    this.#pattern = new RegExp(this.#texts.map(escapeForPattern).join('|') || '(?!)', 'g');
+    if (this.#texts.length > maxTokens)
+      throw new LanguageError(
+        'checkpoint_unsupported',
+        `the chat template mentions ${this.#texts.length} added tokens; the maximum is ${maxTokens}`,
+      );
+  }
+
+  /** `variables` are texts of the model, such as `eos_token`; `values` come from the caller. */
+  render(variables: Readonly<Record<string, string>>, values: Record<string, unknown>): CodedPart[] {
+    const json = JSON.stringify(values);
+    const half = unusedHalf(this.#source + json);
+    // JavaScript's `trim` removes this character, which Python's `strip` keeps.
+    const mark = half + String.fromCharCode(0xdfff);
+    const seen = json.includes(byteOrderMark) ? JSON.parse(json.replaceAll(byteOrderMark, mark)) : values;
+    const write = (template: Template, own: Readonly<Record<string, string>>) =>
+      renderTemplate(template, { ...own, ...seen }).replaceAll(mark, byteOrderMark);
+    const plain = write(this.#plain, variables);
+    const codes = Object.fromEntries(
+      Object.entries(variables).map(([name, text]) => [name, this.#encode(text, half)]),
+    );
+    const parts = write(this.#template(half), codes).split(new RegExp(`${half}([\\udc00-\\udfff])`));
+    // Of the split, every second part is the other half of a code.
+    const textOf = (part: string) => this.#texts[part.charCodeAt(0) - 0xdc00] ?? '';
+    if (parts.map((part, index) => (index % 2 === 0 ? part : textOf(part))).join('') !== plain)
+      throw new LanguageError(
+        'chat_template_failed',
+        "The model's chat template looks for its own special tokens in what it writes, so that they cannot be told from the texts of this conversation.",
+      );
+    return parts.flatMap((part, index): CodedPart[] => {
+      if (index % 2 === 0) return part === '' ? [] : [{ type: 'text', text: part }];
+      return [{ type: 'special', token: this.#added.get(textOf(part)) ?? 0 }];
+    });
+  }
+
+  #template(half: string): Template {
+    let template = this.#coded.get(half);
+    if (!template) {
+      template = new Template(this.#source);
+      encodeOutput(template.parsed, (text) => this.#encode(text, half));
+      this.#coded.set(half, template);
+    }
+    return template;
+  }
+
+  #encode(text: string, half: string): string {
+    return text.replace(
+      this.#pattern,
+      (found) => half + String.fromCharCode(0xdc00 + this.#texts.indexOf(found)),
+    );
+  }
+}
+
+const byteOrderMark = '\ufeff';
+/** Codes for tokens, besides the one for byte order marks. */
+const maxTokens = 1023;
+
+/** The first half of a surrogate pair of a private plane that does not occur in a text. */
+function unusedHalf(text: string): string {
+  for (let code = 0xdb80; code <= 0xdbff; code++) {
+    const half = String.fromCharCode(code);
+    // JSON escapes halves without their other half, which two texts could bring together.
+    if (!text.includes(half) && !text.includes(`\\u${code.toString(16)}`)) return half;
+  }
+  throw new LanguageError(
+    'too_many_private_characters',
+    'The request uses characters of all 128 blocks of the private planes U+F0000 to U+10FFFF; the chat template needs one of them.',
+  );
+}
+
+const writingOperators: ReadonlySet<string> = new Set(['+', '~', '*', '%', 'and', 'or']);
+
+/** Filters and methods whose arguments are written, with the first of them that is. */
+const writingArguments: Readonly<Record<string, number>> = {
+  default: 0,
+  d: 0,
+  join: 0,
+  replace: 1,
+  append: 0,
+};
+
+/**
+ * Changes the string literals of a parsed template that are written, not those that something is compared with, split at
+ * or looked up by.
+ */
+function encodeOutput(node: unknown, encode: (text: string) => string): void {
+  if (Array.isArray(node)) for (const inner of node) encodeOutput(inner, encode);
+  if (!isNode(node)) return;
+  if (node.type === 'StringLiteral' && typeof node.value === 'string') node.value = encode(node.value);
+  else encodeOutput(writtenParts(node), encode);
+}
+
+/** The parts of a node whose texts may be written. */
+function writtenParts(node: TemplateNode): unknown[] {
+  switch (node.type) {
+    case 'ObjectLiteral':
+      return node.value instanceof Map ? [...node.value.values()] : [];
+    case 'BinaryExpression': {
+      const name = isObject(node.operator) ? node.operator.value : undefined;
+      return typeof name === 'string' && writingOperators.has(name) ? [node.left, node.right] : [];
+    }
+    case 'CallExpression': {
+      const { callee, args } = node;
+      if (!isNode(callee) || callee.type !== 'MemberExpression') return [args];
+      return [callee.object, ...writtenArguments(callee.property, args)];
+    }
+    case 'FilterExpression': {
+      const { operand, filter } = node;
+      return [operand, ...(isNode(filter) ? writtenArguments(filter.callee, filter.args) : [])];
+    }
+    case 'If':
+      return [node.body, node.alternate];
+    case 'Ternary':
+      return [node.trueExpr, node.falseExpr];
+    case 'SelectExpression':
+      return [node.lhs];
+    case 'MemberExpression':
+      return [node.object];
+    case 'TestExpression':
+    case 'UnaryExpression':
+    case 'SliceExpression':
+      return [];
+    default:
+      return Object.values(node);
+  }
+}
+
+function writtenArguments(name: unknown, args: unknown): unknown[] {
+  const first = isNode(name) && typeof name.value === 'string' ? writingArguments[name.value] : undefined;
+  return first === undefined || !Array.isArray(args) ? [] : args.slice(first);
+}
+
+type TemplateNode = Record<string, unknown> & { type: string };
+
+const isNode = (value: unknown): value is TemplateNode => isObject(value) && typeof value.type === 'string';

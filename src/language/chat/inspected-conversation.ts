@@ -1,0 +1,265 @@
+import type { Tool } from '../../contract/index.ts';
+import { isObject } from '../../util/json.ts';
+import { LanguageError } from '../error.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { type CodedPart, CodedTemplate } from './coded-template.ts';
+import type { Turn } from './conversation.ts';
+import type { PromptPart, Slot } from './skeleton.ts';
+
+interface InspectedOptions {
+  addGenerationPrompt: boolean;
+  continueFinalMessage: boolean;
+  /** Variables of the template besides the messages and tools. */
+  values: Readonly<Record<string, unknown>>;
+}
+
+/** A rendered conversation. Its slots are the sampled ids that stay in it. */
+export interface InspectedPrompt {
+  parts: PromptPart[];
+  slots: Slot[];
+  /** For each turn with sampled ids, whether they are in the prompt. */
+  kept: boolean[];
+}
+
+/**
+ * Renders conversations with a checkpoint's template, which sees their texts. The template gets a sampled reply as
+ * content. Where it writes all of it, the sampled ids take the place of what it wrote; where it leaves something out, as
+ * Qwen3 leaves out earlier reasoning, the prompt is what the template says.
+ */
+export class InspectedConversations {
+  readonly #tokenizer: Tokenizer;
+  readonly #format: ChatFormat;
+  readonly #template: CodedTemplate;
+  readonly #toolTemplate: CodedTemplate;
+  readonly #ends: ReadonlySet<number>;
+  /** What the template writes before every reply. */
+  readonly #header: readonly CodedPart[];
+
+  constructor(tokenizer: Tokenizer, format: ChatFormat) {
+    const { template, toolTemplate, variables } = format;
+    const texts = Object.values(variables);
+    this.#tokenizer = tokenizer;
+    this.#format = format;
+    this.#template = new CodedTemplate(template, tokenizer.added, texts);
+    this.#toolTemplate =
+      toolTemplate === null ? this.#template : new CodedTemplate(toolTemplate, tokenizer.added, texts);
+    this.#ends = new Set([format.endToken, ...format.otherEndTokens]);
+    this.#header = headerOf(this.#template, variables);
+  }
+
+  render(turns: readonly Turn[], tools: readonly Tool[] | null, options: InspectedOptions): InspectedPrompt {
+    const { addGenerationPrompt, continueFinalMessage, values } = options;
+    const template = tools ? this.#toolTemplate : this.#template;
+    const parts = template.render(this.#format.variables, {
+      documents: null,
+      ...values,
+      messages: turns.map((turn) => this.#message(turn)),
+      tools,
+      add_generation_prompt: addGenerationPrompt,
+    });
+    const last = turns.at(-1);
+    if (!turns.some(({ tokenIds }) => tokenIds)) {
+      if (!continueFinalMessage) return { parts, slots: [], kept: [] };
+      // An empty message to continue ends after its header.
+      if (last?.content.trim()) return { parts: partsThrough(parts, last.content), slots: [], kept: [] };
+    }
+    return this.#withSampled(parts, turns, options);
+  }
+
+  /** A message as the templates of checkpoints expect it: arguments of calls are values, not JSON. */
+  #message(turn: Turn): Record<string, unknown> {
+    const { role, content, toolCalls, reasoning, toolCallId, name, tokenIds } = turn;
+    if (tokenIds) return { role, content: this.#textOf(tokenIds) };
+    const calls = toolCalls.map((call) => ({
+      id: call.id,
+      type: 'function',
+      function: { name: call.name, arguments: argumentsOf(call.arguments) },
+    }));
+    return {
+      role,
+      content,
+      ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning }),
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
+      ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
+      ...(name === undefined ? {} : { name }),
+    };
+  }
+
+  #withSampled(
+    rendered: readonly CodedPart[],
+    turns: readonly Turn[],
+    { addGenerationPrompt, continueFinalMessage }: InspectedOptions,
+  ): InspectedPrompt {
+    const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
+    const assistants = turns.filter(({ role }) => role === 'assistant');
+    const written = replies.length - (addGenerationPrompt ? 1 : 0);
+    if (written !== assistants.length)
+      throw new LanguageError(
+        'not_in_chat_template',
+        `The model's chat template writes ${written} assistant messages for ${assistants.length}; each must appear in the prompt once.`,
+      );
+    const result: InspectedPrompt = { parts: [], slots: [], kept: [] };
+    let at = 0;
+    for (const [index, turn] of assistants.entries()) {
+      const reply = replies[index];
+      const isOpen = continueFinalMessage && index === assistants.length - 1;
+      if (!reply || (!turn.tokenIds && !isOpen)) continue;
+      for (; at < reply.start; at++) result.parts.push(parts[at]!);
+      const text = parts.slice(reply.start, reply.end);
+      const kept = turn.tokenIds ? this.#before(text, turn.tokenIds) : [];
+      if (turn.tokenIds) result.kept.push(kept !== null);
+      result.parts.push(...(kept ?? text));
+      if (kept && turn.tokenIds) {
+        result.parts.push({ type: 'slot', index: result.slots.length });
+        result.slots.push({ type: 'tokens', tokens: turn.tokenIds });
+      }
+      at = reply.end;
+      if (isOpen) return result;
+    }
+    for (; at < parts.length; at++) result.parts.push(parts[at]!);
+    return result;
+  }
+
+  /**
+   * What the template wrote before a sampled reply, such as empty reasoning; null if it did not write all of the reply.
+   * White space may differ: it is that of the sampled ids which counts.
+   */
+  #before(written: readonly CodedPart[], tokenIds: readonly number[]): CodedPart[] | null {
+    const reply = this.#textOf(tokenIds);
+    const texts = written.map((part) =>
+      part.type === 'text' ? part.text : this.#tokenizer.text(part.token),
+    );
+    const whole = texts.join('');
+    if (whole.replace(/\s+/g, '') === reply.replace(/\s+/g, '')) return [];
+    if (!whole.endsWith(reply)) return null;
+    let left = whole.length - reply.length;
+    const before: CodedPart[] = [];
+    for (const [index, part] of written.entries()) {
+      const { length } = texts[index] ?? '';
+      if (left < length && part.type === 'special' && left > 0) return null;
+      if (left <= 0) break;
+      before.push(part.type === 'text' ? { type: 'text', text: part.text.slice(0, left) } : part);
+      left -= length;
+    }
+    return before;
+  }
+
+  /** The text of a sampled reply without its end token; special tokens are written as text. */
+  #textOf(tokenIds: readonly number[]): string {
+    const tokens = this.#ends.has(tokenIds.at(-1) ?? -1) ? tokenIds.slice(0, -1) : tokenIds;
+    const special = new Set(this.#tokenizer.special.values());
+    return Buffer.concat(
+      tokens.map((token) =>
+        special.has(token) ? Buffer.from(this.#tokenizer.text(token)) : this.#tokenizer.bytes(token),
+      ),
+    ).toString('utf8');
+  }
+}
+
+/** What a template writes before every reply: how a generation prompt and a message of the assistant both begin. */
+function headerOf(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] {
+  const { question, asked, answered } = probes(template, variables);
+  const prompt = difference(asked, question);
+  const reply = difference(answered, question);
+  const header: CodedPart[] = [];
+  for (const [index, part] of (prompt ?? []).entries()) {
+    const other = reply?.[index];
+    if (part.type === 'special' && other?.type === 'special' && part.token === other.token) header.push(part);
+    else {
+      if (part.type !== 'text' || other?.type !== 'text') break;
+      let length = 0;
+      while (length < part.text.length && part.text[length] === other.text[length]) length++;
+      if (length > 0) header.push({ type: 'text', text: part.text.slice(0, length) });
+      if (length < part.text.length || length < other.text.length) break;
+    }
+  }
+  if (header[0]?.type === 'special') return header;
+  throw new LanguageError(
+    'checkpoint_unsupported',
+    'The chat template does not begin replies with a special token, as in <|im_start|>assistant; such templates are not supported.',
+  );
+}
+
+/** A short conversation, with the generation prompt and with an answer. */
+export function probes(template: CodedTemplate, variables: ChatFormat['variables']) {
+  const user = { role: 'user', content: 'question' };
+  const render = (messages: object[], add: boolean) =>
+    template.render(variables, { messages, tools: null, documents: null, add_generation_prompt: add });
+  return {
+    question: render([user], false),
+    asked: render([user], true),
+    answered: render([user, { role: 'assistant', content: 'answer' }], false),
+  };
+}
+
+/** What follows a beginning; null if the parts do not begin so. */
+export function difference(parts: readonly CodedPart[], beginning: readonly CodedPart[]): CodedPart[] | null {
+  for (const [index, part] of beginning.entries()) {
+    const other = parts[index];
+    if (
+      part.type === 'special'
+        ? other?.type !== 'special' || part.token !== other.token
+        : other?.type !== 'text'
+    )
+      return null;
+    if (part.type !== 'text' || other?.type !== 'text') continue;
+    if (!other.text.startsWith(part.text)) return null;
+    if (other.text === part.text) continue;
+    return [{ type: 'text', text: other.text.slice(part.text.length) }, ...parts.slice(index + 1)];
+  }
+  return parts.slice(beginning.length);
+}
+
+/** Finds the replies of a prompt: ranges of its parts after a header and before the token that ends the reply. */
+function findReplies(
+  rendered: readonly CodedPart[],
+  header: readonly CodedPart[],
+  ends: ReadonlySet<number>,
+): { parts: CodedPart[]; replies: { start: number; end: number }[] } {
+  const parts: CodedPart[] = [];
+  const replies: { start: number; end: number }[] = [];
+  let at = 0;
+  while (at < rendered.length) {
+    const rest = difference(rendered.slice(at, at + header.length), header);
+    if (!rest) {
+      parts.push(rendered[at++]!);
+      continue;
+    }
+    parts.push(...header);
+    const start = parts.length;
+    parts.push(...rest);
+    at += header.length;
+    for (let next = rendered[at]; next && !isEnd(next, ends); next = rendered[++at]) parts.push(next);
+    replies.push({ start, end: parts.length });
+  }
+  return { parts, replies };
+}
+
+const isEnd = (part: CodedPart, ends: ReadonlySet<number>) => part.type === 'special' && ends.has(part.token);
+
+/** The parts through the last occurrence of a text, whose trailing white space stays if the template wrote it. */
+function partsThrough(parts: readonly CodedPart[], content: string): CodedPart[] {
+  const shortest = content.trim();
+  for (let index = parts.length - 1; index >= 0; index--) {
+    const part = parts[index];
+    const at = part?.type === 'text' ? part.text.lastIndexOf(shortest) : -1;
+    if (part?.type !== 'text' || at < 0) continue;
+    const whole = content.trimStart();
+    const end = at + (part.text.startsWith(whole, at) ? whole : shortest).length;
+    return [...parts.slice(0, index), { type: 'text', text: part.text.slice(0, end) }];
+  }
+  throw new LanguageError(
+    'not_in_chat_template',
+    "The model's chat template does not write the message to continue as it is.",
+  );
+}
+
+/** The value of a call's arguments; arguments that are no JSON object stay as they are. */
+function argumentsOf(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : text;
+  } catch {
+    return text;
+  }
+}

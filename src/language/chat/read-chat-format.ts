@@ -1,0 +1,133 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isObject } from '../../util/json.ts';
+import { LanguageError } from '../error.ts';
+import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { CodedTemplate } from './coded-template.ts';
+import { difference, probes } from './inspected-conversation.ts';
+
+const templateFile = 'chat_template.jinja';
+const configFile = 'tokenizer_config.json';
+
+/**
+ * Reads the chat format of a checkpoint's folder: its template (`chat_template.jinja`, else `chat_template` of
+ * `tokenizer_config.json`), and the tokens that end a reply (`eos_token_id` of `generation_config.json`, else of
+ * `config.json`, and the tokenizer's `eos_token`).
+ *
+ * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the folder has no
+ * template, or one that does not end replies with such a token.
+ */
+export function readChatFormat(folder: string, tokenizer: Tokenizer): ChatFormat {
+  const config = CheckpointFile.find(folder, configFile);
+  const { template, toolTemplate } = templatesOf(folder, config);
+  const variables = specialTexts(config);
+  const ends = endTokensOf(folder, tokenizer, variables.eos_token);
+  const endToken = endTokenOf(new CodedTemplate(template, tokenizer.added, Object.values(variables)), {
+    variables,
+    ends,
+    folder,
+  });
+  return {
+    template,
+    toolTemplate,
+    inspectsTexts: true,
+    variables,
+    beginToken: beginTokenOf(folder, tokenizer),
+    endToken,
+    otherEndTokens: ends.filter((token) => token !== endToken),
+    callToken: null,
+    textCalls: null,
+    reasoning: null,
+  };
+}
+
+function templatesOf(
+  folder: string,
+  config: CheckpointFile | null,
+): Pick<ChatFormat, 'template' | 'toolTemplate'> {
+  const path = join(folder, templateFile);
+  if (existsSync(path)) {
+    const tools = join(folder, 'additional_chat_templates', 'tool_use.jinja');
+    return {
+      template: readFileSync(path, 'utf8'),
+      toolTemplate: existsSync(tools) ? readFileSync(tools, 'utf8') : null,
+    };
+  }
+  const value = config?.value('chat_template');
+  if (typeof value === 'string') return { template: value, toolTemplate: null };
+  const named = new Map<unknown, unknown>(
+    Array.isArray(value) ? value.filter(isObject).map(({ name, template }) => [name, template]) : [],
+  );
+  const [template, tools] = [named.get('default'), named.get('tool_use')];
+  if (typeof template === 'string')
+    return { template, toolTemplate: typeof tools === 'string' ? tools : null };
+  if (config && value !== undefined)
+    config.refuse(
+      'chat_template',
+      value,
+      'it must be a template, or a list of templates with one named default',
+    );
+  throw new LanguageError(
+    'checkpoint_unsupported',
+    `${folder} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or add its template`,
+  );
+}
+
+/** The special tokens that templates get as variables. */
+function specialTexts(config: CheckpointFile | null): Record<string, string> {
+  const texts: Record<string, string> = {};
+  for (const name of ['bos_token', 'eos_token', 'unk_token', 'pad_token']) {
+    const value = config?.value(name);
+    const text = isObject(value) ? value.content : value;
+    if (typeof text === 'string') texts[name] = text;
+    else if (text !== undefined && text !== null)
+      config?.refuse(name, value, 'it must be the text of a token');
+  }
+  return texts;
+}
+
+/** All tokens that end a reply. */
+function endTokensOf(folder: string, tokenizer: Tokenizer, eosText: string | undefined): number[] {
+  const files = ['generation_config.json', 'config.json'].map((name) => CheckpointFile.find(folder, name));
+  const file = files.find((candidate) => (candidate?.value('eos_token_id') ?? null) !== null);
+  const value = file?.value('eos_token_id');
+  const ids = new Set<number>();
+  for (const id of Array.isArray(value) ? value : value === undefined ? [] : [value])
+    if (typeof id === 'number' && id >= 0 && id < tokenizer.vocabularySize) ids.add(id);
+    else file?.refuse('eos_token_id', value, 'it must be ids of the tokenizer');
+  const eos = eosText === undefined ? undefined : tokenizer.added.get(eosText);
+  if (eos !== undefined) ids.add(eos);
+  return [...ids];
+}
+
+/** The token that the template writes after a reply. */
+function endTokenOf(
+  template: CodedTemplate,
+  { variables, ends, folder }: { variables: Record<string, string>; ends: readonly number[]; folder: string },
+): number {
+  const { question, answered } = probes(template, variables);
+  const reply = difference(answered, question) ?? [];
+  const answer = reply.findIndex((part) => part.type === 'text' && part.text.includes('answer'));
+  const end = reply.slice(answer).find((part) => part.type === 'special');
+  if (answer >= 0 && end?.type === 'special' && ends.includes(end.token)) return end.token;
+  const listed = ends.length === 0 ? 'there is none' : `they are ${ends.join(', ')}`;
+  throw new LanguageError(
+    'checkpoint_unsupported',
+    `${folder}: the chat template ends a reply with ${end?.type === 'special' ? `token ${end.token}` : 'no special token'}, which is not an end token (eos_token_id in generation_config.json; ${listed})`,
+  );
+}
+
+/** The token that the tokenizer itself puts before a text: a `TemplateProcessing` of `tokenizer.json`. */
+function beginTokenOf(folder: string, tokenizer: Tokenizer): number | null {
+  const file = CheckpointFile.read(folder, 'tokenizer.json');
+  const processor = file.value('post_processor');
+  const steps =
+    isObject(processor) && Array.isArray(processor.processors) ? processor.processors : [processor];
+  for (const step of steps) {
+    const [first] = isObject(step) && Array.isArray(step.single) ? step.single : [];
+    const token = isObject(first) && isObject(first.SpecialToken) ? first.SpecialToken.id : undefined;
+    if (typeof token === 'string') return tokenizer.added.get(token) ?? null;
+  }
+  return null;
+}

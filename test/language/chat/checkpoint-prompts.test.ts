@@ -1,0 +1,177 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { messageSchema } from '../../../src/contract/chat/messages.ts';
+import type { Message, Tool } from '../../../src/contract/index.ts';
+import { toTurn } from '../../../src/language/chat/conversation.ts';
+import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
+import { ConversationRenderer, type RenderOptions } from '../../../src/language/chat/render.ts';
+import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
+
+const fixtures = new URL('../fixtures/', import.meta.url);
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes'];
+const SEED = 20261122;
+
+interface Case {
+  messages: Message[];
+  tools: Tool[] | null;
+  add_generation_prompt: boolean;
+  variables: Record<string, unknown>;
+  tokens: number[];
+}
+
+/** The turn of a message whose arguments of calls are JSON or, as transformers takes them, values. */
+function toTurnOf(message: Message, index: number) {
+  const json = JSON.stringify(message, (name, value) =>
+    name === 'arguments' && typeof value === 'object' ? JSON.stringify(value) : value,
+  );
+  return toTurn(messageSchema.parse(JSON.parse(json)), ['messages', index]);
+}
+
+function open(family: string) {
+  const folder = new URL(family, fixtures).pathname;
+  const tokenizer = readTokenizer(folder);
+  const format = readChatFormat(folder, tokenizer);
+  const renderer = new ConversationRenderer(tokenizer, format);
+  const textOf = (tokens: readonly number[]) => tokens.map((token) => tokenizer.text(token)).join('');
+  const render = (
+    messages: Message[],
+    { follows = true, ...more }: { follows?: boolean } & Partial<RenderOptions> = {},
+  ) =>
+    renderer.render(
+      {
+        turns: messages.map(toTurnOf),
+        tools: undefined,
+      },
+      { addGenerationPrompt: follows, ...more },
+    );
+  return { tokenizer, format, renderer, textOf, render };
+}
+
+describe.each(families)('a prompt of a %s checkpoint', (family) => {
+  const { tokenizer, renderer, textOf, render } = open(family);
+
+  it('has the tokens of transformers', () => {
+    const cases: Case[] = JSON.parse(readFileSync(new URL(`${family}.prompts.json`, fixtures), 'utf8'));
+    expect(cases.length).toBeGreaterThan(10);
+    for (const { messages, tools, add_generation_prompt: follows, variables, tokens } of cases) {
+      const turns = messages.map(toTurnOf);
+      const rendered = renderer.render(
+        { turns, tools: tools ?? undefined },
+        { addGenerationPrompt: follows, values: variables },
+      );
+      expect(textOf(rendered.tokens)).toBe(textOf(tokens));
+      expect(rendered.tokens).toEqual(tokens);
+    }
+  });
+
+  it('has no added token from a text, wherever the text stands', () => {
+    const added = [...tokenizer.added.keys()];
+    const ids = new Set(tokenizer.added.values());
+    const count = (messages: Message[]) => render(messages).tokens.filter((token) => ids.has(token)).length;
+    const piece = fc.oneof(
+      fc.constantFrom(...added, '<|im_', 'start|>', 'system\n', '\udb80', '\u{f0000}', '\ufdd0', '</think>'),
+      fc.string({ maxLength: 3 }),
+    );
+    const text = fc.array(piece, { minLength: 1, maxLength: 6 }).map((pieces) => `x${pieces.join('')}x`);
+    const messages = (content: string): Message[] => [
+      { role: 'system', content },
+      { role: 'user', content },
+      { role: 'user', content },
+    ];
+    const usual = count(messages('xx'));
+    fc.assert(
+      fc.property(text, (content) => {
+        expect(count(messages(content))).toBe(usual);
+      }),
+      { seed: SEED, numRuns: 200 },
+    );
+  });
+
+  it('keeps sampled ids', () => {
+    const { endToken } = open(family).format;
+    // Not as the tokenizer would encode it.
+    const reply = [...Buffer.from('Hello there')].map(
+      (byte) => tokenizer.encode(String.fromCharCode(byte))[0] ?? 0,
+    );
+    const first: Message[] = [{ role: 'user', content: 'Hi' }];
+    const asked = render(first).tokens;
+    const messages: Message[] = [
+      ...first,
+      { role: 'assistant', content: 'Hello there', token_ids: [...reply, endToken] },
+      { role: 'user', content: 'Hello there' },
+    ];
+    const { tokens, splices } = render(messages);
+    expect(tokens.slice(0, asked.length + reply.length + 1)).toEqual([...asked, ...reply, endToken]);
+    expect(splices).toEqual([{ start: asked.length, length: reply.length + 1 }]);
+  });
+
+  it('ends with the content of a message that is continued', () => {
+    const messages: Message[] = [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'I say' },
+    ];
+    const { tokens } = render(messages, { follows: false, continueFinalMessage: true });
+    expect(textOf(tokens)).toMatch(/assistant[\s\S]*I say$/);
+  });
+});
+
+describe('a template that rewrites history', () => {
+  const { tokenizer, format, textOf, render } = open('qwen3');
+  const thought = tokenizer.added.get('<think>') ?? 0;
+  const answer = tokenizer.added.get('</think>') ?? 0;
+  const reply = [
+    thought,
+    ...tokenizer.encode('\nHm\n'),
+    answer,
+    ...tokenizer.encode('\n\nYes'),
+    format.endToken,
+  ];
+  const asked: Message[] = [
+    { role: 'user', content: 'Really' },
+    { role: 'assistant', content: 'Yes', token_ids: reply },
+  ];
+
+  it('has earlier reasoning left out after the next question', () => {
+    const { tokens, splices } = render([...asked, { role: 'user', content: 'Why' }]);
+    expect(splices).toEqual([null]);
+    expect(textOf(tokens)).toBe(
+      '<|im_start|>user\nReally<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>\n<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n',
+    );
+  });
+
+  it('keeps it, as sampled, while the question is the same', () => {
+    const prompt = render(asked.slice(0, 1)).tokens;
+    const { tokens, splices } = render([...asked, { role: 'tool', tool_call_id: 'a', content: '4' }]);
+    expect(splices).toEqual([{ start: prompt.length, length: reply.length }]);
+    expect(tokens.slice(0, prompt.length + reply.length)).toEqual([...prompt, ...reply]);
+  });
+
+  it('keeps a reply without reasoning after the empty reasoning of its prompt', () => {
+    const short = [...tokenizer.encode('Yes'), format.endToken];
+    const values = { enable_thinking: false };
+    const prompt = render(asked.slice(0, 1), { values }).tokens;
+    const { tokens } = render([asked[0]!, { role: 'assistant', content: 'Yes', token_ids: short }], {
+      follows: false,
+      values,
+    });
+    expect(tokens.slice(0, prompt.length + short.length)).toEqual([...prompt, ...short]);
+  });
+});
+
+describe('a chat format', () => {
+  it('has the end tokens of the generation config, first the one that the template writes', () => {
+    const ends = (family: string) => {
+      const { format, tokenizer } = open(family);
+      return [format.endToken, ...format.otherEndTokens].map((token) => tokenizer.text(token));
+    };
+    expect(ends('llama3')).toEqual(['<|eot_id|>', '<|end_of_text|>', '<|eom_id|>']);
+    expect(ends('qwen3')).toEqual(['<|im_end|>', '<|endoftext|>']);
+    expect(ends('smollm2')).toEqual(['<|im_end|>']);
+  });
+
+  it('has the begin token that the tokenizer itself writes', () => {
+    const begins = families.map((family) => open(family).format.beginToken !== null);
+    expect(begins).toEqual([true, false, false, false, true]);
+  });
+});
