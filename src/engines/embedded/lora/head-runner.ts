@@ -8,7 +8,7 @@ import {
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import type { LoraBase } from './layer-runner.ts';
+import type { LoraBase } from './layer-feeds.ts';
 import { headRows } from './training-memory.ts';
 
 /** A decision whose sampling parameters are a temperature and a set of legal tokens. */

@@ -1,16 +1,9 @@
 import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
-import { loraBackwardGraph, loraForwardGraph, normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
+import { loraBackwardGraph, loraForwardGraph } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
-import { adapterShapes, type LoraSettings } from './adapter-vector.ts';
-
-/** A checkpoint's weights by their names in the files. */
-export interface LoraBase {
-  architecture: Architecture;
-  weights: ReadonlyMap<string, Float32Array>;
-}
+import type { LoraSettings } from './adapter-vector.ts';
+import { adapterFeeds, adapterParts, type LoraBase, weightFeeds } from './layer-feeds.ts';
 
 /** Padded sequences that run together. */
 export interface PaddedTokens {
@@ -50,7 +43,9 @@ export class LayerRunner {
     this.#base = base;
     this.#lora = lora;
     this.#sessions = sessions;
-    this.#layers = Array.from({ length: base.architecture.layers }, (_, layer) => this.#weightsOf(layer));
+    this.#layers = Array.from({ length: base.architecture.layers }, (_, layer) =>
+      weightFeeds(runtime, base, layer),
+    );
   }
 
   static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LayerRunner> {
@@ -143,49 +138,13 @@ export class LayerRunner {
     return { ...feeds, cosines: table(cosines), sines: table(sines) };
   }
 
-  #weightsOf(layer: number): Feeds {
-    const { architecture, weights } = this.#base;
-    const { headWidth, width, attentionBias } = architecture;
-    const feeds: Feeds = {};
-    const feed = (input: string, name: string, dimensions: readonly number[]) => {
-      const data = weights.get(name);
-      if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
-      feeds[input] = this.#runtime.float(data, dimensions);
-    };
-    for (const projection of projectionsOf(architecture)) {
-      const shape = projectionShape(architecture, projection);
-      const name = projectionName(layer, projection);
-      feed(projection, `${name}.weight`, shape);
-      if (attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection))
-        feed(`${projection}.bias`, `${name}.bias`, [shape[0]]);
-    }
-    for (const norm of normsOf(architecture)) {
-      const isPerHead = norm === 'q_norm' || norm === 'k_norm';
-      const name = `model.layers.${layer}.${isPerHead ? 'self_attn.' : ''}${norm}.weight`;
-      feed(norm, name, [isPerHead ? headWidth : width]);
-    }
-    return feeds;
-  }
-
-  #adapterFeeds(adapter: Float32Array | null, layer: number): Feeds {
-    if (!adapter) return {};
-    return Object.fromEntries(
-      this.#adapterParts(layer).map(({ input, offset, size, dimensions }) => [
-        input,
-        this.#runtime.float(adapter.subarray(offset, offset + size), dimensions),
-      ]),
-    );
-  }
-
   /** The adapter's tensors in a layer, each with its name in the graphs. */
   #adapterParts(layer: number) {
-    const { targets } = this.#lora;
-    const count = targets.length * 2;
-    return adapterShapes(this.#base.architecture, this.#lora)
-      .slice(layer * count, (layer + 1) * count)
-      .map((shape, index) => ({
-        ...shape,
-        input: `${targets[index >> 1]}.${index % 2 === 0 ? 'A' : 'B'}`,
-      }));
+    return adapterParts(this.#base.architecture, this.#lora, layer);
+  }
+
+  #adapterFeeds(vector: Float32Array | null, layer: number): Feeds {
+    if (!vector) return {};
+    return adapterFeeds(this.#runtime, this.#base.architecture, { lora: this.#lora, vector }, layer);
   }
 }

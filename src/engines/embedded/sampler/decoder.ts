@@ -1,9 +1,11 @@
-import { decodingGraphs } from '../graphs/decoding-graphs.ts';
+import type { Tensor } from 'onnxruntime-common';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
-import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
+import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
+import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import { type Architecture, headWidth } from '../weights/architecture.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { checkpointStages, type DecodingStage, trainedStages } from './decoding-stages.ts';
 import { KeyValueCache } from './key-value-cache.ts';
 
 /** The tokens of one sequence to run through the model: `tokens` from `start` to `end`. */
@@ -20,7 +22,7 @@ export class Decoder {
   readonly cache: KeyValueCache;
   readonly #runtime: Runtime;
   readonly #architecture: Architecture;
-  readonly #sessions: Session[];
+  readonly #stages: readonly DecodingStage[];
   #halves = new Float32Array(0);
   /** Memory of the inputs, used again by the next run. */
   #mask = new Float32Array(0);
@@ -28,26 +30,34 @@ export class Decoder {
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
 
-  private constructor(runtime: Runtime, architecture: Architecture, sessions: Session[]) {
+  private constructor(runtime: Runtime, architecture: Architecture, stages: readonly DecodingStage[]) {
     this.#runtime = runtime;
     this.#architecture = architecture;
-    this.#sessions = sessions;
+    this.#stages = stages;
     this.cache = new KeyValueCache(architecture);
   }
 
+  /** `weights`: all parameters of a model that are trained. */
   static async create(runtime: Runtime, architecture: Architecture, weights: Float32Array): Promise<Decoder> {
-    const sessions: Session[] = [];
-    for (const model of decodingGraphs(architecture, weights)) sessions.push(await runtime.session(model));
-    return new Decoder(runtime, architecture, sessions);
+    return new Decoder(runtime, architecture, await trainedStages(runtime, architecture, weights));
+  }
+
+  /** `adapter`: null for the checkpoint as it is. */
+  static async ofCheckpoint(
+    runtime: Runtime,
+    base: LoraBase,
+    adapter: AdapterVector | null,
+  ): Promise<Decoder> {
+    return new Decoder(runtime, base.architecture, await checkpointStages(runtime, base, adapter));
   }
 
   /** The same weights with another cache. Closing this decoder closes both. The two must not run at the same time. */
   twin(): Decoder {
-    return new Decoder(this.#runtime, this.#architecture, this.#sessions);
+    return new Decoder(this.#runtime, this.#architecture, this.#stages);
   }
 
   async close(): Promise<void> {
-    for (const session of this.#sessions) await session.release();
+    for (const session of new Set(this.#stages.map((stage) => stage.session))) await session.release();
     this.cache.clear();
   }
 
@@ -59,12 +69,18 @@ export class Decoder {
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
     freeAll(Object.values(this.#rows ?? {}));
     const layout = this.#layout(chunks);
-    const [first, ...layers] = this.#sessions as [Session, ...Session[]];
-    let outputs = await first.run(this.#embeddingFeeds(layout));
-    for (const [layer, session] of layers.entries()) {
+    const [first, ...layers] = this.#stages as [DecodingStage, ...DecodingStage[]];
+    const positions = this.#positions(layout);
+    const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
+    let outputs = await first.session.run({ ...first.weights, ...ids, positions });
+    for (const [layer, { session, weights, takesPositions }] of layers.entries()) {
       const [packed, state] = [outputs.packed?.data as Float32Array, outputs.state?.data as Float32Array];
       const query = this.#storeKeysAndValues(layer, firstSlot, layout, packed);
-      const feeds = this.#layerFeeds(layer, firstSlot, layout, state, query);
+      const feeds: Feeds = {
+        ...weights,
+        ...(takesPositions ? { positions } : {}),
+        ...this.#layerFeeds(layer, firstSlot, layout, state, query),
+      };
       if (layer + 1 === layers.length) {
         const picked = everyToken
           ? BigInt64Array.from({ length: layout.tokens }, (_, at) => BigInt(at))
@@ -108,15 +124,12 @@ export class Decoder {
     return { ranges, steps, tokens: flat, width, rows, last, mask };
   }
 
-  #embeddingFeeds({ ranges, tokens }: Layout): Feeds {
+  #positions({ ranges, tokens }: Layout): Tensor {
     const positions = new BigInt64Array(tokens);
     for (const { start, end, offset } of ranges)
       for (let position = start; position < end; position++)
         positions[offset + position - start] = BigInt(position);
-    return {
-      ...tokenFeeds(this.#runtime, this.#architecture.previousTokens, [tokens], ranges),
-      positions: this.#runtime.integer(positions, [tokens]),
-    };
+    return this.#runtime.integer(positions, [tokens]);
   }
 
   /**
@@ -129,15 +142,20 @@ export class Decoder {
     { ranges, steps }: Layout,
     packed: Float32Array,
   ): Float32Array {
-    const { width } = this.#architecture;
-    const scale = 1 / Math.sqrt(headWidth(this.#architecture));
+    const { heads, keyValueHeads, headWidth } = this.#architecture;
+    const width = heads * headWidth;
+    const scale = 1 / Math.sqrt(headWidth);
     const size = ranges.length * steps * width;
     this.#query = atLeast(this.#query, size);
     const query = this.#query.subarray(0, size);
     let offset = 0;
     ranges.forEach(({ start, end }, row) => {
-      for (let position = start; position < end; position++, offset += 3 * width) {
-        this.cache.write(layer, firstSlot + row, position, packed, offset);
+      for (
+        let position = start;
+        position < end;
+        position++, offset += width + 2 * keyValueHeads * headWidth
+      ) {
+        this.cache.write(layer, firstSlot + row, position, packed, offset + width);
         const target = (row * steps + position - start) * width;
         for (let index = 0; index < width; index++)
           query[target + index] = (packed[offset + index] as number) * scale;
@@ -154,16 +172,16 @@ export class Decoder {
     query: Float32Array,
   ): Feeds {
     const batch = ranges.length;
-    const { heads } = this.#architecture;
-    const span = headWidth(this.#architecture);
+    const { heads, keyValueHeads, headWidth } = this.#architecture;
+    const shared = [batch, 1, keyValueHeads, 1, width, headWidth];
     const cached = this.cache.tensors(layer, firstSlot, batch);
     if (this.#halves.length !== width) this.#halves = new Float32Array(width).fill(0.5);
     return {
       state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
-      query: this.#runtime.float(query, [batch, steps, heads, 1, span]),
-      key: this.#runtime.float(cached.key, [batch, 1, heads, width, span]),
-      value: this.#runtime.float(cached.value, [batch, 1, heads, width, span]),
-      mask: this.#runtime.float(mask, [batch, steps, 1, 1, width]),
+      query: this.#runtime.float(query, [batch, steps, keyValueHeads, heads / keyValueHeads, 1, headWidth]),
+      key: this.#runtime.float(cached.key, shared),
+      value: this.#runtime.float(cached.value, shared),
+      mask: this.#runtime.float(mask, [batch, steps, 1, 1, 1, width]),
       halves: this.#runtime.float(this.#halves, [width, 1]),
       rows: this.#runtime.integer(rows, [tokens]),
     };

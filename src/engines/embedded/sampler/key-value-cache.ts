@@ -1,5 +1,5 @@
 import { freeAll } from '../runtime.ts';
-import { type Architecture, headWidth } from '../weights/architecture.ts';
+import type { Architecture } from '../weights/architecture.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
 /** The width of a slot is a multiple of this. */
@@ -21,10 +21,10 @@ export class KeyValueCache {
   #layers: { key: Float32Array; value: Float32Array }[];
 
   constructor(architecture: Architecture) {
-    this.#heads = architecture.heads;
-    this.#headWidth = headWidth(architecture);
+    this.#heads = architecture.keyValueHeads;
+    this.#headWidth = architecture.headWidth;
     this.#layers = Array.from({ length: architecture.layers }, empty);
-    this.blockSize = architecture.layers * 2 * blockLength * architecture.width;
+    this.blockSize = architecture.layers * 2 * blockLength * this.#heads * this.#headWidth;
   }
 
   /** Number of positions in each slot. */
@@ -71,17 +71,17 @@ export class KeyValueCache {
     return { key: key.subarray(...range), value: value.subarray(...range) };
   }
 
-  /** Writes one token's key and value from its packed projection (query, key, value side by side) at `offset`. */
+  /** Writes one token's key, which is at `offset`, and its value, which follows. */
   write(layer: number, slot: number, position: number, packed: Float32Array, offset: number): void {
     const { key, value } = this.#layerAt(layer);
     const span = this.#headWidth;
-    const model = this.#heads * span;
+    const size = this.#heads * span;
     for (let head = 0; head < this.#heads; head++) {
       let target = ((slot * this.#heads + head) * this.#width + position) * span;
-      let source = offset + model + head * span;
+      let source = offset + head * span;
       for (let index = 0; index < span; index++, target++, source++) {
         key[target] = packed[source] as number;
-        value[target] = packed[source + model] as number;
+        value[target] = packed[source + size] as number;
       }
     }
   }

@@ -1,0 +1,144 @@
+import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
+import type { Value } from '../onnx/graph.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { DecodingGraph } from './decoding-graph.ts';
+import type { LoraTargets } from './lora-graphs.ts';
+
+/** What precedes the names of the weights of the layer whose attention comes next. */
+export const nextLayer = 'next.';
+
+/**
+ * The graphs of a checkpoint with a LoRA adapter. All weights are inputs, named as in `loraForwardGraph`; those of the
+ * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
+ * `head`, of the same shape, `norm` [width], and the tables `cosines` and `sines` [context, headWidth / 2].
+ *
+ * The weights, [outputs, inputs], are the left operands: the transpose of x W^T is W x^T. ONNX Runtime packs the right
+ * operand of a product into other memory in each run, but reads the left one in place. For few tokens that takes half
+ * of the time, as little as with weights that are packed beforehand, which would be in memory twice.
+ */
+class CheckpointGraph extends DecodingGraph {
+  readonly #lora: LoraTargets;
+
+  constructor(architecture: Architecture, lora: LoraTargets) {
+    super(architecture);
+    this.#lora = lora;
+  }
+
+  protected embed(): Value {
+    const { vocabularySize, width } = this.architecture;
+    const table = this.graph.input('embedding', 'float32', [vocabularySize, width]);
+    return this.graph.op('Gather', [table, 'ids'], { axis: 0 });
+  }
+
+  protected gain(_layer: number | null, norm: 'attention' | 'mlp' | 'final'): Value {
+    const attentionNorm = `${nextLayer}input_layernorm`;
+    const name = norm === 'attention' ? attentionNorm : norm === 'mlp' ? 'post_attention_layernorm' : 'norm';
+    return this.graph.input(name, 'float32', [this.architecture.width]);
+  }
+
+  protected project(layer: number, normed: Value): Value {
+    const { graph } = this;
+    const { heads, keyValueHeads, headWidth } = this.architecture;
+    // The first graph has this input already.
+    if (layer > 0) graph.input('positions', 'int64', ['tokens']);
+    for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
+    const linear = (name: Projection) => this.#transpose(this.#multiply(name, normed, nextLayer));
+    return graph.op(
+      'Concat',
+      [
+        this.#rotate(this.#biased('q_proj', linear('q_proj')), 'q_norm', heads),
+        this.#rotate(this.#biased('k_proj', linear('k_proj')), 'k_norm', keyValueHeads),
+        this.#biased('v_proj', linear('v_proj')),
+      ],
+      { axis: 1 },
+    );
+  }
+
+  protected attend(_layer: number, mixed: Value): Value {
+    return this.#transpose(this.#multiply('o_proj', mixed));
+  }
+
+  protected expand(_layer: number, normed: Value): Value {
+    const { graph } = this;
+    // With the factor 1, this operator is the SiLU: x * sigmoid(x).
+    const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', normed)], { alpha: { float: 1 } });
+    const hidden = graph.op('Mul', [gate, this.#multiply('up_proj', normed)]);
+    return this.#transpose(this.#multiply('down_proj', hidden, '', 'columns'));
+  }
+
+  protected predict(normed: Value): Value {
+    const { vocabularySize, width } = this.architecture;
+    const head = this.graph.input('head', 'float32', [vocabularySize, width]);
+    return this.#transpose(this.#product(head, normed, 'rows'));
+  }
+
+  /**
+   * The transpose of x W^T + scale * (x A^T) B^T, [outputs, tokens]. `layout`: whether the states are x [tokens, inputs]
+   * or its transpose.
+   */
+  #multiply(name: Projection, states: Value, prefix = '', layout: 'rows' | 'columns' = 'rows'): Value {
+    const { graph } = this;
+    const [outputs, inputs] = projectionShape(this.architecture, name);
+    const weight = graph.input(`${prefix}${name}`, 'float32', [outputs, inputs]);
+    const product = this.#product(weight, states, layout);
+    const { targets, scale } = this.#lora;
+    if (!targets.includes(name)) return product;
+    const a = graph.input(`${prefix}${name}.A`, 'float32', ['rank', inputs]);
+    const b = graph.input(`${prefix}${name}.B`, 'float32', [outputs, 'rank']);
+    const low = this.#product(a, states, layout);
+    return graph.op('Gemm', [b, low, product], { alpha: { float: scale } });
+  }
+
+  #product(weight: Value, states: Value, layout: 'rows' | 'columns'): Value {
+    if (layout === 'columns') return this.graph.op('MatMul', [weight, states]);
+    return this.graph.contribOp('FusedMatMul', [weight, states], { transB: 1 });
+  }
+
+  #transpose(states: Value): Value {
+    return this.graph.op('Transpose', [states], { perm: [1, 0] });
+  }
+
+  #biased(name: Projection, states: Value): Value {
+    if (!this.architecture.attentionBias) return states;
+    const [outputs] = projectionShape(this.architecture, name);
+    return this.graph.op('Add', [states, this.graph.input(`${nextLayer}${name}.bias`, 'float32', [outputs])]);
+  }
+
+  /** Norms each head, if the architecture does, and rotates it by its token's position. */
+  #rotate(states: Value, norm: 'q_norm' | 'k_norm', heads: number): Value {
+    const { graph } = this;
+    const { headWidth, queryKeyNorm, normEpsilon } = this.architecture;
+    const width = heads * headWidth;
+    let normed = states;
+    if (queryKeyNorm) {
+      const gain = graph.input(`${nextLayer}${norm}`, 'float32', [headWidth]);
+      const apart = graph.op('Reshape', [states, graph.integers(-1, headWidth)]);
+      normed = graph.op('SimplifiedLayerNormalization', [apart, gain], {
+        axis: -1,
+        epsilon: { float: normEpsilon },
+      });
+    }
+    const rows = graph.op('Reshape', [normed, graph.integers(-1, 1, width)]);
+    const positions = graph.op('Unsqueeze', ['positions', graph.integers(1)]);
+    const rotated = graph.contribOp('RotaryEmbedding', [rows, positions, 'cosines', 'sines'], {
+      interleaved: 0,
+    });
+    return graph.op('Reshape', [rotated, graph.integers(-1, width)]);
+  }
+}
+
+/**
+ * The graph up to the first attention, the one from any layer's attention to the next (null if there is only one layer),
+ * and the one from the last layer's attention to the logits.
+ */
+export function checkpointDecodingGraphs(
+  architecture: Architecture,
+  lora: LoraTargets,
+): { first: Uint8Array; middle: Uint8Array | null; last: Uint8Array } {
+  const { layers } = architecture;
+  return {
+    first: new CheckpointGraph(architecture, lora).begin(),
+    middle: layers > 1 ? new CheckpointGraph(architecture, lora).proceed(0) : null,
+    last: new CheckpointGraph(architecture, lora).proceed(layers - 1),
+  };
+}
