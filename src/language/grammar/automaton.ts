@@ -17,6 +17,8 @@ export interface AutomatonState {
   readonly complete: boolean;
   /** The state after one byte; null if the byte leaves the language. */
   step(byte: number): AutomatonState | null;
+  /** The first byte above this one that may lead to another state than this one; 256 if there is none. */
+  rangeEnd(byte: number): number;
   /** The only byte that may follow; null if there are several, none, or the text may end here. */
   readonly onlyByte: number | null;
   /** Whether nothing may follow. */
@@ -231,12 +233,21 @@ class State implements AutomatonState {
     return reached.final && !reached.complete ? null : reached;
   }
 
-  #classOf(byte: number): number {
+  rangeEnd(byte: number): number {
+    return this.#borderList[this.#classOf(byte)] ?? 0x100;
+  }
+
+  get #borderList(): Uint16Array {
     this.#borders ??= Uint16Array.from(
       new Set(this.#positions.flatMap(({ first, last }) => [first, last + 1])),
     ).sort();
+    return this.#borders;
+  }
+
+  #classOf(byte: number): number {
+    const borders = this.#borderList;
     let byteClass = 0;
-    while (byteClass < this.#borders.length && this.#borders[byteClass]! <= byte) byteClass++;
+    while (byteClass < borders.length && borders[byteClass]! <= byte) byteClass++;
     return byteClass;
   }
 }

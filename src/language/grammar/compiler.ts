@@ -15,13 +15,17 @@ import {
 import { grammarSource } from './grammar-source.ts';
 import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, ReasoningState } from './reasoning-state.ts';
+import { RunTokensCache } from './run-tokens.ts';
 import { StateMemory } from './state-memory.ts';
 import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
-import { LegalSets, TokenTrie } from './token-trie.ts';
+import { LegalSets } from './token-set.ts';
+import { TokenTrie } from './token-trie.ts';
 
 export interface CompiledConstraint {
   /** The state of a reply that has not begun. */
   start(): ConstraintState;
+  /** The text tokens of its vocabulary. */
+  readonly trie: TokenTrie;
 }
 
 interface Assembled extends CompiledConstraint {
@@ -61,9 +65,14 @@ export class GrammarCompiler {
     },
   });
 
-  constructor(tokenizer: Tokenizer, { endToken }: ChatFormat) {
+  constructor(tokenizer: Tokenizer, { endToken }: Pick<ChatFormat, 'endToken'>) {
     const trie = new TokenTrie(tokenizer);
-    this.#vocabulary = { trie, sets: new LegalSets(), bytesOf: (token) => tokenizer.bytes(token) };
+    this.#vocabulary = {
+      trie,
+      runs: new RunTokensCache(trie),
+      sets: new LegalSets(),
+      bytesOf: (token) => tokenizer.bytes(token),
+    };
     this.#special = new Set(tokenizer.special.values());
     this.#endToken = endToken;
   }
@@ -117,9 +126,9 @@ export class GrammarCompiler {
     });
     const table = new Branches(branches, this.#endToken);
     const answer = () => new BranchedState(table);
-    if (!reasoning) return { start: answer, automata };
+    if (!reasoning) return { start: answer, trie, automata };
     const legal = trie.textTokens.with(Int32Array.of(reasoning.close));
-    return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), automata };
+    return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), trie, automata };
   }
 }
 

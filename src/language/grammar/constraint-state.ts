@@ -1,8 +1,8 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
+import type { ShouldPause } from './legal-search.ts';
 import type { TextState } from './text-state.ts';
 import { TokenSet } from './token-set.ts';
-import type { ShouldPause } from './token-trie.ts';
 
 /** The state of a reply under its constraint. It depends only on the constraint and the tokens so far. */
 export interface ConstraintState {

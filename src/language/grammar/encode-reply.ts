@@ -3,6 +3,7 @@ import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { CompiledConstraint } from './compiler.ts';
 import type { ConstraintState } from './constraint-state.ts';
+import type { TokenTrie } from './token-trie.ts';
 
 /**
  * The tokens of a reply as sampling under its constraint would produce them, including the end token. Forced tokens are
@@ -14,7 +15,7 @@ export function encodeReply(
   reply: Reply,
   compiled: CompiledConstraint | null,
   tokenizer: Tokenizer,
-  format: ChatFormat,
+  format: Pick<ChatFormat, 'endToken'>,
 ): number[] {
   const parts = joinTexts(reply.parts);
   if (!compiled) {
@@ -33,7 +34,7 @@ export function encodeReply(
       tokens.push(token);
     }
     if (state.ended) return tokens;
-    const decided = reader.decide(state);
+    const decided = reader.decide(state, compiled.trie);
     for (const token of decided) {
       reader.read(token);
       state.accept(token);
@@ -83,21 +84,13 @@ class ReplyReader {
   }
 
   /** The tokens to take at a decision: one, or the rest of the part if any text is legal. */
-  decide(state: ConstraintState): number[] {
+  decide(state: ConstraintState, trie: TokenTrie): number[] {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const legal = state.legal();
     if (typeof part === 'number')
       return legal.has(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
     if (state.freeText) return this.#tokenizer.encodeExactly(part.subarray(this.#offset).toString('utf8'));
-    let longest = -1;
-    let length = 0;
-    for (const token of legal.ids) {
-      const bytes = this.#tokenizer.bytes(token);
-      if (bytes.length > length && this.#matches(part, bytes)) {
-        longest = token;
-        length = bytes.length;
-      }
-    }
+    const longest = trie.longestToken(legal, part, this.#offset);
     return longest >= 0 ? [longest] : this.#fail('no legal token fits');
   }
 

@@ -1,8 +1,8 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ConstraintState } from './constraint-state.ts';
+import type { ShouldPause } from './legal-search.ts';
 import type { TokenSet } from './token-set.ts';
-import type { ShouldPause } from './token-trie.ts';
 
 export interface Reasoning extends NonNullable<Constraint['reasoning']> {
   /** Legal tokens while more text may follow: every text token and `close`. */

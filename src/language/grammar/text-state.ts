@@ -1,7 +1,9 @@
 import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
-import type { TokenSet } from './token-set.ts';
-import type { LegalSets, LegalTokenSearch, ShouldPause, TokenTrie } from './token-trie.ts';
+import { hasLegalToken, LegalTokenSearch, type ShouldPause } from './legal-search.ts';
+import type { RunTokensCache } from './run-tokens.ts';
+import type { LegalSets, TokenSet } from './token-set.ts';
+import type { TokenTrie } from './token-trie.ts';
 
 /** Most bytes of forced text, which may be endless. */
 const maxForcedBytes = 1 << 14;
@@ -54,6 +56,7 @@ export class FreeTextState implements TextState {
 /** The tokens of a model as grammars need them. */
 export interface Vocabulary {
   trie: TokenTrie;
+  runs: RunTokensCache;
   sets: LegalSets;
   bytesOf: (token: number) => Uint8Array;
 }
@@ -119,7 +122,7 @@ class GrammarTextState implements TextState {
   get hasLegal(): boolean {
     if (this.#hasLegal === undefined) {
       this.#text.automaton.startTask();
-      this.#hasLegal = this.#text.vocabulary.trie.hasLegalToken(this.#state);
+      this.#hasLegal = hasLegalToken(this.#text.vocabulary.trie, this.#state);
     }
     return this.#hasLegal;
   }
@@ -130,7 +133,7 @@ class GrammarTextState implements TextState {
 
   #findLegal(shouldPause: ShouldPause): TokenSet | null {
     const { automaton, vocabulary } = this.#text;
-    const work = this.#work ?? { search: vocabulary.trie.legalTokens(this.#state), visits: 0 };
+    const work = this.#work ?? { search: new LegalTokenSearch(vocabulary, this.#state), visits: 0 };
     this.#work = work;
     automaton.startTask({ spent: work.visits });
     try {

@@ -1,4 +1,5 @@
 import crypto from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 
 /** Most ids that are kept as a list. Above it, bits are smaller: 19 KB for any set of 150,000 tokens. */
 const maxListed = 4096;
@@ -100,4 +101,24 @@ function listOf(bits: Uint32Array, size: number): Int32Array {
     for (let word = bits[index]!; word !== 0; word &= word - 1)
       list[count++] = (index << 5) + 31 - Math.clz32(word & -word);
   return list;
+}
+
+/** Most bytes of all cached sets together. */
+const maxBytes = 2 ** 24;
+
+/** Sets of legal tokens, which recur within a grammar and between grammars. */
+export class LegalSets {
+  readonly #sets = new LRUCache<string, TokenSet>({
+    maxSize: maxBytes,
+    sizeCalculation: ({ bytes }, key) => bytes + key.length + 1,
+  });
+
+  /** The cached set that equals this one. If there is none, caches and returns this one. */
+  find(tokens: TokenSet): TokenSet {
+    const { key } = tokens;
+    const known = this.#sets.get(key);
+    if (known) return known;
+    this.#sets.set(key, tokens);
+    return tokens;
+  }
 }

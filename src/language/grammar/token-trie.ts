@@ -1,49 +1,108 @@
-import { LRUCache } from 'lru-cache';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { AutomatonState } from './automaton.ts';
 import { TokenSet } from './token-set.ts';
 
-/** Whether to stop for now and continue later. */
-export type ShouldPause = () => boolean;
+/** Kinds of nodes whose byte is no ASCII character. */
+export const nodeKinds = {
+  /** A byte of a character from U+0080 to U+FFFF. */
+  wide: 0x80,
+  /** A byte of a character above U+FFFF, which bounded strings in JSON escape. */
+  astral: 0x81,
+  /** A byte that cannot follow in UTF-8, or the first byte of a character where such a byte follows later. */
+  illFormed: 0x82,
+} as const;
 
-interface TrieNode {
-  token: number | null;
-  children: Map<number, TrieNode>;
-}
-
-/** The text tokens of a vocabulary by their bytes. */
+/**
+ * The text tokens of a vocabulary by their bytes. Nodes are numbered depth first: those below node `n` are `n + 1` to
+ * `ends[n] - 1`. Node 0 is the root. Of tokens with the same bytes, only the one with the lowest id is a text token.
+ */
 export class TokenTrie {
-  readonly #root: TrieNode = { token: null, children: new Map() };
-  readonly #tokenizer: Tokenizer;
-  readonly #byteTokens: number[] = [];
+  readonly vocabularySize: number;
   /** All text tokens. */
   readonly textTokens: TokenSet;
+  /** The byte that leads to each node. */
+  readonly bytes: Uint8Array;
+  /** The first node after those below each node. */
+  readonly ends: Int32Array;
+  /** The token that ends at each node; -1 if there is none. */
+  readonly tokens: Int32Array;
+  /** The byte of each node if it is an ASCII character, else one of `nodeKinds`. */
+  readonly kinds: Uint8Array;
+  /** Number of characters that begin on the way to each node. */
+  readonly characters: Uint16Array;
+  /** Number of bytes that the character at each node still needs. */
+  readonly missing: Uint8Array;
+  readonly #tokenizer: Tokenizer;
 
   constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
-    const textTokens: number[] = [];
-    for (let token = 0; token < tokenizer.vocabularySize; token++) {
-      const bytes = tokenizer.bytes(token);
-      if (bytes.length === 0) continue;
-      textTokens.push(token);
-      if (bytes.length === 1) this.#byteTokens[bytes[0]!] = token;
-      this.#insert(bytes, token);
+    this.vocabularySize = tokenizer.vocabularySize;
+    const links = new LinkedTrie(tokenizer);
+    const { count } = links;
+    this.bytes = new Uint8Array(count);
+    this.ends = new Int32Array(count);
+    this.tokens = new Int32Array(count).fill(-1);
+    this.kinds = new Uint8Array(count);
+    this.characters = new Uint16Array(count);
+    this.missing = new Uint8Array(count);
+    /** The nodes on the way to the node before, here and in `links`. */
+    const path = [0];
+    const from = [0];
+    for (let node = 1; node < count; node++) {
+      let linked = links.children[from.at(-1)!]!;
+      while (linked === 0) {
+        this.ends[path.pop()!] = node;
+        linked = links.siblings[from.pop()!]!;
+      }
+      this.bytes[node] = links.bytes[linked]!;
+      this.tokens[node] = links.tokens[linked]!;
+      this.#classify(node, path);
+      path.push(node);
+      from.push(linked);
     }
-    this.textTokens = TokenSet.of(Int32Array.from(textTokens));
+    for (const node of path) this.ends[node] = count;
+    this.textTokens = TokenSet.of(this.tokens.filter((token) => token >= 0));
   }
 
-  /**
-   * The tokens that a state admits. Leaves out a token that begins a longer one whose remaining bytes are
-   * forced: both give the same text, and the longer one is how it is spelled.
-   */
-  legalTokens(state: AutomatonState): LegalTokenSearch {
-    return new LegalTokenSearch(this.#root, state);
+  /** Finds what a new node means in UTF-8. `path`: the nodes on the way to it. */
+  #classify(node: number, path: readonly number[]): void {
+    const byte = this.bytes[node]!;
+    const parent = path.at(-1)!;
+    const missing = this.missing[parent]!;
+    const begins = missing === 0;
+    this.characters[node] = this.characters[parent]! + (begins ? 1 : 0);
+    if (begins) {
+      this.kinds[node] = kindOf(byte);
+      this.missing[node] = isLead(byte) ? (byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3) : 0;
+    } else if (mayContinue(this.bytes[parent]!, byte)) {
+      this.kinds[node] = this.kinds[parent]!;
+      this.missing[node] = missing - 1;
+    } else {
+      this.kinds[node] = nodeKinds.illFormed;
+      let lead = path.length - 1;
+      while (!isLead(this.bytes[path[lead]!]!)) lead--;
+      this.kinds[path[lead]!] = nodeKinds.illFormed;
+    }
   }
 
-  /** Whether any token is legal. One byte is enough, since every byte is a token. */
-  hasLegalToken(state: AutomatonState): boolean {
-    for (const byte of this.#root.children.keys()) if (state.step(byte)) return true;
-    return false;
+  /** The node that a byte leads to; -1 if there is none. */
+  child(node: number, byte: number): number {
+    const end = this.ends[node]!;
+    for (let child = node + 1; child < end; child = this.ends[child]!)
+      if (this.bytes[child] === byte) return child;
+    return -1;
+  }
+
+  /** The longest token of a set that the bytes from `start` begin with; -1 if there is none. */
+  longestToken(tokens: TokenSet, bytes: Uint8Array, start: number): number {
+    let longest = -1;
+    let node = 0;
+    for (let at = start; at < bytes.length; at++) {
+      node = this.child(node, bytes[at]!);
+      if (node < 0) break;
+      const token = this.tokens[node]!;
+      if (token >= 0 && tokens.has(token)) longest = token;
+    }
+    return longest;
   }
 
   /** The tokens of bytes that may begin and end within a character. */
@@ -57,7 +116,7 @@ export class TokenTrie {
       if (characterLength(byte) > back) end -= back;
       break;
     }
-    const byteToken = (byte: number) => this.#byteTokens[byte]!;
+    const byteToken = (byte: number) => this.tokens[this.child(0, byte)]!;
     const text = Buffer.from(bytes.slice(start, end)).toString('utf8');
     return [
       ...bytes.slice(0, start).map(byteToken),
@@ -65,87 +124,71 @@ export class TokenTrie {
       ...bytes.slice(end).map(byteToken),
     ];
   }
-
-  #insert(bytes: Uint8Array, token: number): void {
-    let node = this.#root;
-    for (const byte of bytes) {
-      let child = node.children.get(byte);
-      if (!child) {
-        child = { token: null, children: new Map() };
-        node.children.set(byte, child);
-      }
-      node = child;
-    }
-    node.token = token;
-  }
 }
 
-/** A search through all tokens that can pause, so that a heavy grammar does not delay other requests. */
-export class LegalTokenSearch {
-  /** Steps still to take: to a node, by its byte, from the state before it. */
-  readonly #pending: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
-  readonly #tokens: number[] = [];
+/** A trie whose nodes are linked, in the order in which they were added. 0 is the root, and means none in a link. */
+class LinkedTrie {
+  readonly bytes: Uint8Array;
+  readonly tokens: Int32Array;
+  /** The first child of each node. */
+  readonly children: Int32Array;
+  /** The next child of each node's parent. */
+  readonly siblings: Int32Array;
+  count = 1;
 
-  constructor(root: TrieNode, state: AutomatonState) {
-    this.#open(root, state);
-  }
-
-  /** Continues until `shouldPause()`. Returns all legal tokens once the search is complete; null before. */
-  advance(shouldPause: ShouldPause): TokenSet | null {
-    while (this.#pending.length > 0) {
-      if (shouldPause()) return null;
-      const step = this.#pending.pop()!;
-      const reached = step.from.step(step.byte);
-      if (reached) {
-        const { node } = step;
-        if (node.token !== null && !hasForcedLongerToken(node, reached)) this.#tokens.push(node.token);
-        this.#open(node, reached);
-      }
+  constructor(tokenizer: Tokenizer) {
+    let most = 1;
+    for (let token = 0; token < tokenizer.vocabularySize; token++) most += tokenizer.bytes(token).length;
+    this.bytes = new Uint8Array(most);
+    this.tokens = new Int32Array(most).fill(-1);
+    this.children = new Int32Array(most);
+    this.siblings = new Int32Array(most);
+    for (let token = 0; token < tokenizer.vocabularySize; token++) {
+      const bytes = tokenizer.bytes(token);
+      if (bytes.length === 0) continue;
+      let node = 0;
+      for (const byte of bytes) node = this.#child(node, byte);
+      if (this.tokens[node] === -1) this.tokens[node] = token;
     }
-    return TokenSet.of(Int32Array.from(this.#tokens));
   }
 
-  #open({ children }: TrieNode, from: AutomatonState): void {
-    for (const [byte, node] of children) this.#pending.push({ node, byte, from });
+  #child(node: number, byte: number): number {
+    let child = this.children[node]!;
+    if (child === 0) this.children[node] = this.count;
+    while (child !== 0) {
+      if (this.bytes[child] === byte) return child;
+      const next = this.siblings[child]!;
+      if (next === 0) this.siblings[child] = this.count;
+      child = next;
+    }
+    this.bytes[this.count] = byte;
+    return this.count++;
   }
-}
-
-function hasForcedLongerToken(node: TrieNode, state: AutomatonState): boolean {
-  let longer: TrieNode | undefined = node;
-  let reached: AutomatonState | null = state;
-  for (let byte = state.onlyByte; byte !== null; byte = reached?.onlyByte ?? null) {
-    longer = longer?.children.get(byte);
-    reached = reached?.step(byte) ?? null;
-    if (!longer) return false;
-    if (longer.token !== null && reached) return true;
-  }
-  return false;
 }
 
 const isContinuation = (byte: number) => byte >= 0x80 && byte < 0xc0;
+
+/** Whether a byte begins a character above U+007F. */
+const isLead = (byte: number) => byte >= 0xc2 && byte < 0xf5;
+
+/** The kind of a character by its first byte. */
+export function kindOf(byte: number): number {
+  if (byte < 0x80) return byte;
+  if (!isLead(byte)) return nodeKinds.illFormed;
+  return byte < 0xf0 ? nodeKinds.wide : nodeKinds.astral;
+}
+
+/** Whether a byte may follow the one before it within a character. */
+function mayContinue(before: number, byte: number): boolean {
+  if (before === 0xe0) return byte >= 0xa0 && byte < 0xc0;
+  if (before === 0xed) return byte >= 0x80 && byte < 0xa0;
+  if (before === 0xf0) return byte >= 0x90 && byte < 0xc0;
+  if (before === 0xf4) return byte >= 0x80 && byte < 0x90;
+  return isContinuation(byte);
+}
 
 function characterLength(leadByte: number): number {
   if (leadByte < 0x80) return 1;
   if (leadByte < 0xe0) return 2;
   return leadByte < 0xf0 ? 3 : 4;
-}
-
-/** Most bytes of all cached sets together. */
-const maxBytes = 2 ** 24;
-
-/** Sets of legal tokens, which recur within a grammar and between grammars. */
-export class LegalSets {
-  readonly #sets = new LRUCache<string, TokenSet>({
-    maxSize: maxBytes,
-    sizeCalculation: ({ bytes }, key) => bytes + key.length + 1,
-  });
-
-  /** The cached set that equals this one. If there is none, caches and returns this one. */
-  find(tokens: TokenSet): TokenSet {
-    const { key } = tokens;
-    const known = this.#sets.get(key);
-    if (known) return known;
-    this.#sets.set(key, tokens);
-    return tokens;
-  }
 }

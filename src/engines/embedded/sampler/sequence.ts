@@ -1,6 +1,6 @@
 import { StopStrings } from '../../../language/chat/stop-strings.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
-import type { ShouldPause } from '../../../language/grammar/token-trie.ts';
+import type { ShouldPause } from '../../../language/grammar/legal-search.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';
