@@ -1,0 +1,135 @@
+import type { Adapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
+import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+
+/**
+ * The states before the head of one sequence, in float64 and with plain loops: none of the engine's code. `tensors` has
+ * the weights and the adapter by their names in files.
+ */
+export function float64States(
+  architecture: Architecture,
+  tensors: ReadonlyMap<string, ArrayLike<number>>,
+  lora: Pick<Adapter, 'rank' | 'alpha'>,
+  tokens: readonly number[],
+): number[][] {
+  const { width, layers, heads, keyValueHeads, headWidth, queryKeyNorm, mlp } = architecture;
+  const tensor = (name: string) => tensors.get(name) as ArrayLike<number>;
+  const multiply = (name: string, x: readonly number[]): number[] => {
+    const product = (matrix: ArrayLike<number>, vector: readonly number[]) =>
+      Array.from({ length: matrix.length / vector.length }, (_, row) =>
+        vector.reduce((sum, value, at) => sum + value * (matrix[row * vector.length + at] as number), 0),
+      );
+    const bias = tensors.get(`${name}.bias`);
+    const output = product(tensor(`${name}.weight`), x).map((value, at) => value + (bias?.[at] ?? 0));
+    const a = tensors.get(`${name}.lora_A.weight`);
+    if (!a) return output;
+    const low = product(a, x);
+    const change = product(tensor(`${name}.lora_B.weight`), low);
+    return output.map((value, at) => value + ((change[at] as number) * lora.alpha) / lora.rank);
+  };
+  const states = tokens.map((token) =>
+    Array.from(
+      { length: width },
+      (_, at) => tensor('model.embed_tokens.weight')[token * width + at] as number,
+    ),
+  );
+  for (let layer = 0; layer < layers; layer++) {
+    const prefix = `model.layers.${layer}`;
+    const normed = states.map((x) => normalize(architecture, x, tensor(`${prefix}.input_layernorm.weight`)));
+    const project = (part: string, count: number) =>
+      normed.map((x, position) => {
+        const all = multiply(`${prefix}.self_attn.${part}_proj`, x);
+        return Array.from({ length: count }, (_, head) => {
+          const own = all.slice(head * headWidth, (head + 1) * headWidth);
+          if (part === 'v') return own;
+          const gain = `${prefix}.self_attn.${part}_norm.weight`;
+          return rotate(
+            architecture,
+            queryKeyNorm ? normalize(architecture, own, tensor(gain)) : own,
+            position,
+          );
+        });
+      });
+    const [queries, keys, values] = [
+      project('q', heads),
+      project('k', keyValueHeads),
+      project('v', keyValueHeads),
+    ];
+    for (const [position, x] of states.entries()) {
+      const mixed = (queries[position] as number[][]).flatMap((query, head) => {
+        const source = Math.floor((head * keyValueHeads) / heads);
+        const scores = keys
+          .slice(0, position + 1)
+          .map((key) => dot(query, key[source] as number[]) / Math.sqrt(headWidth));
+        const probabilities = softmax(scores);
+        return query.map((_, at) =>
+          dot(
+            probabilities,
+            values.slice(0, position + 1).map((value) => value[source]?.[at] as number),
+          ),
+        );
+      });
+      const attended = multiply(`${prefix}.self_attn.o_proj`, mixed).map(
+        (value, at) => value + (x[at] as number),
+      );
+      const input = normalize(architecture, attended, tensor(`${prefix}.post_attention_layernorm.weight`));
+      const up = multiply(`${prefix}.mlp.up_proj`, input);
+      const gate = mlp === 'gated-silu' ? multiply(`${prefix}.mlp.gate_proj`, input) : [];
+      const hidden = up.map((value, at) => {
+        const gated = gate[at] as number;
+        return mlp === 'gated-silu' ? (value * gated) / (1 + Math.exp(-gated)) : Math.max(0, value) ** 2;
+      });
+      states[position] = multiply(`${prefix}.mlp.down_proj`, hidden).map(
+        (value, at) => value + (attended[at] as number),
+      );
+    }
+  }
+  return states;
+}
+
+/** Log-probability of a token and entropy, at a state before the head. `legal`: null when all tokens are. */
+export function float64Decision(
+  architecture: Architecture,
+  tensors: ReadonlyMap<string, ArrayLike<number>>,
+  state: readonly number[],
+  { token, temperature, legal }: { token: number; temperature: number; legal: Int32Array | null },
+): { logprob: number; entropy: number } {
+  const { vocabularySize, width, tiedEmbeddings } = architecture;
+  const x = normalize(architecture, state, tensors.get('model.norm.weight') as ArrayLike<number>);
+  const head = tensors.get(
+    tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
+  ) as ArrayLike<number>;
+  const tokens = legal ? [...legal] : Array.from({ length: vocabularySize }, (_, id) => id);
+  const logits = tokens.map(
+    (id) =>
+      x.reduce((sum, value, at) => sum + value * (head[id * width + at] as number), 0) / (temperature || 1),
+  );
+  const probabilities = softmax(logits);
+  const entropy = -probabilities.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
+  return { logprob: Math.log(probabilities[tokens.indexOf(token)] as number), entropy };
+}
+
+const dot = (one: readonly number[], other: readonly number[]) =>
+  one.reduce((sum, value, at) => sum + value * (other[at] as number), 0);
+
+function softmax(values: readonly number[]): number[] {
+  const largest = Math.max(...values);
+  const exponentials = values.map((value) => Math.exp(value - largest));
+  const total = exponentials.reduce((sum, value) => sum + value, 0);
+  return exponentials.map((value) => value / total);
+}
+
+function normalize({ normEpsilon }: Architecture, x: readonly number[], gain: ArrayLike<number>): number[] {
+  const root = Math.sqrt(dot(x, x) / x.length + normEpsilon);
+  return x.map((value, at) => (value / root) * (gain[at] as number));
+}
+
+/** The rotation of position p: of the elements i and i + half by the angle p * theta^(-i / half). */
+function rotate({ positions }: Architecture, x: readonly number[], position: number): number[] {
+  if (positions === 'learned') return [...x];
+  const half = x.length / 2;
+  return x.map((value, at) => {
+    const angle = position * positions.theta ** (-(at % half) / half);
+    const other = at < half ? -(x[at + half] as number) : (x[at - half] as number);
+    return value * Math.cos(angle) + other * Math.sin(angle);
+  });
+}

@@ -1,0 +1,175 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import { adapterOf, adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { HeadRunner, type PlainDecision } from '../../../../src/engines/embedded/lora/head-runner.ts';
+import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
+import { sequencesThatFit, trainingBytes } from '../../../../src/engines/embedded/lora/training-memory.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { float64Decision, float64States } from './float64-model.ts';
+
+const runtime = await loadRuntime('auto', 1);
+
+const architectures: fc.Arbitrary<Architecture> = fc
+  .record({
+    vocabularySize: fc.integer({ min: 8, max: 40 }),
+    width: fc.integer({ min: 3, max: 14 }),
+    layers: fc.integer({ min: 1, max: 3 }),
+    heads: fc.constantFrom(1, 2, 3),
+    keyValueHeads: fc.constantFrom(1, 2, 3),
+    headWidth: fc.constantFrom(2, 4, 6, 16),
+    mlpWidth: fc.integer({ min: 2, max: 20 }),
+    contextLength: fc.constant(64),
+    positions: fc.record({ theta: fc.constantFrom(10, 10_000), scaling: fc.constant(null) }),
+    previousTokens: fc.constant(0),
+    mlp: fc.constantFrom('gated-silu', 'squared-relu'),
+    normEpsilon: fc.constantFrom(1e-5, 1e-6),
+    queryKeyNorm: fc.boolean(),
+    attentionBias: fc.boolean(),
+    tiedEmbeddings: fc.boolean(),
+  })
+  .map((architecture) => ({ ...architecture, heads: architecture.heads * architecture.keyValueHeads }));
+
+const cases = fc.record({
+  architecture: architectures,
+  rank: fc.integer({ min: 1, max: 5 }),
+  alpha: fc.constantFrom(1, 3, 16),
+  targets: fc.subarray([...projections], { minLength: 1 }),
+  lengths: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 4 }),
+  padding: fc.integer({ min: 0, max: 3 }),
+  temperatures: fc.constantFrom([1], [0, 0.5], [1.7, 1]),
+  seed: fc.nat(),
+});
+
+describe('layers and head of a checkpoint with LoRA', () => {
+  it('give, for any shape, the probabilities of a float64 model, and gradients that are their slopes', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        cases,
+        async ({ architecture, rank, alpha, lengths, padding, temperatures, seed, ...rest }) => {
+          const random = new Random(seed);
+          const targets = rest.targets.filter(
+            (name) => architecture.mlp === 'gated-silu' || name !== 'gate_proj',
+          );
+          if (targets.length === 0) targets.push('q_proj');
+          const lora = { rank, alpha, targets };
+          const draw = (count: number, scale: number, mean = 0) =>
+            Float32Array.from({ length: count }, () => mean + scale * random.normal());
+          const weights = new Map(
+            checkpointTensors(architecture).map(({ name, dimensions }) => {
+              const size = dimensions.reduce((product, dimension) => product * dimension, 1);
+              return [name, name.endsWith('norm.weight') ? draw(size, 0.2, 1) : draw(size, 0.4)];
+            }),
+          );
+          const shapes = adapterShapes(architecture, lora);
+          const vector = draw(
+            shapes.reduce((sum, { size }) => sum + size, 0),
+            0.3,
+          );
+          const { vocabularySize } = architecture;
+          const token = () => Math.floor(random.uniform() * vocabularySize);
+          const sequences = lengths.map((length) => Array.from({ length }, token));
+          const time = Math.max(...lengths) + padding;
+          const sets = [null, Int32Array.from({ length: vocabularySize >> 1 }, (_, index) => 2 * index + 1)];
+          const decisions: PlainDecision[] = [];
+          for (const [row, sequence] of sequences.entries())
+            for (const at of sequence.keys()) {
+              const legal = sets[Math.floor(random.uniform() * sets.length)] ?? null;
+              const taken = legal ? (legal[Math.floor(random.uniform() * legal.length)] as number) : token();
+              const temperature = temperatures[at % temperatures.length] as number;
+              decisions.push({ row: row * time + at, token: taken, temperature, legal });
+            }
+          const slopes = { logprobs: draw(decisions.length, 1), entropies: draw(decisions.length, 1) };
+
+          const tensorsOf = (adapter: ArrayLike<number>) => {
+            const tensors = new Map<string, ArrayLike<number>>(weights);
+            for (const { name, offset, size } of shapes)
+              tensors.set(
+                name,
+                Array.from({ length: size }, (_, at) => adapter[offset + at] as number),
+              );
+            return tensors;
+          };
+          const reference = (adapter: ArrayLike<number>) => {
+            const tensors = tensorsOf(adapter);
+            const states = sequences.map((tokens) => float64States(architecture, tensors, lora, tokens));
+            return decisions.map((decision) => {
+              const state = states[Math.floor(decision.row / time)]?.[decision.row % time] as number[];
+              return float64Decision(architecture, tensors, state, decision);
+            });
+          };
+          const loss = (adapter: ArrayLike<number>) =>
+            reference(adapter).reduce(
+              (sum, { logprob, entropy }, index) =>
+                sum +
+                logprob * (slopes.logprobs[index] as number) +
+                entropy * (slopes.entropies[index] as number),
+              0,
+            );
+
+          const base = { architecture, weights };
+          const layers = await LayerRunner.create(runtime, base, lora);
+          const head = await HeadRunner.create(runtime, base);
+          try {
+            const pass = await layers.forward({ sequences, time }, vector);
+            const states = pass.states.at(-1)?.data as Float32Array;
+            const { logprobs, entropies } = await head.probabilities(states, decisions);
+            for (const [index, { logprob, entropy }] of reference(vector).entries()) {
+              expect(Math.abs((logprobs[index] as number) - logprob)).toBeLessThan(
+                2e-4 * (1 + Math.abs(logprob)),
+              );
+              expect(Math.abs((entropies[index] as number) - entropy)).toBeLessThan(2e-4);
+            }
+            const gradient = new Float32Array(states.length);
+            await head.addSlopes(states, decisions, slopes, gradient);
+            const total = new Float32Array(vector.length);
+            await layers.backward(pass, gradient, total);
+            // The slope along the gradient itself and along a random direction, by central differences in float64.
+            const length = Math.sqrt(total.reduce((sum, value) => sum + value * value, 0));
+            for (const direction of [total.map((value) => value / (length || 1)), draw(total.length, 1)]) {
+              const size = Math.sqrt(direction.reduce((sum, value) => sum + value * value, 0)) || 1;
+              const move = (step: number) =>
+                Float64Array.from(vector, (value, at) => value + (step * (direction[at] as number)) / size);
+              const numeric = (loss(move(1e-5)) - loss(move(-1e-5))) / 2e-5;
+              const own = total.reduce(
+                (sum, value, at) => sum + (value * (direction[at] as number)) / size,
+                0,
+              );
+              expect(Math.abs(own - numeric)).toBeLessThan(1e-3 * (length + 1e-3));
+            }
+          } finally {
+            await layers.release();
+            await head.release();
+          }
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  it('give an adapter back as its tensors', () => {
+    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 });
+    const lora = { rank: 2, alpha: 4, targets: projections };
+    const shapes = adapterShapes(architecture as Architecture, lora);
+    const { offset, size } = shapes.at(-1) as (typeof shapes)[number];
+    const vector = Float32Array.from({ length: offset + size }, (_, index) => index);
+    const { tensors } = adapterOf(architecture as Architecture, lora, vector);
+    expect(shapes.flatMap(({ name }) => [...(tensors.get(name) as Float32Array)])).toEqual([...vector]);
+  });
+});
+
+describe('the memory that training needs', () => {
+  it('decides how many sequences run together, and refuses one that does not fit with the sum', () => {
+    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const bytes = trainingBytes(architecture, { sequences: 5, time: 32 });
+    expect(sequencesThatFit(architecture, 32, bytes)).toBe(5);
+    expect(trainingBytes(architecture, { sequences: 1, time: 4096 })).toBeGreaterThan(
+      20 * trainingBytes(architecture, { sequences: 1, time: 512 }),
+    );
+    expect(() => sequencesThatFit(architecture, 4096, bytes)).toThrow(
+      /a sequence of 4096 tokens needs \d+\.\d\d GB beside the weights, and 0\.00 GB are allowed/,
+    );
+  });
+});
