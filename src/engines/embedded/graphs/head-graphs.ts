@@ -33,21 +33,27 @@ class HeadGraph {
     return { logits: this.graph.op('Gemm', [output, 'embedding'], { transB: 1 }), inverse };
   }
 
-  /** Log-probabilities of all tokens, the probabilities, and the entropy [rows, 1]. */
+  /**
+   * The distribution of each decision: `shifted` a - max(a) and `likelihoods` exp(shifted), [rows, vocabulary], and for
+   * each row the likelihoods' `total`, its logarithm, and the entropy. Written out, because WebGPU has no LogSoftmax.
+   */
   distribution() {
     const { graph } = this;
     graph.input('inverse_temperature', 'float32', ['rows', 1]);
     graph.input('masks', 'float32', ['sets', this.architecture.vocabularySize]);
     graph.input('sets', 'int64', ['rows']);
     graph.input('targets', 'int64', ['rows']);
+    const reduce = (operator: string, values: Value) =>
+      graph.op(operator, [values, graph.integers(-1)], { keepdims: 1 });
     const { logits, inverse } = this.logits();
     const mask = graph.op('Gather', ['masks', 'sets'], { axis: 0 });
     const adjusted = graph.op('Add', [graph.op('Mul', [logits, 'inverse_temperature']), mask]);
-    const logprobs = graph.op('LogSoftmax', [adjusted], { axis: -1 });
-    const probabilities = graph.op('Exp', [logprobs]);
-    const information = graph.op('Mul', [probabilities, logprobs]);
-    const sum = graph.op('ReduceSum', [information, graph.integers(-1)], { keepdims: 1 });
-    return { inverse, logprobs, probabilities, entropy: graph.op('Neg', [sum]) };
+    const shifted = graph.op('Sub', [adjusted, reduce('ReduceMax', adjusted)]);
+    const likelihoods = graph.op('Exp', [shifted]);
+    const total = reduce('ReduceSum', likelihoods);
+    const logTotal = graph.op('Log', [total]);
+    const mean = graph.op('Div', [reduce('ReduceSum', graph.op('Mul', [likelihoods, shifted])), total]);
+    return { inverse, shifted, likelihoods, total, logTotal, entropy: graph.op('Sub', [logTotal, mean]) };
   }
 
   /** From the gradient [rows, width] of the normed states to the output `state_gradient`. */
@@ -67,10 +73,10 @@ export const maskedLogit = -1e30;
 export function headLogprobsGraph(architecture: Architecture): Uint8Array {
   const head = new HeadGraph(architecture);
   const { graph } = head;
-  const { logprobs, entropy } = head.distribution();
+  const { shifted, logTotal, entropy } = head.distribution();
   const targets = graph.op('Unsqueeze', ['targets', graph.integers(1)]);
-  const logprob = graph.op('GatherElements', [logprobs, targets], { axis: 1 });
-  graph.output('logprob', logprob, ['rows', 1]);
+  const taken = graph.op('GatherElements', [shifted, targets], { axis: 1 });
+  graph.output('logprob', graph.op('Sub', [taken, logTotal]), ['rows', 1]);
   graph.output('entropy', entropy, ['rows', 1]);
   return graph.finish();
 }
@@ -85,11 +91,18 @@ export function headLogprobsGraph(architecture: Architecture): Uint8Array {
 export function headSlopesGraph(architecture: Architecture): Uint8Array {
   const head = new HeadGraph(architecture);
   const { graph } = head;
-  const { inverse, logprobs, probabilities, entropy } = head.distribution();
+  const { inverse, shifted, likelihoods, total, logTotal, entropy } = head.distribution();
   graph.input('slope', 'float32', ['rows', 1]);
   graph.input('entropy_slope', 'float32', ['rows', 1]);
-  const surprise = graph.op('Mul', [graph.op('Add', [logprobs, entropy]), 'entropy_slope']);
-  const weights = graph.op('Mul', [probabilities, graph.op('Add', [surprise, 'slope'])]);
+  // p_j * (s + h * (log p_j + H)), with all that is the same for a row computed for the row.
+  const perLikelihood = graph.op('Div', ['entropy_slope', total]);
+  const relative = graph.op('Sub', [entropy, logTotal]);
+  const constant = graph.op('Add', [
+    graph.op('Div', ['slope', total]),
+    graph.op('Mul', [perLikelihood, relative]),
+  ]);
+  const factor = graph.op('Add', [graph.op('Mul', [shifted, perLikelihood]), constant]);
+  const weights = graph.op('Mul', [likelihoods, factor]);
   const chosen = graph.op('Mul', [graph.op('Gather', ['embedding', 'targets'], { axis: 0 }), 'slope']);
   const difference = graph.op('Sub', [chosen, graph.op('Gemm', [weights, 'embedding'])]);
   head.outputGradient(graph.op('Mul', [difference, 'inverse_temperature']), inverse);

@@ -18,8 +18,11 @@ export interface PlainDecision {
   token: number;
   /** 0, which is greedy, counts as 1. At least 1e-6 otherwise: smaller ones go through the logits. */
   temperature: number;
-  /** The legal tokens; null when all are. Decisions that share an array share a mask. */
-  legal: Int32Array | null;
+  /**
+   * Returns the legal tokens, or null when all are. It is called when its chunk runs, because the arrays of all decisions
+   * may be too many. Decisions whose arrays are the same object share a mask.
+   */
+  legal: () => Int32Array | null;
 }
 
 export interface TokenProbabilities {
@@ -145,7 +148,8 @@ export class HeadRunner {
 
   #decisionFeeds(states: Float32Array, chunk: readonly PlainDecision[]): Feeds {
     const { vocabularySize } = this.#base.architecture;
-    const sets = [...new Set(chunk.map(({ legal }) => legal))];
+    const legalOf = chunk.map(({ legal }) => legal());
+    const sets = [...new Set(legalOf)];
     const masks = new Float32Array(sets.length * vocabularySize);
     for (const [set, legal] of sets.entries()) {
       if (!legal) continue;
@@ -163,7 +167,7 @@ export class HeadRunner {
       ),
       inverse_temperature: this.#runtime.float(Float32Array.from(inverse), [chunk.length, 1]),
       masks: this.#runtime.float(masks, [sets.length, vocabularySize]),
-      sets: integers(chunk.map(({ legal }) => sets.indexOf(legal))),
+      sets: integers(legalOf.map((legal) => sets.indexOf(legal))),
       targets: integers(chunk.map(({ token }) => token)),
     };
   }

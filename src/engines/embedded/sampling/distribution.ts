@@ -94,7 +94,7 @@ export function distributionOf(
 }
 
 /** Below this, a logit divided by the temperature may be infinite. */
-const smallTemperature = 1e-6;
+export const smallTemperature = 1e-6;
 /** Smallest scaled logit relative to the largest: it is finite, and its `exp` is 0. */
 const lowest = -1e6;
 

@@ -1,7 +1,14 @@
 import { EngineError, type SamplingParameters } from '../../engine.ts';
 import { BannedTexts } from '../extensions/banned-texts.ts';
 import { type LogitsProcessorFactories, makeProcessors } from '../extensions/logits-processors.ts';
-import { type Distribution, distributionOf, type LogitRows, rowLength, softmaxOf } from './distribution.ts';
+import {
+  type Distribution,
+  distributionOf,
+  type LogitRows,
+  rowLength,
+  smallTemperature,
+  softmaxOf,
+} from './distribution.ts';
 import { LogitAdjustments, type ReplyState } from './logit-adjustments.ts';
 
 /**
@@ -12,7 +19,9 @@ export class ReplySampling {
   readonly #parameters: SamplingParameters;
   readonly #legal: LegalTokens;
   readonly #adjustments: LogitAdjustments;
-  /** Whether the distribution is the softmax of the legal logits as they are. */
+  /** Whether the distribution is the softmax of the legal logits, divided by the temperature. */
+  readonly #isSoftmax: boolean;
+  /** Whether it is that of the legal logits as they are. */
   readonly #isPlain: boolean;
 
   /** Throws an `EngineError` that names an invalid parameter. */
@@ -25,7 +34,17 @@ export class ReplySampling {
     this.#adjustments = new LogitAdjustments(parameters, processors, vocabularySize);
     const { temperature, topK, topP, minP } = parameters;
     const isCut = topK > 0 || topP < 1 || minP > 0;
-    this.#isPlain = this.#adjustments.isOff && !isCut && (temperature === 0 || temperature === 1);
+    this.#isSoftmax =
+      this.#adjustments.isOff && !isCut && (temperature === 0 || temperature >= smallTemperature);
+    this.#isPlain = this.#isSoftmax && (temperature === 0 || temperature === 1);
+  }
+
+  /**
+   * The legal tokens, ascending, if the distribution of a reply's next token is the softmax of their logits divided by
+   * the temperature, and null if it is anything else. Do not change the array.
+   */
+  softmaxSupport(state: ReplyState): Int32Array | null {
+    return this.#isSoftmax ? this.#legal.legalAt(state) : null;
   }
 
   /**

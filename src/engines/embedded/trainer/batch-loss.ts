@@ -7,6 +7,7 @@ import {
   logprobAt,
   rowLength,
 } from '../sampling/distribution.ts';
+import type { Decision } from './decisions.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
 /** Sums the loss of a batch and computes its gradient at the logits, one micro-batch at a time. */
@@ -33,7 +34,7 @@ export class BatchLoss {
    */
   add(datums: MicroBatch['decisions'], rows: LogitRows): Float32Array {
     const gradient = new Float32Array(rows.logits.length);
-    for (const decisions of datums) this.#addDatum(decisions, rows, gradient);
+    for (const decisions of datums) this.#addLogits(decisions, rows, gradient);
     return gradient;
   }
 
@@ -50,63 +51,109 @@ export class BatchLoss {
     };
   }
 
-  #addDatum(decisions: MicroBatch['decisions'][number], rows: LogitRows, gradient: Float32Array): void {
+  /**
+   * Takes what a datum's decisions have under the weights being trained; returns the slopes of their losses. Use either
+   * this or `add`.
+   */
+  addDatum(decisions: readonly Decision[], probabilities: readonly Probability[]): Slope[] {
     const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
-    const distributions = decisions.map(({ decision, row }) => decision.distribution(rows, row));
-    const terms = decisions.map(({ decision }, index) => {
-      const distribution = distributions[index] as (typeof distributions)[number];
-      return {
-        logprob: logprobOf(distribution, decision.token),
-        sampledLogprob: decision.logprob,
-        advantage: decision.span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
-      };
-    });
-    const { losses, gradient: slopes, clipped } = datumLoss(terms, this.#config);
-    for (let at = 0; at < decisions.length; at++) {
-      const { decision, row } = decisions[at] as (typeof decisions)[number];
-      const distribution = distributions[at] as (typeof distributions)[number];
-      const { token, span } = decision;
-      const { support, positions, values, likelihoods, slopes: logitSlopes } = distribution;
-      const [loss, slope] = [losses[at] as number, slopes[at] as number];
-      const offset = row * rowLength(rows);
-      const entropy = entropyOf(distribution);
-      const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
-      const scale = span.weight / temperature;
-      const perLikelihood = scale / distribution.total;
-      const shift = distribution.shift - entropy;
-      for (let index = 0; index < support.length; index++) {
-        const from = distribution.offset + (positions[index] as number);
-        const relative = bonus === 0 ? 0 : bonus * ((values[from] as number) - shift);
-        gradient[offset + (support[index] as number)] =
-          perLikelihood * (likelihoods[from] as number) * (relative - slope);
-      }
-      gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
-      if (logitSlopes)
-        for (let index = 0; index < support.length; index++) {
-          const target = offset + (support[index] as number);
-          gradient[target] = (gradient[target] as number) * (logitSlopes[index] as number);
-        }
-      this.#diagnostics.add(
-        (terms[at] as (typeof terms)[number]).logprob,
-        decision.logprob,
-        clipped[at] === true,
-      );
+    const terms = decisions.map((decision, index) => ({
+      logprob: (probabilities[index] as Probability).logprob,
+      sampledLogprob: decision.logprob,
+      advantage: decision.span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
+    }));
+    const { losses, gradient, clipped } = datumLoss(terms, this.#config);
+    for (const [at, { logprob: sampled, span }] of decisions.entries()) {
+      const { logprob, entropy } = probabilities[at] as Probability;
+      const loss = losses[at] as number;
+      this.#diagnostics.add(logprob, sampled, clipped[at] === true);
       this.#policyLoss += span.weight * loss;
       this.#loss += span.weight * (loss - bonus * entropy);
       this.#entropy += entropy;
     }
     this.#decisions += decisions.length;
+    return Array.from(gradient, (slope, at) => ({
+      slope,
+      bonus,
+      weight: (decisions[at] as Decision).span.weight,
+    }));
+  }
+
+  #addLogits(decisions: MicroBatch['decisions'][number], rows: LogitRows, gradient: Float32Array): void {
+    const distributions = decisions.map(({ decision, row }) => decision.distribution(rows, row));
+    const probabilities = decisions.map(({ decision }, at) =>
+      probabilityOf(distributions[at] as Distribution, decision.token),
+    );
+    const slopes = this.addDatum(
+      decisions.map(({ decision }) => decision),
+      probabilities,
+    );
+    for (const [at, { decision, row }] of decisions.entries()) {
+      const { entropy } = probabilities[at] as Probability;
+      const options = { ...(slopes[at] as Slope), entropy };
+      const offset = row * rowLength(rows);
+      addLogitsGradient(decision, distributions[at] as Distribution, options, gradient, offset);
+    }
+  }
+}
+
+/** What the loss of a decision depends on. */
+export interface Probability {
+  /** Of the token, natural logarithm. */
+  logprob: number;
+  /** Of the distribution, in nats. */
+  entropy: number;
+}
+
+/** How the loss depends on a decision: dLoss/dlogprob is weight * slope, dLoss/dentropy is -weight * bonus. */
+export interface Slope {
+  slope: number;
+  bonus: number;
+  weight: number;
+}
+
+export function probabilityOf(distribution: Distribution, token: number): Probability {
+  return { logprob: logprobOf(distribution, token), entropy: entropyOf(distribution) };
+}
+
+/** Writes dLoss/dlogits of one decision, whose row of `gradient` begins at `offset` and is 0: see `BatchLoss.add`. */
+export function addLogitsGradient(
+  { token, span }: Decision,
+  distribution: Distribution,
+  { slope, bonus, weight, entropy }: Slope & { entropy: number },
+  gradient: Float32Array,
+  offset: number,
+): void {
+  const { support, positions, values, likelihoods, slopes: logitSlopes } = distribution;
+  const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
+  const scale = weight / temperature;
+  const perLikelihood = scale / distribution.total;
+  const shift = distribution.shift - entropy;
+  for (let index = 0; index < support.length; index++) {
+    const from = distribution.offset + (positions[index] as number);
+    const relative = bonus === 0 ? 0 : bonus * ((values[from] as number) - shift);
+    gradient[offset + (support[index] as number)] =
+      perLikelihood * (likelihoods[from] as number) * (relative - slope);
+  }
+  gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
+  if (!logitSlopes) return;
+  for (let index = 0; index < support.length; index++) {
+    const target = offset + (support[index] as number);
+    gradient[target] = (gradient[target] as number) * (logitSlopes[index] as number);
   }
 }
 
 /** The log-probability of a token of the support. */
 export function logprobOf(distribution: Distribution, token: number): number {
   const index = distribution.support.indexOf(token);
-  const logprob = index < 0 ? Number.NaN : logprobAt(distribution, index);
-  if (!Number.isFinite(logprob))
-    throw new EngineError(
-      'loss_not_finite',
-      `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
-    );
-  return logprob;
+  return finiteLogprob(token, index < 0 ? Number.NaN : logprobAt(distribution, index));
+}
+
+/** Returns the log-probability of a token; throws an `EngineError` when it is not finite. */
+export function finiteLogprob(token: number, logprob: number): number {
+  if (Number.isFinite(logprob)) return logprob;
+  throw new EngineError(
+    'loss_not_finite',
+    `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
+  );
 }

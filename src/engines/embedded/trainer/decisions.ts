@@ -19,6 +19,11 @@ export interface Decision {
    * token. Throws an `EngineError` when the parameters rule the token out or a logits processor fails.
    */
   distribution(rows: LogitRows, row: number): Distribution;
+  /**
+   * The support, ascending, if the distribution is the softmax of its logits divided by the span's temperature; null if
+   * it is anything else. Do not change the array. Throws like `distribution`.
+   */
+  softmaxSupport(): Int32Array | null;
 }
 
 /** A sequence, cut after the token that precedes its last decision: later tokens predict no decision. */
@@ -47,22 +52,25 @@ export async function findDecisions(
       if (span.logprobs[index] === 0) return;
       const end = span.start + index;
       const token = datum.tokens[end] as number;
+      const stateNow = () => {
+        return { tokens: datum.tokens, start: span.start, end, allowed: legal?.ids ?? null, keep: token };
+      };
+      const outside = () =>
+        refused('outside_sampling', span, index, `(id ${token}) is not allowed by its sampling parameters`);
       decisions.push({
         position: end - 1,
         token,
         logprob: span.logprobs[index] ?? null,
         span,
         distribution(rows, row) {
-          const allowed = legal?.ids ?? null;
-          const state = { tokens: datum.tokens, start: span.start, end, allowed, keep: token };
-          const distribution = sampling.distribution(rows, row, state);
+          const distribution = sampling.distribution(rows, row, stateNow());
           if (distribution.support.includes(token)) return distribution;
-          throw refused(
-            'outside_sampling',
-            span,
-            index,
-            `(id ${token}) is not allowed by its sampling parameters`,
-          );
+          throw outside();
+        },
+        softmaxSupport() {
+          const support = sampling.softmaxSupport(stateNow());
+          if (support?.includes(token) === false) throw outside();
+          return support;
         },
       });
     };

@@ -72,6 +72,7 @@ describe('the training graphs', () => {
             advantage: 1,
             weight: 1,
           },
+          softmaxSupport: () => null,
           distribution: ({ logits }: LogitRows, row: number) =>
             distributionOf(gatherLogits(logits, row * vocabularySize, Int32Array.of(0)), plainSampling),
         })),

@@ -91,14 +91,15 @@ export function float64Decision(
   architecture: Architecture,
   tensors: ReadonlyMap<string, ArrayLike<number>>,
   state: readonly number[],
-  { token, temperature, legal }: { token: number; temperature: number; legal: Int32Array | null },
+  { token, temperature, legal }: { token: number; temperature: number; legal: () => Int32Array | null },
 ): { logprob: number; entropy: number } {
   const { vocabularySize, width, tiedEmbeddings } = architecture;
   const x = normalize(architecture, state, tensors.get('model.norm.weight') as ArrayLike<number>);
   const head = tensors.get(
     tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
   ) as ArrayLike<number>;
-  const tokens = legal ? [...legal] : Array.from({ length: vocabularySize }, (_, id) => id);
+  const ids = legal();
+  const tokens = ids ? [...ids] : Array.from({ length: vocabularySize }, (_, id) => id);
   const logits = tokens.map(
     (id) =>
       x.reduce((sum, value, at) => sum + value * (head[id * width + at] as number), 0) / (temperature || 1),

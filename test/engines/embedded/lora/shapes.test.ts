@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import {
+  headLogitsBackwardGraph,
+  headLogitsGraph,
+  headLogprobsGraph,
+  headSlopesGraph,
+} from '../../../../src/engines/embedded/graphs/head-graphs.ts';
+import { loraBackwardGraph, loraForwardGraph } from '../../../../src/engines/embedded/graphs/lora-graphs.ts';
 import { adapterOf, adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { HeadRunner, type PlainDecision } from '../../../../src/engines/embedded/lora/head-runner.ts';
 import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
@@ -79,7 +86,7 @@ describe('layers and head of a checkpoint with LoRA', () => {
               const legal = sets[Math.floor(random.uniform() * sets.length)] ?? null;
               const taken = legal ? (legal[Math.floor(random.uniform() * legal.length)] as number) : token();
               const temperature = temperatures[at % temperatures.length] as number;
-              decisions.push({ row: row * time + at, token: taken, temperature, legal });
+              decisions.push({ row: row * time + at, token: taken, temperature, legal: () => legal });
             }
           const slopes = { logprobs: draw(decisions.length, 1), entropies: draw(decisions.length, 1) };
 
@@ -157,6 +164,23 @@ describe('layers and head of a checkpoint with LoRA', () => {
     const vector = Float32Array.from({ length: offset + size }, (_, index) => index);
     const { tensors } = adapterOf(architecture as Architecture, lora, vector);
     expect(shapes.flatMap(({ name }) => [...(tensors.get(name) as Float32Array)])).toEqual([...vector]);
+  });
+});
+
+describe('the graphs of checkpoints', () => {
+  it('have no operator that WebGPU lacks (FusedMatMul, LogSoftmax) or miscomputes (SimplifiedLayerNormalization)', () => {
+    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const lora = { targets: projections, scale: 2 };
+    const graphs = [
+      loraForwardGraph(architecture, lora),
+      loraBackwardGraph(architecture, lora),
+      headLogprobsGraph(architecture),
+      headSlopesGraph(architecture),
+      headLogitsGraph(architecture),
+      headLogitsBackwardGraph(architecture),
+    ];
+    for (const graph of graphs)
+      expect(Buffer.from(graph).toString('latin1')).not.toMatch(/FusedMatMul|LogSoftmax|LayerNormalization/);
   });
 });
 

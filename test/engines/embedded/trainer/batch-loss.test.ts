@@ -124,6 +124,7 @@ function ours(loss: LossConfig) {
           weight: 1 / (2 * (counts[index] as number)),
         },
         distribution: ({ logits }: LogitRows, row: number) => distribution(place, logits, row),
+        softmaxSupport: () => null,
       },
     })),
   );

@@ -1,0 +1,213 @@
+import { freeAll, type Runtime } from '../runtime.ts';
+import { rowLength } from '../sampling/distribution.ts';
+import {
+  addLogitsGradient,
+  type BatchLoss,
+  finiteLogprob,
+  type Probability,
+  probabilityOf,
+  type Slope,
+} from '../trainer/batch-loss.ts';
+import type { Decision, TrainingSequence } from '../trainer/decisions.ts';
+import type { LoraSettings } from './adapter-vector.ts';
+import { HeadRunner, type PlainDecision } from './head-runner.ts';
+import type { LoraBase } from './layer-feeds.ts';
+import { type LayerPass, LayerRunner } from './layer-runner.ts';
+import { sequencesThatFit } from './training-memory.ts';
+
+/** Largest padded tokens of a micro-batch. Larger ones are no faster. */
+const tokensPerRun = 1024;
+/** Decisions whose logits leave the graphs together. */
+const logitRows = 16;
+
+/** Sequences that run together. */
+export interface LoraBatch {
+  sequences: readonly TrainingSequence[];
+  /** Padded length. */
+  time: number;
+}
+
+interface PlacedDecision {
+  decision: Decision;
+  /** Index of the state that predicts its token. */
+  row: number;
+  /** Index in the micro-batch. */
+  index: number;
+}
+
+/** A checkpoint that is trained by LoRA. Its parameters are the flat vector of the adapter. */
+export class LoraModel {
+  readonly #base: LoraBase;
+  readonly #layers: LayerRunner;
+  readonly #head: HeadRunner;
+
+  private constructor(base: LoraBase, layers: LayerRunner, head: HeadRunner) {
+    this.#base = base;
+    this.#layers = layers;
+    this.#head = head;
+  }
+
+  static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LoraModel> {
+    const layers = await LayerRunner.create(runtime, base, lora);
+    return new LoraModel(base, layers, await HeadRunner.create(runtime, base));
+  }
+
+  /**
+   * Groups sequences of similar length into micro-batches that fit into `bytes` (see `trainingBytes`), and leaves out
+   * those without decisions. Throws an `EngineError` when one sequence alone does not fit.
+   */
+  toBatches(sequences: readonly TrainingSequence[], bytes: number): LoraBatch[] {
+    const byLength = sequences
+      .filter(({ decisions }) => decisions.length > 0)
+      .sort((a, b) => b.tokens.length - a.tokens.length);
+    const batches: LoraBatch[] = [];
+    for (let start = 0; start < byLength.length; ) {
+      const time = (byLength[start] as TrainingSequence).tokens.length;
+      const fitting = sequencesThatFit(this.#base.architecture, time, bytes);
+      const count = Math.min(fitting, Math.max(1, Math.floor(tokensPerRun / time)));
+      batches.push({ sequences: byLength.slice(start, start + count), time });
+      start += count;
+    }
+    return batches;
+  }
+
+  /**
+   * The log-probabilities of all decisions, in the order of the batches. `adapter`: the flat vector, or null for the base
+   * model, which is the reference of a KL penalty.
+   */
+  async logprobs(
+    batches: readonly LoraBatch[],
+    adapter: Float32Array | null,
+    signal: AbortSignal,
+  ): Promise<number[]> {
+    const logprobs: number[] = [];
+    for (const batch of batches) {
+      const pass = await this.#forward(batch, adapter, signal);
+      const probabilities = await this.#probabilities(pass, placed(batch));
+      for (const { logprob } of probabilities) logprobs.push(logprob);
+      this.#layers.end(pass);
+    }
+    return logprobs;
+  }
+
+  /** The gradient of the batches' loss, in the layout of the adapter's vector. */
+  async gradientOf(
+    batches: readonly LoraBatch[],
+    adapter: Float32Array,
+    loss: BatchLoss,
+    signal: AbortSignal,
+  ): Promise<Float32Array> {
+    const total = new Float32Array(adapter.length);
+    for (const batch of batches) {
+      const pass = await this.#forward(batch, adapter, signal);
+      const decisions = placed(batch);
+      const probabilities = await this.#probabilities(pass, decisions);
+      const slopes: Slope[] = [];
+      for (const sequence of batch.sequences) {
+        const own = probabilities.slice(slopes.length, slopes.length + sequence.decisions.length);
+        slopes.push(...loss.addDatum(sequence.decisions, own));
+      }
+      await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
+    }
+    return total;
+  }
+
+  async release(): Promise<void> {
+    await this.#layers.release();
+    await this.#head.release();
+  }
+
+  async #forward(batch: LoraBatch, adapter: Float32Array | null, signal: AbortSignal): Promise<LayerPass> {
+    // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
+    await new Promise(setImmediate);
+    signal.throwIfAborted();
+    const sequences = batch.sequences.map(({ tokens }) => tokens);
+    return await this.#layers.forward({ sequences, time: batch.time }, adapter);
+  }
+
+  async #probabilities(pass: LayerPass, decisions: readonly PlacedDecision[]): Promise<Probability[]> {
+    const states = statesOf(pass);
+    const probabilities: Probability[] = [];
+    const { plain, others } = divide(decisions);
+    const { logprobs, entropies } = await this.#head.probabilities(
+      states,
+      plain.map(({ head }) => head),
+    );
+    for (const [at, { index, decision }] of plain.entries())
+      probabilities[index] = {
+        logprob: finiteLogprob(decision.token, logprobs[at] as number),
+        entropy: entropies[at] as number,
+      };
+    for (const chunk of chunks(others)) {
+      const logits = await this.#head.logits(states, rowsOf(chunk));
+      for (const [row, { decision, index }] of chunk.entries())
+        probabilities[index] = probabilityOf(decision.distribution(logits, row), decision.token);
+      freeAll(Object.values(logits));
+    }
+    return probabilities;
+  }
+
+  /** dLoss/dstates before the head, [tokens, width]. */
+  async #headBackward(
+    pass: LayerPass,
+    decisions: readonly PlacedDecision[],
+    slopes: readonly Slope[],
+  ): Promise<Float32Array> {
+    const states = statesOf(pass);
+    const gradient = new Float32Array(states.length);
+    const { plain, others } = divide(decisions);
+    const own = plain.map(({ index }) => slopes[index] as Slope);
+    await this.#head.addSlopes(
+      states,
+      plain.map(({ head }) => head),
+      {
+        logprobs: own.map(({ weight, slope }) => weight * slope),
+        entropies: own.map(({ weight, bonus }) => -weight * bonus),
+      },
+      gradient,
+    );
+    for (const chunk of chunks(others)) {
+      const logits = await this.#head.logits(states, rowsOf(chunk));
+      const logitsGradient = new Float32Array(logits.logits.length);
+      for (const [row, { decision, index }] of chunk.entries()) {
+        const distribution = decision.distribution(logits, row);
+        const { entropy } = probabilityOf(distribution, decision.token);
+        const options = { ...(slopes[index] as Slope), entropy };
+        addLogitsGradient(decision, distribution, options, logitsGradient, row * rowLength(logits));
+      }
+      freeAll(Object.values(logits));
+      await this.#head.addLogitsGradient(states, rowsOf(chunk), logitsGradient, gradient);
+    }
+    return gradient;
+  }
+}
+
+function placed({ sequences, time }: LoraBatch): PlacedDecision[] {
+  return sequences
+    .flatMap(({ decisions }, sequence) =>
+      decisions.map((decision) => ({ decision, row: sequence * time + decision.position })),
+    )
+    .map((decision, index) => ({ ...decision, index }));
+}
+
+/** Splits decisions into those whose distribution the head's graphs compute, and the others. */
+function divide(decisions: readonly PlacedDecision[]) {
+  const plain: (PlacedDecision & { head: PlainDecision })[] = [];
+  const others: PlacedDecision[] = [];
+  for (const placedDecision of decisions) {
+    const { decision, row } = placedDecision;
+    const legal = () => decision.softmaxSupport();
+    const { temperature } = decision.span.sampling;
+    if (legal() === null) others.push(placedDecision);
+    else plain.push({ ...placedDecision, head: { row, token: decision.token, temperature, legal } });
+  }
+  return { plain, others };
+}
+
+const statesOf = ({ states }: LayerPass): Float32Array => states.at(-1)?.data as Float32Array;
+const rowsOf = (decisions: readonly PlacedDecision[]) => decisions.map(({ row }) => row);
+
+function* chunks(decisions: readonly PlacedDecision[]): Generator<PlacedDecision[]> {
+  for (let start = 0; start < decisions.length; start += logitRows)
+    yield decisions.slice(start, start + logitRows);
+}

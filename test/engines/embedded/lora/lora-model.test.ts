@@ -1,0 +1,183 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
+import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { LoraModel } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
+import { findDecisions, type TrainingSequence } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type LossConfig, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
+
+const architecture: Architecture = {
+  vocabularySize: 512,
+  width: 24,
+  layers: 2,
+  heads: 4,
+  keyValueHeads: 2,
+  headWidth: 8,
+  mlpWidth: 40,
+  contextLength: 256,
+  positions: { theta: 10_000, scaling: null },
+  previousTokens: 0,
+  mlp: 'gated-silu',
+  normEpsilon: 1e-6,
+  queryKeyNorm: true,
+  attentionBias: false,
+  tiedEmbeddings: true,
+};
+const lora = { rank: 4, alpha: 8, targets: projections };
+const random = new Random(5);
+const draw = (count: number, scale: number, mean = 0) =>
+  Float32Array.from({ length: count }, () => mean + scale * random.normal());
+const weights = new Map(
+  checkpointTensors(architecture).map(({ name, dimensions }) => {
+    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
+    return [name, name.endsWith('norm.weight') ? draw(size, 0.1, 1) : draw(size, 0.25)];
+  }),
+);
+const adapter = draw(
+  adapterShapes(architecture, lora).reduce((sum, { size }) => sum + size, 0),
+  0.1,
+);
+const codec = new ConversationCodec();
+const { signal } = new AbortController();
+const model = await LoraModel.create(await loadRuntime('auto', 1), { architecture, weights }, lora);
+afterAll(() => model.release());
+
+/** Replies of letters, each with its own sampling parameters and advantage. */
+function sequencesOf(settings: readonly Partial<typeof plainSampling>[]): Promise<TrainingSequence[]> {
+  const letter = () => 97 + Math.floor(random.uniform() * 26);
+  return Promise.all(
+    settings.map((sampling, index) => {
+      const length = 4 + 3 * index;
+      return findDecisions(
+        {
+          tokens: Array.from({ length: length + 5 }, letter),
+          spans: [
+            {
+              start: 3,
+              length,
+              logprobs: Array.from({ length }, () => (index % 2 === 0 ? null : -5 - random.uniform())),
+              sampling: { ...plainSampling, ...sampling },
+              constraint: null,
+              advantage: index % 2 === 0 ? 1 : -0.5,
+              weight: 1 / length,
+            },
+          ],
+        },
+        codec,
+      );
+    }),
+  );
+}
+
+/** The same sequences, whose distributions are all computed outside the graphs. */
+const outside = (sequences: readonly TrainingSequence[]): TrainingSequence[] =>
+  sequences.map(({ tokens, decisions }) => ({
+    tokens,
+    decisions: decisions.map((decision) => ({ ...decision, softmaxSupport: () => null })),
+  }));
+
+async function train(sequences: readonly TrainingSequence[], config: LossConfig, vector = adapter) {
+  const loss = new BatchLoss(config);
+  const batches = model.toBatches(sequences, 1e9);
+  const gradient = await model.gradientOf(batches, vector, loss, signal);
+  return { gradient, metrics: loss.metrics() };
+}
+
+const length = (vector: Float32Array) => Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+
+describe('a checkpoint in training', () => {
+  it.each([
+    ['an entropy bonus', { entropy_coefficient: 0.3 }],
+    ['PPO by sequence', { ppo: true, epsilon: 0.9, epsilon_high: 9, importance_sampling_level: 'sequence' }],
+  ] as const)('has the same loss and gradient in the graphs and outside them: %s', async (_, given) => {
+    const { loss } = resolveRlConfig(rlConfigSchema.parse(given), { learningRate: 1 });
+    const sequences = await sequencesOf([
+      {},
+      { temperature: 0.7 },
+      { temperature: 0 },
+      { minTokens: { count: 3, barred: [97, 98] } },
+    ]);
+    expect(sequences.every(({ decisions }) => decisions.every((decision) => decision.softmaxSupport()))).toBe(
+      true,
+    );
+    const inside = await train(sequences, loss);
+    const expected = await train(outside(sequences), loss);
+    for (const [name, value] of Object.entries(expected.metrics))
+      expect(inside.metrics[name], name).toBeCloseTo(value, 4);
+    const difference = inside.gradient.map((value, index) => value - (expected.gradient[index] as number));
+    expect(length(difference)).toBeLessThan(1e-4 * length(expected.gradient));
+  });
+
+  it('has the gradient that its loss has by differences, under penalties, biases and temperatures', async () => {
+    const config: LossConfig = { type: 'cross_entropy' };
+    const sequences = await sequencesOf([
+      { repetitionPenalty: 1.3 },
+      { frequencyPenalty: 0.4, presencePenalty: 0.2, temperature: 0.8 },
+      {
+        logitBias: [
+          [99, 2],
+          [100, -1],
+        ],
+      },
+      { temperature: 1.4 },
+    ]);
+    expect(sequences[0]?.decisions[0]?.softmaxSupport()).toBeNull();
+    const { gradient } = await train(sequences, config);
+    const norm = length(gradient);
+    const lossAt = async (step: number) => {
+      const moved = adapter.map((value, index) => value + (step * (gradient[index] as number)) / norm);
+      return (await train(sequences, config, moved)).metrics.loss as number;
+    };
+    const numeric = ((await lossAt(5e-3)) - (await lossAt(-5e-3))) / 1e-2;
+    expect(Math.abs(numeric / norm - 1)).toBeLessThan(5e-3);
+  });
+
+  it('learns a cut-off distribution: top-k, top-p and min-p', async () => {
+    const sequences = await sequencesOf([{ topK: 40 }, { topP: 0.9 }, { minP: 0.01, temperature: 0.9 }]);
+    const config: LossConfig = { type: 'cross_entropy' };
+    const before = await train(sequences, config);
+    const scale = 0.05 / length(before.gradient);
+    const moved = adapter.map((value, index) => value - scale * (before.gradient[index] as number));
+    const after = await train(sequences, config, moved);
+    expect(after.metrics.loss).toBeLessThan(before.metrics.loss as number);
+  });
+
+  it('gives the log-probabilities of the base model without the adapter, in the order of the batches', async () => {
+    const sequences = await sequencesOf([{}, { topK: 5 }, { temperature: 0.5 }]);
+    const batches = model.toBatches(sequences, 1e9);
+    const base = await model.logprobs(batches, null, signal);
+    const zero = await model.logprobs(batches, new Float32Array(adapter.length), signal);
+    const adapted = await model.logprobs(batches, adapter, signal);
+    expect(base).toHaveLength(
+      batches.flatMap(({ sequences }) => sequences.flatMap(({ decisions }) => decisions)).length,
+    );
+    for (const [index, logprob] of base.entries()) expect(zero[index]).toBeCloseTo(logprob, 5);
+    expect(
+      Math.max(...base.map((logprob, index) => Math.abs(logprob - (adapted[index] as number)))),
+    ).toBeGreaterThan(1e-2);
+  });
+
+  it('has the same gradient in one micro-batch and in several, and refuses a sequence that does not fit', async () => {
+    const config: LossConfig = { type: 'cross_entropy' };
+    const sequences = await sequencesOf([{}, {}, {}, {}]);
+    const { gradient } = await train(sequences, config);
+    const several = sequences.map((sequence) => ({
+      sequences: [sequence],
+      time: sequence.tokens.length + 2,
+    }));
+    const other = await model.gradientOf(several, adapter, new BatchLoss(config), signal);
+    expect(length(other.map((value, index) => value - (gradient[index] as number)))).toBeLessThan(
+      1e-5 * length(gradient),
+    );
+    expect(() => model.toBatches(sequences, 1e5)).toThrow(/needs .* GB beside the weights/);
+    const aborted = AbortSignal.abort(new Error('the training was cancelled'));
+    await expect(model.gradientOf(several, adapter, new BatchLoss(config), aborted)).rejects.toThrow(
+      'cancelled',
+    );
+  });
+});
