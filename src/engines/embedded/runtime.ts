@@ -84,9 +84,17 @@ export async function loadRuntime(
         release: () => gate.pass(() => session.release()),
       };
     },
-    float: (data, dimensions) => new ort.Tensor('float32', data, dimensions),
+    float: (data, dimensions) => new ort.Tensor('float32', takesShared ? data : unshared(data), dimensions),
     integer: (data, dimensions) => new ort.Tensor('int64', data, dimensions),
   };
+}
+
+/** Deno's native modules do not read shared memory. */
+const takesShared = !('Deno' in globalThis);
+
+/** A copy of an array in shared memory; any other array itself. */
+function unshared(data: Float32Array): Float32Array {
+  return data.buffer instanceof SharedArrayBuffer ? data.slice() : data;
 }
 
 /**
