@@ -75,8 +75,6 @@ export interface TensorShape {
   size: number;
 }
 
-export const headWidth = (architecture: Architecture) => architecture.headWidth;
-
 /** Whether a tensor is a table that is looked up by token. */
 export const isLookup = (name: string) =>
   name === 'token_embedding' || name.startsWith('previous_embedding.');

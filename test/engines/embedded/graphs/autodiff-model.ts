@@ -1,9 +1,5 @@
 import { defaultDevice, grad, init, nn, numpy as np } from '@jax-js/jax';
-import {
-  type Architecture,
-  headWidth,
-  tensorShapes,
-} from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type Architecture, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 type Array = ReturnType<typeof np.array>;
 type Parameters = Record<string, Array>;
@@ -24,7 +20,7 @@ export async function differentiate(
   const { vocabularySize, width, heads, layers, previousTokens } = architecture;
   const batch = ids.length;
   const time = ids[0]?.length ?? 0;
-  const span = headWidth(architecture);
+  const span = architecture.headWidth;
   const oneHot = (values: number[], size: number) => {
     const data = new Float32Array(values.length * size);
     values.forEach((value, row) => {
