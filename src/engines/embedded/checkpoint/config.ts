@@ -93,12 +93,11 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   const isDerived = modelType !== 'qwen3' && config.get('head_dim') === undefined;
   if (isDerived) isDivided('hidden_size', width, 'num_attention_heads', heads);
   const headWidth = isDerived ? width / heads : config.count('head_dim', 128);
-  isDivided(
-    isDerived ? 'hidden_size / num_attention_heads' : 'head_dim',
-    headWidth,
-    'the halves of a rotation',
-    2,
-  );
+  if (headWidth % 2 !== 0)
+    throw badCheckpoint(
+      `${config.path}: the width of a head, head_dim or hidden_size / num_attention_heads, is ${headWidth}, ` +
+        'but must be even, because rotary positions turn pairs of elements',
+    );
   return {
     vocabularySize: config.count('vocab_size'),
     width,

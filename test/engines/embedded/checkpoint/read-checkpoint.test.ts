@@ -232,7 +232,7 @@ describe('a folder is refused with file, field and value', () => {
       'num_attention_heads is 4, but must be a multiple of num_key_value_heads, 3',
     ],
     [{ hidden_size: 34 }, 'hidden_size is 34, but must be a multiple of num_attention_heads, 4'],
-    [{ head_dim: 7 }, 'head_dim is 7, but must be a multiple of the halves'],
+    [{ head_dim: 7 }, 'hidden_size / num_attention_heads, is 7, but must be even'],
     [{ tie_word_embeddings: 'yes' }, 'tie_word_embeddings is "yes", but must be true or false'],
     [{ eos_token_id: 'end' }, 'eos_token_id is "end", but must be a token id'],
     [{ eos_token_id: 320 }, 'eos_token_id 320 is outside the vocabulary of 320 tokens'],
