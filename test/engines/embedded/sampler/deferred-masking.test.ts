@@ -55,7 +55,7 @@ describe('a heavy constraint', () => {
     await stepsOf(first, free);
 
     // A slice is over after some steps through the tokens, of which each set of the heavy one takes hundreds.
-    slowClock(0.2);
+    slowClock(0.4);
     const held = await replies();
     const { pool } = await openPool();
     for (const [index, sequence] of held.entries()) pool.add(sequence, at(index));
