@@ -126,6 +126,7 @@ export class ScriptedEngine implements Engine {
       variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
       otherEndTokens: [],
       textCalls: null,
+      textReasoning: null,
       beginToken: special.begin,
       endToken: special.end,
       callToken: special.call,

@@ -15,7 +15,7 @@ export class ConversationCodec {
   readonly tokenizer = loadTokenizer();
   readonly format = chatFormat(this.tokenizer);
   readonly compiler = new GrammarCompiler(this.tokenizer, this.format);
-  /** The tokens a reply without a constraint may contain: all text tokens and the end token. Ascending. */
+  /** The tokens a reply without a constraint may contain: all text tokens and the end tokens. Ascending. */
   readonly unconstrained: Int32Array;
   readonly #processors: LogitsProcessorFactories;
   /** The bytes of each token, as text with one character for each byte. */
@@ -26,8 +26,9 @@ export class ConversationCodec {
     this.#processors = processors;
     const { tokenizer, format } = this;
     const special = new Set(tokenizer.special.values());
+    for (const end of [format.endToken, ...format.otherEndTokens]) special.delete(end);
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, id) => id);
-    this.unconstrained = Int32Array.from(ids.filter((id) => id === format.endToken || !special.has(id)));
+    this.unconstrained = Int32Array.from(ids.filter((id) => !special.has(id)));
     this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));
   }
 

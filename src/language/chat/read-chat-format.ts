@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
 import { LanguageError } from '../error.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
-import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ChatFormat, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './inspected-conversation.ts';
 
@@ -18,16 +18,17 @@ const configFile = 'tokenizer_config.json';
  * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the folder has no
  * template, or one that does not end replies with such a token.
  */
-export function readChatFormat(folder: string, tokenizer: Tokenizer): ChatFormat {
+export function readChatFormat(folder: string, tokenizer: Tokenizer, styles: ReplyStyles = {}): ChatFormat {
   const config = CheckpointFile.find(folder, configFile);
   const { template, toolTemplate } = templatesOf(folder, config);
   const variables = specialTexts(config);
   const ends = endTokensOf(folder, tokenizer, variables.eos_token);
-  const endToken = endTokenOf(new CodedTemplate(template, tokenizer.added, Object.values(variables)), {
-    variables,
-    ends,
-    folder,
-  });
+  const coded = new CodedTemplate(template, tokenizer.added, Object.values(variables));
+  const endToken = endTokenOf(coded, { variables, ends, folder });
+  const prompt = probes(coded, variables)
+    .asked.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
+    .join('');
+  const textCalls = styles.calls ? callStyles[styles.calls] : foundCalls(template + (toolTemplate ?? ''));
   return {
     template,
     toolTemplate,
@@ -37,9 +38,44 @@ export function readChatFormat(folder: string, tokenizer: Tokenizer): ChatFormat
     endToken,
     otherEndTokens: ends.filter((token) => token !== endToken),
     callToken: null,
-    textCalls: null,
+    textCalls: textCalls && { ...textCalls, tokens: tagTokens(textCalls, tokenizer) },
     reasoning: null,
+    textReasoning: styles.reasoning === 'none' ? null : foundReasoning(template, prompt),
   };
+}
+
+/** `<tool_call>` is Qwen's and Hermes'; `parameters` and `arguments` are bare JSON with that field. */
+const callStyles = {
+  tool_call: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+  parameters: { open: '', close: '', argumentsField: 'parameters' },
+  arguments: { open: '', close: '', argumentsField: 'arguments' },
+  none: null,
+} as const;
+
+/** How replies are written. Default: as the template shows. */
+export interface ReplyStyles {
+  calls?: keyof typeof callStyles;
+  /** `think`: as the template shows, between `<think>` and `</think>`. */
+  reasoning?: 'think' | 'none';
+}
+
+type CallStyle = Omit<TextCalls, 'tokens'>;
+
+function tagTokens({ open, close }: CallStyle, { added }: Tokenizer): TextCalls['tokens'] {
+  const [first, last] = [added.get(open), added.get(close)];
+  return first === undefined || last === undefined ? null : { open: first, close: last };
+}
+
+function foundCalls(template: string): CallStyle | null {
+  if (!/\btools\b/.test(template)) return null;
+  if (template.includes('<tool_call>')) return callStyles.tool_call;
+  return template.includes('"parameters') ? callStyles.parameters : callStyles.arguments;
+}
+
+function foundReasoning(template: string, prompt: string): ChatFormat['textReasoning'] {
+  const [open, close] = ['<think>', '</think>'];
+  if (!template.includes(close)) return null;
+  return { open, close, opened: prompt.lastIndexOf(open) > prompt.lastIndexOf(close) };
 }
 
 function templatesOf(

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { StopFilter, type Stops } from './stop-strings.ts';
+import { type ReplyPiece, type TextReplyFormat, TextReplyReader } from './text-reply-reader.ts';
 import { type Mark, type Piece, TokenReader } from './token-reader.ts';
 
 /** What the latest tokens added to a reply. */
@@ -24,6 +25,8 @@ export interface ReplyOptions {
   callToken: number | null;
   /** The tokens around reasoning; null if the reply has no reasoning. */
   reasoning: { open: number; close: number } | null;
+  /** Reasoning and calls that are written as text; null if there are none. */
+  text: TextReplyFormat | null;
   stops: Stops;
   /** What the output includes besides the text. */
   show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
@@ -40,7 +43,7 @@ interface ReadCall {
 
 /**
  * Parses the tokens of a reply as they arrive: reasoning, text, and tool calls written `name{...}` after the call
- * token. A call without arguments is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
+ * token, or as text. A call after the token without arguments is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
  * the beginning of a stop string.
  */
 export class ReplyParser {
@@ -48,6 +51,7 @@ export class ReplyParser {
   readonly #reader: TokenReader;
   readonly #filter: StopFilter | null;
   readonly #ends: ReadonlySet<number>;
+  readonly #textReader: TextReplyReader | null;
   /** The latest token if it ends the reply. It is read as text once another token follows. */
   #last: number | null = null;
   #inReasoning = false;
@@ -67,6 +71,7 @@ export class ReplyParser {
     this.#reader = new TokenReader(tokenizer, { marks, showSpecial: show.special, spaces: show.spaces });
     this.#filter = stops.strings.length > 0 ? new StopFilter(stops.strings) : null;
     this.#ends = new Set([options.endToken, ...stops.tokens]);
+    this.#textReader = options.text && new TextReplyReader(options.text);
     this.#content = options.echo;
   }
 
@@ -95,6 +100,7 @@ export class ReplyParser {
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
     this.#add(this.#filter?.end(rest, stopText, { include: show.stop }) ?? rest, delta);
+    if (this.#textReader) this.#addRead(this.#textReader.end(), delta);
     return delta;
   }
 
@@ -136,11 +142,24 @@ export class ReplyParser {
     }
   }
 
+  /** Adds pieces of a reply whose reasoning and calls are text. */
+  #addRead(pieces: readonly ReplyPiece[], delta: ReplyDelta): void {
+    for (const piece of pieces)
+      if (piece.type === 'call') this.#beginCall(piece.name, piece.arguments, delta);
+      else if (piece.type === 'arguments') this.#writeArguments(piece.text, delta);
+      else this.#writeText(piece.text, piece.type, delta);
+  }
+
   #write({ type, text }: Exclude<Piece, { type: 'mark' }>, delta: ReplyDelta): void {
-    if (this.#name !== null || this.#calls.length > 0) {
+    if (this.#textReader && type === 'text') this.#addRead(this.#textReader.push(text), delta);
+    else if (this.#name !== null || this.#calls.length > 0) {
       // A special token shown as text would break the JSON of the arguments.
       if (type === 'text') this.#writeCall(text, delta);
-    } else if (!this.#inReasoning) {
+    } else this.#writeText(text, this.#inReasoning ? 'reasoning' : 'content', delta);
+  }
+
+  #writeText(text: string, part: 'reasoning' | 'content', delta: ReplyDelta): void {
+    if (part === 'content') {
       this.#content += text;
       delta.content += text;
     } else if (this.#options.show.reasoning) {
@@ -157,12 +176,12 @@ export class ReplyParser {
     const brace = text.indexOf('{');
     this.#name += brace < 0 ? text : text.slice(0, brace);
     if (brace < 0) return;
-    const call = {
-      id: `call_${randomUUID().replaceAll('-', '')}`,
-      name: this.#name,
-      arguments: text.slice(brace),
-    };
+    this.#beginCall(this.#name, text.slice(brace), delta);
     this.#name = null;
+  }
+
+  #beginCall(name: string, text: string, delta: ReplyDelta): void {
+    const call = { id: `call_${randomUUID().replaceAll('-', '')}`, name, arguments: text };
     delta.calls.push({ index: this.#calls.push(call) - 1, ...call });
   }
 

@@ -18,12 +18,21 @@ export type Grammar =
   | ({ type: 'json_schema'; schema: JsonSchema } & JsonStyle)
   | { type: 'regex'; pattern: string }
   | { type: 'choice'; choices: string[] }
-  /** One of the names, directly followed by JSON of its schema. */
-  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] }
+  /** One of the names, directly followed by JSON of its schema, or both as `written`. */
+  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[]; written?: WrittenCalls }
   /** GBNF: rules `name ::= ...`, one of them called `root`. */
   | { type: 'ebnf'; grammar: string }
   /** Free text in which certain tags, once begun, contain what their schema says. In the request's own form. */
   | { type: 'structural_tag'; tag: Record<string, unknown> };
+
+/** Calls that are written as text: before a name, between it and its JSON, and after that. */
+export interface WrittenCalls {
+  beforeName: string;
+  beforeArguments: string;
+  after: string;
+  /** Between two calls; null if there is only one. */
+  between: string | null;
+}
 
 /**
  * What a reply may be: reasoning if there is any, then one branch, then the end token. A branch with `open` begins with

@@ -6,9 +6,10 @@ import type {
   ToolChoice,
 } from '../../contract/index.ts';
 import { canonicalJson, sha256 } from '../../util/json.ts';
+import { callText } from '../chat/text-calls.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import type { Constraint, JsonSchema } from './constraint.ts';
+import type { Constraint, JsonSchema, WrittenCalls } from './constraint.ts';
 import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
@@ -38,21 +39,33 @@ export function toConstraint(
   const mustCall = requiresCall(choice);
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
   const called = callable(tools, choice);
-  if (called.length > 0)
-    branches.push({
-      open: format.callToken,
-      grammar: {
-        type: 'named_json',
-        alternatives: called.map((tool) => ({
-          name: tool.function.name,
-          schema: tool.function.parameters ?? emptySchema,
-        })),
-      },
-      // A named function is called once.
-      repeat: fields.parallel_tool_calls !== false && !isNamed(choice),
-    });
+  if (called.length > 0) {
+    const alternatives = called.map((tool) => ({
+      name: tool.function.name,
+      schema: tool.function.parameters ?? emptySchema,
+    }));
+    // A named function is called once.
+    const repeat = fields.parallel_tool_calls !== false && !isNamed(choice);
+    if (format.callToken !== null)
+      branches.push({ open: format.callToken, grammar: { type: 'named_json', alternatives }, repeat });
+    else if (mustCall) {
+      const written = writtenCalls(format.textCalls, repeat);
+      branches.push({ open: null, grammar: { type: 'named_json', alternatives, written }, repeat: false });
+    } else if (content)
+      throw unsupportedField(
+        ['tool_choice'],
+        choice,
+        'calls of this model are text, which response_format and structured_outputs exclude; send tool_choice "required" or "none"',
+      );
+  }
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
   return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
+}
+
+function writtenCalls(calls: ChatFormat['textCalls'], isRepeated: boolean): WrittenCalls {
+  if (!calls) throw unsupportedField(['tool_choice'], 'required', 'this model cannot call tools');
+  const { beforeName, beforeArguments, after, between } = callText(calls);
+  return { beforeName, beforeArguments, after, between: isRepeated ? between : null };
 }
 
 /** Shares of the context that reasoning may take. */
@@ -71,7 +84,7 @@ function toReasoning(
 
 /** Whether replies under this constraint can hold tool calls. */
 export function allowsCalls(constraint: Constraint | null, format: ChatFormat): boolean {
-  return constraint?.branches.some((branch) => branch.open === format.callToken) ?? false;
+  return constraint?.branches.some(({ open }) => open !== null && open === format.callToken) ?? false;
 }
 
 /** The name of a constraint: a hash of its JSON with sorted keys. */

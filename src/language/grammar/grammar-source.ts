@@ -2,7 +2,7 @@ import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import { ebnfLanguage } from '../extensions/ebnf/ebnf.ts';
 import { structuralTagLanguage } from '../extensions/structural-tag/structural-tag.ts';
-import { choice, type GrammarSource, literal, sequence } from './expression.ts';
+import { choice, type GrammarSource, literal, repeat, sequence } from './expression.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 import { plainSpelling, wholeMatch } from './regex.ts';
@@ -25,7 +25,7 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
       return { start: schema.root, rules: schema.rules };
     }
     case 'named_json':
-      return namedJson(grammar.alternatives);
+      return namedJson(grammar);
     case 'ebnf':
       return ebnfLanguage(grammar.grammar);
     case 'structural_tag':
@@ -36,7 +36,10 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
 const layoutOf = ({ whitespace, closed }: JsonStyle): JsonLayout =>
   whitespace === undefined && closed !== false ? compactLayout : new JsonLayout({ whitespace, closed });
 
-function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alternatives']): GrammarSource {
+/** JSON as models write it in text: with or without a space after commas and colons. */
+const spacedLayout = new JsonLayout({ whitespace: ' ?' });
+
+function namedJson({ alternatives, written }: Extract<Grammar, { type: 'named_json' }>): GrammarSource {
   if (alternatives.length === 0)
     throw new LanguageError('grammar_empty', 'a choice of names needs at least one alternative');
   const names = new Set<string>();
@@ -46,10 +49,20 @@ function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alter
   }
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
-    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true }),
+    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true, layout: written && spacedLayout }),
   }));
+  const { beforeName = '', beforeArguments = '', after = '', between = null } = written ?? {};
+  const call = choice(
+    schemas.map(({ name, schema }) =>
+      sequence([
+        literal(beforeName + name + beforeArguments),
+        schema.root,
+        ...(after === '' ? [] : [literal(after)]),
+      ]),
+    ),
+  );
   return {
-    start: choice(schemas.map(({ name, schema }) => sequence([literal(name), schema.root]))),
+    start: between === null ? call : sequence([call, repeat(sequence([literal(between), call]), 0, null)]),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
   };
 }

@@ -1,3 +1,4 @@
+import { escapeForPattern } from '../chat/skeleton.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { TokenSet } from './token-set.ts';
 
@@ -32,9 +33,14 @@ export class TokenTrie {
   /** Number of bytes that the character at each node still needs. */
   readonly missing: Uint8Array;
   readonly #tokenizer: Tokenizer;
+  /** Finds added tokens that are text; null if there are none. */
+  readonly #tags: RegExp | null;
 
   constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
+    const { added, special } = tokenizer;
+    const tags = [...added.keys()].filter((text) => !special.has(text)).sort((a, b) => b.length - a.length);
+    this.#tags = tags.length > 0 ? new RegExp(tags.map(escapeForPattern).join('|'), 'g') : null;
     this.vocabularySize = tokenizer.vocabularySize;
     const links = new LinkedTrie(tokenizer);
     const { count } = links;
@@ -120,9 +126,21 @@ export class TokenTrie {
     const text = Buffer.from(bytes.slice(start, end)).toString('utf8');
     return [
       ...bytes.slice(0, start).map(byteToken),
-      ...this.#tokenizer.encodeExactly(text),
+      ...this.#encodeText(text),
       ...bytes.slice(end).map(byteToken),
     ];
+  }
+
+  /** Tags such as `<tool_call>` are their own tokens here, because models know them so. */
+  #encodeText(text: string): number[] {
+    const tokens: number[] = [];
+    let end = 0;
+    for (const match of this.#tags ? text.matchAll(this.#tags) : []) {
+      tokens.push(...this.#tokenizer.encodeExactly(text.slice(end, match.index)));
+      tokens.push(this.#tokenizer.added.get(match[0])!);
+      end = match.index + match[0].length;
+    }
+    return [...tokens, ...this.#tokenizer.encodeExactly(text.slice(end))];
   }
 }
 

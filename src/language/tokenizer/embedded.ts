@@ -28,6 +28,7 @@ export function chatFormat(tokenizer: Tokenizer): ChatFormat & { callToken: numb
     otherEndTokens: [],
     callToken: specialToken(tokenizer, '<|call|>'),
     textCalls: null,
+    textReasoning: null,
     beginToken: specialToken(tokenizer, '<|begin|>'),
     reasoning: {
       open: specialToken(tokenizer, '<|think|>'),

@@ -52,8 +52,18 @@ export interface ChatFormat {
   callToken: number | null;
   /** How calls are written as text; null if they begin with the call token, or if the model has none. */
   textCalls: TextCalls | null;
-  /** Special tokens around the reasoning that a reply may begin with; null if the model has no reasoning. */
+  /** Special tokens around the reasoning that a reply may begin with; null if there are none. */
   reasoning: { open: number; close: number } | null;
+  /** The same as text, which the model writes or not as it likes; null if there is none. */
+  textReasoning: ReasoningTags | null;
+}
+
+/** Tags around the reasoning that a reply may begin with, such as `<think>` and `</think>`. */
+export interface ReasoningTags {
+  open: string;
+  close: string;
+  /** Whether the generation prompt has already written `open`. */
+  opened: boolean;
 }
 
 /** Calls as JSON objects: `{"name": "add", "arguments": {"a": 1}}`, each between two tags, or bare. */
@@ -61,6 +71,8 @@ export interface TextCalls {
   /** Before and after each call, such as `<tool_call>`; both empty for bare JSON. */
   open: string;
   close: string;
+  /** Their tokens; null if they are no tokens of their own. */
+  tokens: { open: number; close: number } | null;
   /** The field of the arguments. */
   argumentsField: 'arguments' | 'parameters';
 }

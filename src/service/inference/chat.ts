@@ -8,7 +8,8 @@ import {
 import type { BaseModel, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
-import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import type { TextReplyFormat } from '../../language/chat/text-reply-reader.ts';
+import { type ChatFormat, tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField } from '../errors.ts';
@@ -50,6 +51,7 @@ export async function prepareChat(
   const sampling = toSamplingParameters(request, { tokenizer, format, constraint, maxTokens, processors });
   const { stop, stop_token_ids: stopTokens = [], n: choices = 1, prompt_logprobs: top } = request;
   const stopStrings = typeof stop === 'string' ? [stop] : (stop ?? []);
+  const ends = [...stopTokens, ...format.otherEndTokens];
   const echo = request.echo ? echoOf(request.messages) : '';
   // Only after all checks: a refused request writes nothing to disk.
   if (constraint) await constraints.keep(constraint, access.entity ?? model.entity);
@@ -59,7 +61,7 @@ export async function prepareChat(
     sampling,
     maxTokens,
     stopStrings,
-    stopTokens,
+    stopTokens: ends,
     constraint: constraint?.constraint ?? null,
     topLogprobs: request.top_logprobs ?? 0,
     priority: request.priority ?? 0,
@@ -70,7 +72,8 @@ export async function prepareChat(
     endToken: format.endToken,
     callToken: constraint?.allowsCalls ? format.callToken : null,
     reasoning: constraint?.reasoning ?? null,
-    stops: { strings: stopStrings, tokens: stopTokens },
+    text: textReplyOf(request, format),
+    stops: { strings: stopStrings, tokens: ends },
     show: {
       special: request.skip_special_tokens === false,
       spaces: request.spaces_between_special_tokens !== false,
@@ -119,6 +122,16 @@ export async function prepareChat(
             ),
     parser: () => new ReplyParser(tokenizer, reading),
   };
+}
+
+/** What of a reply is reasoning and calls in its text; null if nothing. */
+function textReplyOf(
+  { tools, tool_choice: choice, function_call: older }: ParsedChatCompletionRequest,
+  { textCalls, textReasoning }: ChatFormat,
+): TextReplyFormat | null {
+  const mayCall = (tools?.length ?? 0) > 0 && (choice ?? older) !== 'none';
+  const calls = mayCall ? textCalls : null;
+  return calls || textReasoning ? { calls, reasoning: textReasoning } : null;
 }
 
 /** Whether the request has a field that may constrain its replies. */

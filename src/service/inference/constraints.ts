@@ -182,7 +182,7 @@ export class Constraints {
     { branches }: Constraint,
     { fields, caller, refusal }: { fields: ConstraintFields; caller: Caller; refusal: MartingaleError },
   ): Promise<Error> {
-    const content = branches.filter(({ open }) => open === null);
+    const content = branches.filter(({ open, grammar }) => open === null && grammar.type !== 'named_json');
     const own = content.length > 0 ? await this.#refusalOf(baseModel, { branches: content }, caller) : null;
     const location = own === null ? ['tools'] : contentLocation(fields);
     const cause = own ?? refusal;

@@ -79,7 +79,8 @@ function checkAllowed(
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
   const reachable = new Set([
     format.endToken,
-    ...(constraint?.allowsCalls ? [format.callToken] : []),
+    ...format.otherEndTokens,
+    ...(constraint?.allowsCalls && format.callToken !== null ? [format.callToken] : []),
     ...(constraint?.reasoning ? [constraint.reasoning.open, constraint.reasoning.close] : []),
   ]);
   const special = new Set(tokenizer.special.values());
@@ -129,7 +130,7 @@ function toMinTokens(
   if (count === 0) return null;
   if (count > maxTokens)
     throw invalidField(['min_tokens'], `must be at most ${maxTokens}, the token limit of this reply`, count);
-  return { count, barred: [...new Set([format.endToken, ...(stops ?? [])])] };
+  return { count, barred: [...new Set([format.endToken, ...format.otherEndTokens, ...(stops ?? [])])] };
 }
 
 /**

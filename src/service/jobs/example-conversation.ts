@@ -74,7 +74,10 @@ export function toReply(
         throw invalidField(['messages'], 'have tool calls, which this model cannot make', call.name);
       const { beforeName, beforeArguments, after, between } = callText(textCalls);
       const begin = index > 0 || content !== '' ? between : '';
-      return [begin + beforeName + call.name + beforeArguments + json + after];
+      const text = beforeName + call.name + beforeArguments + json + after;
+      const { tokens, open, close } = textCalls;
+      if (!tokens) return [begin + text];
+      return [begin, tokens.open, text.slice(open.length, -close.length), tokens.close];
     }),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };

@@ -182,6 +182,7 @@ test('however a reply is cut into deltas, they add up to the message', () => {
     const parser = new ReplyParser(byteTokenizer, {
       ...{ endToken: special.end, callToken: special.call, echo: '' },
       reasoning: { open: special.think, close: special.answer },
+      text: null,
       stops: { strings: stopStrings, tokens: [7] },
       show: { special: true, spaces, stop, reasoning: true },
     });

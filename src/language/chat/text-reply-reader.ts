@@ -1,0 +1,221 @@
+import { isObject } from '../../util/json.ts';
+import type { ReasoningTags, TextCalls } from '../tokenizer/tokenizer.ts';
+
+/** A piece of a reply whose reasoning and calls are written as text. */
+export type ReplyPiece =
+  | { type: 'reasoning' | 'content'; text: string }
+  | { type: 'call'; name: string; arguments: string }
+  /** More of the latest call's arguments. */
+  | { type: 'arguments'; text: string };
+
+/** How a reply's text is read; null for what it does not have. */
+export interface TextReplyFormat {
+  calls: Pick<TextCalls, 'open' | 'close'> | null;
+  reasoning: ReasoningTags | null;
+}
+
+type State =
+  | 'start'
+  | 'reasoning'
+  /** After the reasoning, or between two bare calls: white space is left out. */
+  | 'gap'
+  | 'content'
+  | 'call'
+  | 'arguments'
+  /** After the arguments of a call. */
+  | 'after';
+
+/**
+ * Reads reasoning and calls out of a reply's text as it arrives. Text is withheld while it may be the beginning of a tag
+ * or of a call. Arguments are passed on as written, also if they are no JSON; a call without a name is content.
+ */
+export class TextReplyReader {
+  readonly #format: TextReplyFormat;
+  #state: State;
+  #buffer = '';
+  #scanner = new ValueScanner();
+
+  constructor(format: TextReplyFormat) {
+    this.#format = format;
+    this.#state = format.reasoning?.opened ? 'reasoning' : 'start';
+  }
+
+  push(text: string): ReplyPiece[] {
+    this.#buffer += text;
+    return this.#advance(false);
+  }
+
+  end(): ReplyPiece[] {
+    return this.#advance(true);
+  }
+
+  #advance(isEnd: boolean): ReplyPiece[] {
+    const pieces: ReplyPiece[] = [];
+    for (let state: State | null = this.#state; state; ) {
+      const next = this.#step(pieces, isEnd);
+      if (next) this.#state = next;
+      state = next;
+    }
+    return pieces;
+  }
+
+  /** Reads what is certain. Returns the next state, or null if more text is needed. */
+  #step(pieces: ReplyPiece[], isEnd: boolean): State | null {
+    const { reasoning } = this.#format;
+    switch (this.#state) {
+      case 'start': {
+        const text = this.#buffer.trimStart();
+        if (reasoning && text.startsWith(reasoning.open)) {
+          this.#buffer = text.slice(reasoning.open.length);
+          return 'reasoning';
+        }
+        if (!isEnd && (text === '' || reasoning?.open.startsWith(text))) return null;
+        return this.#beginsBareCall(text) ? 'call' : 'content';
+      }
+      case 'reasoning': {
+        const found = this.#take(reasoning?.close ?? '', isEnd);
+        if (found.text !== '') pieces.push({ type: 'reasoning', text: found.text });
+        return found.tag ? 'gap' : null;
+      }
+      case 'gap': {
+        const text = this.#buffer.replace(/^[\s;,]+/, '');
+        if (text === '') return null;
+        this.#buffer = text;
+        return this.#beginsBareCall(text) ? 'call' : 'content';
+      }
+      case 'content': {
+        const { calls } = this.#format;
+        const found = this.#take(calls?.open ?? '', isEnd);
+        if (found.text !== '') pieces.push({ type: 'content', text: found.text });
+        return found.tag ? 'call' : null;
+      }
+      case 'call':
+        return this.#readCall(pieces, isEnd);
+      case 'arguments': {
+        const length = this.#scanner.read(this.#buffer);
+        const text = this.#buffer.slice(0, length);
+        this.#buffer = this.#buffer.slice(length);
+        if (text !== '') pieces.push({ type: 'arguments', text });
+        return this.#scanner.ended ? 'after' : null;
+      }
+      case 'after': {
+        const close = this.#format.calls?.close || '}';
+        const at = this.#buffer.indexOf(close);
+        if (at < 0) return null;
+        this.#buffer = this.#buffer.slice(at + close.length);
+        return 'gap';
+      }
+    }
+  }
+
+  #beginsBareCall = (text: string): boolean => this.#format.calls?.open === '' && text.startsWith('{');
+
+  /** The text before a tag, without white space before it, or all of which is certain that no tag begins in it. */
+  #take(tag: string, isEnd: boolean): { text: string; tag: boolean } {
+    const at = tag === '' ? -1 : this.#buffer.indexOf(tag);
+    if (at >= 0) {
+      const text = this.#buffer.slice(0, at).trimEnd();
+      this.#buffer = this.#buffer.slice(at + tag.length);
+      return { text, tag: true };
+    }
+    let certain = this.#buffer.length;
+    if (!isEnd && tag !== '') {
+      for (let length = Math.min(tag.length - 1, certain); length > 0; length--)
+        if (tag.startsWith(this.#buffer.slice(-length))) {
+          certain -= length;
+          break;
+        }
+      certain = this.#buffer.slice(0, certain).trimEnd().length;
+    }
+    const text = this.#buffer.slice(0, certain);
+    this.#buffer = this.#buffer.slice(certain);
+    return { text, tag: false };
+  }
+
+  #readCall(pieces: ReplyPiece[], isEnd: boolean): State | null {
+    const head = callHead.exec(this.#buffer);
+    if (head) {
+      this.#buffer = this.#buffer.slice(head[0].length);
+      this.#scanner = new ValueScanner();
+      pieces.push({ type: 'call', name: parsed(head[1] ?? '""', String), arguments: '' });
+      return 'arguments';
+    }
+    const { open = '', close = '' } = this.#format.calls ?? {};
+    const end = close === '' ? new ValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
+    const isWhole = close === '' ? end < this.#buffer.length || isJson(this.#buffer) : end >= 0;
+    if (!isWhole && !isEnd) return null;
+    const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
+    this.#buffer = isWhole ? this.#buffer.slice(end + close.length) : '';
+    const call = callOf(body);
+    if (call) {
+      pieces.push(call);
+      return 'gap';
+    }
+    pieces.push({ type: 'content', text: open + body + (isWhole ? close : '') });
+    return 'content';
+  }
+}
+
+/** A call up to its arguments, as models write it. */
+const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;
+
+/** A whole call whose fields have another order, or that has no arguments. */
+function callOf(text: string): Extract<ReplyPiece, { type: 'call' }> | null {
+  const value = parsed(text, (whole) => whole);
+  if (!isObject(value) || typeof value.name !== 'string') return null;
+  return {
+    type: 'call',
+    name: value.name,
+    arguments: JSON.stringify(value.arguments ?? value.parameters ?? {}),
+  };
+}
+
+function parsed<Value>(text: string, otherwise: (text: string) => Value): Value {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return otherwise(text);
+  }
+}
+
+const isJson = (text: string) => parsed<unknown>(text, () => undefined) !== undefined;
+
+/** Finds where a JSON value ends. What is no JSON ends where its brackets are closed. */
+class ValueScanner {
+  #depth = 0;
+  #inText = false;
+  #isEscaped = false;
+  #begun = false;
+  ended = false;
+
+  /** Reads on; returns how many of the characters belong to the value. */
+  read(text: string): number {
+    for (let index = 0; index < text.length; index++) {
+      if (this.ended) return index;
+      const character = text[index] ?? '';
+      if (this.#inText) {
+        if (this.#isEscaped) this.#isEscaped = false;
+        else if (character === '\\') this.#isEscaped = true;
+        else if (character === '"') this.#inText = false;
+        if (!this.#inText && this.#depth === 0) this.ended = true;
+        continue;
+      }
+      if (character === '"') this.#inText = true;
+      else if (character === '{' || character === '[') this.#depth++;
+      else if (character === '}' || character === ']') {
+        // The end of what contains a number or a word.
+        if (this.#depth === 0) {
+          this.ended = true;
+          return index;
+        }
+        this.#depth--;
+        if (this.#depth === 0) this.ended = true;
+      } else if (this.#depth === 0 && this.#begun && (character === ',' || character.trim() === '')) {
+        this.ended = true;
+        return index;
+      }
+      this.#begun = true;
+    }
+    return text.length;
+  }
+}
