@@ -1,6 +1,7 @@
 import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
 import { benchLargeBodies } from './large-bodies.ts';
+import { benchMasks, vocabularySize } from './masks.ts';
 import { benchRollouts, delayMs } from './rollouts.ts';
 import { benchStart } from './start.ts';
 import { benchStep } from './step.ts';
@@ -66,6 +67,18 @@ for await (const {
     ...[whole(inFlight), what, whole(perSecond), percent(share), cpuMs.toFixed(2)],
     ...[lag.p50.toFixed(1), lag.p99.toFixed(1), collectionMs.toFixed(1)],
     ...[kib.waiting.toFixed(1), kib.kept.toFixed(1), whole(atService)],
+  );
+
+console.log(
+  `\nLegal tokens of constraints, of ${whole(vocabularySize)}, in one reply sampled byte by byte:\n`,
+);
+head(
+  ...['constraint', 'decisions', 'new state: first, ms', 'median', 'longest', 'known state, ms', 'MiB kept'],
+);
+for (const { what, decisions, cold, known, mib } of await benchMasks())
+  row(
+    ...[what, decisions, cold.first.toFixed(1), cold.median.toFixed(2), cold.most.toFixed(1)],
+    ...[known.toFixed(3), mib.toFixed(1)],
   );
 
 const largeBytes = 100e6;

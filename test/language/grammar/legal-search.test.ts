@@ -238,16 +238,30 @@ describe('a constraint over a large vocabulary', () => {
     expect(tokenizer.decode(text)).toBe(call);
   });
 
+  it('keeps one set for all positions in a long string that no token can reach the end of', async () => {
+    const schema = { type: 'string', maxLength: 400 };
+    const state = (await compiler.compile(textOf({ type: 'json_schema', schema }))).start();
+    const [letter] = tokenizer.encode('a') as [number];
+    state.takeForced();
+    const first = state.legal();
+    expect(first.bytes).toBeLessThanOrEqual(Math.ceil(tokenizer.vocabularySize / 32) * 4);
+    for (let position = 1; position < 250; position++) {
+      state.accept(letter);
+      expect(state.legal()).toBe(first);
+    }
+    for (let position = 250; position < 390; position++) state.accept(letter);
+    expect(state.legal().size).toBeLessThan(first.size);
+  });
+
   it('never admits special tokens, ids without bytes, or the second of two tokens with equal bytes', async () => {
-    const texts = new Set<string>();
     const compiled = await compiler.compile(textOf({ type: 'regex', pattern: '[\\s\\S]*' }));
     const { ids } = compiled.start().legal();
-    for (const token of ids) {
-      if (token === endToken) continue;
-      const text = Buffer.from(tokenizer.bytes(token)).toString('latin1');
-      expect(text).not.toBe('');
-      expect(texts).not.toContain(text);
-      texts.add(text);
-    }
+    const texts = [...ids]
+      .filter((token) => token !== endToken)
+      .map((token) => Buffer.from(tokenizer.bytes(token)).toString('latin1'));
+    expect(texts.filter((text) => text === '')).toEqual([]);
+    expect(new Set(texts).size).toBe(texts.length);
+    const the = [...ids].filter((token) => tokenizer.text(token) === 'the');
+    expect(the).toEqual(tokenizer.encode('the'));
   });
 });

@@ -1,0 +1,111 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import type { Constraint } from '../../src/language/constraint/constraint.ts';
+import { type CompiledConstraint, GrammarCompiler } from '../../src/language/grammar/compiler.ts';
+import { makeLargeVocabulary } from '../language/grammar/large-vocabulary.ts';
+import { randomChooser } from '../language/grammar/support.ts';
+
+export const vocabularySize = 150_000;
+/** Most decisions of a reply. */
+const maxDecisions = 1000;
+
+/** What the states of one reply cost. */
+interface MaskRow {
+  what: string;
+  decisions: number;
+  /** CPU time for the legal tokens of a state that was never reached before, in milliseconds. */
+  cold: { first: number; median: number; most: number };
+  /** For those of a known state. */
+  known: number;
+  /** Memory that the compiler keeps after the reply, beside the vocabulary. */
+  mib: number;
+}
+
+const object = (properties: Record<string, unknown>) => ({
+  type: 'object',
+  properties,
+  required: Object.keys(properties),
+  additionalProperties: false,
+});
+const address = object({ street: { type: 'string' }, zip: { type: 'string', pattern: '^[0-9]{5}$' } });
+const order = object({
+  kind: { enum: ['refund', 'cancel', 'status', 'other'] },
+  email: { type: 'string', pattern: '^[a-z0-9.]+@[a-z0-9]+\\.[a-z]{2,4}$' },
+  note: { type: 'string', maxLength: 100 },
+  count: { type: 'integer' },
+  addresses: { type: 'array', items: address, maxItems: 3 },
+});
+
+/** Samples replies under constraints over a large vocabulary, with one compiler for each. */
+export async function benchMasks(): Promise<MaskRow[]> {
+  const { tokenizer, endToken, callToken, reasoning } = makeLargeVocabulary(vocabularySize);
+  const textOf = (schema: Record<string, unknown>): Constraint => ({
+    branches: [{ open: null, grammar: { type: 'json_schema', schema }, repeat: false }],
+  });
+  const constraints: Record<string, Constraint> = {
+    'a string of at most 1,000 characters': textOf({ type: 'string', minLength: 1000, maxLength: 1000 }),
+    'a string of any length': textOf({ type: 'string', minLength: 1000 }),
+    'an object with an enum, patterns, strings and nested objects': textOf(order),
+    'reasoning, then tool calls': {
+      reasoning: { ...reasoning, limit: 100 },
+      branches: [
+        {
+          open: callToken,
+          grammar: { type: 'named_json', alternatives: [{ name: 'order', schema: order }] },
+          repeat: true,
+        },
+      ],
+    },
+  };
+  const sample = (compiled: CompiledConstraint, now: () => number): number[] => {
+    const choose = randomChooser(3);
+    const state = compiled.start();
+    const times: number[] = [];
+    while (times.length < maxDecisions) {
+      state.takeForced();
+      if (state.ended) break;
+      const before = now();
+      const legal = state.legal();
+      times.push(now() - before);
+      // One byte at a time, so that a text has many states: the first tokens of the vocabulary are the bytes.
+      const { ids } = legal;
+      const bytes = ids.findIndex((id) => id >= 256);
+      state.accept(ids[choose(bytes > 0 ? bytes : ids.length)]!);
+    }
+    return times;
+  };
+  const rows: MaskRow[] = [];
+  for (const [what, constraint] of Object.entries(constraints)) {
+    const compiler = new GrammarCompiler(tokenizer, { endToken });
+    const compiled = await compiler.compile(constraint);
+    const before = memory();
+    const cold = sample(compiled, cpuMs);
+    const mib = (memory() - before) / 2 ** 20;
+    const known = sample(compiled, () => performance.now());
+    rows.push({
+      what,
+      decisions: cold.length,
+      cold: { first: cold[0]!, median: median(cold), most: Math.max(...cold.slice(1)) },
+      known: median(known),
+      mib,
+    });
+  }
+  return rows;
+}
+
+function cpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((left, right) => left - right)[values.length >> 1]!;
+}
+
+/** Bytes in use after garbage collection. */
+function memory(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
