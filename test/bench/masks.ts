@@ -13,7 +13,7 @@ const maxDecisions = 1000;
 interface MaskRow {
   what: string;
   decisions: number;
-  /** CPU time for the legal tokens of a state that was never reached before, in milliseconds. */
+  /** For the legal tokens of a state that was never reached before, in milliseconds. */
   cold: { first: number; median: number; most: number };
   /** For those of a known state. */
   known: number;
@@ -57,16 +57,16 @@ export async function benchMasks(): Promise<MaskRow[]> {
       ],
     },
   };
-  const sample = (compiled: CompiledConstraint, now: () => number): number[] => {
+  const sample = (compiled: CompiledConstraint): number[] => {
     const choose = randomChooser(3);
     const state = compiled.start();
     const times: number[] = [];
     while (times.length < maxDecisions) {
       state.takeForced();
       if (state.ended) break;
-      const before = now();
+      const before = performance.now();
       const legal = state.legal();
-      times.push(now() - before);
+      times.push(performance.now() - before);
       // One byte at a time, so that a text has many states: the first tokens of the vocabulary are the bytes.
       const { ids } = legal;
       const bytes = ids.findIndex((id) => id >= 256);
@@ -79,9 +79,9 @@ export async function benchMasks(): Promise<MaskRow[]> {
     const compiler = new GrammarCompiler(tokenizer, { endToken });
     const compiled = await compiler.compile(constraint);
     const before = memory();
-    const cold = sample(compiled, cpuMs);
+    const cold = sample(compiled);
     const mib = (memory() - before) / 2 ** 20;
-    const known = sample(compiled, () => performance.now());
+    const known = sample(compiled);
     rows.push({
       what,
       decisions: cold.length,
@@ -91,11 +91,6 @@ export async function benchMasks(): Promise<MaskRow[]> {
     });
   }
   return rows;
-}
-
-function cpuMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
 }
 
 function median(values: readonly number[]): number {
