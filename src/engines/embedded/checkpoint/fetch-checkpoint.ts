@@ -1,0 +1,245 @@
+import { createHash } from 'node:crypto';
+import { createReadStream, existsSync } from 'node:fs';
+import { open, readFile, rename, rm, stat, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ListFileEntry } from '@huggingface/hub';
+import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
+import { EngineError } from '../../engine.ts';
+
+export interface FetchProgress {
+  /** The file that is being fetched. */
+  file: string;
+  /** Bytes of all files that are here, and of all that are needed. */
+  bytes: number;
+  totalBytes: number;
+}
+
+export interface FetchOptions {
+  /** Folder that keeps what was fetched. */
+  cache: string;
+  /** Default `https://huggingface.co`. */
+  hubUrl?: string;
+  /** For private repositories and those with terms to accept. */
+  accessToken?: string;
+  /** Milliseconds without an answer or a byte after which a connection counts as cut. Default 60000. */
+  idleTimeoutMs?: number;
+  onProgress?: (progress: FetchProgress) => void;
+  signal?: AbortSignal;
+}
+
+export interface FetchedCheckpoint {
+  folder: string;
+  /** The commit of the repository. */
+  commit: string;
+  /** True when the hub was not reachable and an earlier fetch of the same revision is used. */
+  isOffline: boolean;
+}
+
+const defaultIdleTimeoutMs = 60_000;
+
+/** Connections in a row that may bring no byte before the fetch fails. */
+const maxFailures = 3;
+
+/** What a checkpoint needs: configuration, tokenizer, template and weights in safetensors. */
+const isNeeded = (path: string) =>
+  /^(model(-\d+-of-\d+)?\.safetensors|[^/]+\.(json|jinja|txt)|tokenizer\.model|LICENSE[^/]*)$/.test(path);
+
+/**
+ * Fetches a checkpoint from the Hugging Face hub into a cache, and returns its folder there. What an earlier, cut fetch
+ * left is continued, every file is checked by its hash, and the folder appears only when it is complete.
+ *
+ * @param address `owner/name`, or `owner/name@revision` with a branch, tag or commit.
+ * @throws EngineError (`hub_unreachable`, `hub_refused`, `checkpoint_corrupt`, `storage_failed`, `bad_option`)
+ */
+export async function fetchCheckpoint(address: string, options: FetchOptions): Promise<FetchedCheckpoint> {
+  const [, name, revision = 'main'] = /^([\w.-]+\/[\w.-]+)(?:@([\w./-]+))?$/.exec(address) ?? [];
+  if (!name || address.includes('..'))
+    throw new EngineError('bad_option', `hf:${address} must be hf:owner/name or hf:owner/name@revision`);
+  if (options.accessToken !== undefined && !options.accessToken.startsWith('hf_'))
+    throw new EngineError('bad_option', 'the access token of the Hugging Face hub must start with hf_');
+  const repository = join(options.cache, name.replace('/', '--'));
+  const reference = join(repository, `${encodeURIComponent(revision)}.commit`);
+  let commit: string;
+  try {
+    commit = await commitOf(name, revision, options);
+  } catch (cause) {
+    options.signal?.throwIfAborted();
+    const error = hubError(address, cause, options);
+    const known = await readFile(reference, 'utf8').catch(() => '');
+    const folder = join(repository, known);
+    if (error.code === 'hub_unreachable' && known !== '' && existsSync(folder))
+      return { folder, commit: known, isOffline: true };
+    throw error;
+  }
+  const folder = join(repository, commit);
+  if (!existsSync(folder)) {
+    const unfinished = `${folder}.unfinished`;
+    try {
+      await makeFolder(unfinished);
+      await fetchFiles(name, commit, unfinished, options);
+    } catch (cause) {
+      options.signal?.throwIfAborted();
+      throw hubError(address, cause, options);
+    }
+    await syncFolder(unfinished);
+    await rename(unfinished, folder);
+    await syncFolder(repository);
+  }
+  await writeAtomically(reference, [commit]);
+  return { folder, commit, isOffline: false };
+}
+
+async function commitOf(name: string, revision: string, options: FetchOptions): Promise<string> {
+  const { modelInfo } = await import('@huggingface/hub');
+  const { sha } = await modelInfo({ name, revision, additionalFields: ['sha'], ...listing(options) });
+  if (!/^[0-9a-f]{40}$/.test(sha)) throw new Error(`the hub names no commit of ${revision}: ${sha}`);
+  return sha;
+}
+
+async function fetchFiles(
+  repo: string,
+  commit: string,
+  folder: string,
+  options: FetchOptions,
+): Promise<void> {
+  const { listFiles } = await import('@huggingface/hub');
+  const files: ListFileEntry[] = [];
+  for await (const entry of listFiles({ repo, revision: commit, ...listing(options) }))
+    if (entry.type === 'file' && isNeeded(entry.path)) files.push(entry);
+  const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
+  let bytes = 0;
+  for (const entry of files) {
+    const report = (fetched: number) =>
+      options.onProgress?.({ file: entry.path, bytes: bytes + fetched, totalBytes });
+    await fetchFile({ repo, commit, entry, path: join(folder, entry.path), report }, options);
+    bytes += entry.size;
+  }
+}
+
+interface FileFetch {
+  repo: string;
+  commit: string;
+  entry: ListFileEntry;
+  /** Where the file belongs. */
+  path: string;
+  /** Gets the bytes that are here. */
+  report: (bytes: number) => void;
+}
+
+/** Fetches what is missing of a file, again after each cut as long as bytes arrive, and checks its hash. */
+async function fetchFile(file: FileFetch, options: FetchOptions): Promise<void> {
+  const { entry, path, report } = file;
+  if (existsSync(path)) return report(entry.size);
+  const partial = `${path}.partial`;
+  const sizeNow = async () => (await stat(partial)).size;
+  await (await open(partial, 'a', privateFile)).close();
+  if ((await sizeNow()) > entry.size) await truncate(partial);
+  let failures = 0;
+  for (let size = await sizeNow(); size < entry.size; size = await sizeNow())
+    try {
+      await fetchRest(file, { ...options, partial, size });
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      failures = (await sizeNow()) > size ? 0 : failures + 1;
+      if (failures >= maxFailures || isRefusal(error)) throw error;
+    }
+  if (!(await isIntact(entry, partial))) {
+    await rm(partial);
+    throw new EngineError('checkpoint_corrupt', `${path} has another hash than on the hub: fetch it again`);
+  }
+  await rename(partial, path);
+  report(entry.size);
+}
+
+async function fetchRest(
+  { repo, commit, entry, report }: FileFetch,
+  { partial, size, ...options }: FetchOptions & { partial: string; size: number },
+): Promise<void> {
+  const { downloadFile } = await import('@huggingface/hub');
+  const { idleTimeoutMs = defaultIdleTimeoutMs } = options;
+  const stalled = new AbortController();
+  const stall = () => stalled.abort(new Error(`no byte came for ${idleTimeoutMs} ms`));
+  const timer = setTimeout(stall, idleTimeoutMs);
+  const signal = AbortSignal.any([stalled.signal, ...(options.signal ? [options.signal] : [])]);
+  try {
+    const { path, size: total } = entry;
+    const blob = await downloadFile({ repo, revision: commit, path, ...connection({ ...options, signal }) });
+    if (!blob) throw new Error(`the hub has no file ${path} any more`);
+    await using target = await open(partial, 'a', privateFile);
+    let end = size;
+    for await (const chunk of blob.slice(size, total).stream()) {
+      timer.refresh();
+      await target.appendFile(chunk);
+      end += chunk.length;
+      report(end);
+    }
+    await target.sync();
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The hub names large files by the SHA-256 of their content, and small ones as Git does. */
+async function isIntact({ oid, lfs, size }: ListFileEntry, path: string): Promise<boolean> {
+  const hash = lfs ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`);
+  for await (const chunk of createReadStream(path)) hash.update(chunk);
+  return hash.digest('hex') === (lfs?.oid ?? oid);
+}
+
+/** The connection of a short answer. */
+function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: FetchOptions) {
+  const deadline = AbortSignal.timeout(idleTimeoutMs);
+  const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
+  return connection({ ...options, signal });
+}
+
+function connection({
+  hubUrl,
+  accessToken,
+  signal,
+}: Pick<FetchOptions, 'hubUrl' | 'accessToken' | 'signal'>) {
+  return {
+    ...(hubUrl !== undefined && { hubUrl }),
+    ...(accessToken !== undefined && { accessToken }),
+    fetch: (input: Parameters<typeof fetch>[0], init?: RequestInit) =>
+      fetch(input, { ...init, signal: signal ?? null }),
+  };
+}
+
+/** The hub's answer, or undefined for an error of the connection. */
+const statusOf = (error: unknown): number | undefined =>
+  error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number'
+    ? error.statusCode
+    : undefined;
+
+const isRefusal = (error: unknown) => (statusOf(error) ?? 500) < 500;
+
+function hubError(
+  address: string,
+  cause: unknown,
+  { hubUrl = 'https://huggingface.co' }: FetchOptions,
+): EngineError {
+  if (EngineError.isInstance(cause)) return cause;
+  // Errors of a connection are inside those of `fetch`.
+  if (cause instanceof Error && 'syscall' in cause)
+    return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}`, { cause });
+  const status = statusOf(cause);
+  if (status !== undefined && status < 500) {
+    const remedy =
+      status === 401 || status === 403
+        ? 'Accept its terms on the hub and set HF_TOKEN, or check the name'
+        : 'Check the name and the revision';
+    const answer = cause instanceof Error ? cause.message : cause;
+    return new EngineError(
+      'hub_refused',
+      `hf:${address}: ${hubUrl} answered ${status}: ${answer}. ${remedy}`,
+      { cause },
+    );
+  }
+  const reason =
+    cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : cause;
+  const message =
+    `hf:${address} cannot be fetched: ${hubUrl} is not reachable (${reason}). ` +
+    'Try again, which continues where it stopped, or give the folder of a checkpoint that is here';
+  return new EngineError('hub_unreachable', message, { cause });
+}
