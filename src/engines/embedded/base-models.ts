@@ -1,6 +1,6 @@
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { type Architecture, fullyTrained, parameterCount } from './weights/architecture.ts';
+import { type Architecture, fullyTrained, parameterCount, tensorShapes } from './weights/architecture.ts';
 import { readWeights } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';
 
@@ -49,5 +49,7 @@ export function findBaseModel(id: string): EmbeddedBaseModel {
 
 export async function loadWeights({ baseModel: id, folder }: Weights): Promise<Float32Array> {
   const { architecture, seed } = findBaseModel(id);
-  return folder === null ? initializeWeights(architecture, seed) : readWeights(folder, architecture);
+  return folder === null
+    ? initializeWeights(architecture, seed)
+    : readWeights(folder, tensorShapes(architecture));
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { findBaseModel } from '../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
-import { parameterCount } from '../../../src/engines/embedded/weights/architecture.ts';
+import { parameterCount, tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Weights } from '../../../src/engines/engine.ts';
 
@@ -13,6 +13,6 @@ export async function randomCheckpoint(folder: string, baseModel: string): Promi
   const weights = Float32Array.from({ length: size }, () => 0.12 * random.normal());
   const moments = { first: new Float32Array(size), second: new Float32Array(size), updates: 0 };
   const target = join(folder, 'random');
-  await writeCheckpoint(target, architecture, weights, moments);
+  await writeCheckpoint(target, tensorShapes(architecture), weights, moments);
   return { baseModel, folder: target };
 }

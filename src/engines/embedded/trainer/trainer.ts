@@ -4,7 +4,7 @@ import { EngineError } from '../../engine.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Runtime } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, tensorShapes } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { findDecisions, type TrainingSequence } from './decisions.ts';
@@ -56,7 +56,7 @@ export class Trainer {
     const { architecture } = findBaseModel(baseModel);
     const weights = shareWeights(await loadWeights(from));
     const optimizer =
-      folder === null ? freshOptimizer(weights.length) : await readOptimizer(folder, architecture);
+      folder === null ? freshOptimizer(weights.length) : await readOptimizer(folder, tensorShapes(architecture));
     await Promise.all(runners.map((runner) => runner.load(baseModel)));
     this.#run = { baseModel, architecture, weights, optimizer, runners, steps: 0, signal };
   }
@@ -116,7 +116,7 @@ export class Trainer {
 
   async save(folder: string): Promise<void> {
     const run = this.#current();
-    await writeCheckpoint(folder, run.architecture, run.weights, run.optimizer);
+    await writeCheckpoint(folder, tensorShapes(run.architecture), run.weights, run.optimizer);
     this.#saved = { folder, run };
     this.#end();
   }

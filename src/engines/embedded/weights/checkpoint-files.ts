@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { privateFile, writeFolderAtomically } from '../../../util/durable-files.ts';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
-import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
+import type { TensorShape } from './architecture.ts';
 import { encodeVector, VectorFile } from './vector-file.ts';
 
 /** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
@@ -17,8 +17,7 @@ const weightsFile = 'model.safetensors';
 const optimizerFile = 'optimizer.safetensors';
 
 /** The shapes of the optimizer's file: both averages, each with the layout of the weights. */
-function optimizerShapes(architecture: Architecture): TensorShape[] {
-  const shapes = tensorShapes(architecture);
+function optimizerShapes(shapes: readonly TensorShape[]): TensorShape[] {
   const total = shapes.reduce((sum, { size }) => sum + size, 0);
   return ['first', 'second'].flatMap((moment, index) =>
     shapes.map((shape) => ({
@@ -29,12 +28,12 @@ function optimizerShapes(architecture: Architecture): TensorShape[] {
   );
 }
 
-export function openWeights(folder: string, architecture: Architecture): Promise<VectorFile> {
-  return VectorFile.open(join(folder, weightsFile), tensorShapes(architecture));
+export function openWeights(folder: string, shapes: readonly TensorShape[]): Promise<VectorFile> {
+  return VectorFile.open(join(folder, weightsFile), shapes);
 }
 
-export async function readWeights(folder: string, architecture: Architecture): Promise<Float32Array> {
-  await using file = await openWeights(folder, architecture);
+export async function readWeights(folder: string, shapes: readonly TensorShape[]): Promise<Float32Array> {
+  await using file = await openWeights(folder, shapes);
   return await file.read();
 }
 
@@ -45,17 +44,20 @@ export function unreadableCheckpoint(folder: string | null, cause: unknown): Eng
   return new EngineError(code, `the weights in ${folder} cannot be read: ${cause}`, { cause });
 }
 
-export async function readOptimizer(folder: string, architecture: Architecture): Promise<OptimizerState> {
-  await using file = await VectorFile.open(join(folder, optimizerFile), optimizerShapes(architecture));
+export async function readOptimizer(folder: string, shapes: readonly TensorShape[]): Promise<OptimizerState> {
+  await using file = await VectorFile.open(join(folder, optimizerFile), optimizerShapes(shapes));
   const data = await file.read();
   const total = data.length / 2;
   return { first: data.slice(0, total), second: data.slice(total), updates: Number(file.metadata.updates) };
 }
 
-/** Writes a checkpoint durably. The folder appears by one rename, so that it exists completely or not at all. */
+/**
+ * Writes a checkpoint durably: the flat vector that is trained and Adam's state. `shapes`: the tensors of the vector. The
+ * folder appears by one rename, so that it exists completely or not at all.
+ */
 export async function writeCheckpoint(
   folder: string,
-  architecture: Architecture,
+  shapes: readonly TensorShape[],
   weights: Float32Array,
   optimizer: OptimizerState,
 ): Promise<void> {
@@ -64,10 +66,10 @@ export async function writeCheckpoint(
   moments.set(optimizer.second, weights.length);
   await writeFolderAtomically(folder, async (unfinished) => {
     await Promise.all([
-      writeDurably(join(unfinished, weightsFile), encodeVector(tensorShapes(architecture), weights)),
+      writeDurably(join(unfinished, weightsFile), encodeVector(shapes, weights)),
       writeDurably(
         join(unfinished, optimizerFile),
-        encodeVector(optimizerShapes(architecture), moments, { updates: String(optimizer.updates) }),
+        encodeVector(optimizerShapes(shapes), moments, { updates: String(optimizer.updates) }),
       ),
     ]);
   });

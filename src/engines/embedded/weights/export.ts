@@ -18,12 +18,13 @@ interface Model {
  */
 export async function exportWeights(model: Model, { folder }: Weights): Promise<ExportedWeights> {
   const { architecture, seed } = model;
+  const shapes = tensorShapes(architecture);
   const openCheckpoint = (checkpoint: string) =>
-    openWeights(checkpoint, architecture).catch((error: unknown) => {
+    openWeights(checkpoint, shapes).catch((error: unknown) => {
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await openCheckpoint(folder))[Symbol.asyncDispose]();
-  const header = encodeVectorHeader(tensorShapes(architecture), metadataOf(model));
+  const header = encodeVectorHeader(shapes, metadataOf(model));
   async function* chunks(): AsyncGenerator<Uint8Array> {
     yield header;
     if (folder === null)
