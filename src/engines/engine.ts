@@ -83,7 +83,7 @@ export interface ScoredToken extends TokenLogprob {
 
 /** A checkpoint in one file. */
 export interface ExportedWeights {
-  /** `.safetensors` */
+  /** What the file's name ends with: `.safetensors`, or `.tar` for several files in one. */
   extension: string;
   bytes: number;
   chunks: AsyncIterable<Uint8Array>;

@@ -1,27 +1,49 @@
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { type Architecture, fullyTrained, parameterCount, tensorShapes } from './weights/architecture.ts';
+import { adapterShapes, type LoraSettings } from './lora/adapter-vector.ts';
+import type { LoraBase } from './lora/layer-feeds.ts';
+import { Random } from './random.ts';
+import {
+  type Architecture,
+  fullyTrained,
+  parameterCount,
+  type TensorShape,
+  tensorShapes,
+} from './weights/architecture.ts';
 import { readWeights } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';
 
-interface EmbeddedBaseModel extends BaseModel {
+/** A base model whose parameters are all trained. */
+export interface TinyModel extends BaseModel {
+  kind: 'tiny';
   architecture: Architecture;
   /** Seed of the random initial weights. Another seed is another model. */
   seed: number;
 }
 
+/** A checkpoint in Hugging Face form, trained by LoRA. */
+export interface CheckpointModel extends BaseModel, LoraBase {
+  kind: 'checkpoint';
+  folder: string;
+  lora: LoraSettings;
+  /** Tokens that end a reply. */
+  endTokens: number[];
+}
+
+export type EmbeddedBaseModel = TinyModel | CheckpointModel;
+
 function baseModel(
-  { id, seed, defaults }: Pick<EmbeddedBaseModel, 'id' | 'seed' | 'defaults'>,
+  { id, seed, defaults }: Pick<TinyModel, 'id' | 'seed' | 'defaults'>,
   sizes: Pick<Architecture, 'width' | 'layers' | 'heads' | 'contextLength'>,
-): EmbeddedBaseModel {
+): TinyModel {
   const architecture = fullyTrained({ vocabularySize: 512, ...sizes, previousTokens: 2 });
   const { contextLength, vocabularySize } = architecture;
   const parameters = parameterCount(architecture);
-  return { id, seed, architecture, contextLength, vocabularySize, parameters, defaults };
+  return { kind: 'tiny', id, seed, architecture, contextLength, vocabularySize, parameters, defaults };
 }
 
 /** The base models of the embedded engine. Their weights are random, so they know nothing before training. */
-export const embeddedBaseModels: readonly EmbeddedBaseModel[] = [
+export const embeddedBaseModels: readonly TinyModel[] = [
   baseModel(
     {
       id: 'martingale-tiny',
@@ -40,16 +62,55 @@ export const embeddedBaseModels: readonly EmbeddedBaseModel[] = [
   ),
 ];
 
-export function findBaseModel(id: string): EmbeddedBaseModel {
-  const found = embeddedBaseModels.find((model) => model.id === id);
-  if (found) return found;
-  const known = embeddedBaseModels.map((model) => model.id).join(', ');
-  throw new EngineError('unknown_base_model', `unknown base model ${id}; known: ${known}`);
+/** The base models of one engine. */
+export class BaseModels {
+  readonly all: readonly EmbeddedBaseModel[];
+
+  constructor(checkpoints: readonly CheckpointModel[]) {
+    this.all = [...embeddedBaseModels, ...checkpoints];
+  }
+
+  find(id: string): EmbeddedBaseModel {
+    const found = this.all.find((model) => model.id === id);
+    if (found) return found;
+    const known = this.all.map((model) => model.id).join(', ');
+    throw new EngineError('unknown_base_model', `unknown base model ${id}; known: ${known}`);
+  }
+
+  /** The tensors that training changes: all parameters of a tiny model, the adapter of a checkpoint. */
+  trainedShapes(id: string): readonly TensorShape[] {
+    const model = this.find(id);
+    if (model.kind === 'tiny') return tensorShapes(model.architecture);
+    return adapterShapes(model.architecture, model.lora);
+  }
+
+  /** The flat vector of the trained tensors. */
+  async loadVector({ baseModel: id, folder }: Weights): Promise<Float32Array> {
+    const model = this.find(id);
+    const shapes = this.trainedShapes(id);
+    if (folder !== null) return await readWeights(folder, shapes);
+    return model.kind === 'tiny' ? initializeWeights(model.architecture, model.seed) : initialAdapter(shapes);
+  }
 }
 
-export async function loadWeights({ baseModel: id, folder }: Weights): Promise<Float32Array> {
-  const { architecture, seed } = findBaseModel(id);
-  return folder === null
-    ? initializeWeights(architecture, seed)
-    : readWeights(folder, tensorShapes(architecture));
+/** A is uniform in +-1 / sqrt(inputs) and B is 0, as PEFT initializes them. */
+function initialAdapter(shapes: readonly TensorShape[]): Float32Array {
+  const random = new Random(20263);
+  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  for (const { name, dimensions, offset, size } of shapes) {
+    if (name.endsWith('.lora_B.weight')) continue;
+    const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
+    for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
+  }
+  return vector;
+}
+
+const tinyModels = new BaseModels([]);
+
+export function findBaseModel(id: string): TinyModel {
+  return tinyModels.find(id) as TinyModel;
+}
+
+export function loadWeights(weights: Weights): Promise<Float32Array> {
+  return tinyModels.loadVector(weights);
 }

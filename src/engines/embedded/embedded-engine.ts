@@ -18,7 +18,7 @@ import type {
   Weights,
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { embeddedBaseModels, findBaseModel } from './base-models.ts';
+import { BaseModels, embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
@@ -100,6 +100,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const processors = await loadProcessors(modules);
   const settings = {
     runtime,
+    checkpoints: [],
     largestBatch,
     prefixCacheBytes,
     logitsProcessors: modules,
@@ -209,7 +210,7 @@ class EmbeddedEngine implements Engine {
   }
 
   async exportWeights(weights: Weights): Promise<ExportedWeights> {
-    return exportWeights(findBaseModel(weights.baseModel), weights);
+    return exportWeights(new BaseModels([]), weights);
   }
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {

@@ -122,31 +122,44 @@ const isEmpty = (value: unknown): boolean =>
   (isObject(value) && Object.keys(value).length === 0);
 
 /**
- * Encodes an adapter as the two files that PEFT loads, by name.
+ * Encodes the configuration of an adapter, for PEFT.
  * @param baseModel Where PEFT finds the base model: a folder, or its name on the Hugging Face hub.
  */
-export function encodeAdapter(
-  adapter: Adapter,
-  architecture: Architecture,
+export function encodeAdapterConfig(
+  { rank, alpha, targets }: Omit<Adapter, 'tensors'>,
   { baseModel }: { baseModel: string },
-): Record<typeof adapterConfigFile | typeof adapterWeightsFile, Uint8Array> {
+): Uint8Array {
   const config = {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
     base_model_name_or_path: baseModel,
-    r: adapter.rank,
-    lora_alpha: adapter.alpha,
-    target_modules: adapter.targets,
+    r: rank,
+    lora_alpha: alpha,
+    target_modules: targets,
     lora_dropout: 0,
     bias: 'none',
     fan_in_fan_out: false,
     inference_mode: true,
   };
-  const shapes = adapterTensors(architecture, adapter);
-  const header = encodeHeader(
-    shapes.map(({ name, dimensions }) => ({ name: `${peftPrefix}${name}`, dimensions, format: 'F32' })),
+  return new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
+}
+
+/** Encodes the header of PEFT's file of tensors. Their float32 data must follow, in the order of `adapterTensors`. */
+export function encodeAdapterHeader(tensors: readonly NamedShape[]): Uint8Array {
+  return encodeHeader(
+    tensors.map(({ name, dimensions }) => ({ name: `${peftPrefix}${name}`, dimensions, format: 'F32' })),
     { format: 'pt' },
   );
+}
+
+/** Encodes an adapter as the two files that PEFT loads, by name. `baseModel`: see `encodeAdapterConfig`. */
+export function encodeAdapter(
+  adapter: Adapter,
+  architecture: Architecture,
+  { baseModel }: { baseModel: string },
+): Record<typeof adapterConfigFile | typeof adapterWeightsFile, Uint8Array> {
+  const shapes = adapterTensors(architecture, adapter);
+  const header = encodeAdapterHeader(shapes);
   const data = shapes.map(({ name }) => tensorOf(adapter, name));
   const file = new Uint8Array(data.reduce((sum, { byteLength }) => sum + byteLength, header.length));
   file.set(header);
@@ -156,7 +169,7 @@ export function encodeAdapter(
     end += byteLength;
   }
   return {
-    [adapterConfigFile]: new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`),
+    [adapterConfigFile]: encodeAdapterConfig(adapter, { baseModel }),
     [adapterWeightsFile]: file,
   };
 }

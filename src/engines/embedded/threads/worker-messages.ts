@@ -11,6 +11,7 @@ import {
   type TrainingBatch,
   type Weights,
 } from '../../engine.ts';
+import type { CheckpointModel } from '../base-models.ts';
 import type { ProcessorModules } from '../extensions/logits-processors.ts';
 import type { RuntimeChoice } from '../runtime.ts';
 import type { WatchdogStart } from './watchdog.ts';
@@ -18,6 +19,7 @@ import type { WatchdogStart } from './watchdog.ts';
 /** Settings of the engine's worker threads. */
 export interface WorkerSettings {
   runtime: RuntimeChoice;
+  checkpoints: readonly CheckpointModel[];
   threads: number;
   largestBatch: number;
   prefixCacheBytes: number;

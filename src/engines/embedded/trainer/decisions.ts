@@ -32,13 +32,16 @@ export interface TrainingSequence {
   decisions: Decision[];
 }
 
+/** What finding decisions needs of a base model's text. */
+export type DecisionCodec = Pick<ConversationCodec, 'compiler' | 'prepareSampling'>;
+
 /**
  * Finds the decisions of a datum by following its constraints along its tokens, as sampling did. A token that was
  * sampled with log-probability 0 was certain, so it is not a decision.
  */
 export async function findDecisions(
   datum: Datum<Constraint>,
-  codec: ConversationCodec,
+  codec: DecisionCodec,
 ): Promise<TrainingSequence> {
   const decisions: Decision[] = [];
   for (const span of datum.spans) {

@@ -1,5 +1,5 @@
 import type { InferenceSession } from 'onnxruntime-common';
-import { findBaseModel } from '../base-models.ts';
+import { BaseModels } from '../base-models.ts';
 import { backwardGraph } from '../graphs/backward-graph.ts';
 import { forwardGraph } from '../graphs/forward-graph.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
@@ -41,9 +41,10 @@ interface Graphs {
   backward: Session;
 }
 
-/** The training graphs of each base model, created when first needed. */
+/** The training graphs of each tiny model, created when first needed. */
 export class TrainingSessions {
   readonly runtime: Runtime;
+  readonly #models = new BaseModels([]);
   readonly #graphs = new Map<string, Promise<Graphs>>();
 
   constructor(runtime: Runtime) {
@@ -51,7 +52,7 @@ export class TrainingSessions {
   }
 
   of(baseModel: string): Promise<Graphs> {
-    const graphs = this.#graphs.get(baseModel) ?? this.#create(findBaseModel(baseModel).architecture);
+    const graphs = this.#graphs.get(baseModel) ?? this.#create(this.#models.find(baseModel).architecture);
     this.#graphs.set(baseModel, graphs);
     graphs.catch(() => this.#graphs.delete(baseModel));
     return graphs;

@@ -1,18 +1,17 @@
 import { type KlPenaltyShifts, klPenaltyShifts, type LossConfig } from '../../../learning/index.ts';
-import { EngineError, type TrainingBatch } from '../../engine.ts';
-import { loadWeights } from '../base-models.ts';
-import { logprobOf } from './batch-loss.ts';
-import type { MicroBatch } from './micro-batches.ts';
-import { type RunningModel, shareWeights, useLogits } from './passes.ts';
+import { EngineError, type Weights } from '../../engine.ts';
+import { decisionsOf, type PreparedStep } from './trained-model.ts';
 
-/** Log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
-async function logprobsUnder(model: RunningModel, batches: readonly MicroBatch[]): Promise<number[]> {
-  const logprobs: number[] = [];
-  await useLogits(model, batches, ({ decisions }, logits) => {
-    for (const { decision, row } of decisions.flat())
-      logprobs.push(logprobOf(decision.distribution(logits, row), decision.token));
-  });
-  return logprobs;
+/** What a KL penalty compares. */
+interface Comparison {
+  step: PreparedStep;
+  baseModel: string;
+  /** The current values. */
+  vector: Float32Array;
+  /** The weights to compare with; null when the batch names none. */
+  reference: Weights | null;
+  load(weights: Weights): Promise<Float32Array>;
+  signal: AbortSignal;
 }
 
 /**
@@ -22,27 +21,24 @@ async function logprobsUnder(model: RunningModel, batches: readonly MicroBatch[]
  */
 export async function klPenaltyOf(
   config: LossConfig,
-  reference: TrainingBatch['reference'],
-  model: RunningModel,
-  batches: readonly MicroBatch[],
+  { step, baseModel, vector, reference, load, signal }: Comparison,
 ): Promise<KlPenaltyShifts | null> {
   if (config.type === 'cross_entropy' || config.klPenalty === null) return null;
   if (!reference)
     throw new EngineError('no_reference', 'a KL penalty needs reference weights to compare with');
-  const decisions = batches.flatMap((batch) => batch.decisions.flat());
-  const needsCurrent =
-    config.klPenalty.source === 'current_learner' ||
-    decisions.some(({ decision }) => decision.logprob === null);
-  const weights = shareWeights(await loadWeights(reference));
-  if (weights.length !== model.weights.length)
+  if (reference.baseModel !== baseModel)
     throw new EngineError(
       'bad_reference',
-      `the reference has ${weights.length} parameters and the model ${model.weights.length}; both must have the same base model`,
+      `the reference is a ${reference.baseModel} and the model a ${baseModel}; both must have the same base model`,
     );
-  const referenceLogprobs = await logprobsUnder({ ...model, weights }, batches);
-  const current = needsCurrent ? await logprobsUnder(model, batches) : [];
-  const terms = decisions.map(({ decision }, index) => ({
-    sampled: decision.logprob,
+  const decisions = decisionsOf(step);
+  const needsCurrent =
+    config.klPenalty.source === 'current_learner' || decisions.some(({ logprob }) => logprob === null);
+  const values = reference.folder === null ? null : await load(reference);
+  const referenceLogprobs = await step.logprobs(values, signal);
+  const current = needsCurrent ? await step.logprobs(vector, signal) : [];
+  const terms = decisions.map(({ logprob }, index) => ({
+    sampled: logprob,
     reference: referenceLogprobs[index] as number,
     current: current[index] ?? null,
   }));

@@ -27,6 +27,7 @@ export interface BatchTokens {
 
 /** Sequences that run through the graphs together, with their decisions. */
 export interface MicroBatch extends BatchTokens {
+  trained: readonly TrainingSequence[];
   /** The decisions of each sequence in order, each with its row of the logits. */
   decisions: { decision: Decision; row: number }[][];
 }
@@ -50,6 +51,7 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
     const part = byLength.slice(start, start + Math.max(1, Math.floor(size / time)));
     const picks = Math.max(...part.map(({ decisions }) => decisions.length));
     batches.push({
+      trained: part,
       sequences: part.map(({ tokens, decisions }) => ({
         tokens,
         positions: decisions.map(({ position }) => position),

@@ -1,15 +1,15 @@
-import { findBaseModel } from '../base-models.ts';
 import { freeAll } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import { parameterCount } from '../weights/architecture.ts';
-import type { BatchLoss } from './batch-loss.ts';
+import { type Architecture, parameterCount } from '../weights/architecture.ts';
+import { type BatchLoss, logprobOf } from './batch-loss.ts';
 import type { GraphRunner } from './graph-runner.ts';
 import type { MicroBatch } from './micro-batches.ts';
 import { addGradient } from './optimizer.ts';
 
-/** Weights, and what runs the graphs on them. */
+/** Weights of a tiny model, and what runs the graphs on them. */
 export interface RunningModel {
   baseModel: string;
+  architecture: Architecture;
   /** The flat parameter vector: see `shareWeights`. */
   weights: Float32Array;
   /** They share the micro-batches; each runs on its own core. */
@@ -18,22 +18,18 @@ export interface RunningModel {
   signal: AbortSignal;
 }
 
-/**
- * Calls `use` with the logits of each micro-batch, in order. Runs only the forward pass; the logits are freed after
- * `use`.
- */
-export async function useLogits(
-  model: RunningModel,
-  batches: readonly MicroBatch[],
-  use: (batch: MicroBatch, logits: LogitRows) => void,
-): Promise<void> {
+/** The log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
+export async function logprobsUnder(model: RunningModel, batches: readonly MicroBatch[]): Promise<number[]> {
+  const logprobs: number[] = [];
   const passes = inOrder(batches, aheadOf(model), async (batch, index) => {
     return { batch, logits: await forward(model, batch, index, null) };
   });
   for await (const { batch, logits } of passes) {
-    use(batch, logits);
+    for (const { decision, row } of batch.decisions.flat())
+      logprobs.push(logprobOf(decision.distribution(logits, row), decision.token));
     freeAll(Object.values(logits));
   }
+  return logprobs;
 }
 
 /**
@@ -45,7 +41,7 @@ export async function gradientOf(
   batches: readonly MicroBatch[],
   loss: BatchLoss,
 ): Promise<Float32Array> {
-  const { architecture } = findBaseModel(model.baseModel);
+  const { architecture } = model;
   const total = new Float32Array(parameterCount(architecture));
   const ahead = aheadOf(model);
   const forwardPasses = inOrder(batches, ahead, async (batch, index) => {

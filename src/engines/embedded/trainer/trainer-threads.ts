@@ -1,21 +1,25 @@
 import type { Reply } from '../../../language/constraint/constraint.ts';
 import type { TrainRequest } from '../../engine.ts';
+import { BaseModels } from '../base-models.ts';
 import type { GraphCall, TrainerCall, WorkerSettings } from '../threads/worker-messages.ts';
 import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { train } from './train.ts';
 
 /**
- * The threads that train. One does everything but the runs of the graphs; unless `settings.threads` is 1, these are
- * shared among that many threads of their own, each on one core. For small models that is faster than one thread whose
- * matrix products use several cores. They start with the first job.
+ * The threads that train. One does everything but the runs of a tiny model's graphs; unless `settings.threads` is 1,
+ * these are shared among that many threads of their own, each on one core. For small models that is faster than one thread
+ * whose matrix products use several cores. They start with the first job of a tiny model. A checkpoint's graphs run in the
+ * one thread with all cores in each product: threads of their own would each read all weights.
  */
 export class TrainerThreads {
+  readonly #models: BaseModels;
   readonly #trainer: WorkerThread<TrainerCall>;
   readonly #graphs: readonly WorkerThread<GraphCall>[];
 
   constructor(settings: WorkerSettings) {
+    this.#models = new BaseModels(settings.checkpoints);
+    this.#trainer = new WorkerThread(workerModule('../trainer/worker'), settings);
     const own = { ...settings, threads: 1 };
-    this.#trainer = new WorkerThread(workerModule('../trainer/worker'), own);
     this.#graphs = Array.from(
       { length: settings.threads > 1 ? settings.threads : 0 },
       () => new WorkerThread(workerModule('../trainer/graph-worker'), own),
@@ -29,7 +33,8 @@ export class TrainerThreads {
 
   /** Trains one job; call it again when it has settled. */
   train(request: TrainRequest): Promise<void> {
-    const graphs = this.#graphs.map((thread) => thread.running);
+    const { kind } = this.#models.find(request.from.baseModel);
+    const graphs = kind === 'tiny' ? this.#graphs.map((thread) => thread.running) : [];
     return train({ trainer: this.#trainer.running, graphs }, request);
   }
 

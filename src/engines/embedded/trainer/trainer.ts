@@ -1,64 +1,78 @@
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
-import { findBaseModel, loadWeights } from '../base-models.ts';
-import type { ConversationCodec } from '../conversation-codec.ts';
+import type { BaseModels } from '../base-models.ts';
 import type { Runtime } from '../runtime.ts';
-import { type Architecture, tensorShapes } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
-import { findDecisions, type TrainingSequence } from './decisions.ts';
-import { type GraphRunner, LocalGraphs, TrainingSessions } from './graph-runner.ts';
+import { type DecisionCodec, findDecisions, type TrainingSequence } from './decisions.ts';
+import type { GraphRunner } from './graph-runner.ts';
 import { klPenaltyOf } from './kl-penalty.ts';
-import { toMicroBatches } from './micro-batches.ts';
 import { freshOptimizer, norm, updateByAdam } from './optimizer.ts';
-import { gradientOf, type RunningModel, shareWeights } from './passes.ts';
+import { shareWeights } from './passes.ts';
+import type { TrainedModel } from './trained-model.ts';
+import { defaultTrainingBytes, TrainedModels } from './trained-models.ts';
 
 /** Gradients with a larger norm are scaled down to it. */
 const maxNorm = 1;
 
 /** Weights in training. They are in memory until they are saved. */
-interface Run extends RunningModel {
-  architecture: Architecture;
+interface Run {
+  model: TrainedModel;
+  /** The values of what is trained. */
+  vector: Float32Array;
   optimizer: OptimizerState;
   /** Optimizer steps so far. */
   steps: number;
+  /** When it is aborted, no further run of the graphs starts. */
+  signal: AbortSignal;
+}
+
+export interface TrainerOptions {
+  models: BaseModels;
+  codecOf: (baseModel: string) => DecisionCodec;
+  /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
+  trainingBytes?: number;
 }
 
 /** Trains one set of weights at a time. */
 export class Trainer {
-  readonly #codec: ConversationCodec;
-  readonly #sessions: TrainingSessions;
+  readonly #models: BaseModels;
+  readonly #codecOf: (baseModel: string) => DecisionCodec;
+  readonly #trained: TrainedModels;
+  /** What else runs the graphs of the job. */
   #runners: readonly GraphRunner[] = [];
   #run: Run | undefined;
   #cancellation = new AbortController();
   /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
-  #saved: { folder: string; run: Run } | undefined;
+  #saved: { folder: string; vector: Float32Array; optimizer: OptimizerState } | undefined;
 
-  constructor(runtime: Runtime, codec: ConversationCodec) {
-    this.#codec = codec;
-    this.#sessions = new TrainingSessions(runtime);
+  constructor(runtime: Runtime, { models, codecOf, trainingBytes = defaultTrainingBytes() }: TrainerOptions) {
+    this.#models = models;
+    this.#codecOf = codecOf;
+    this.#trained = new TrainedModels(runtime, models, trainingBytes);
   }
 
-  /** Begins a job. `others`: what runs the graphs; when empty, this thread does. */
+  /** Begins a job. `others`: what runs the graphs of a tiny model; when empty, this thread does. */
   async begin(from: Weights, others: readonly GraphRunner[] = []): Promise<void> {
     this.#end();
-    const runners = others.length > 0 ? others : [new LocalGraphs(this.#sessions)];
-    this.#runners = runners;
+    this.#runners = others;
     this.#cancellation = new AbortController();
     const { signal } = this.#cancellation;
-    const { baseModel, folder } = from;
-    if (this.#saved && folder === this.#saved.folder) {
-      this.#run = { ...this.#saved.run, runners, steps: 0, signal };
+    const model = await this.#trained.open(from.baseModel, others);
+    this.#run = { model, ...(await this.#take(from, model)), steps: 0, signal };
+  }
+
+  /** The values to begin with, and Adam's state. */
+  async #take({ baseModel, folder }: Weights, { shapes }: TrainedModel) {
+    const saved = this.#saved;
+    if (saved && folder === saved.folder) {
       this.#saved = undefined;
-      return;
+      return saved;
     }
-    const { architecture } = findBaseModel(baseModel);
-    const weights = shareWeights(await loadWeights(from));
-    const optimizer =
-      folder === null ? freshOptimizer(weights.length) : await readOptimizer(folder, tensorShapes(architecture));
-    await Promise.all(runners.map((runner) => runner.load(baseModel)));
-    this.#run = { baseModel, architecture, weights, optimizer, runners, steps: 0, signal };
+    const vector = shareWeights(await this.#models.loadVector({ baseModel, folder }));
+    const optimizer = folder === null ? freshOptimizer(vector.length) : await readOptimizer(folder, shapes);
+    return { vector, optimizer };
   }
 
   /** Ends the current step soon, without an update, and makes later steps fail until the next `begin`. */
@@ -75,35 +89,38 @@ export class Trainer {
         'precalculate_logprobs works only in jobs with one gradient step',
       );
     const started = performance.now();
+    const { model, vector, signal } = run;
+    const codec = this.#codecOf(model.baseModel);
     const sequences: TrainingSequence[] = [];
-    for await (const [, datum] of inTimeSlices(datums))
-      sequences.push(await findDecisions(datum, this.#codec));
+    for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
-    if (longest > run.architecture.contextLength)
+    if (longest > model.contextLength)
       throw new EngineError(
         'too_long',
-        `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`,
+        `a sequence of ${longest} tokens exceeds the context of ${model.contextLength}`,
       );
-    const batches = toMicroBatches(sequences);
-    if (batches.length === 0)
+    const prepared = model.prepare(sequences);
+    if (prepared.sequences.length === 0)
       throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
-    const penalty = await klPenaltyOf(loss, reference, run, batches);
+    const penalty = await klPenaltyOf(loss, {
+      ...{ step: prepared, baseModel: model.baseModel, vector, reference, signal },
+      load: async (weights) => shareWeights(await this.#models.loadVector(weights)),
+    });
     const batchLoss = new BatchLoss(loss, penalty?.shifts);
-    const gradient = await gradientOf(run, batches, batchLoss);
-    run.signal.throwIfAborted();
+    const gradient = await prepared.gradientOf(vector, batchLoss, signal);
+    signal.throwIfAborted();
     const length = norm(gradient);
     if (!Number.isFinite(length))
       throw new EngineError(
         'gradient_not_finite',
         `the gradient's norm is ${length}; lower the learning rate`,
       );
-    updateByAdam(run.weights, gradient, run.optimizer, {
+    updateByAdam(vector, gradient, run.optimizer, {
       learningRate,
       scale: length > maxNorm ? maxNorm / length : 1,
     });
     run.steps++;
-    const trained = batches.flatMap((batch) => batch.sequences);
-    const tokens = trained.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
+    const tokens = prepared.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     const seconds = (performance.now() - started) / 1000;
     return {
       ...batchLoss.metrics(),
@@ -115,9 +132,9 @@ export class Trainer {
   }
 
   async save(folder: string): Promise<void> {
-    const run = this.#current();
-    await writeCheckpoint(folder, tensorShapes(run.architecture), run.weights, run.optimizer);
-    this.#saved = { folder, run };
+    const { model, vector, optimizer } = this.#current();
+    await writeCheckpoint(folder, model.shapes, vector, optimizer);
+    this.#saved = { folder, vector, optimizer };
     this.#end();
   }
 
@@ -129,7 +146,7 @@ export class Trainer {
   async close(): Promise<void> {
     this.#end();
     this.#saved = undefined;
-    await this.#sessions.close();
+    await this.#trained.close();
   }
 
   #end(): void {

@@ -1,5 +1,6 @@
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
+import { BaseModels } from '../base-models.ts';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
@@ -8,7 +9,10 @@ import { Trainer } from './trainer.ts';
 
 await startWorker<TrainerCall>(async ({ runtime, settings }) => {
   const codec = await ConversationCodec.load(settings.logitsProcessors);
-  const trainer = new Trainer(runtime, codec);
+  const trainer = new Trainer(runtime, {
+    models: new BaseModels(settings.checkpoints),
+    codecOf: () => codec,
+  });
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
   let isClosing = false;

@@ -1,47 +1,63 @@
 import type { ExportedWeights, Weights } from '../../engine.ts';
-import { type Architecture, parameterCount, tensorShapes } from './architecture.ts';
+import type { BaseModels, CheckpointModel, TinyModel } from '../base-models.ts';
+import {
+  adapterConfigFile,
+  adapterWeightsFile,
+  encodeAdapterConfig,
+  encodeAdapterHeader,
+} from '../checkpoint/adapter.ts';
+import type { TensorShape } from './architecture.ts';
 import { openWeights, unreadableCheckpoint } from './checkpoint-files.ts';
-import { initialTensors } from './initialize.ts';
+import { encodeTar, tarBytes } from './tar.ts';
 import { encodeVectorHeader } from './vector-file.ts';
 
-interface Model {
-  id: string;
-  architecture: Architecture;
-  /** Seed of the base model's initial weights. */
-  seed: number;
-}
-
 /**
- * Exports weights as one safetensors file: float32 tensors by name, matrices as [inputs, outputs]. Its metadata has the
- * `format`, the `base_model` and the sizes of its architecture. Rejects with an `EngineError` when a checkpoint cannot
- * be read. If the checkpoint is deleted during the export, reading the chunks fails.
+ * Exports weights. Of a tiny model: one safetensors file, float32 tensors by name, matrices as [inputs, outputs], whose
+ * metadata has the `format`, the `base_model` and the sizes of its architecture. Of a checkpoint: a tar archive with a
+ * folder `adapter` that PEFT loads. Rejects with an `EngineError` when the weights cannot be read. If they are deleted
+ * during the export, reading the chunks fails.
  */
-export async function exportWeights(model: Model, { folder }: Weights): Promise<ExportedWeights> {
-  const { architecture, seed } = model;
-  const shapes = tensorShapes(architecture);
-  const openCheckpoint = (checkpoint: string) =>
+export async function exportWeights(models: BaseModels, weights: Weights): Promise<ExportedWeights> {
+  const model = models.find(weights.baseModel);
+  const shapes = models.trainedShapes(model.id);
+  const { folder } = weights;
+  const open = (checkpoint: string) =>
     openWeights(checkpoint, shapes).catch((error: unknown) => {
       throw unreadableCheckpoint(folder, error);
     });
-  if (folder !== null) await (await openCheckpoint(folder))[Symbol.asyncDispose]();
-  const header = encodeVectorHeader(shapes, metadataOf(model));
-  async function* chunks(): AsyncGenerator<Uint8Array> {
+  if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();
+  const header =
+    model.kind === 'tiny' ? encodeVectorHeader(shapes, metadataOf(model)) : encodeAdapterHeader(shapes);
+  async function* content(): AsyncGenerator<Uint8Array> {
     yield header;
-    if (folder === null)
-      for (const { buffer } of initialTensors(architecture, seed)) yield new Uint8Array(buffer);
+    if (folder === null) yield new Uint8Array((await models.loadVector(weights)).buffer);
     else {
-      await using file = await openCheckpoint(folder);
+      await using file = await open(folder);
       yield* file.pieces();
     }
   }
-  return {
-    extension: '.safetensors',
-    bytes: header.length + parameterCount(architecture) * 4,
-    chunks: chunks(),
-  };
+  const bytes = header.length + valuesOf(shapes) * 4;
+  if (model.kind === 'tiny') return { extension: '.safetensors', bytes, chunks: content() };
+  return adapterArchive(model, { bytes, content: content() });
 }
 
-function metadataOf({ id, architecture }: Model): Record<string, string> {
+/** PEFT's two files of an adapter, in one archive because an export is one file. */
+function adapterArchive(
+  { id, lora }: CheckpointModel,
+  tensors: { bytes: number; content: AsyncIterable<Uint8Array> },
+): ExportedWeights {
+  // Where the folder of the base model is, is nothing for those who download.
+  const config = encodeAdapterConfig(lora, { baseModel: id });
+  const files = [
+    { path: `adapter/${adapterConfigFile}`, bytes: config.length, content: [config] },
+    { path: `adapter/${adapterWeightsFile}`, ...tensors },
+  ];
+  return { extension: '.tar', bytes: tarBytes(files), chunks: encodeTar(files) };
+}
+
+const valuesOf = (shapes: readonly TensorShape[]) => shapes.reduce((sum, { size }) => sum + size, 0);
+
+function metadataOf({ id, architecture }: TinyModel): Record<string, string> {
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const { vocabularySize, width, layers, heads, contextLength, previousTokens, mlpWidth } = architecture;
   const sizes = Object.entries({

@@ -17,23 +17,13 @@ function deviation({ name, dimensions }: TensorShape): number | null {
 /** The initial weights of a base model: random, but always the same for the same seed. */
 export function initializeWeights(architecture: Architecture, seed: number): Float32Array {
   const weights = new Float32Array(parameterCount(architecture));
-  let offset = 0;
-  for (const tensor of initialTensors(architecture, seed)) {
-    weights.set(tensor, offset);
-    offset += tensor.length;
-  }
-  return weights;
-}
-
-/** The same weights, one tensor at a time, in the order of `tensorShapes`. */
-export function* initialTensors(architecture: Architecture, seed: number): Generator<Float32Array> {
   const random = new Random(seed);
   for (const shape of tensorShapes(architecture)) {
     const scale = deviation(shape);
-    const tensor = new Float32Array(shape.size);
+    const tensor = weights.subarray(shape.offset, shape.offset + shape.size);
     if (scale === null) tensor.fill(1);
     else if (scale !== 0)
       for (let index = 0; index < tensor.length; index++) tensor[index] = scale * random.normal();
-    yield tensor;
   }
+  return weights;
 }

@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import type { Runtime, Session } from '../../../../src/engines/embedded/runtime.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
@@ -43,7 +44,11 @@ function open(onRun: (runs: number) => void = () => {}) {
       return seen;
     },
   };
-  return { trainer: new Trainer(watched, codec), live, counts };
+  return {
+    trainer: new Trainer(watched, { models: new BaseModels([]), codecOf: () => codec }),
+    live,
+    counts,
+  };
 }
 
 describe('a cancelled training', () => {

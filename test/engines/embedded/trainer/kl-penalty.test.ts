@@ -1,8 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
-import { loadWeights } from '../../../../src/engines/embedded/base-models.ts';
-import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { LocalGraphs, TrainingSessions } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { klPenaltyOf } from '../../../../src/engines/embedded/trainer/kl-penalty.ts';
 import { resolveRlConfig } from '../../../../src/learning/index.ts';
 
@@ -11,26 +8,28 @@ describe('the KL penalty of a batch', () => {
   const lossOf = (kl_penalty_coef: number) =>
     resolveRlConfig(rlConfigSchema.parse({ kl_penalty_coef }), { learningRate: 1 }).loss;
   const base = { baseModel: 'martingale-tiny', folder: null };
-  const prepare = async () => ({
+  const comparison = {
+    step: {
+      sequences: [],
+      logprobs: async () => [],
+      gradientOf: async () => new Float32Array(),
+    },
     baseModel: base.baseModel,
-    weights: await loadWeights(base),
-    runners: [new LocalGraphs(new TrainingSessions(await loadRuntime('auto', 1)))],
+    vector: new Float32Array(),
+    reference: null,
+    load: async () => new Float32Array(),
     signal: new AbortController().signal,
-  });
+  };
 
   it('is null when it is off', async () => {
-    const model = await prepare();
-    expect(await klPenaltyOf(lossOf(0), null, model, [])).toBeNull();
-    expect(await klPenaltyOf({ type: 'cross_entropy' }, null, model, [])).toBeNull();
+    expect(await klPenaltyOf(lossOf(0), comparison)).toBeNull();
+    expect(await klPenaltyOf({ type: 'cross_entropy' }, comparison)).toBeNull();
   });
 
   it('needs a reference, of the same base model', async () => {
-    const model = await prepare();
-    await expect(klPenaltyOf(lossOf(1), null, model, [])).rejects.toMatchObject({
-      code: 'no_reference',
-    });
-    const small = { baseModel: 'martingale-small', folder: null };
-    await expect(klPenaltyOf(lossOf(1), small, model, [])).rejects.toMatchObject({
+    await expect(klPenaltyOf(lossOf(1), comparison)).rejects.toMatchObject({ code: 'no_reference' });
+    const reference = { baseModel: 'martingale-small', folder: null };
+    await expect(klPenaltyOf(lossOf(1), { ...comparison, reference })).rejects.toMatchObject({
       code: 'bad_reference',
     });
   });

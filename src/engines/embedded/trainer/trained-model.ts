@@ -1,0 +1,33 @@
+import type { TensorShape } from '../weights/architecture.ts';
+import type { BatchLoss } from './batch-loss.ts';
+import type { Decision, TrainingSequence } from './decisions.ts';
+
+/**
+ * What a job trains: all parameters of a tiny model, or the LoRA adapter of a checkpoint. The values are one flat vector,
+ * which the job has.
+ */
+export interface TrainedModel {
+  readonly baseModel: string;
+  /** Longest sequence, in tokens. */
+  readonly contextLength: number;
+  /** The tensors of the vector. */
+  readonly shapes: readonly TensorShape[];
+  /**
+   * Groups the sequences of a step into micro-batches, and leaves out those without decisions. Throws an `EngineError`
+   * when one does not fit into the memory for training.
+   */
+  prepare(sequences: readonly TrainingSequence[]): PreparedStep;
+}
+
+/** The sequences of a step in micro-batches, whose order is that of their decisions. */
+export interface PreparedStep {
+  sequences: readonly TrainingSequence[];
+  /** The log-probability of each decision. `vector`: null for the base model as nothing has trained it. */
+  logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]>;
+  /** The gradient of the loss, in the layout of the vector. */
+  gradientOf(vector: Float32Array, loss: BatchLoss, signal: AbortSignal): Promise<Float32Array>;
+}
+
+export function decisionsOf({ sequences }: PreparedStep): Decision[] {
+  return sequences.flatMap(({ decisions }) => decisions);
+}
