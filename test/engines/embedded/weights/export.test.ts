@@ -1,9 +1,18 @@
-import { rm, truncate } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { findBaseModel, loadWeights } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels, findBaseModel, loadWeights } from '../../../../src/engines/embedded/base-models.ts';
+import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
+import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { freshOptimizer } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 import { tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { writeCheckpoint } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
+import { exportWeights } from '../../../../src/engines/embedded/weights/export.ts';
 import type { ExportedWeights, Weights } from '../../../../src/engines/engine.ts';
+import { sharedFolder } from '../../../support/files.ts';
+import { randomModel } from '../checkpoint/models.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
 import { Bench, base, baseModel } from '../support.ts';
 
@@ -100,5 +109,38 @@ describe('exported weights', () => {
     await expect(bench.engine.exportWeights(checkpoint)).rejects.toThrow(/model\.safetensors/);
     await rm(path);
     await expect(read({ extension: '', bytes: 0, chunks })).rejects.toThrow(checkpoint.folder ?? '');
+  });
+});
+
+describe('an exported adapter', () => {
+  const folder = sharedFolder();
+  const run = promisify(execFile);
+
+  it('is an archive that tar unpacks, of the two files of PEFT', async () => {
+    const model = randomModel('Qwen3-0.0B', 4);
+    const models = new BaseModels([model]);
+    const shapes = models.trainedShapes(model.id);
+    const initial = await models.loadVector({ baseModel: model.id, folder: null });
+    const trained = initial.map((value, index) => value + Math.sin(index));
+    const weights = { baseModel: model.id, folder: join(folder, 'trained') };
+    await writeCheckpoint(weights.folder, shapes, trained, freshOptimizer(trained.length));
+    for (const [name, from, vector] of [
+      ['base', { ...weights, folder: null }, initial],
+      ['checkpoint', weights, trained],
+    ] as const) {
+      const exported = await exportWeights(models, from);
+      expect(exported.extension).toBe('.tar');
+      const archive = await read(exported);
+      expect(archive.length).toBe(exported.bytes);
+      const target = join(folder, name);
+      await mkdir(target);
+      await writeFile(join(target, 'adapter.tar'), archive);
+      await run('tar', ['-xf', 'adapter.tar'], { cwd: target });
+      const adapter = await readAdapter(join(target, 'adapter'), model.architecture);
+      expect(adapter).toMatchObject(model.lora);
+      expect(Float32Array.from(adapterVector(model.architecture, adapter))).toEqual(vector);
+      const config = await readFile(join(target, 'adapter', 'adapter_config.json'), 'utf8');
+      expect(JSON.parse(config).base_model_name_or_path).toBe(model.id);
+    }
   });
 });

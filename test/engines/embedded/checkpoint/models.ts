@@ -1,0 +1,68 @@
+import { basename } from 'node:path';
+import type { CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
+import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import type { LoraBase } from '../../../../src/engines/embedded/lora/layer-feeds.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
+import type { DecisionCodec } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { codec } from '../sampler/support.ts';
+
+/** A checkpoint as a base model. */
+function modelOf(id: string, folder: string, { architecture, weights }: LoraBase): CheckpointModel {
+  const { contextLength, vocabularySize } = architecture;
+  return {
+    ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
+    lora: { rank: 4, alpha: 8, targets: projections },
+    endTokens: [],
+    parameters: Array.from(weights.values()).reduce((sum, { length }) => sum + length, 0),
+    defaults: { rlLearningRate: 1e-3, sftLearningRate: 1e-3, sftBatchSize: 4 },
+  };
+}
+
+/** A base model of a folder in Hugging Face form. */
+export async function modelIn(folder: string): Promise<CheckpointModel> {
+  return modelOf(basename(folder), folder, await readCheckpoint(folder));
+}
+
+/** A small Qwen3-shaped base model with random weights. Embeddings of a smaller deviation hardly learn. */
+export function randomModel(id: string, seed: number, sizes: Partial<Architecture> = {}): CheckpointModel {
+  const architecture: Architecture = {
+    vocabularySize: 128,
+    width: 64,
+    layers: 2,
+    heads: 4,
+    keyValueHeads: 2,
+    headWidth: 16,
+    mlpWidth: 128,
+    contextLength: 64,
+    positions: { theta: 10_000, scaling: null },
+    previousTokens: 0,
+    mlp: 'gated-silu',
+    normEpsilon: 1e-6,
+    queryKeyNorm: true,
+    attentionBias: false,
+    tiedEmbeddings: true,
+    ...sizes,
+  };
+  const random = new Random(seed);
+  const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
+    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
+    const deviation = name.includes('embed') ? 0.25 : 1 / Math.sqrt(dimensions[1] ?? 1);
+    const draw = () => (name.endsWith('norm.weight') ? 1 : deviation * random.normal());
+    return [name, Float32Array.from({ length: size }, draw)] as const;
+  });
+  return modelOf(id, '/nowhere', { architecture, weights: new Map(tensors) });
+}
+
+/** Replies in tokens without texts: any token of the vocabulary is legal. */
+export function codecOfTokens(vocabularySize: number): DecisionCodec {
+  const ids = Int32Array.from({ length: vocabularySize }, (_, id) => id);
+  const bytes = Array.from(ids, String);
+  return {
+    compiler: codec.compiler,
+    prepareSampling: (parameters) =>
+      new ReplySampling(parameters, { endToken: 0, unconstrained: ids, bytes }, new Map()),
+  };
+}

@@ -1,0 +1,269 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { LoraModel } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
+import { findDecisions } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import { freshOptimizer, norm, updateByAdam } from '../../../../src/engines/embedded/trainer/optimizer.ts';
+import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
+import type { TrainingBatch } from '../../../../src/engines/engine.ts';
+import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import {
+  type Datum,
+  klPenaltyShifts,
+  type LossConfig,
+  plainSampling,
+  resolveRlConfig,
+} from '../../../../src/learning/index.ts';
+import { sharedFolder } from '../../../support/files.ts';
+import { codecOfTokens, modelIn, randomModel } from '../checkpoint/models.ts';
+import { fixtureFolder, fixtureNames } from '../checkpoint/reference.ts';
+import { runtime, codec as text } from '../sampler/support.ts';
+import { Bench, batchOf, base as tinyBase } from '../support.ts';
+
+const lossOf = (given: Record<string, unknown>): LossConfig =>
+  resolveRlConfig(rlConfigSchema.parse(given), { learningRate: 1 }).loss;
+const { signal } = new AbortController();
+
+/** Replies of different lengths, sampling parameters and advantages. */
+function datumsOf(seed: number, vocabularySize: number): Datum<Constraint>[] {
+  const random = new Random(seed);
+  const settings = [{}, { temperature: 0.8 }, { topK: vocabularySize - 1 }, { frequencyPenalty: 0.3 }];
+  return settings.map((sampling, index) => {
+    const length = 4 + 3 * index;
+    const span = {
+      start: 3,
+      length,
+      logprobs: Array.from({ length }, () => -5.5 - random.uniform()),
+      sampling: { ...plainSampling, ...sampling },
+      constraint: null,
+      advantage: index % 2 === 0 ? 1 : -0.5,
+      weight: 1 / length,
+    };
+    const tokens = Array.from({ length: length + 4 }, () => Math.floor(random.uniform() * vocabularySize));
+    return { tokens, spans: [span] };
+  });
+}
+
+describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
+  const folder = sharedFolder();
+  const model = await modelIn(fixtureFolder(name));
+  const { vocabularySize, architecture, lora } = model;
+  const models = new BaseModels([model]);
+  const base = { baseModel: model.id, folder: null };
+  const codec = codecOfTokens(vocabularySize);
+  const open = (trainingBytes?: number) =>
+    new Trainer(runtime, { models, codecOf: () => codec, trainingBytes });
+  const trainer = open();
+  const byHand = await LoraModel.create(runtime, model, lora);
+  afterAll(async () => {
+    await trainer.close();
+    await byHand.release();
+  });
+
+  const losses: LossConfig[] = [
+    lossOf({ entropy_coefficient: 0.1 }),
+    lossOf({ ppo: true, epsilon: 0.4, importance_sampling_level: 'sequence' }),
+    { type: 'cross_entropy' },
+  ];
+  const steps: TrainingBatch[] = losses.map((loss, index) => {
+    const datums = datumsOf(index, vocabularySize);
+    return { datums, loss, reference: null, learningRate: 1e-2 };
+  });
+  const checkpoint = (file: string) => ({ baseModel: model.id, folder: join(folder, file) });
+  const vectorIn = (file: string) => models.loadVector(checkpoint(file));
+  const filesIn = (file: string) =>
+    Promise.all(['model', 'optimizer'].map((part) => readFile(join(folder, file, `${part}.safetensors`))));
+  const prepared = async (datums: readonly Datum<Constraint>[]) =>
+    byHand.toBatches(await Promise.all(datums.map((datum) => findDecisions(datum, codec))), 1e9);
+
+  it('takes the steps of LoraModel and Adam', async () => {
+    await trainer.begin(base);
+    const reported: Record<string, number>[] = [];
+    for (const step of steps) reported.push(await trainer.step(step));
+    await trainer.save(join(folder, 'whole'));
+    const vector = await models.loadVector(base);
+    const state = freshOptimizer(vector.length);
+    for (const [index, { datums, loss, learningRate }] of steps.entries()) {
+      const batchLoss = new BatchLoss(loss);
+      const gradient = await byHand.gradientOf(await prepared(datums), vector, batchLoss, signal);
+      expect(reported[index]).toMatchObject({ ...batchLoss.metrics(), grad_norm: norm(gradient) });
+      updateByAdam(vector, gradient, state, { learningRate, scale: 1 / Math.max(1, norm(gradient)) });
+    }
+    expect(await vectorIn('whole')).toEqual(vector);
+    expect(vector).not.toEqual(await models.loadVector(base));
+  });
+
+  it('goes on from a checkpoint, in memory or in its folder, with the same bits', async () => {
+    const [first, ...rest] = steps as [TrainingBatch, ...TrainingBatch[]];
+    await trainer.begin(base);
+    await trainer.step(first);
+    await trainer.save(join(folder, 'first'));
+    const other = open();
+    for (const [file, own] of [
+      ['from-memory', trainer],
+      ['from-folder', other],
+    ] as const) {
+      await own.begin(checkpoint('first'));
+      for (const step of rest) await own.step(step);
+      await own.save(join(folder, file));
+      expect(await filesIn(file)).toEqual(await filesIn('whole'));
+    }
+    await other.close();
+  });
+
+  it('has the log-probabilities of the sampler within 1e-4, and a KL penalty against base and checkpoint', async () => {
+    const vector = await vectorIn('whole');
+    const datums = datumsOf(9, vocabularySize).slice(0, 2);
+    const decoder = await Decoder.ofCheckpoint(runtime, model, { lora, vector });
+    decoder.cache.reserve(1, 32, 0);
+    for (const { tokens, spans } of datums)
+      for (const span of spans) {
+        decoder.cache.clear();
+        decoder.cache.reserve(1, 32, 0);
+        const end = tokens.length;
+        const rows = await decoder.run(0, [{ tokens, start: 0, end }], { everyToken: true });
+        span.logprobs = Array.from({ length: span.length }, (_, index) => {
+          const at = (span.start + index - 1) * vocabularySize;
+          const logits = Array.from(rows.logits.subarray(at, at + vocabularySize));
+          const scaled = logits.map((logit) => logit / span.sampling.temperature);
+          const total = Math.log(scaled.reduce((sum, value) => sum + Math.exp(value), 0));
+          return (scaled[tokens[span.start + index] as number] as number) - total;
+        });
+      }
+    await decoder.close();
+    const loss = lossOf({ kl_penalty_coef: 0.2 });
+    const batches = await prepared(datums);
+    const logprobs = (adapter: Float32Array | null) => byHand.logprobs(batches, adapter, signal);
+    const [current, ofBase, ofFirst] = [
+      await logprobs(vector),
+      await logprobs(null),
+      await logprobs(await vectorIn('first')),
+    ];
+    const sampled = batches.flatMap(({ sequences }) =>
+      sequences.flatMap(({ decisions }) => decisions.map(({ logprob }) => logprob)),
+    );
+    for (const [reference, expected] of [
+      [base, ofBase],
+      [checkpoint('first'), ofFirst],
+    ] as const) {
+      await trainer.begin(checkpoint('whole'));
+      const metrics = await trainer.step({ datums, loss, reference, learningRate: 1e-2 });
+      trainer.abandon();
+      expect(metrics.logprob_difference_max).toBeLessThan(1e-4);
+      const terms = expected.map((logprob, index) => ({
+        sampled: sampled[index] as number,
+        reference: logprob,
+        current: current[index] as number,
+      }));
+      const penalty = 'klPenalty' in loss && loss.klPenalty;
+      if (!penalty) throw new Error('the loss has no penalty');
+      const { mean, shifts } = klPenaltyShifts(terms, penalty);
+      expect(metrics.kl_policy_ref).toBeCloseTo(mean, 6);
+      expect(Math.abs(metrics.kl_policy_ref as number)).toBeGreaterThan(1e-6);
+      const batchLoss = new BatchLoss(loss, shifts);
+      await byHand.gradientOf(batches, vector, batchLoss, signal);
+      expect(metrics.loss).toBeCloseTo(batchLoss.metrics().loss as number, 6);
+    }
+  });
+
+  it('refuses what does not fit before it trains anything, with the sum', async () => {
+    const [step] = steps as [TrainingBatch];
+    const small = open(1e5);
+    await small.begin(base);
+    await expect(small.step(step)).rejects.toMatchObject({
+      code: 'too_long',
+      message: expect.stringMatching(/a sequence of \d+ tokens needs .* GB beside the weights/),
+    });
+    await small.save(join(folder, 'refused'));
+    await small.close();
+    expect(await vectorIn('refused')).toEqual(await models.loadVector(base));
+    const { contextLength } = architecture;
+    const [{ spans }] = step.datums as [Datum<Constraint>];
+    const tokens = Array.from({ length: contextLength + 2 }, () => 1);
+    const start = contextLength + 1;
+    const late = [{ ...(spans[0] as (typeof spans)[number]), start, length: 1, logprobs: [-1] }];
+    await trainer.begin(base);
+    const long = { ...step, datums: [{ tokens, spans: late }] };
+    await expect(trainer.step(long)).rejects.toThrow(/exceeds the context/);
+    trainer.abandon();
+  });
+
+  it('is cancelled between micro-batches, and the next job begins clean', async () => {
+    const [step] = steps as [TrainingBatch];
+    let runs = 0;
+    let onRun = () => {};
+    const watched: Runtime = {
+      ...runtime,
+      session: async (graph) => {
+        const session = await runtime.session(graph);
+        const run: typeof session.run = (feeds) => {
+          runs++;
+          onRun();
+          return session.run(feeds);
+        };
+        return { run, release: () => session.release() };
+      },
+    };
+    const own = new Trainer(watched, { models, codecOf: () => codec });
+    // Of several micro-batches.
+    const large = { ...step, datums: Array.from({ length: 40 }, () => step.datums).flat() };
+    await own.begin(base);
+    await own.step(large);
+    const all = runs;
+    runs = 0;
+    onRun = () => own.cancel();
+    await own.begin(base);
+    await expect(own.step(large)).rejects.toMatchObject({ code: 'training_cancelled' });
+    expect(runs).toBeGreaterThan(0);
+    expect(runs).toBeLessThan(0.8 * all);
+    await expect(own.step(step)).rejects.toMatchObject({ code: 'training_cancelled' });
+    onRun = () => {};
+    await own.begin(base);
+    await own.step(step);
+    await own.save(join(folder, 'again'));
+    await own.close();
+    expect(await filesIn('again')).toEqual(await filesIn('first'));
+  });
+});
+
+describe('a trainer of several base models', () => {
+  const folder = sharedFolder();
+
+  it('trains them in turn, and refuses a KL penalty against another model', async () => {
+    const bench = await Bench.open();
+    const asked = bench.request('hello', 1);
+    const datums = await bench.sample([asked], () => 1);
+    await bench.close();
+    const [one, two] = [randomModel('one', 1), randomModel('two', 2)];
+    const models = new BaseModels([one, two]);
+    const tokens = codecOfTokens(one.vocabularySize);
+    const trainer = new Trainer(runtime, {
+      models,
+      codecOf: (id) => (id === tinyBase.baseModel ? text : tokens),
+    });
+    const own = batchOf(datumsOf(3, one.vocabularySize));
+    const saved = new Map<string, Float32Array>();
+    for (const [index, id] of ['one', tinyBase.baseModel, 'two', 'one'].entries()) {
+      await trainer.begin({ baseModel: id, folder: null });
+      await trainer.step(id === tinyBase.baseModel ? batchOf(datums) : own);
+      const to = { baseModel: id, folder: join(folder, `${id}-${index}`) };
+      await trainer.save(to.folder);
+      const vector = await models.loadVector(to);
+      if (saved.has(id)) expect(vector).toEqual(saved.get(id));
+      saved.set(id, vector);
+    }
+    expect(saved.get('one')).not.toEqual(saved.get('two'));
+    await trainer.begin({ baseModel: 'one', folder: null });
+    const reference = { baseModel: 'two', folder: null };
+    await expect(
+      trainer.step({ ...own, loss: lossOf({ kl_penalty_coef: 0.1 }), reference }),
+    ).rejects.toMatchObject({ code: 'bad_reference', message: expect.stringContaining('two') });
+    await trainer.close();
+  });
+});
