@@ -18,6 +18,8 @@ export interface LayerPass {
   states: Tensor[];
   adapter: Float32Array | null;
   shared: Feeds;
+  /** When it is aborted, no further layer runs. */
+  signal: AbortSignal | undefined;
 }
 
 const masked = -1e9;
@@ -59,16 +61,17 @@ export class LayerRunner {
   }
 
   /** `adapter`: the flat vector; null runs the base model. */
-  async forward(batch: PaddedTokens, adapter: Float32Array | null): Promise<LayerPass> {
+  async forward(batch: PaddedTokens, adapter: Float32Array | null, signal?: AbortSignal): Promise<LayerPass> {
     const shared = this.#sharedFeeds(batch);
     const states = [this.#embed(batch)];
     const session = adapter ? this.#sessions.forward : this.#sessions.base;
     for (const [layer, weights] of this.#layers.entries()) {
+      await untilMessagesArrived(signal);
       const feeds = { ...shared, ...weights, ...this.#adapterFeeds(adapter, layer) };
       const { next } = await session.run({ ...feeds, state: states[layer] as Tensor });
       states.push(next as Tensor);
     }
-    return { states, adapter, shared };
+    return { states, adapter, shared, signal };
   }
 
   /**
@@ -76,11 +79,12 @@ export class LayerRunner {
    * [tokens, width]. Ends the pass.
    */
   async backward(pass: LayerPass, gradient: Float32Array, total: Float32Array): Promise<void> {
-    const { states, shared, adapter } = pass;
+    const { states, shared, adapter, signal } = pass;
     if (!adapter) throw new Error('a forward pass of the base model has no gradient');
     const { width } = this.#base.architecture;
     let outer = this.#runtime.float(gradient, [gradient.length / width, width]);
     for (let layer = this.#layers.length - 1; layer >= 0; layer--) {
+      await untilMessagesArrived(signal);
       freeAll([states.pop()?.data as Float32Array]);
       const feeds = { ...shared, ...this.#layers[layer], ...this.#adapterFeeds(adapter, layer) };
       const outputs = await this.#sessions.backward.run({
@@ -147,4 +151,10 @@ export class LayerRunner {
     if (!vector) return {};
     return adapterFeeds(this.#runtime, this.#base.architecture, { lora: this.#lora, vector }, layer);
   }
+}
+
+/** Lets a cancellation arrive: not every runtime leaves the event loop free during a run. */
+async function untilMessagesArrived(signal: AbortSignal | undefined): Promise<void> {
+  await new Promise(setImmediate);
+  signal?.throwIfAborted();
 }

@@ -117,12 +117,12 @@ export class LoraModel {
     await this.#head.release();
   }
 
-  async #forward(batch: LoraBatch, adapter: Float32Array | null, signal: AbortSignal): Promise<LayerPass> {
-    // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
-    await new Promise(setImmediate);
-    signal.throwIfAborted();
-    const sequences = batch.sequences.map(({ tokens }) => tokens);
-    return await this.#layers.forward({ sequences, time: batch.time }, adapter);
+  #forward(
+    { sequences, time }: LoraBatch,
+    adapter: Float32Array | null,
+    signal: AbortSignal,
+  ): Promise<LayerPass> {
+    return this.#layers.forward({ sequences: sequences.map(({ tokens }) => tokens), time }, adapter, signal);
   }
 
   async #probabilities(pass: LayerPass, decisions: readonly PlacedDecision[]): Promise<Probability[]> {
