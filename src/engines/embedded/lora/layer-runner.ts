@@ -1,4 +1,5 @@
 import type { Tensor } from 'onnxruntime-common';
+import { EngineError } from '../../engine.ts';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { loraBackwardGraph, loraForwardGraph } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
@@ -117,12 +118,18 @@ export class LayerRunner {
 
   #embed({ sequences, time }: PaddedTokens): Tensor {
     const { architecture, weights } = this.#base;
-    const { width } = architecture;
+    const { width, vocabularySize } = architecture;
     const table = weights.get('model.embed_tokens.weight') as Float32Array;
     const states = new Float32Array(sequences.length * time * width);
     for (const [row, tokens] of sequences.entries())
-      for (const [at, token] of tokens.entries())
+      for (const [at, token] of tokens.entries()) {
+        if (!(token < vocabularySize))
+          throw new EngineError(
+            'bad_datum',
+            `token ${at} of a sequence is ${token}, outside the vocabulary of ${vocabularySize} tokens`,
+          );
         states.set(table.subarray(token * width, (token + 1) * width), (row * time + at) * width);
+      }
     return this.#runtime.float(states, [sequences.length * time, width]);
   }
 

@@ -191,6 +191,10 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     await trainer.begin(base);
     const long = { ...step, datums: [{ tokens, spans: late }] };
     await expect(trainer.step(long)).rejects.toThrow(/exceeds the context/);
+    const unknown = { tokens: [vocabularySize, 1, 2], spans: [{ ...late[0], start: 1, length: 1 }] };
+    await expect(trainer.step({ ...step, datums: [unknown as Datum<Constraint>] })).rejects.toMatchObject({
+      code: 'bad_datum',
+    });
     trainer.abandon();
   });
 
