@@ -32,6 +32,10 @@ export interface CheckpointModel extends BaseModel, LoraBase {
 
 export type EmbeddedBaseModel = TinyModel | CheckpointModel;
 
+/** Where a base model's tokenizer and chat format are; null for the tiny models, which share theirs. */
+export const folderOf = (model: EmbeddedBaseModel): string | null =>
+  model.kind === 'checkpoint' ? model.folder : null;
+
 function baseModel(
   { id, seed, defaults }: Pick<TinyModel, 'id' | 'seed' | 'defaults'>,
   sizes: Pick<Architecture, 'width' | 'layers' | 'heads' | 'contextLength'>,

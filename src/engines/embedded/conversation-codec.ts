@@ -1,8 +1,10 @@
+import { type Language, readLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
 import type { Reply } from '../../language/constraint/constraint.ts';
 import { GrammarCompiler } from '../../language/grammar/compiler.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
-import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';
+import { type BaseModels, folderOf } from './base-models.ts';
 import {
   type LogitsProcessorFactories,
   loadProcessors,
@@ -12,19 +14,26 @@ import { ReplySampling } from './sampling/reply-sampling.ts';
 
 /** Everything about text that sampling and training share: the tokenizer, the chat format and compiled constraints. */
 export class ConversationCodec {
-  readonly tokenizer = loadTokenizer();
-  readonly format = chatFormat(this.tokenizer);
-  readonly compiler = new GrammarCompiler(this.tokenizer, this.format);
+  readonly tokenizer: Tokenizer;
+  readonly format: ChatFormat;
   /** The tokens a reply without a constraint may contain: all text tokens and the end tokens. Ascending. */
   readonly unconstrained: Int32Array;
   readonly #processors: LogitsProcessorFactories;
   /** The bytes of each token, as text with one character for each byte. */
   readonly #bytes: readonly string[];
+  #compiler: GrammarCompiler | undefined;
 
-  /** `processors`: the logits processors that replies may use. Default: none. */
-  constructor(processors: LogitsProcessorFactories = new Map()) {
+  /**
+   * `processors`: the logits processors that replies may use. Default: none. `language`: default that of the tiny
+   * models.
+   */
+  constructor(
+    processors: LogitsProcessorFactories = new Map(),
+    { tokenizer, format }: Language = tinyLanguage(),
+  ) {
+    this.tokenizer = tokenizer;
+    this.format = format;
     this.#processors = processors;
-    const { tokenizer, format } = this;
     const special = new Set(tokenizer.special.values());
     for (const end of [format.endToken, ...format.otherEndTokens]) special.delete(end);
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, id) => id);
@@ -32,8 +41,10 @@ export class ConversationCodec {
     this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));
   }
 
-  static async load(processors: ProcessorModules): Promise<ConversationCodec> {
-    return new ConversationCodec(await loadProcessors(processors));
+  /** Created when first needed: it sorts the whole vocabulary. */
+  get compiler(): GrammarCompiler {
+    this.#compiler ??= new GrammarCompiler(this.tokenizer, this.format);
+    return this.#compiler;
   }
 
   /** Prepares the sampling of one reply. Throws an `EngineError` that names an invalid parameter. */
@@ -45,5 +56,38 @@ export class ConversationCodec {
   async encodeReply(reply: Reply): Promise<number[]> {
     const compiled = reply.constraint && (await this.compiler.compile(reply.constraint));
     return encodeReply(reply, compiled, this.tokenizer, this.format);
+  }
+}
+
+/** The codecs of a thread's base models, each created when it is first needed. */
+export class ConversationCodecs {
+  readonly #models: BaseModels;
+  readonly #processors: LogitsProcessorFactories;
+  /** By folder: the tiny models, whose folder is null, share one. */
+  readonly #codecs = new Map<string | null, Promise<ConversationCodec>>();
+
+  private constructor(models: BaseModels, processors: LogitsProcessorFactories) {
+    this.#models = models;
+    this.#processors = processors;
+  }
+
+  static async load(models: BaseModels, processors: ProcessorModules): Promise<ConversationCodecs> {
+    return new ConversationCodecs(models, await loadProcessors(processors));
+  }
+
+  async of(baseModel: string): Promise<ConversationCodec> {
+    const folder = folderOf(this.#models.find(baseModel));
+    const codec = this.#codecs.get(folder) ?? this.#create(folder);
+    this.#codecs.set(folder, codec);
+    return codec;
+  }
+
+  async #create(folder: string | null): Promise<ConversationCodec> {
+    try {
+      return new ConversationCodec(this.#processors, await readLanguage(folder));
+    } catch (error) {
+      this.#codecs.delete(folder);
+      throw error;
+    }
   }
 }

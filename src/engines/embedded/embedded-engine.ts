@@ -1,11 +1,12 @@
 import { availableParallelism, totalmem } from 'node:os';
+import { type Language, tinyLanguage } from '../../language/chat/read-language.ts';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
-import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
 import type {
+  BaseModel,
   BeamSearchRequest,
   Caller,
   Engine,
@@ -18,8 +19,9 @@ import type {
   Weights,
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { BaseModels, embeddedBaseModels, findBaseModel } from './base-models.ts';
+import { BaseModels, type EmbeddedBaseModel, folderOf } from './base-models.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
+import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
@@ -29,14 +31,24 @@ import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
   /**
+   * Checkpoints to sample from and to train by LoRA, besides the tiny models. Each is read once, as float32, and its
+   * weights are never changed. Default: none.
+   *
+   * @example [{ folder: './Qwen3-0.6B', lora: { rank: 16 }, contextLength: 4096 }]
+   */
+  checkpoints?: readonly CheckpointOptions[];
+  /**
    * `onnxruntime-node`, `onnxruntime-web`, or `auto`, which takes `onnxruntime-node` when it can be loaded and the
    * slower `onnxruntime-web` otherwise. Both are optional peer dependencies: install one, or creating the engine fails
    * with the code `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
    */
   runtime?: RuntimeChoice;
-  /** Threads that run the model in training, each on one core. Default: the machine's cores, at most 4. */
+  /** Cores that training uses. Default: the machine's cores, at most 4. */
   threads?: number;
-  /** Threads that sample, each on one core. Default: `threads`. */
+  /**
+   * Cores that sampling uses: a thread on each for the tiny models, one thread on all of them for checkpoints, whose
+   * weights it reads once for each step. Default: `threads`.
+   */
   samplerThreads?: number;
   /**
    * Replies that one thread samples at once from one set of weights; others wait. A beam search counts its width.
@@ -45,7 +57,8 @@ export interface EmbeddedEngineOptions {
   largestBatch?: number;
   /**
    * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used
-   * are dropped first; 0 keeps none. Default 256 MiB.
+   * are dropped first; 0 keeps none. With checkpoints, one half is for them. Default 256 MiB; with checkpoints an eighth
+   * of the machine's memory, if that is more.
    */
   prefixCacheBytes?: number;
   /**
@@ -78,11 +91,12 @@ export interface EmbeddedEngineOptions {
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
   const {
+    checkpoints = [],
     runtime = runtimeOfEnvironment(),
     threads = Math.min(4, availableParallelism()),
     samplerThreads = threads,
     largestBatch = 256,
-    prefixCacheBytes = 256 * 2 ** 20,
+    prefixCacheBytes = defaultPrefixBytes(checkpoints.length > 0),
     logitsProcessors = {},
     threadHeapBytes = defaultHeapBytes(),
     threadTimeoutMs = 60_000,
@@ -98,9 +112,10 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     );
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
+  const opened = await openCheckpoints(checkpoints);
   const settings = {
     runtime,
-    checkpoints: [],
+    checkpoints: opened.map(({ model }) => model),
     largestBatch,
     prefixCacheBytes,
     logitsProcessors: modules,
@@ -108,7 +123,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     threadTimeoutMs,
   };
   const engine = new EmbeddedEngine(
-    [...processors.keys()],
+    { logitsProcessors: [...processors.keys()], languages: opened.map(({ language }) => language) },
     { ...settings, threads: samplerThreads },
     { ...settings, threads },
   );
@@ -125,14 +140,19 @@ function defaultHeapBytes(): number {
   return Math.floor(Math.min(4 * 2 ** 30, Math.max(512 * 2 ** 20, totalmem() / 4)));
 }
 
+function defaultPrefixBytes(hasCheckpoints: boolean): number {
+  return Math.max(256 * 2 ** 20, hasCheckpoints ? Math.floor(totalmem() / 8) : 0);
+}
+
 class EmbeddedEngine implements Engine {
   readonly name = 'embedded';
-  readonly baseModels = embeddedBaseModels;
+  readonly baseModels: readonly BaseModel[];
   readonly logitsProcessors: readonly string[];
-  readonly #tokenizer = loadTokenizer();
-  readonly #format = chatFormat(this.#tokenizer);
-  readonly #checker = new ConstraintChecker();
-  readonly #sampler: SamplerThreads;
+  readonly #models: BaseModels;
+  /** What the base models of a folder share, by folder: null for the tiny models. */
+  readonly #texts = new Map<string | null, { language: Language; checker: ConstraintChecker }>();
+  /** By the kind of the base model. */
+  readonly #samplers = new Map<EmbeddedBaseModel['kind'], SamplerThreads>();
   readonly #trainer: TrainerThreads;
   /** One job at a time: services that share the engine wait for each other. */
   readonly #training = new FairMutex({
@@ -142,16 +162,36 @@ class EmbeddedEngine implements Engine {
       new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
   });
 
-  constructor(logitsProcessors: readonly string[], sampler: WorkerSettings, trainer: WorkerSettings) {
+  /** `languages`: of the checkpoints, in their order. */
+  constructor(
+    { logitsProcessors, languages }: { logitsProcessors: readonly string[]; languages: readonly Language[] },
+    sampler: WorkerSettings,
+    trainer: WorkerSettings,
+  ) {
+    const { checkpoints } = sampler;
+    this.#models = new BaseModels(checkpoints);
+    this.baseModels = this.#models.all.map(toBaseModel);
     this.logitsProcessors = logitsProcessors;
-    this.#sampler = new SamplerThreads(sampler);
+    const kinds = checkpoints.length > 0 ? (['tiny', 'checkpoint'] as const) : (['tiny'] as const);
+    const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / kinds.length);
+    for (const kind of kinds)
+      this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
+    this.#texts.set(null, { language: tinyLanguage(), checker: new ConstraintChecker() });
+    for (const [index, { folder }] of checkpoints.entries())
+      this.#texts.set(folder, {
+        language: languages[index] as Language,
+        checker: new ConstraintChecker({ folder }),
+      });
     this.#trainer = new TrainerThreads(trainer);
   }
 
   /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
   async start(): Promise<string> {
     try {
-      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.start()]);
+      const [runtime] = await Promise.all([
+        ...[...this.#samplers.values()].map((sampler) => sampler.start()),
+        this.#trainer.start(),
+      ]);
       return runtime;
     } catch (error) {
       await this.close();
@@ -160,24 +200,21 @@ class EmbeddedEngine implements Engine {
   }
 
   tokenizer(baseModel: string): Tokenizer {
-    findBaseModel(baseModel);
-    return this.#tokenizer;
+    return this.#textOf(baseModel).language.tokenizer;
   }
 
   chatFormat(baseModel: string): ChatFormat {
-    findBaseModel(baseModel);
-    return this.#format;
+    return this.#textOf(baseModel).language.format;
   }
 
   async checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void> {
-    findBaseModel(baseModel);
-    await this.#checker.plan(constraint, caller);
+    await this.#textOf(baseModel).checker.plan(constraint, caller);
   }
 
   async generate(request: GenerateRequest, onDelta?: CallOptions['onDelta']): Promise<Generation> {
     const stream = onDelta !== undefined;
     const call = { type: 'generate', request: await this.#plan(request), stream } as const;
-    return this.#sampler.call(call, { signal: request.signal, onDelta });
+    return this.#samplerOf(request.weights).call(call, { signal: request.signal, onDelta });
   }
 
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
@@ -186,7 +223,8 @@ class EmbeddedEngine implements Engine {
       throw new EngineError('bad_width', `width must be a whole number of at least 1, not ${width}`);
     if (!Number.isFinite(lengthPenalty))
       throw new EngineError('bad_length_penalty', `lengthPenalty must be a number, not ${lengthPenalty}`);
-    return this.#sampler.call({ type: 'search', request: await this.#plan(request) }, { signal });
+    const sampler = this.#samplerOf(request.weights);
+    return sampler.call({ type: 'search', request: await this.#plan(request) }, { signal });
   }
 
   /**
@@ -195,51 +233,71 @@ class EmbeddedEngine implements Engine {
    */
   async #plan<Request extends Omit<GenerateRequest, 'seed'>>(request: Request) {
     const { constraint, signal, ...rest } = request;
-    const { contextLength } = findBaseModel(rest.weights.baseModel);
-    checkPrompt(rest, contextLength - 1);
+    const model = this.#models.find(rest.weights.baseModel);
+    const { contextLength } = model;
+    checkPrompt(rest, model, contextLength - 1);
     return {
       ...rest,
       maxTokens: Math.min(rest.maxTokens, contextLength - rest.prompt.length),
-      plan: constraint && (await this.#checker.plan(constraint, request)),
+      plan: constraint && (await this.#textOf(model.id).checker.plan(constraint, request)),
     };
   }
 
   async scorePrompt({ signal, ...request }: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
-    checkPrompt(request, findBaseModel(request.weights.baseModel).contextLength);
-    return this.#sampler.call({ type: 'score', request }, { signal });
+    const model = this.#models.find(request.weights.baseModel);
+    checkPrompt(request, model, model.contextLength);
+    return this.#samplerOf(request.weights).call({ type: 'score', request }, { signal });
   }
 
   async exportWeights(weights: Weights): Promise<ExportedWeights> {
-    return exportWeights(new BaseModels([]), weights);
+    return exportWeights(this.#models, weights);
   }
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
-    findBaseModel(baseModel);
-    return this.#trainer.encodeReplies(replies);
+    this.#models.find(baseModel);
+    return this.#trainer.encodeReplies(baseModel, replies);
   }
 
   async train(request: TrainRequest): Promise<void> {
-    findBaseModel(request.from.baseModel);
+    this.#models.find(request.from.baseModel);
     await this.#training.run(() => this.#trainer.train(request), { signal: request.signal });
   }
 
   /** Does not wait for the threads, which release the weights once nothing samples from them. */
   async drop(weights: Weights): Promise<void> {
-    this.#sampler.drop(weights);
+    this.#samplerOf(weights).drop(weights);
   }
 
   async check(): Promise<void> {
-    await this.#sampler.check();
+    await Promise.all([...this.#samplers.values()].map((sampler) => sampler.check()));
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#sampler.close(), this.#trainer.close(), this.#checker.close()]);
+    const checkers = [...this.#texts.values()].map(({ checker }) => checker);
+    const closing = [...this.#samplers.values(), this.#trainer, ...checkers];
+    await Promise.all(closing.map((one) => one.close()));
   }
+
+  #textOf(baseModel: string): { language: Language; checker: ConstraintChecker } {
+    const folder = folderOf(this.#models.find(baseModel));
+    return this.#texts.get(folder) as { language: Language; checker: ConstraintChecker };
+  }
+
+  #samplerOf({ baseModel }: Weights): SamplerThreads {
+    return this.#samplers.get(this.#models.find(baseModel).kind) as SamplerThreads;
+  }
+}
+
+/** What is told of a base model: not its weights. */
+function toBaseModel(model: EmbeddedBaseModel): BaseModel {
+  const { id, contextLength, vocabularySize, parameters, defaults } = model;
+  return { id, contextLength, vocabularySize, parameters, defaults };
 }
 
 /** Checks a prompt. An id outside the vocabulary would fail the run of the model, and with it the whole batch. */
 function checkPrompt(
-  { weights, prompt }: Pick<GenerateRequest, 'weights' | 'prompt'>,
+  { prompt }: Pick<GenerateRequest, 'prompt'>,
+  { vocabularySize }: BaseModel,
   maxTokens: number,
 ): void {
   if (prompt.length === 0 || prompt.length > maxTokens)
@@ -247,7 +305,6 @@ function checkPrompt(
       'bad_prompt',
       `a prompt must have 1 to ${maxTokens} tokens; this one has ${prompt.length}`,
     );
-  const { vocabularySize } = findBaseModel(weights.baseModel);
   const index = prompt.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabularySize));
   if (index >= 0)
     throw new EngineError(

@@ -7,3 +7,4 @@ export type {
   LogitsProcessorInput,
   LogitsProcessorOptions,
 } from './extensions/logits-processors.ts';
+export type { CheckpointOptions } from './open-checkpoint.ts';

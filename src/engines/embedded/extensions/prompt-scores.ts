@@ -1,23 +1,20 @@
 import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
 import type { Decoder } from '../sampler/decoder.ts';
 import { Answer } from '../sampler/sequence.ts';
-import {
-  type LogitRows,
-  logprobAt,
-  nanLogits,
-  rowLength,
-  softmaxOf,
-  topOf,
-} from '../sampling/distribution.ts';
+import { type LogitRows, logprobAt, nanLogits, softmaxOf, topOf } from '../sampling/distribution.ts';
 
 /** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores extends Answer {
   readonly prompt: readonly number[];
   readonly #top: number;
+  /** All tokens of the vocabulary. */
+  readonly #vocabulary: Int32Array;
   readonly #scores: (ScoredToken | null)[] = [null];
 
-  constructor({ prompt, top }: Pick<ScorePromptRequest, 'prompt' | 'top'>) {
+  /** `vocabularySize`: the tokens that are compared. A checkpoint may have logits for more, which mean nothing. */
+  constructor({ prompt, top }: Pick<ScorePromptRequest, 'prompt' | 'top'>, vocabularySize: number) {
     super();
+    this.#vocabulary = Int32Array.from({ length: vocabularySize }, (_, id) => id);
     this.prompt = prompt;
     this.#top = top;
   }
@@ -33,9 +30,8 @@ export class PromptScores extends Answer {
 
   /** Takes the logits after the next `count` tokens. An error ends only this prompt's scores. */
   take(rows: LogitRows, count: number): void {
-    const all = Int32Array.from({ length: rowLength(rows) }, (_, id) => id);
     try {
-      for (let row = 0; row < count; row++) this.#scores.push(this.#score(rows, row, all));
+      for (let row = 0; row < count; row++) this.#scores.push(this.#score(rows, row));
     } catch (error) {
       this.fail(error);
     }
@@ -45,8 +41,9 @@ export class PromptScores extends Answer {
     return this.#scores;
   }
 
-  /** Scores the next token under the softmax of all logits. Among equals the lower token ranks first. */
-  #score(rows: LogitRows, row: number, all: Int32Array): ScoredToken {
+  /** Scores the next token under the softmax of the whole vocabulary's logits. Among equals the lower token ranks first. */
+  #score(rows: LogitRows, row: number): ScoredToken {
+    const all = this.#vocabulary;
     const token = this.prompt[this.#scores.length] as number;
     const distribution = softmaxOf(rows, row, all);
     if (!distribution) throw nanLogits();

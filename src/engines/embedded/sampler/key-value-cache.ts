@@ -5,6 +5,9 @@ import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 /** The width of a slot is a multiple of this. */
 const widthStep = 32;
 
+/** Most elements of slots that are allocated before they are used, so that few growths copy: 256 MiB. */
+const spareSlotElements = 64 * 1024 ** 2;
+
 /**
  * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Used slots are
  * adjacent, so that any range of them is one tensor without a copy. The cache grows and shrinks with the sequences.
@@ -37,11 +40,11 @@ export class KeyValueCache {
    * reads whole slots, so that their width follows the longest sequence, in both directions.
    */
   reserve(slots: number, width: number, used: number): void {
-    const newSlots = slots <= this.#slots ? this.#slots : Math.max(slots, this.#slots * 2, 8);
     const needed = Math.ceil(width / widthStep) * widthStep;
     // One spare step stays, so that lengths around a multiple of it do not move the contents again and again.
     const isWidthKept = needed <= this.#width && needed >= this.#width - widthStep;
     const newWidth = isWidthKept ? this.#width : needed;
+    const newSlots = this.#slotsFor(slots, newWidth);
     if (newSlots === this.#slots && newWidth === this.#width) return;
     this.#widest = Math.max(this.#widest, newWidth);
     const rows = used * this.#heads;
@@ -54,6 +57,14 @@ export class KeyValueCache {
     }));
     this.#slots = newSlots;
     this.#width = newWidth;
+  }
+
+  /** As many slots as there are, or twice as many if slots are small. */
+  #slotsFor(slots: number, width: number): number {
+    if (slots <= this.#slots) return this.#slots;
+    const elements = (this.blockSize / blockLength) * Math.max(width, this.#widest);
+    const spareSlots = Math.floor(spareSlotElements / elements);
+    return Math.max(slots, Math.min(Math.max(this.#slots * 2, 8), slots + spareSlots));
   }
 
   /** Gives the memory back. No slot may be in use. */

@@ -9,8 +9,13 @@ import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import type { Answer, SampledAnswer } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
 
-/** Largest attention score tensor of one run, in elements: bounds the memory of long prompts. */
-const maxScores = 4_000_000;
+/**
+ * Most elements of the attention scores, and of the hidden states of an MLP, in one run: bounds the memory of long
+ * prompts. A large model may have more, as many as a quarter of an MLP matrix of each layer, so that each reading of its
+ * weights computes enough tokens.
+ */
+const maxElements = ({ layers, width, mlpWidth }: Architecture) =>
+  Math.max(4_000_000, (layers * width * mlpWidth) / 4);
 
 /** A request that has waited this long goes before all priorities, so that no request waits forever. */
 const overdueMs = 300_000;
@@ -174,8 +179,9 @@ export class Pool {
     this.#slots.reserve(this.#slots.count);
     const occupants = this.#slots.occupants.slice(first, first + count);
     const targets = occupants.map(({ sequence }) => sequence.tokens.length);
-    const perStep = count * this.#architecture.heads * this.#decoder.cache.width;
-    const maxSteps = Math.max(1, Math.floor(maxScores / perStep));
+    const { heads, mlpWidth } = this.#architecture;
+    const perStep = count * Math.max(heads * this.#decoder.cache.width, mlpWidth);
+    const maxSteps = Math.max(1, Math.floor(maxElements(this.#architecture) / perStep));
     for (;;) {
       const chunks = occupants.map(({ sequence: { tokens, computed }, answer }, row) => {
         const end = answer.ended ? computed : Math.min(targets[row] as number, computed + maxSteps);

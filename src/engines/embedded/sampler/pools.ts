@@ -1,6 +1,6 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
-import { findBaseModel, loadWeights } from '../base-models.ts';
+import type { BaseModels } from '../base-models.ts';
 import type { Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
@@ -20,6 +20,7 @@ interface Entry {
 /** A pool for each set of weights that is in use or was used recently. */
 export class Pools {
   readonly #runtime: Runtime;
+  readonly #models: BaseModels;
   readonly #settings: { largestBatch: number; prefixes: PrefixMemory };
   /** By last use, the least recent first. */
   readonly #entries = new Map<string, Entry>();
@@ -29,9 +30,11 @@ export class Pools {
 
   constructor(
     runtime: Runtime,
+    models: BaseModels,
     { largestBatch, prefixCacheBytes }: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>,
   ) {
     this.#runtime = runtime;
+    this.#models = models;
     this.#settings = { largestBatch, prefixes: new PrefixMemory(prefixCacheBytes) };
   }
 
@@ -118,11 +121,20 @@ export class Pools {
   }
 
   async #load(weights: Weights): Promise<Pool> {
-    const { architecture } = findBaseModel(weights.baseModel);
-    const values = await loadWeights(weights).catch((error: unknown) => {
-      throw unreadableCheckpoint(weights.folder, error);
-    });
-    return new Pool(await Decoder.create(this.#runtime, architecture, values), architecture, this.#settings);
+    const { architecture } = this.#models.find(weights.baseModel);
+    return new Pool(await this.#openDecoder(weights), architecture, this.#settings);
+  }
+
+  async #openDecoder(weights: Weights): Promise<Decoder> {
+    const model = this.#models.find(weights.baseModel);
+    const load = () =>
+      this.#models.loadVector(weights).catch((error: unknown) => {
+        throw unreadableCheckpoint(weights.folder, error);
+      });
+    if (model.kind === 'tiny') return Decoder.create(this.#runtime, model.architecture, await load());
+    // An adapter that is not trained yet changes nothing.
+    const adapter = weights.folder === null ? null : { lora: model.lora, vector: await load() };
+    return Decoder.ofCheckpoint(this.#runtime, model, adapter);
   }
 
   #evict(): void {

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Weights } from '../../engine.ts';
+import type { EmbeddedBaseModel } from '../base-models.ts';
 import type { SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
 import { type CallOptions, WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { blockLength } from './prefix-cache.ts';
@@ -20,8 +21,9 @@ interface Thread {
 }
 
 /**
- * The threads that sample. Each runs the model on one core, with its own batches, weights and prefix cache: for small
- * models that is faster than one thread whose matrix products use several cores. The reply to a call does not depend
+ * Threads that sample, each with its own batches, weights and prefix cache. Tiny models have a thread for each core,
+ * which is faster for them than one thread whose matrix products use several cores. Checkpoints have one thread with all
+ * cores in each product: a step reads all weights, so that each further thread would read them again. The reply to a call does not depend
  * on the thread, so calls go where there are fewest; a prompt that continues an earlier one goes to the thread whose
  * prefix cache has it, unless that is much busier. All threads but the first start when there are calls for them.
  */
@@ -30,14 +32,15 @@ export class SamplerThreads {
   /** Where a prompt was sent, by the hash of its longest part in whole blocks. */
   readonly #sent = new LRUCache<number, Thread>({ max: promptsKept });
 
-  /** `settings.threads`: how many threads there are at most. */
-  constructor(settings: WorkerSettings) {
+  /** `settings.threads`: the cores that they use. `kind`: of the models that they sample from. */
+  constructor(settings: WorkerSettings, kind: EmbeddedBaseModel['kind']) {
+    const count = kind === 'tiny' ? settings.threads : 1;
     const own = {
       ...settings,
-      threads: 1,
-      prefixCacheBytes: Math.floor(settings.prefixCacheBytes / settings.threads),
+      threads: settings.threads / count,
+      prefixCacheBytes: Math.floor(settings.prefixCacheBytes / count),
     };
-    this.#threads = Array.from({ length: settings.threads }, () => ({
+    this.#threads = Array.from({ length: count }, () => ({
       worker: new WorkerThread(workerModule('../sampler/worker'), own),
       state: 'idle',
       callsInFlight: 0,

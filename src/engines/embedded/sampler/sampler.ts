@@ -1,4 +1,5 @@
 import type { Weights } from '../../engine.ts';
+import type { BaseModels } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { BeamSearch } from '../extensions/beam-search.ts';
 import { PromptScores } from '../extensions/prompt-scores.ts';
@@ -29,9 +30,14 @@ interface Call {
   running: { answer: Answer; pool: Pool } | null;
 }
 
+interface SamplerSources {
+  models: BaseModels;
+  codecOf: (baseModel: string) => ConversationCodec | Promise<ConversationCodec>;
+}
+
 /** Answers calls to sample, search and score. Each set of weights has a pool, and the pools step in turn. */
 export class Sampler {
-  readonly #codec: ConversationCodec;
+  readonly #sources: SamplerSources;
   readonly #pools: Pools;
   /** The calls in flight, by id. */
   readonly #calls = new Map<number, Call>();
@@ -41,10 +47,10 @@ export class Sampler {
   constructor(
     runtime: Runtime,
     settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>,
-    codec: ConversationCodec,
+    sources: SamplerSources,
   ) {
-    this.#codec = codec;
-    this.#pools = new Pools(runtime, settings);
+    this.#sources = sources;
+    this.#pools = new Pools(runtime, sources.models, settings);
   }
 
   get busy(): boolean {
@@ -57,7 +63,7 @@ export class Sampler {
     const call: Call = { stream, hasBegun: false, isCancelled: false, running: null };
     this.#calls.set(id, call);
     try {
-      const start = this.#prepare(request);
+      const start = this.#prepare(request, await this.#sources.codecOf(request.request.weights.baseModel));
       await this.#pools.open(request.request.weights, (pool) => {
         if (call.isCancelled) return;
         const answer = start(pool);
@@ -109,20 +115,20 @@ export class Sampler {
   }
 
   /** Checks a call, and returns a function that adds its answer to a pool. */
-  #prepare(call: SamplingCall): (pool: Pool) => Answer {
+  #prepare(call: SamplingCall, codec: ConversationCodec): (pool: Pool) => Answer {
     if (call.type === 'score')
       return (pool) => {
-        const scores = new PromptScores(call.request);
+        const scores = new PromptScores(call.request, codec.tokenizer.vocabularySize);
         pool.score(scores);
         return scores;
       };
     const { request } = call;
     const seed = call.type === 'generate' ? call.request.seed : 0;
     const random = new Random(seed ?? Math.floor(Math.random() * Number.MAX_SAFE_INTEGER));
-    const compiled = request.plan && this.#codec.compiler.assemble(request.plan);
+    const compiled = request.plan && codec.compiler.assemble(request.plan);
     return (pool) => {
       const constraint = compiled ? compiled.start() : null;
-      const sequence = new Sequence(request, { codec: this.#codec, constraint, random });
+      const sequence = new Sequence(request, { codec, constraint, random });
       const answer = call.type === 'generate' ? sequence : new BeamSearch(sequence, call.request);
       pool.add(answer, request);
       return answer;

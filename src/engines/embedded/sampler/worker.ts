@@ -1,11 +1,13 @@
-import { ConversationCodec } from '../conversation-codec.ts';
+import { BaseModels } from '../base-models.ts';
+import { ConversationCodecs } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { SamplerCall } from '../threads/worker-messages.ts';
 import { Sampler } from './sampler.ts';
 
 await startWorker<SamplerCall>(async ({ runtime, settings, send }) => {
-  const codec = await ConversationCodec.load(settings.logitsProcessors);
-  const sampler = new Sampler(runtime, settings, codec);
+  const models = new BaseModels(settings.checkpoints);
+  const codecs = await ConversationCodecs.load(models, settings.logitsProcessors);
+  const sampler = new Sampler(runtime, settings, { models, codecOf: (baseModel) => codecs.of(baseModel) });
   let steps: Promise<void> | null = null;
 
   /** Steps while there is work, and handles messages between steps. */

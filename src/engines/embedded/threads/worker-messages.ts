@@ -88,7 +88,7 @@ export type TrainerCall =
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'> }
   | { type: 'save'; folder: string }
   | { type: 'abandon' }
-  | { type: 'encode'; replies: Reply[] };
+  | { type: 'encode'; baseModel: string; replies: Reply[] };
 
 /** The messages of V8 and the runtime when an allocation fails. These errors have no code. */
 const outOfMemory = /bad_alloc|bad allocation|failed to allocate memory|allocation failed|out of memory/i;

@@ -38,8 +38,8 @@ export class TrainerThreads {
     return train({ trainer: this.#trainer.running, graphs }, request);
   }
 
-  encodeReplies(replies: Reply[]): Promise<number[][]> {
-    return this.#trainer.call({ type: 'encode', replies });
+  encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
+    return this.#trainer.call({ type: 'encode', baseModel, replies });
   }
 
   async close(): Promise<void> {

@@ -30,7 +30,7 @@ interface Run {
 
 export interface TrainerOptions {
   models: BaseModels;
-  codecOf: (baseModel: string) => DecisionCodec;
+  codecOf: (baseModel: string) => DecisionCodec | Promise<DecisionCodec>;
   /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
   trainingBytes?: number;
 }
@@ -38,7 +38,7 @@ export interface TrainerOptions {
 /** Trains one set of weights at a time. */
 export class Trainer {
   readonly #models: BaseModels;
-  readonly #codecOf: (baseModel: string) => DecisionCodec;
+  readonly #codecOf: TrainerOptions['codecOf'];
   readonly #trained: TrainedModels;
   /** What else runs the graphs of the job. */
   #runners: readonly GraphRunner[] = [];
@@ -90,7 +90,7 @@ export class Trainer {
       );
     const started = performance.now();
     const { model, vector, signal } = run;
-    const codec = this.#codecOf(model.baseModel);
+    const codec = await this.#codecOf(model.baseModel);
     const sequences: TrainingSequence[] = [];
     for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));

@@ -1,18 +1,16 @@
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
-import { ConversationCodec } from '../conversation-codec.ts';
+import { ConversationCodecs } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
 import { RemoteGraphs } from './graph-port.ts';
 import { Trainer } from './trainer.ts';
 
 await startWorker<TrainerCall>(async ({ runtime, settings }) => {
-  const codec = await ConversationCodec.load(settings.logitsProcessors);
-  const trainer = new Trainer(runtime, {
-    models: new BaseModels(settings.checkpoints),
-    codecOf: () => codec,
-  });
+  const models = new BaseModels(settings.checkpoints);
+  const codecs = await ConversationCodecs.load(models, settings.logitsProcessors);
+  const trainer = new Trainer(runtime, { models, codecOf: (baseModel) => codecs.of(baseModel) });
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
   let isClosing = false;
@@ -37,6 +35,7 @@ await startWorker<TrainerCall>(async ({ runtime, settings }) => {
       case 'abandon':
         return trainer.abandon();
       case 'encode': {
+        const codec = await codecs.of(call.baseModel);
         const encoded: number[][] = [];
         for await (const [, reply] of inTimeSlices(call.replies))
           encoded.push(await codec.encodeReply(reply));

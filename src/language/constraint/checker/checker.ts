@@ -7,9 +7,11 @@ import { LanguageError } from '../../error.ts';
 import { type ConstraintPlan, planSize } from '../../grammar/compiler.ts';
 import { type Answer, nextMessage } from '../../next-message.ts';
 import type { Constraint } from '../constraint.ts';
-import type { CheckReport } from './worker.ts';
+import type { CheckReport, CheckStart } from './worker.ts';
 
 export interface CheckerOptions {
+  /** Folder of the checkpoint whose tokens constraints allow. Default null: the tiny models. */
+  folder?: string | null;
   /** Processor time that one constraint may take, in milliseconds, however busy the machine is. Default 1000. */
   timeoutMs?: number;
   /** Heap limit of the thread in megabytes. Default 1024. */
@@ -30,12 +32,13 @@ const busyFactor = 8;
 const cachedNodes = 4_000_000;
 
 /**
- * Checks constraints by compiling them in a thread, so that sampling does not wait: one at a time, with tenants
+ * Checks constraints of one tokenizer by compiling them in a thread, so that sampling does not wait: one at a time, with tenants
  * alternating. The thread starts when it is needed, and again after it has ended. A constraint that takes too much time
  * or memory is refused.
  */
 export class ConstraintChecker {
   readonly #mutex: FairMutex;
+  readonly #folder: string | null;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
@@ -48,7 +51,13 @@ export class ConstraintChecker {
   #running: Running | undefined;
   #closed = false;
 
-  constructor({ timeoutMs = 1000, heapMegabytes = 1024, maxWaiting = 1024 }: CheckerOptions = {}) {
+  constructor({
+    folder = null,
+    timeoutMs = 1000,
+    heapMegabytes = 1024,
+    maxWaiting = 1024,
+  }: CheckerOptions = {}) {
+    this.#folder = folder;
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
     this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 30_000, refusal: busy });
@@ -108,6 +117,7 @@ export class ConstraintChecker {
 
   #start(): Running {
     const worker = new Worker(workerModule, {
+      workerData: { folder: this.#folder } satisfies CheckStart,
       resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
     });
     const running = { worker, ready: nextMessage<CheckReport>(worker, { timeoutMs: startTimeoutMs }) };

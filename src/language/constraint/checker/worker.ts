@@ -1,10 +1,15 @@
 /** Compiles the constraints of requests in a thread, because a grammar may take longer than other requests can wait. */
-import { parentPort } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
+import { readLanguage } from '../../chat/read-language.ts';
 import { messageOf } from '../../error.ts';
 import { type ConstraintPlan, GrammarCompiler } from '../../grammar/compiler.ts';
-import { chatFormat, loadTokenizer } from '../../tokenizer/embedded.ts';
 import type { Constraint } from '../constraint.ts';
+
+/** The `workerData` of the thread. */
+export interface CheckStart {
+  folder: string | null;
+}
 
 /** Messages of the thread: `ready` when it has started, then for each constraint its plan or what is wrong with it. */
 export type CheckReport =
@@ -14,8 +19,9 @@ export type CheckReport =
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const tokenizer = loadTokenizer();
-const compiler = new GrammarCompiler(tokenizer, chatFormat(tokenizer));
+const { folder }: CheckStart = workerData;
+const { tokenizer, format } = await readLanguage(folder);
+const compiler = new GrammarCompiler(tokenizer, format);
 const report = (message: CheckReport) => port.postMessage(message);
 
 port.on('message', (constraint: Constraint) => {

@@ -9,7 +9,7 @@ import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { logitRows } from '../logit-rows.ts';
-import { codec, encode, runtime, textOf } from './support.ts';
+import { codec, encode, runtime, sources, textOf } from './support.ts';
 
 const weights = { baseModel: 'martingale-tiny', folder: null };
 const prompt = encode('hello');
@@ -37,7 +37,7 @@ const longScore: SamplingCall = {
 
 /** A sampler, and how each of its requests has ended. */
 class Watched {
-  readonly sampler = new Sampler(runtime, { largestBatch: 4, prefixCacheBytes: 2 ** 20 }, codec);
+  readonly sampler = new Sampler(runtime, { largestBatch: 4, prefixCacheBytes: 2 ** 20 }, sources);
   readonly ends = new Map<number, 'answered' | 'failed'>();
 
   /** As the worker does: what cannot be added fails. */

@@ -4,7 +4,7 @@ import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-sea
 import { PromptScores } from '../../../../src/engines/embedded/extensions/prompt-scores.ts';
 import type { Chunk } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import { drain, encode, openPool, ordinary, sequenceOf } from './support.ts';
+import { architecture, drain, encode, openPool, ordinary, sequenceOf } from './support.ts';
 
 const seed = 20261121;
 const shared = encode(
@@ -181,8 +181,8 @@ describe('a pool', () => {
   it('scores a long prompt in parts, between which others continue, and caches nothing of it', async () => {
     const { pool, run } = await openPool();
     const prompt = Array.from({ length: 256 }, (_, at) => (at * 7) % 300);
-    const scores = new PromptScores({ prompt, top: 0 });
-    const cancelled = new PromptScores({ prompt, top: 0 });
+    const scores = new PromptScores({ prompt, top: 0 }, architecture.vocabularySize);
+    const cancelled = new PromptScores({ prompt, top: 0 }, architecture.vocabularySize);
     const other = await sequenceOf({ maxTokens: 8 });
     pool.add(other, ordinary);
     pool.score(scores);

@@ -9,7 +9,7 @@ import type { Weights } from '../../../../src/engines/engine.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
-import { codec, encode, ordinary, runtime, sequenceOf } from './support.ts';
+import { encode, models, ordinary, runtime, sequenceOf, sources } from './support.ts';
 
 const finishedIn = (answers: WorkerAnswer[]) =>
   answers.flatMap((answer) => ('result' in answer ? [answer.id] : []));
@@ -48,7 +48,7 @@ const call = (weights: Weights, maxTokens: number): SamplingCall => ({
 
 describe('pools', () => {
   it('release the weights of models that are no longer sampled', async () => {
-    const pools = new Pools(runtime, settings);
+    const pools = new Pools(runtime, models, settings);
     for (const weights of checkpoints) {
       const sequence = await sequenceOf({ maxTokens: 2 });
       let opened: Pool | undefined;
@@ -64,7 +64,7 @@ describe('pools', () => {
   });
 
   it('release weights that were dropped while they were sampled from, once that has ended', async () => {
-    const pools = new Pools(runtime, settings);
+    const pools = new Pools(runtime, models, settings);
     const [weights] = checkpoints as [Weights];
     const sequence = await sequenceOf({ maxTokens: 3 });
     await pools.open(weights, (pool) => pool.add(sequence, ordinary));
@@ -78,7 +78,7 @@ describe('pools', () => {
   });
 
   it('release weights that were dropped while they were loaded and then not used', async () => {
-    const pools = new Pools(runtime, settings);
+    const pools = new Pools(runtime, models, settings);
     const [weights] = checkpoints as [Weights];
     const opening = pools.open(weights, () => {});
     pools.drop(weights);
@@ -90,7 +90,7 @@ describe('pools', () => {
 
 describe('the sampler', () => {
   it('steps each model in turn, however many requests of another wait', async () => {
-    const sampler = new Sampler(runtime, settings, codec);
+    const sampler = new Sampler(runtime, settings, sources);
     const [crowded, single] = checkpoints as [Weights, Weights];
     const [crowd, tokens] = [400, 6];
     await Promise.all(
@@ -112,7 +112,7 @@ describe('the sampler', () => {
   });
 
   it('removes thousands of waiting requests at once when they are cancelled', async () => {
-    const sampler = new Sampler(runtime, settings, codec);
+    const sampler = new Sampler(runtime, settings, sources);
     const [weights] = checkpoints as [Weights];
     await Promise.all(Array.from({ length: 5000 }, (_, id) => sampler.add(id, call(weights, 6))));
     await sampler.step();

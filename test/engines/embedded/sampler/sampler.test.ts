@@ -3,7 +3,7 @@ import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
-import { codec, encode, runtime } from './support.ts';
+import { encode, runtime, sources } from './support.ts';
 
 const weights = { baseModel: 'martingale-tiny', folder: null };
 const prompt = encode('hello');
@@ -26,7 +26,7 @@ const calls: SamplingCall[] = [
 ];
 
 describe('the sampler', () => {
-  const open = () => new Sampler(runtime, { largestBatch: 8, prefixCacheBytes: 0 }, codec);
+  const open = () => new Sampler(runtime, { largestBatch: 8, prefixCacheBytes: 0 }, sources);
   const drain = async (sampler: Sampler) => {
     const answers: WorkerAnswer[] = [];
     while (sampler.busy) answers.push(...(await sampler.step()));

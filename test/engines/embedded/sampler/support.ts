@@ -1,4 +1,5 @@
 import { vi } from 'vitest';
+import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
@@ -24,6 +25,9 @@ export const architecture = fullyTrained({
 });
 
 export const codec = new ConversationCodec();
+/** The tiny models only. */
+export const models = new BaseModels([]);
+export const sources = { models, codecOf: () => codec };
 export const runtime = await loadRuntime('auto', 1);
 /** Default scheduling. */
 export const ordinary = { priority: 0, cacheSalt: null };

@@ -1,0 +1,118 @@
+import { basename, resolve } from 'node:path';
+import { type Language, readLanguage } from '../../language/chat/read-language.ts';
+import { EngineError } from '../engine.ts';
+import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
+import { readCheckpoint } from './checkpoint/read-checkpoint.ts';
+import { checkpointTensors, projections } from './checkpoint/tensors.ts';
+import type { LoraSettings } from './lora/adapter-vector.ts';
+
+/** A checkpoint that the engine reads when it is created, and lists among its base models. */
+export interface CheckpointOptions {
+  /**
+   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32,
+   * bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded.
+   */
+  folder: string;
+  /** Name of the base model. Default: the folder's name. */
+  id?: string;
+  /** The adapters that training makes. A target's matrix W acts as W + B A * alpha / rank. */
+  lora?: {
+    /** Default 16. */
+    rank?: number;
+    /** Default twice the rank. */
+    alpha?: number;
+    /** Default all: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj. */
+    targets?: LoraSettings['targets'];
+  };
+  /**
+   * Longest sequence in tokens, prompt and reply together. Default: that of the checkpoint, at most 8192, because keys
+   * and values of longer ones take gigabytes.
+   */
+  contextLength?: number;
+}
+
+/** Longest context that a checkpoint has without the option. */
+const defaultContextLength = 8192;
+
+/** LoRA learns best at about ten times the rates of full training, whatever its rank. */
+const defaults = { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 };
+
+/**
+ * Reads checkpoints with their tokenizers, one after another.
+ *
+ * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`) that names the option,
+ * or the file, the field and its value.
+ */
+export async function openCheckpoints(
+  options: readonly CheckpointOptions[],
+): Promise<{ model: CheckpointModel; language: Language }[]> {
+  const ids = new Set(embeddedBaseModels.map(({ id }) => id));
+  for (const { folder, id = basename(resolve(folder)) } of options) {
+    if (id.trim() === '')
+      throw badOption(`id of ${folder} must not be empty; leave it out to use the folder's name`);
+    if (ids.has(id))
+      throw badOption(`two base models are called ${id}; give the one in ${folder} another id`);
+    ids.add(id);
+  }
+  const opened = [];
+  for (const one of options) opened.push(await openCheckpoint(one));
+  return opened;
+}
+
+async function openCheckpoint({ folder: path, id, lora = {}, contextLength }: CheckpointOptions) {
+  const settings = loraSettings(lora);
+  const folder = resolve(path);
+  const { architecture: own, weights, endTokens } = await readCheckpoint(folder);
+  if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
+    throw badOption(
+      `contextLength must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}`,
+    );
+  const architecture = {
+    ...own,
+    contextLength: contextLength ?? Math.min(defaultContextLength, own.contextLength),
+  };
+  const language = await readLanguage(folder);
+  const { vocabularySize } = language.tokenizer;
+  if (vocabularySize > architecture.vocabularySize)
+    throw new EngineError(
+      'bad_checkpoint',
+      `${folder}: tokenizer.json has ${vocabularySize} ids, but vocab_size in config.json is ${architecture.vocabularySize}: take both files from the same checkpoint`,
+    );
+  const parameters = checkpointTensors(architecture)
+    .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
+    .reduce((sum, size) => sum + size, 0);
+  const model: CheckpointModel = {
+    kind: 'checkpoint',
+    id: id ?? basename(folder),
+    folder,
+    architecture,
+    contextLength: architecture.contextLength,
+    vocabularySize,
+    parameters,
+    weights,
+    endTokens,
+    lora: settings,
+    defaults,
+  };
+  return { model, language };
+}
+
+function loraSettings({
+  rank = 16,
+  alpha = 2 * rank,
+  targets = projections,
+}: NonNullable<CheckpointOptions['lora']>): LoraSettings {
+  if (!isWholeNumber(rank, 1024))
+    throw badOption(`lora.rank must be a whole number of 1 to 1024, not ${rank}`);
+  if (!(Number.isFinite(alpha) && alpha > 0)) throw badOption(`lora.alpha must be above 0, not ${alpha}`);
+  const unknown = targets.find((target) => !projections.includes(target));
+  if (unknown !== undefined || targets.length === 0)
+    throw badOption(
+      `lora.targets must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}`,
+    );
+  return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
+}
+
+const isWholeNumber = (value: number, most: number) => Number.isInteger(value) && value >= 1 && value <= most;
+
+const badOption = (what: string) => new EngineError('bad_option', `checkpoints: ${what}`);

@@ -1,0 +1,236 @@
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readCheckpoint } from '../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { projections } from '../../../src/engines/embedded/checkpoint/tensors.ts';
+import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { adapterShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
+import { LoraModel } from '../../../src/engines/embedded/lora/lora-model.ts';
+import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
+import { findDecisions } from '../../../src/engines/embedded/trainer/decisions.ts';
+import { readWeights } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
+import type { Engine, GenerateRequest } from '../../../src/engines/engine.ts';
+import { readLanguage } from '../../../src/language/chat/read-language.ts';
+import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
+import { plainSampling } from '../../../src/learning/index.ts';
+import { sharedFolder } from '../../support/files.ts';
+import { generateCheckpoint } from './checkpoint/generated.ts';
+import { datumOf } from './support.ts';
+
+const parent = sharedFolder();
+let folder: string;
+let engine: Engine;
+
+beforeAll(async () => {
+  folder = await generateCheckpoint(parent, 'qwen3');
+  const other = await generateCheckpoint(parent, 'llama3');
+  engine = await createEmbeddedEngine({
+    threads: 2,
+    checkpoints: [
+      { folder, lora: { rank: 4 } },
+      { folder: other, id: 'other', contextLength: 128 },
+    ],
+  });
+});
+afterAll(() => engine?.close());
+
+const id = 'qwen3-generated';
+const lora = { rank: 4, alpha: 8, targets: projections };
+const regex = (pattern: string): Constraint => ({
+  branches: [{ open: null, grammar: { type: 'regex', pattern }, repeat: false }],
+});
+
+function request(seed: number, more: Partial<GenerateRequest> = {}): GenerateRequest {
+  const baseModel = more.weights?.baseModel ?? id;
+  return {
+    weights: { baseModel, folder: null },
+    prompt: engine.tokenizer(baseModel).encode('Where is order 4821, and when does it come to me?'),
+    sampling: plainSampling,
+    seed,
+    maxTokens: 24,
+    stopStrings: [],
+    stopTokens: [],
+    constraint: null,
+    topLogprobs: 0,
+    priority: 0,
+    cacheSalt: null,
+    ...more,
+  };
+}
+
+/** The log-probabilities of training for what was sampled. */
+async function trainedLogprobs(asked: GenerateRequest, adapter: Float32Array | null): Promise<number[][]> {
+  const reply = await engine.generate(asked);
+  const codec = new ConversationCodec(new Map(), await readLanguage(folder));
+  const sequence = await findDecisions(datumOf(asked, reply, 1), codec);
+  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(folder), lora);
+  const batches = model.toBatches([sequence], 2 ** 30);
+  const trained = await model.logprobs(batches, adapter, new AbortController().signal);
+  await model.release();
+  const sampled = sequence.decisions.map(
+    ({ position }) => reply.logprobs[position + 1 - asked.prompt.length],
+  );
+  return [sampled as number[], [...trained]];
+}
+
+describe('a checkpoint in the embedded engine', () => {
+  it('is a base model with its own tokenizer, chat format and context', () => {
+    expect(engine.baseModels.map((model) => model.id)).toEqual([
+      'martingale-tiny',
+      'martingale-small',
+      id,
+      'other',
+    ]);
+    const [, , model, other] = engine.baseModels;
+    expect(model).toMatchObject({ contextLength: 512, vocabularySize: 709 });
+    expect(model).not.toHaveProperty('weights');
+    // Embedding; norms; attention with 4 query heads and 2 shared ones; MLP.
+    const layer = 2 * 32 + 2 * 8 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 48;
+    expect(model?.parameters).toBe(736 * 32 + 32 + 2 * layer);
+    expect(other).toMatchObject({ contextLength: 128 });
+    const text = 'Größe <|im_end|>\n';
+    expect(engine.tokenizer(id).decode(engine.tokenizer(id).encode(text))).toBe(text);
+    expect(engine.chatFormat(id).template).not.toBe(engine.chatFormat('other').template);
+    expect(() => engine.tokenizer('qwen')).toThrow(
+      /unknown base model qwen; known: .*qwen3-generated, other/,
+    );
+  });
+
+  it('repeats a reply for its seed, streams it, and reports alternatives', async () => {
+    const asked = request(7, { topLogprobs: 3 });
+    const streamed: number[] = [];
+    const first = await engine.generate(asked, ({ tokens }) => streamed.push(...tokens));
+    const again = await engine.generate(asked);
+    expect(streamed).toEqual(first.tokens);
+    expect(again.tokens).toEqual(first.tokens);
+    expect(again.cachedTokens).toBeGreaterThan(0);
+    for (const [index, logprob] of again.logprobs.entries())
+      expect(logprob).toBeCloseTo(first.logprobs[index] as number, 4);
+    expect(first.topLogprobs.every((tokens) => tokens.length === 3)).toBe(true);
+    const seeds = await Promise.all([1, 2, 3, 4].map((seed) => engine.generate(request(seed))));
+    expect(new Set(seeds.map(({ tokens }) => String(tokens))).size).toBe(4);
+  });
+
+  it('writes only what a constraint allows, with the log-probabilities of training', async () => {
+    const asked = request(5, { constraint: regex('(done|sorry), code [0-9]{3}') });
+    const { tokens, finishReason } = await engine.generate(asked);
+    expect(finishReason).toBe('stop');
+    expect(engine.tokenizer(id).decode(tokens)).toMatch(/^(done|sorry), code [0-9]{3}$/);
+    for (const one of [asked, request(6)]) {
+      const [sampled = [], trained = []] = await trainedLogprobs(one, null);
+      expect(sampled.length).toBeGreaterThan(3);
+      for (const [index, logprob] of trained.entries())
+        expect(Math.abs(logprob - (sampled[index] as number))).toBeLessThan(1e-4);
+    }
+  });
+
+  it('calls a tool when it must', async () => {
+    const parameters = { type: 'object', properties: { a: { enum: [1, 2] } }, required: ['a'] };
+    const constraint = toConstraint(
+      { tools: [{ type: 'function', function: { name: 'add', parameters } }], tool_choice: 'required' },
+      {
+        format: engine.chatFormat(id),
+        contextLength: 512,
+        engine: 'embedded',
+        parseJson: (json) => JSON.parse(json),
+      },
+    );
+    const { tokens } = await engine.generate(request(3, { constraint, maxTokens: 400 }));
+    expect(engine.tokenizer(id).decode(tokens)).toMatch(/<tool_call>\s*\{"name": ?"add", ?"arguments": ?\{/);
+  });
+
+  it('finds the best replies, and scores a prompt as it samples', async () => {
+    const constraint = regex('yes|no|perhaps');
+    const found = await engine.beamSearch({ ...request(0, { constraint }), width: 3, lengthPenalty: 0 });
+    expect(found.map(({ tokens }) => engine.tokenizer(id).decode(tokens)).sort()).toEqual([
+      'no',
+      'perhaps',
+      'yes',
+    ]);
+    const { prompt, weights } = request(0);
+    const scores = await engine.scorePrompt({ weights, prompt, top: 2 });
+    expect(scores[0]).toBeNull();
+    expect(scores).toHaveLength(prompt.length);
+    for (const score of scores.slice(1)) expect(score?.top[0]?.token).toBeLessThan(709);
+  });
+
+  it('samples while the tiny models and another checkpoint do', async () => {
+    const ids = [id, 'other', 'martingale-tiny'];
+    const replies = await Promise.all(
+      ids.map((baseModel) =>
+        engine.generate(
+          request(1, { weights: { baseModel, folder: null }, constraint: regex('[a-f]{8}'), maxTokens: 40 }),
+        ),
+      ),
+    );
+    for (const [index, { tokens }] of replies.entries())
+      expect(engine.tokenizer(ids[index] as string).decode(tokens)).toMatch(/^[a-f]{8}$/);
+    await expect(
+      engine.generate(
+        request(1, { weights: { baseModel: 'other', folder: null }, prompt: Array(128).fill(5) }),
+      ),
+    ).rejects.toThrow(/1 to 127 tokens/);
+    await expect(engine.generate(request(1, { prompt: [709] }))).rejects.toThrow(/ids are 0 to 708/);
+  });
+
+  it('is trained by LoRA; the adapter is sampled from as it was trained', async () => {
+    const asked = request(9, { constraint: regex('[a-d]{12}') });
+    const reply = await engine.generate(asked);
+    const encoded = await engine.encodeReplies(id, [{ parts: ['abcd'], constraint: null }]);
+    expect(engine.tokenizer(id).decode(encoded[0] ?? [])).toBe('abcd');
+    const trained = { baseModel: id, folder: join(parent, 'trained') };
+    const loss = { type: 'cross_entropy' } as const;
+    const metrics: Record<string, number>[] = [];
+    const batch = { datums: [datumOf(asked, reply, 1)], loss, reference: null, learningRate: 1e-2 };
+    await engine.train({
+      from: { baseModel: id, folder: null },
+      folder: trained.folder,
+      batches: Array(8).fill(batch),
+      onStep: (step) => metrics.push(step),
+    });
+    expect(metrics).toHaveLength(8);
+    const sum = (logprobs: readonly number[]) => logprobs.reduce((total, value) => total + value, 0);
+    const again = { ...asked, weights: trained, sampling: { ...plainSampling, temperature: 0 } };
+    const likeliest = await engine.generate(again);
+    expect(engine.tokenizer(id).decode(likeliest.tokens)).toBe(engine.tokenizer(id).decode(reply.tokens));
+    const resampled = await engine.generate({ ...asked, weights: trained });
+    expect(sum(resampled.logprobs)).not.toBeCloseTo(sum(reply.logprobs), 2);
+    const { architecture } = await readCheckpoint(folder);
+    const adapter = await readWeights(trained.folder, adapterShapes(architecture, lora));
+    const [sampled = [], computed = []] = await trainedLogprobs({ ...asked, weights: trained }, adapter);
+    for (const [index, logprob] of computed.entries())
+      expect(Math.abs(logprob - (sampled[index] as number))).toBeLessThan(1e-4);
+    // The base model is as before.
+    expect((await engine.generate(asked)).tokens).toEqual(reply.tokens);
+  });
+});
+
+describe('checkpoints are refused at creation', () => {
+  const refusal = (checkpoints: Parameters<typeof createEmbeddedEngine>[0] & object) =>
+    createEmbeddedEngine(checkpoints).then(
+      () => 'none',
+      ({ message }: Error) => message,
+    );
+
+  it('when options are wrong, which are named', async () => {
+    const open = (more: object) => refusal({ checkpoints: [{ folder, ...more }] });
+    expect(await open({ folder: join(parent, 'nowhere') })).toContain('nowhere');
+    expect(await open({ id: 'martingale-tiny' })).toContain('two base models are called martingale-tiny');
+    expect(await open({ contextLength: 513 })).toMatch(/contextLength .* 1 to 512 .* not 513/);
+    expect(await open({ lora: { rank: 0 } })).toMatch(/lora.rank .* not 0/);
+    expect(await open({ lora: { alpha: -1 } })).toMatch(/lora.alpha .* not -1/);
+    expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
+  });
+
+  it('when the folder lacks or contradicts what the engine needs', async () => {
+    const broken = await generateCheckpoint(parent, 'smollm2');
+    const config = JSON.parse(await readFile(join(broken, 'config.json'), 'utf8'));
+    await writeFile(join(broken, 'config.json'), JSON.stringify({ ...config, model_type: 'gpt2' }));
+    expect(await refusal({ checkpoints: [{ folder: broken }] })).toContain('gpt2');
+    await writeFile(join(broken, 'config.json'), JSON.stringify(config));
+    await rm(join(broken, 'tokenizer.json'));
+    expect(await refusal({ checkpoints: [{ folder: broken }] })).toContain('tokenizer.json');
+  });
+});

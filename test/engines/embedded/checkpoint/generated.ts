@@ -1,0 +1,46 @@
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
+import { checkpointTensors } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { writeFolder } from './folder.ts';
+
+export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2';
+
+const languages = fileURLToPath(new URL('../../../language/fixtures/', import.meta.url));
+
+/**
+ * Writes a small instruct checkpoint of a family with random weights, and returns its folder. Its matrices have more rows
+ * than its tokenizer has ids, as those of Qwen do. The embeddings are large, so that its logits differ.
+ */
+export async function generateCheckpoint(parent: string, family: Family): Promise<string> {
+  const folder = join(parent, `${family}-generated`);
+  const modelType = family === 'llama3' || family === 'smollm2' ? 'llama' : family;
+  const config = {
+    model_type: modelType,
+    vocab_size: 736,
+    hidden_size: 32,
+    intermediate_size: 48,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 8,
+    max_position_embeddings: 512,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10_000,
+    tie_word_embeddings: true,
+  };
+  await writeFolder(folder, { config, format: 'F32', tensors: new Map() });
+  const { architecture } = await readConfig(folder);
+  const random = new Random(11);
+  const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
+    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
+    const mean = name.endsWith('norm.weight') ? 1 : 0;
+    const values = Float32Array.from({ length: size }, () => mean + 0.25 * random.normal());
+    return [name, { shape: dimensions, bytes: new Uint8Array(values.buffer) }] as const;
+  });
+  await writeFolder(folder, { config, format: 'F32', tensors: new Map(tensors) });
+  await cp(join(languages, family), folder, { recursive: true });
+  return folder;
+}
