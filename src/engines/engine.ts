@@ -29,7 +29,7 @@ export interface GenerateRequest {
   weights: Weights;
   prompt: readonly number[];
   sampling: SamplingParameters;
-  /** The same request with the same seed gives the same tokens, whatever else the engine is doing. */
+  /** The same request with the same seed gives the same tokens. An engine says whether its load may change them. */
   seed?: number | bigint;
   maxTokens: number;
   /** Texts that end the reply, once it has `sampling.minTokens.count` tokens. */
