@@ -4,10 +4,16 @@ import { isatty } from 'node:tty';
 import { Command, Option } from 'commander';
 import { jsonLine } from '../contract/index.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
+import {
+  addCheckpointFlags,
+  type CheckpointFlags,
+  checkpointsOf,
+  describeCheckpoints,
+} from './checkpoint-flags.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './program-end.ts';
 
-interface ServeOptions {
+interface ServeOptions extends CheckpointFlags {
   host: string;
   port: number;
   data: string;
@@ -27,16 +33,20 @@ export function welcome({
   createdKey,
   storedKeys,
   data,
+  baseModels = [],
 }: {
   url: string;
   /** The key created for this start; null if there was one. */
   createdKey: string | null;
   storedKeys: number;
   data: string;
+  /** A line for each checkpoint. */
+  baseModels?: readonly string[];
 }): string {
   const key = createdKey ?? (storedKeys > 0 ? '$KEY' : '$MARTINGALE_API_KEY');
   return [
     `serving on ${url}, with its data in ${data}`,
+    ...baseModels,
     ...(createdKey === null
       ? []
       : [
@@ -62,7 +72,7 @@ async function serve({
   log,
   stallTimeout,
   stopWithin,
-  ...allow
+  ...rest
 }: ServeOptions): Promise<void> {
   // Loaded here, so that the other commands start without an engine.
   const [{ startService }, { createEmbeddedEngine }] = await Promise.all([
@@ -84,7 +94,8 @@ async function serve({
       process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
     },
   });
-  const engine = await createEmbeddedEngine({ threads });
+  const checkpoints = await checkpointsOf(rest);
+  const engine = await createEmbeddedEngine({ threads, checkpoints });
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
@@ -99,11 +110,12 @@ async function serve({
       log: logFrom(log),
       closeTimeoutMs: Math.min(5000, limitMs / 2),
       stallTimeoutMs: stallTimeout * 1000,
-      trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
+      trainingData: { folders: rest.allowDataFolder, hosts: rest.allowDataHost },
     });
     const { url, storedKeys } = service;
     const createdKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
-    process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder }));
+    const baseModels = describeCheckpoints(engine, checkpoints);
+    process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder, baseModels }));
     await stopped.promise;
     await service.close();
   } finally {
@@ -132,7 +144,7 @@ const limitNames = [
 ] as const satisfies readonly (keyof ServiceLimits)[];
 
 export const serveCommand = (): Command =>
-  new Command('serve')
+  addCheckpointFlags(new Command('serve'))
     .description('Serve training and inference on this machine.')
     .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
