@@ -1,5 +1,3 @@
-import { homedir } from 'node:os';
-import { basename, join, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import type { CheckpointOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
@@ -15,8 +13,6 @@ export interface CheckpointFlags {
 }
 
 type Targets = NonNullable<NonNullable<CheckpointOptions['lora']>['targets']>;
-
-const hubPrefix = 'hf:';
 
 export function addCheckpointFlags(command: Command): Command {
   return command
@@ -36,68 +32,36 @@ export function addCheckpointFlags(command: Command): Command {
     );
 }
 
-/** The checkpoints of the flags, as options of the engine. Those of the hub are fetched first, into the user's cache. */
-export async function checkpointsOf({
+/** The flags as options of the engine. */
+export function checkpointsOf({
   checkpoint,
   loraRank,
   loraAlpha,
   loraTargets,
   context,
-}: CheckpointFlags): Promise<CheckpointOptions[]> {
+}: CheckpointFlags): CheckpointOptions[] {
   const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
-  const settings = { lora, contextLength: context };
-  const found: CheckpointOptions[] = [];
-  for (const address of checkpoint)
-    if (address.startsWith(hubPrefix))
-      found.push({ ...(await fetched(address.slice(hubPrefix.length))), ...settings });
-    else found.push({ folder: address, id: basename(resolve(address)), ...settings });
-  return found;
+  return checkpoint.map((folder) => ({ folder, lora, contextLength: context }));
 }
 
-async function fetched(address: string): Promise<Pick<CheckpointOptions, 'folder' | 'id'>> {
-  const { fetchCheckpoint } = await import('../engines/embedded/index.ts');
-  const { HF_TOKEN, HF_ENDPOINT, XDG_CACHE_HOME } = process.env;
-  const show = progressOf(address);
-  const { folder, commit, isOffline } = await fetchCheckpoint(address, {
-    cache: join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'martingale', 'checkpoints'),
-    ...(HF_ENDPOINT ? { hubUrl: HF_ENDPOINT } : {}),
-    ...(HF_TOKEN ? { accessToken: HF_TOKEN } : {}),
-    onProgress: show.progress,
-  });
-  show.end();
-  if (isOffline)
-    process.stderr.write(
-      `${hubPrefix}${address}: the hub is not reachable; using commit ${commit}, fetched before\n`,
-    );
-  return { folder, id: address.replace(/@.*$/, '').replace(/^.*\//, '') };
-}
-
-/** Shows progress on a line of a terminal, and nothing elsewhere. */
-function progressOf(address: string) {
+/** Shows how far a checkpoint is fetched, on a line of a terminal; elsewhere nothing. */
+export function showFetch({ file, bytes, totalBytes }: FetchProgress): void {
   const { stderr } = process;
-  let shownAt = Number.NEGATIVE_INFINITY;
-  return {
-    progress: ({ file, bytes, totalBytes }: FetchProgress) => {
-      if (!stderr.isTTY || (performance.now() - shownAt < 100 && bytes < totalBytes)) return;
-      shownAt = performance.now();
-      const share = totalBytes === 0 ? 1 : bytes / totalBytes;
-      const bar = '█'.repeat(Math.round(share * 20)).padEnd(20, '░');
-      const megabytes = (amount: number) => (amount / 1e6).toFixed(0);
-      stderr.write(
-        `\r\u001b[K${hubPrefix}${address} ${bar} ${Math.floor(share * 100)}% of ${megabytes(totalBytes)} MB  ${file}`,
-      );
-    },
-    end: () => {
-      if (stderr.isTTY && shownAt >= 0) stderr.write('\n');
-    },
-  };
+  const now = performance.now();
+  if (!stderr.isTTY || (now - shownAt < 100 && bytes < totalBytes)) return;
+  shownAt = now;
+  const share = totalBytes === 0 ? 1 : bytes / totalBytes;
+  const bar = '█'.repeat(Math.round(share * 20)).padEnd(20, '░');
+  const size = `${Math.floor(share * 100)}% of ${(totalBytes / 1e6).toFixed(0)} MB`;
+  stderr.write(`\r\u001b[K${bar} ${size}  ${file}${bytes === totalBytes ? '\n' : ''}`);
 }
 
-/** A line for each checkpoint: what was found in its folder. */
-export function describeCheckpoints(engine: Engine, checkpoints: readonly CheckpointOptions[]): string[] {
-  const ids = new Set(checkpoints.map(({ id }) => id));
+let shownAt = Number.NEGATIVE_INFINITY;
+
+/** A line for each of the last `count` base models, which are the checkpoints: what was found in their folders. */
+export function describeCheckpoints(engine: Engine, count: number): string[] {
   return engine.baseModels
-    .filter(({ id }) => ids.has(id))
+    .slice(engine.baseModels.length - count)
     .map(({ id, parameters, contextLength }) => {
       const { textCalls, textReasoning } = engine.chatFormat(id);
       const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';

@@ -9,6 +9,7 @@ import {
   type CheckpointFlags,
   checkpointsOf,
   describeCheckpoints,
+  showFetch,
 } from './checkpoint-flags.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './program-end.ts';
@@ -94,8 +95,8 @@ async function serve({
       process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
     },
   });
-  const checkpoints = await checkpointsOf(rest);
-  const engine = await createEmbeddedEngine({ threads, checkpoints });
+  const checkpoints = checkpointsOf(rest);
+  const engine = await createEmbeddedEngine({ threads, checkpoints, onFetch: showFetch });
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
@@ -114,7 +115,7 @@ async function serve({
     });
     const { url, storedKeys } = service;
     const createdKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
-    const baseModels = describeCheckpoints(engine, checkpoints);
+    const baseModels = describeCheckpoints(engine, checkpoints.length);
     process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder, baseModels }));
     await stopped.promise;
     await service.close();

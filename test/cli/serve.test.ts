@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { realpath } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { welcome } from '../../src/cli/serve.ts';
+import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { sharedFolder } from '../support/files.ts';
 import { fromSource, root } from '../support/programs.ts';
 
@@ -46,6 +47,31 @@ describe('martingale serve', () => {
 
     service.process.kill('SIGINT');
     expect(await once(service.process, 'exit')).toEqual([0, null]);
+  });
+
+  it('serves a checkpoint, and says what it found in its folder', async () => {
+    const folder = await generateCheckpoint(data, 'qwen3');
+    const service = await serve('mine', '--checkpoint', folder, '--lora-rank', '4', '--context', '256');
+    expect(service.text).toMatch(
+      /base model qwen3-generated: 0\.0 million parameters, 256 tokens of context, tool calls <tool_call>, reasoning in <think>/,
+    );
+    expect(JSON.stringify(await (await models(service.url, 'mine')).json())).toContain('qwen3-generated');
+    service.process.kill('SIGINT');
+    expect(await once(service.process, 'exit')).toEqual([0, null]);
+  });
+
+  it.each([
+    [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
+    [['--checkpoint', 'hf:qwen'], /hf:qwen must be hf:owner\/name/],
+    [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
+    [['--lora-rank', 'x'], /--lora-rank.*whole number/],
+  ])('refuses %j by name', async (flags, message) => {
+    const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
+    const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] });
+    let text = '';
+    for await (const chunk of child.stderr) text += chunk;
+    expect(text).toMatch(message);
+    expect(text.trim().split('\n')).toHaveLength(1);
   });
 
   it('takes the key from MARTINGALE_API_KEY and does not show it', async () => {

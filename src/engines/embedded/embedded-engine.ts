@@ -20,6 +20,7 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel, folderOf } from './base-models.ts';
+import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
@@ -37,6 +38,8 @@ export interface EmbeddedEngineOptions {
    * @example [{ folder: './Qwen3-0.6B', lora: { rank: 16 }, contextLength: 4096 }]
    */
   checkpoints?: readonly CheckpointOptions[];
+  /** Called while a checkpoint is fetched from the hub. Default: nothing. */
+  onFetch?: (progress: FetchProgress) => void;
   /**
    * `onnxruntime-node`, `onnxruntime-web`, or `auto`, which takes `onnxruntime-node` when it can be loaded and the
    * slower `onnxruntime-web` otherwise. Both are optional peer dependencies: install one, or creating the engine fails
@@ -112,7 +115,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     );
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
-  const opened = await openCheckpoints(checkpoints);
+  const opened = await openCheckpoints(checkpoints, options.onFetch);
   const settings = {
     runtime,
     checkpoints: opened.map(({ model }) => model),

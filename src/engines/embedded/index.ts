@@ -1,5 +1,6 @@
 import '../../platform/check-node.ts';
 
+export type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 export { createEmbeddedEngine, type EmbeddedEngineOptions } from './embedded-engine.ts';
 export type {
   LogitsProcessor,

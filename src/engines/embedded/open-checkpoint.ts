@@ -1,7 +1,9 @@
-import { basename, resolve } from 'node:path';
+import { homedir } from 'node:os';
+import { basename, join, resolve } from 'node:path';
 import { type Language, readLanguage } from '../../language/chat/read-language.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
+import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
 import type { LoraSettings } from './lora/adapter-vector.ts';
@@ -10,10 +12,12 @@ import type { LoraSettings } from './lora/adapter-vector.ts';
 export interface CheckpointOptions {
   /**
    * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32,
-   * bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded.
+   * bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
+   * `hf:owner/name@revision`: fetched from the Hugging Face hub into `~/.cache/martingale/checkpoints`, unless it is
+   * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count.
    */
   folder: string;
-  /** Name of the base model. Default: the folder's name. */
+  /** Name of the base model. Default: the folder's name, or the name on the hub. */
   id?: string;
   /** The adapters that training makes. A target's matrix W acts as W + B A * alpha / rank. */
   lora?: {
@@ -31,6 +35,29 @@ export interface CheckpointOptions {
   contextLength?: number;
 }
 
+const hubPrefix = 'hf:';
+
+/** The last part of a folder or of a name on the hub, without the revision. */
+const idOf = (address: string): string =>
+  address.startsWith(hubPrefix) ? basename(address.replace(/@.*$/, '')) : basename(resolve(address));
+
+/** The folder of a checkpoint of the hub, in the user's cache. */
+async function fetched(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
+  const { HF_TOKEN, HF_ENDPOINT, XDG_CACHE_HOME } = process.env;
+  const { folder, commit, isOffline } = await fetchCheckpoint(address.slice(hubPrefix.length), {
+    cache: join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'martingale', 'checkpoints'),
+    ...(HF_ENDPOINT ? { hubUrl: HF_ENDPOINT } : {}),
+    ...(HF_TOKEN ? { accessToken: HF_TOKEN } : {}),
+    ...(onProgress ? { onProgress } : {}),
+  });
+  if (isOffline)
+    process.emitWarning(
+      `${address}: the hub is not reachable, so commit ${commit} is used, which was fetched before`,
+      { type: 'MartingaleWarning', code: 'hub_unreachable' },
+    );
+  return folder;
+}
+
 /** Longest context that a checkpoint has without the option. */
 const defaultContextLength = 8192;
 
@@ -45,9 +72,10 @@ const defaults = { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16
  */
 export async function openCheckpoints(
   options: readonly CheckpointOptions[],
+  onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: CheckpointModel; language: Language }[]> {
   const ids = new Set(embeddedBaseModels.map(({ id }) => id));
-  for (const { folder, id = basename(resolve(folder)) } of options) {
+  for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
       throw badOption(`id of ${folder} must not be empty; leave it out to use the folder's name`);
     if (ids.has(id))
@@ -55,13 +83,17 @@ export async function openCheckpoints(
     ids.add(id);
   }
   const opened = [];
-  for (const one of options) opened.push(await openCheckpoint(one));
+  for (const one of options)
+    opened.push(await openCheckpoint({ ...one, id: one.id ?? idOf(one.folder) }, onFetch));
   return opened;
 }
 
-async function openCheckpoint({ folder: path, id, lora = {}, contextLength }: CheckpointOptions) {
+async function openCheckpoint(
+  { folder: address, id, lora = {}, contextLength }: CheckpointOptions & { id: string },
+  onFetch?: (progress: FetchProgress) => void,
+) {
   const settings = loraSettings(lora);
-  const folder = resolve(path);
+  const folder = address.startsWith(hubPrefix) ? await fetched(address, onFetch) : resolve(address);
   const { architecture: own, weights, endTokens } = await readCheckpoint(folder);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
     throw badOption(
@@ -83,7 +115,7 @@ async function openCheckpoint({ folder: path, id, lora = {}, contextLength }: Ch
     .reduce((sum, size) => sum + size, 0);
   const model: CheckpointModel = {
     kind: 'checkpoint',
-    id: id ?? basename(folder),
+    id,
     folder,
     architecture,
     contextLength: architecture.contextLength,

@@ -58,7 +58,11 @@ export async function toPrompt(
     // A template with today's date renders otherwise tomorrow.
     tools.format.template.includes('strftime_now');
   const retokenized =
-    turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds) || rendered.splices.includes(null);
+    // Such a template may write a message of the assistant otherwise than a reply, also the last one: with an empty
+    // block of reasoning, for example.
+    tools.format.inspectsTexts ||
+    turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds) ||
+    rendered.splices.includes(null);
   return { tokens, own, retokenized };
 }
 

@@ -53,12 +53,15 @@ export function toSequence(
     const splice = splices[next++];
     const sampling = sampled[index];
     if (!sampling) continue;
-    if (!splice)
+    if (!splice) {
+      // It trains after its own prompt, if that is known.
+      if (trainsAfter && !trainsAfter(index, [])) continue;
       throw new ServiceError(
         422,
         'chat_template_failed',
-        `${conversation.location.join('.')}: the chat template does not write reply ${index} as it was sampled, because other messages follow. Send it as the last message of a conversation of its own.`,
+        `${conversation.location.join('.')}: the chat template does not write reply ${index} as it was sampled, because other messages follow. Put the prompt_token_ids of its response into the choice, or send it as the last message of a conversation of its own.`,
       );
+    }
     if (trainsAfter && !trainsAfter(index, tokens.slice(0, splice.start))) continue;
     checkSpliced(tokens, splice.start, turn.tokenIds, format, conversation);
     spans.push({ start: splice.start, length: splice.length, ...sampling });
