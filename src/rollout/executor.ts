@@ -1,3 +1,4 @@
+import PQueue from 'p-queue';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
@@ -48,30 +49,20 @@ export function inProcess(options: InProcessOptions = {}): RolloutExecutor {
 /** Shared by all rollouts: creating a stack trace for each would cost more than the rest of ending it. */
 const closed = new MartingaleError('executor_closed', 'The executor was closed.');
 
-interface Waiting {
-  order: number;
-  /** Whether it stopped waiting, because its signal aborted. */
-  hasLeft: boolean;
-  start: () => void;
-}
-
 /** Limits the number of rollouts in flight. Waiting rollouts start in the order in which their groups began. */
 export class RolloutQueue {
-  readonly #concurrency: number;
-  #inFlight = 0;
-  /** Sorted by order, then by arrival. */
-  readonly #waiting: Waiting[] = [];
+  readonly #queue: PQueue;
   readonly #slices = new TimeSlices();
   /** One controller for each running or waiting rollout. Listeners on one shared signal would take quadratic time. */
   readonly #ending = new Set<AbortController>();
-  #closing: PromiseWithResolvers<void> | undefined;
+  #closed = false;
 
   constructor(concurrency: number) {
-    this.#concurrency = concurrency;
+    this.#queue = new PQueue({ concurrency });
   }
 
   /**
-   * Calls `work` as soon as a slot is free, or at once, without a slot, if the signal aborts while it waits.
+   * Calls `work` as soon as a slot is free, or at once if the signal aborts while it waits.
    * @param work Its signal aborts when the caller's signal does, and when the queue closes.
    */
   async run<Result>(
@@ -83,55 +74,38 @@ export class RolloutQueue {
   ): Promise<Result> {
     const ending = new AbortController();
     const onAbort = () => ending.abort(signal?.reason);
-    if (this.#closing) ending.abort(closed);
+    if (this.#closed) ending.abort(closed);
     else if (signal?.aborted) onAbort();
     else signal?.addEventListener('abort', onAbort, { once: true });
     this.#ending.add(ending);
-    let hasSlot = !ending.signal.aborted && this.#inFlight < this.#concurrency;
+    // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean
+    // up and return a result, so the signal for p-queue stops following once the rollout runs.
+    const waiting = new AbortController();
+    const leave = () => waiting.abort();
+    if (ending.signal.aborted) leave();
+    else ending.signal.addEventListener('abort', leave, { once: true });
+    const begin = async () => {
+      ending.signal.removeEventListener('abort', leave);
+      // Starting thousands in one tick would block the event loop. p-queue's own `interval` uses the system clock, and
+      // stalls when that is set back.
+      if (this.#slices.over) await this.#slices.pause();
+      return work(ending.signal);
+    };
     try {
-      if (hasSlot) this.#inFlight++;
-      else if (!ending.signal.aborted) hasSlot = await this.#wait(order, ending.signal);
-      // Starting thousands in one tick would block the event loop.
-      if (hasSlot && this.#slices.over) await this.#slices.pause();
+      return await this.#queue.add(begin, { priority: -order, signal: waiting.signal });
+    } catch (error) {
+      if (!waiting.signal.aborted) throw error;
       return await work(ending.signal);
     } finally {
-      if (hasSlot) this.#release();
       this.#ending.delete(ending);
       signal?.removeEventListener('abort', onAbort);
-      if (this.#ending.size === 0) this.#closing?.resolve();
     }
   }
 
   /** Aborts all running and waiting rollouts; resolves when they have ended. */
   async close(): Promise<void> {
-    this.#closing ??= Promise.withResolvers();
+    this.#closed = true;
     for (const ending of this.#ending) ending.abort(closed);
-    if (this.#ending.size > 0) await this.#closing.promise;
-  }
-
-  /** Resolves to true with a slot, or to false without one when the signal aborts. */
-  #wait(order: number, signal: AbortSignal): Promise<boolean> {
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    const leave = () => {
-      waiting.hasLeft = true;
-      resolve(false);
-    };
-    const start = () => {
-      signal.removeEventListener('abort', leave);
-      resolve(true);
-    };
-    const waiting: Waiting = { order, hasLeft: false, start };
-    signal.addEventListener('abort', leave, { once: true });
-    const before = this.#waiting.findLastIndex((other) => other.order <= order);
-    this.#waiting.splice(before + 1, 0, waiting);
-    return promise;
-  }
-
-  /** Passes the slot on to the first that still waits. */
-  #release(): void {
-    let next = this.#waiting.shift();
-    while (next?.hasLeft) next = this.#waiting.shift();
-    if (next) next.start();
-    else this.#inFlight--;
+    await this.#queue.onIdle();
   }
 }
