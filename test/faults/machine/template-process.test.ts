@@ -42,6 +42,8 @@ test('an idle template process that is killed is replaced', async () => {
   const before = processes();
   for (const pid of before) process.kill(pid, 'SIGKILL');
   while (processes().some((pid) => before.includes(pid))) await new Promise(setImmediate);
+  // The event of its end may come some ticks after the system has forgotten the process.
+  await new Promise((resolve) => setTimeout(resolve, 100));
   expect((await chat({ chat_template: greeting })).status).toBe(200);
 });
 
