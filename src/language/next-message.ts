@@ -28,13 +28,14 @@ export async function nextMessage<Message>(
 ): Promise<Answer<Message>> {
   const { promise, resolve } = Promise.withResolvers<Answer<Message>>();
   const startedAt = performance.now();
-  let ending: Answer<Message> = { type: 'died' };
+  let ending: Answer<Message> | undefined;
   let timer: NodeJS.Timeout | undefined;
   /** Processor time used before; null if unknown. */
   const before = processorMs(worker);
   // Resolves once it has ended, so that the next caller starts a new one.
   const end = (why: 'overtime' | 'starved') => {
-    ending = { type: why };
+    // A thread that has just been ended does not report its processor time either: that is no second reason.
+    ending ??= { type: why };
     if (worker instanceof Worker) void worker.terminate();
     else worker.kill('SIGKILL');
   };
@@ -57,7 +58,7 @@ export async function nextMessage<Message>(
     end(isSilent ? 'overtime' : 'starved');
   }, maxMs);
   const onMessage = (message: Message) => resolve({ type: 'message', message });
-  const onExit = () => resolve(ending);
+  const onExit = () => resolve(ending ?? { type: 'died' });
   worker.on('message', onMessage);
   worker.once('exit', onExit);
   // A process that could not start does not exit. The error of a thread comes before its end.

@@ -48,4 +48,23 @@ describe('waiting for a thread', () => {
     // It sleeps: its CPU time does not advance, as on a busy machine.
     expect(await ask('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
   });
+
+  test.skipIf(!('cpuUsage' in Worker.prototype))(
+    'ends for one reason, also with a request for its processor time under way',
+    async () => {
+      const worker = thread();
+      await new Promise((resolve) => worker.once('online', resolve));
+      const before = await worker.cpuUsage();
+      const ended = new Promise<never>((_, reject) => {
+        const terminate = worker.terminate.bind(worker);
+        worker.terminate = () => {
+          reject(new Error('The thread has ended.'));
+          return terminate();
+        };
+      });
+      const reports = [Promise.resolve(before), ended];
+      worker.cpuUsage = () => reports.shift() ?? ended;
+      expect(await nextMessage(worker, { timeoutMs: 300, maxMs: 400 })).toEqual({ type: 'starved' });
+    },
+  );
 });
