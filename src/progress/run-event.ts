@@ -79,7 +79,10 @@ export interface StepReport {
   logprobDifference: number | null;
   /** Population standard deviation of the completed rollouts' rewards. */
   rewardDeviation: number;
-  /** Mean of log p_sampler - log p_trainer over the step's tokens (KL divergence, estimator k1), in nats. */
+  /**
+   * Estimate of KL(sampler || trainer) in nats: mean of exp(d) - 1 - d over the step's tokens, where d is log p_trainer -
+   * log p_sampler. Never negative.
+   */
   klSampler: number | null;
   /** Share of the step's tokens whose importance ratio was clipped, masked or capped. */
   clippedShare: number | null;
