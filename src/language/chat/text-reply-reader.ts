@@ -11,6 +11,8 @@ export type ReplyPiece =
 /** How a reply's text is read; null for what it does not have. */
 export interface TextReplyFormat {
   calls: Pick<TextCalls, 'open' | 'close'> | null;
+  /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
+  callsFirst?: boolean;
   reasoning: ReasoningTags | null;
 }
 
@@ -70,7 +72,7 @@ export class TextReplyReader {
           return 'reasoning';
         }
         if (!isEnd && (text === '' || reasoning?.open.startsWith(text))) return null;
-        return this.#beginsBareCall(text) ? 'call' : 'content';
+        return this.#callOrContent(text, isEnd);
       }
       case 'reasoning': {
         const found = this.#take(reasoning?.close ?? '', isEnd);
@@ -81,11 +83,11 @@ export class TextReplyReader {
         const text = this.#buffer.replace(/^[\s;,]+/, '');
         if (text === '') return null;
         this.#buffer = text;
-        return this.#beginsBareCall(text) ? 'call' : 'content';
+        return this.#callOrContent(text, isEnd);
       }
       case 'content': {
-        const { calls } = this.#format;
-        const found = this.#take(calls?.open ?? '', isEnd);
+        const { calls, callsFirst } = this.#format;
+        const found = this.#take(callsFirst ? '' : (calls?.open ?? ''), isEnd);
         if (found.text !== '') pieces.push({ type: 'content', text: found.text });
         return found.tag ? 'call' : null;
       }
@@ -108,7 +110,17 @@ export class TextReplyReader {
     }
   }
 
-  #beginsBareCall = (text: string): boolean => this.#format.calls?.open === '' && text.startsWith('{');
+  /** Whether a call begins here; null if that is not certain. Elsewhere in content, calls begin with their tag. */
+  #callOrContent(text: string, isEnd: boolean): State | null {
+    const { calls, callsFirst } = this.#format;
+    if (calls?.open === '') return text.startsWith('{') ? 'call' : 'content';
+    if (!calls || !callsFirst) return 'content';
+    if (text.startsWith(calls.open)) {
+      this.#buffer = text.slice(calls.open.length);
+      return 'call';
+    }
+    return !isEnd && calls.open.startsWith(text) ? null : 'content';
+  }
 
   /** The text before a tag, without white space before it, or all of which is certain that no tag begins in it. */
   #take(tag: string, isEnd: boolean): { text: string; tag: boolean } {
@@ -146,7 +158,7 @@ export class TextReplyReader {
     if (!isWhole && !isEnd) return null;
     const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
     this.#buffer = isWhole ? this.#buffer.slice(end + close.length) : '';
-    const call = callOf(body);
+    const call = callOf(body, { isBare: open === '' });
     if (call) {
       pieces.push(call);
       return 'gap';
@@ -159,10 +171,20 @@ export class TextReplyReader {
 /** A call up to its arguments, as models write it. */
 const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;
 
-/** A whole call whose fields have another order, or that has no arguments. */
-function callOf(text: string): Extract<ReplyPiece, { type: 'call' }> | null {
+const callFields: ReadonlySet<string> = new Set([
+  'name',
+  'arguments',
+  'parameters',
+  'type',
+  'id',
+  'function',
+]);
+
+/** A whole call whose fields have another order, or that has no arguments. Other objects may have a name too. */
+function callOf(text: string, { isBare }: { isBare: boolean }): Extract<ReplyPiece, { type: 'call' }> | null {
   const value = parsed(text, (whole) => whole);
   if (!isObject(value) || typeof value.name !== 'string') return null;
+  if (isBare && !Object.keys(value).every((field) => callFields.has(field))) return null;
   return {
     type: 'call',
     name: value.name,

@@ -18,12 +18,31 @@ export type Grammar =
   | ({ type: 'json_schema'; schema: JsonSchema } & JsonStyle)
   | { type: 'regex'; pattern: string }
   | { type: 'choice'; choices: string[] }
-  /** One of the names, directly followed by JSON of its schema, or both as `written`. */
-  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[]; written?: WrittenCalls }
+  | NamedJson
+  | TextOrCalls
   /** GBNF: rules `name ::= ...`, one of them called `root`. */
   | { type: 'ebnf'; grammar: string }
   /** Free text in which certain tags, once begun, contain what their schema says. In the request's own form. */
   | { type: 'structural_tag'; tag: Record<string, unknown> };
+
+/** One of the names, directly followed by JSON of its schema, or both as `written`. */
+export interface NamedJson {
+  type: 'named_json';
+  alternatives: { name: string; schema: JsonSchema }[];
+  written?: WrittenCalls;
+}
+
+/** Text or calls that the model begins by itself. */
+export interface TextOrCalls {
+  type: 'text_or_calls';
+  /** Free text may come before calls. Text of another grammar takes the place of calls. */
+  content: Grammar;
+  calls: NamedJson & { written: WrittenCalls };
+  /** What begins a call, such as `<tool_call>`; empty: a reply that begins as a call is one. */
+  tag: string;
+  /** Tags around the reasoning that may come before free text; null if the model has none. No call begins in it. */
+  reasoning: { open: string; close: string } | null;
+}
 
 /** Calls that are written as text: before a name, between it and its JSON, and after that. */
 export interface WrittenCalls {

@@ -9,7 +9,7 @@ import { canonicalJson, sha256 } from '../../util/json.ts';
 import { callText } from '../chat/text-calls.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import type { Constraint, JsonSchema, WrittenCalls } from './constraint.ts';
+import type { Constraint, Grammar, JsonSchema, NamedJson, WrittenCalls } from './constraint.ts';
 import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
@@ -48,19 +48,42 @@ export function toConstraint(
     const repeat = fields.parallel_tool_calls !== false && !isNamed(choice);
     if (format.callToken !== null)
       branches.push({ open: format.callToken, grammar: { type: 'named_json', alternatives }, repeat });
-    else if (mustCall) {
+    else if (format.textCalls || mustCall) {
       const written = writtenCalls(format.textCalls, repeat);
-      branches.push({ open: null, grammar: { type: 'named_json', alternatives, written }, repeat: false });
-    } else if (content)
-      throw unsupportedField(
-        ['tool_choice'],
-        choice,
-        'calls of this model are text, which response_format and structured_outputs exclude; send tool_choice "required" or "none"',
-      );
+      const calls = { type: 'named_json', alternatives, written } as const;
+      branches[0] = {
+        open: null,
+        grammar: mustCall ? calls : textOrCalls(content, calls, format),
+        repeat: false,
+      };
+    }
   }
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
   return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
 }
+
+function textOrCalls(
+  content: Grammar | null,
+  calls: NamedJson & { written: WrittenCalls },
+  { textCalls, textReasoning }: ChatFormat,
+): Grammar {
+  return {
+    type: 'text_or_calls',
+    content: content ?? { type: 'text' },
+    calls,
+    tag: textCalls?.open ?? '',
+    reasoning: textReasoning && { open: textReasoning.open, close: textReasoning.close },
+  };
+}
+
+/**
+ * Whether the text of replies has a grammar of its own, so that a tag in it is part of a value: only a whole reply is a
+ * call.
+ */
+export const hasContentGrammar = (constraint: Constraint | null): boolean =>
+  constraint?.branches.some(
+    ({ grammar }) => grammar.type === 'text_or_calls' && grammar.content.type !== 'text',
+  ) ?? false;
 
 function writtenCalls(calls: ChatFormat['textCalls'], isRepeated: boolean): WrittenCalls {
   if (!calls) throw unsupportedField(['tool_choice'], 'required', 'this model cannot call tools');

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Constraint, Grammar } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { Automaton } from './automaton.ts';
+import { Automaton, type AutomatonState } from './automaton.ts';
 import { type ByteGraph, buildByteGraph, nodeCount } from './byte-graph.ts';
 import {
   type Branch,
@@ -96,6 +96,7 @@ export class GrammarCompiler {
       open,
       repeat,
       graph: grammar.type === 'text' ? null : graphOf(grammar, this.#memory),
+      isFree: grammar.type === 'text_or_calls' && grammar.content.type === 'text',
     }));
     const plan = { name: createHash('sha256').update(key).digest('base64'), reasoning, branches };
     this.#plans.set(key, plan);
@@ -114,14 +115,14 @@ export class GrammarCompiler {
   #assemble({ branches: planned, reasoning }: ConstraintPlan): Assembled {
     const { trie } = this.#vocabulary;
     const automata: Automaton[] = [];
-    const branches = planned.map(({ open, repeat, graph }): Branch => {
+    const branches = planned.map(({ open, repeat, graph, isFree }): Branch => {
       if (!graph) {
         const state = new FreeTextState(trie);
         return { open, repeat, freeText: true, start: () => state };
       }
       const automaton = new Automaton(graph, this.#memory);
       automata.push(automaton);
-      const text = new GrammarText(automaton, this.#vocabulary);
+      const text = new GrammarText(automaton, this.#vocabulary, { isFree });
       return { open, repeat, freeText: false, start: () => text.start };
     });
     const table = new Branches(branches, this.#endToken);
@@ -133,6 +134,8 @@ export class GrammarCompiler {
 }
 
 function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): ByteGraph {
+  if (grammar.type === 'text_or_calls' && grammar.content.type !== 'text')
+    refuseAmbiguity(graphOf(grammar.content, memory), grammar.tag || '{');
   const graph = buildByteGraph(grammarSource(grammar));
   const automaton = new Automaton(graph, memory);
   const { start } = automaton;
@@ -140,6 +143,17 @@ function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemor
   if (start.final && !start.complete)
     throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text`);
   return graph;
+}
+
+/** Refuses text that may begin as a call does, because it would be read as one. */
+function refuseAmbiguity(content: ByteGraph, tag: string): void {
+  let state: AutomatonState | null = new Automaton(content).start;
+  for (const byte of Buffer.from(tag)) state = state?.step(byte) ?? null;
+  if (!state) return;
+  throw new LanguageError(
+    'calls_ambiguous',
+    `calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other; send tool_choice "required" or "none"`,
+  );
 }
 
 /**
@@ -150,8 +164,8 @@ export interface ConstraintPlan {
   /** Plans of equal constraints have the same name. */
   name: string;
   reasoning: Constraint['reasoning'];
-  /** The constraint's branches, each with the graph of its grammar; null for any text. */
-  branches: { open: number | null; repeat: boolean; graph: ByteGraph | null }[];
+  /** The constraint's branches, each with the graph of its grammar; null for any text. `isFree`: see `GrammarText`. */
+  branches: { open: number | null; repeat: boolean; graph: ByteGraph | null; isFree: boolean }[];
 }
 
 /** Nodes of all graphs of a plan. */

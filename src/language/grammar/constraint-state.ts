@@ -19,7 +19,7 @@ export interface ConstraintState {
   accept(token: number): void;
   /** Whether the end token was taken. */
   readonly ended: boolean;
-  /** Whether any text is legal here, so that text is tokenized as usual. */
+  /** Whether this is a position in free text, which is tokenized as usual. */
   readonly freeText: boolean;
   /** An independent copy. */
   clone(): ConstraintState;
@@ -49,7 +49,7 @@ export class BranchedState implements ConstraintState {
   }
 
   get freeText(): boolean {
-    return !this.#ended && this.#branch?.freeText === true;
+    return !this.#ended && this.#text?.freeText === true;
   }
 
   takeForced(): number[] {

@@ -7,8 +7,8 @@ import type { TokenTrie } from './token-trie.ts';
 
 /**
  * The tokens of a reply as sampling under its constraint would produce them, including the end token. Forced tokens are
- * taken as they are. At a decision, the longest legal token that matches is taken, or the tokenizer's encoding if any
- * text is legal. `compiled` is the reply's compiled constraint.
+ * taken as they are. At a decision, the longest legal token that matches is taken; in free text that of the tokenizer's
+ * encoding. `compiled` is the reply's compiled constraint.
  * @throws LanguageError that shows where the reply leaves its constraint.
  */
 export function encodeReply(
@@ -34,12 +34,10 @@ export function encodeReply(
       tokens.push(token);
     }
     if (state.ended) return tokens;
-    const decided = reader.decide(state, compiled.trie);
-    for (const token of decided) {
-      reader.read(token);
-      state.accept(token);
-      tokens.push(token);
-    }
+    const token = reader.decide(state, compiled.trie);
+    reader.read(token);
+    state.accept(token);
+    tokens.push(token);
     if (state.ended) return tokens;
   }
 }
@@ -76,6 +74,8 @@ class ReplyReader {
   readonly #endToken: number;
   #part = 0;
   #offset = 0;
+  /** The tokenizer's encoding of the current part from some offset on: each token by its own offset. */
+  #usual = new Map<number, number>();
 
   constructor(parts: Reply['parts'], tokenizer: Tokenizer, endToken: number) {
     this.#parts = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'utf8') : part));
@@ -83,15 +83,28 @@ class ReplyReader {
     this.#endToken = endToken;
   }
 
-  /** The tokens to take at a decision: one, or the rest of the part if any text is legal. */
-  decide(state: ConstraintState, trie: TokenTrie): number[] {
+  /** The token to take at a decision. */
+  decide(state: ConstraintState, trie: TokenTrie): number {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const legal = state.legal();
     if (typeof part === 'number')
-      return legal.has(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
-    if (state.freeText) return this.#tokenizer.encodeExactly(part.subarray(this.#offset).toString('utf8'));
+      return legal.has(part) ? part : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
+    const usual = state.freeText ? this.#usualToken(part) : -1;
+    if (usual >= 0 && legal.has(usual)) return usual;
     const longest = trie.longestToken(legal, part, this.#offset);
-    return longest >= 0 ? [longest] : this.#fail('no legal token fits');
+    return longest >= 0 ? longest : this.#fail('no legal token fits');
+  }
+
+  #usualToken(part: Buffer): number {
+    if (!this.#usual.has(this.#offset)) {
+      this.#usual = new Map();
+      let at = this.#offset;
+      for (const token of this.#tokenizer.encodeExactly(part.subarray(at).toString('utf8'))) {
+        this.#usual.set(at, token);
+        at += this.#tokenizer.bytes(token).length;
+      }
+    }
+    return this.#usual.get(this.#offset) ?? -1;
   }
 
   /** Moves past a token, which must match the reply. */
@@ -104,6 +117,7 @@ class ReplyReader {
     if (typeof part !== 'number' && this.#offset < part.length) return;
     this.#part++;
     this.#offset = 0;
+    this.#usual = new Map();
   }
 
   #matches(part: Buffer, bytes: Uint8Array): boolean {

@@ -2,10 +2,11 @@ import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import { ebnfLanguage } from '../extensions/ebnf/ebnf.ts';
 import { structuralTagLanguage } from '../extensions/structural-tag/structural-tag.ts';
-import { choice, type GrammarSource, literal, repeat, sequence } from './expression.ts';
+import { choice, type GrammarSource, literal } from './expression.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 import { plainSpelling, wholeMatch } from './regex.ts';
+import { namedJson, textOrCalls } from './tool-calls.ts';
 
 /** The language of a grammar of any kind except free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
@@ -26,6 +27,8 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
     }
     case 'named_json':
       return namedJson(grammar);
+    case 'text_or_calls':
+      return textOrCalls(grammar, grammar.content.type === 'text' ? null : grammarSource(grammar.content));
     case 'ebnf':
       return ebnfLanguage(grammar.grammar);
     case 'structural_tag':
@@ -35,34 +38,3 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
 
 const layoutOf = ({ whitespace, closed }: JsonStyle): JsonLayout =>
   whitespace === undefined && closed !== false ? compactLayout : new JsonLayout({ whitespace, closed });
-
-/** JSON as models write it in text: with or without a space after commas and colons. */
-const spacedLayout = new JsonLayout({ whitespace: ' ?' });
-
-function namedJson({ alternatives, written }: Extract<Grammar, { type: 'named_json' }>): GrammarSource {
-  if (alternatives.length === 0)
-    throw new LanguageError('grammar_empty', 'a choice of names needs at least one alternative');
-  const names = new Set<string>();
-  for (const { name } of alternatives) {
-    if (names.has(name)) throw new LanguageError('grammar_invalid', `two alternatives are called "${name}"`);
-    names.add(name);
-  }
-  const schemas = alternatives.map(({ name, schema }) => ({
-    name,
-    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true, layout: written && spacedLayout }),
-  }));
-  const { beforeName = '', beforeArguments = '', after = '', between = null } = written ?? {};
-  const call = choice(
-    schemas.map(({ name, schema }) =>
-      sequence([
-        literal(beforeName + name + beforeArguments),
-        schema.root,
-        ...(after === '' ? [] : [literal(after)]),
-      ]),
-    ),
-  );
-  return {
-    start: between === null ? call : sequence([call, repeat(sequence([literal(between), call]), 0, null)]),
-    rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
-  };
-}

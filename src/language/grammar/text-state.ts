@@ -22,6 +22,8 @@ interface Forced {
 export interface TextState {
   /** Whether the text may end here. */
   readonly complete: boolean;
+  /** Whether this is a position in free text, which is tokenized as usual. */
+  readonly freeText: boolean;
   readonly legal: TokenSet;
   /** Whether any token is legal. */
   readonly hasLegal: boolean;
@@ -36,6 +38,7 @@ export interface TextState {
 /** Any text: one state, to which every token returns. */
 export class FreeTextState implements TextState {
   readonly complete = true;
+  readonly freeText = true;
   readonly forced = null;
   readonly hasLegal = true;
   readonly legal: TokenSet;
@@ -65,11 +68,14 @@ export interface Vocabulary {
 export class GrammarText {
   readonly automaton: Automaton;
   readonly vocabulary: Vocabulary;
+  /** Whether text of the grammar is free wherever it may end. */
+  readonly isFree: boolean;
   readonly #views = new WeakMap<AutomatonState, TextState>();
 
-  constructor(automaton: Automaton, vocabulary: Vocabulary) {
+  constructor(automaton: Automaton, vocabulary: Vocabulary, { isFree }: { isFree: boolean }) {
     this.automaton = automaton;
     this.vocabulary = vocabulary;
+    this.isFree = isFree;
   }
 
   get start(): TextState {
@@ -111,6 +117,10 @@ class GrammarTextState implements TextState {
     this.#text = text;
     this.#state = state;
     this.complete = state.complete;
+  }
+
+  get freeText(): boolean {
+    return this.complete && this.#text.isFree;
   }
 
   get legal(): TokenSet {

@@ -9,6 +9,8 @@ import type { BaseModel, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import type { TextReplyFormat } from '../../language/chat/text-reply-reader.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
+import { hasContentGrammar } from '../../language/constraint/request-constraint.ts';
 import { type ChatFormat, tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
@@ -72,7 +74,7 @@ export async function prepareChat(
     endToken: format.endToken,
     callToken: constraint?.allowsCalls ? format.callToken : null,
     reasoning: constraint?.reasoning ?? null,
-    text: textReplyOf(request, format),
+    text: textReplyOf(request, format, constraint?.constraint ?? null),
     stops: { strings: stopStrings, tokens: ends },
     show: {
       special: request.skip_special_tokens === false,
@@ -128,10 +130,12 @@ export async function prepareChat(
 function textReplyOf(
   { tools, tool_choice: choice, function_call: older }: ParsedChatCompletionRequest,
   { textCalls, textReasoning }: ChatFormat,
+  constraint: Constraint | null,
 ): TextReplyFormat | null {
   const mayCall = (tools?.length ?? 0) > 0 && (choice ?? older) !== 'none';
   const calls = mayCall ? textCalls : null;
-  return calls || textReasoning ? { calls, reasoning: textReasoning } : null;
+  const callsFirst = hasContentGrammar(constraint);
+  return calls || textReasoning ? { calls, callsFirst, reasoning: textReasoning } : null;
 }
 
 /** Whether the request has a field that may constrain its replies. */

@@ -182,9 +182,10 @@ export class Constraints {
     { branches }: Constraint,
     { fields, caller, refusal }: { fields: ConstraintFields; caller: Caller; refusal: MartingaleError },
   ): Promise<Error> {
-    const content = branches.filter(({ open, grammar }) => open === null && grammar.type !== 'named_json');
+    const content = branches.flatMap((branch) => contentOf(branch) ?? []);
     const own = content.length > 0 ? await this.#refusalOf(baseModel, { branches: content }, caller) : null;
-    const location = own === null ? ['tools'] : contentLocation(fields);
+    const isAmbiguous = own === null && refusal.code === 'calls_ambiguous';
+    const location = isAmbiguous ? ['tool_choice'] : own === null ? ['tools'] : contentLocation(fields);
     const cause = own ?? refusal;
     return new RequestValidationError(
       [
@@ -198,6 +199,15 @@ export class Constraints {
       { cause },
     );
   }
+}
+
+type ConstraintBranch = Constraint['branches'][number];
+
+/** The part of a branch that constrains text outside of calls; null if there is none. */
+function contentOf(branch: ConstraintBranch): ConstraintBranch | null {
+  const { open, grammar } = branch;
+  if (open !== null || grammar.type === 'named_json') return null;
+  return grammar.type === 'text_or_calls' ? { ...branch, grammar: grammar.content } : branch;
 }
 
 /** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */

@@ -84,7 +84,8 @@ export function toReply(
 }
 
 function contentAsWritten(content: string, constraint: Constraint | null): string {
-  const grammar = constraint?.branches.find(({ open }) => open === null)?.grammar;
+  const own = constraint?.branches.find(({ open }) => open === null)?.grammar;
+  const grammar = own?.type === 'text_or_calls' ? own.content : own;
   // Requested white space is trained too, so the text must stay as it is.
   return grammar?.type === 'json_schema' && grammar.whitespace === undefined
     ? reorderJson(content, grammar.schema)
@@ -92,7 +93,8 @@ function contentAsWritten(content: string, constraint: Constraint | null): strin
 }
 
 function argumentsAsWritten({ name, arguments: text }: TurnToolCall, constraint: Constraint | null): string {
-  for (const { grammar } of constraint?.branches ?? []) {
+  for (const branch of constraint?.branches ?? []) {
+    const grammar = branch.grammar.type === 'text_or_calls' ? branch.grammar.calls : branch.grammar;
     const called = grammar.type === 'named_json' && grammar.alternatives.find((tool) => tool.name === name);
     if (called) return reorderJson(text, called.schema);
   }

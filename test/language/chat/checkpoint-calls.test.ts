@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest';
+import { messageSchema } from '../../../src/contract/chat/messages.ts';
 import type { Tool } from '../../../src/contract/index.ts';
+import { toTurn } from '../../../src/language/chat/conversation.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
-import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
+import { hasContentGrammar, toConstraint } from '../../../src/language/constraint/request-constraint.ts';
 import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
+import { toReply } from '../../../src/service/jobs/example-conversation.ts';
+import { randomChooser } from '../grammar/support.ts';
 
 const folderOf = (family: string) => new URL(`../fixtures/${family}`, import.meta.url).pathname;
 
@@ -74,6 +78,176 @@ describe.each(Object.entries(written))('required calls of a %s checkpoint', (fam
     await expect(encode(text.replace('add', 'sub'))).rejects.toThrow('leaves its constraint');
     const named = { type: 'function', function: { name: 'add' } } as const;
     await expect(encode(text, named)).rejects.toThrow('leaves its constraint');
+  });
+});
+
+const opened = Object.fromEntries(
+  ['llama3', 'qwen3', 'smollm2', 'hermes'].map((family) => [family, open(family)]),
+);
+
+/** How a reply is encoded and read under `tool_choice: auto`. */
+async function auto(family: string, fields: Partial<Parameters<typeof toConstraint>[0]> = {}) {
+  const { tokenizer, format } = opened[family]!;
+  const constraint = toConstraint(
+    { tools: [tool('add'), tool('find')], ...fields },
+    { format, contextLength: 1000, engine: 'embedded', parseJson: (json) => JSON.parse(json) },
+  );
+  const compiled = constraint && (await new GrammarCompiler(tokenizer, format).compile(constraint));
+  const encode = (...parts: (string | number)[]) =>
+    encodeReply({ parts, constraint }, compiled, tokenizer, format);
+  const read = (reply: string) => {
+    const tokens = encode(reply);
+    const parser = new ReplyParser(tokenizer, {
+      endToken: format.endToken,
+      callToken: null,
+      reasoning: null,
+      text: {
+        calls: format.textCalls,
+        callsFirst: hasContentGrammar(constraint),
+        reasoning: format.textReasoning,
+      },
+      stops: { strings: [], tokens: [] },
+      show: { special: false, spaces: true, stop: false, reasoning: true },
+      echo: '',
+    });
+    parser.push(tokens);
+    parser.end({ finishReason: 'stop', stop: null });
+    const { content, reasoning, tool_calls: calls } = parser.message();
+    return {
+      content,
+      ...(reasoning === undefined ? {} : { reasoning }),
+      calls: (calls ?? []).map(({ function: called }) => `${called.name} ${called.arguments}`),
+    };
+  };
+  return { encode, read, tokenizer, format, constraint, compiled };
+}
+
+const left = 'leaves its constraint';
+
+describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoint', (family) => {
+  const call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>';
+
+  it('allows text, text before calls, and calls', async () => {
+    const { read } = await auto(family);
+    expect(read('Hello <tool> {"name": 1}')).toEqual({ content: 'Hello <tool> {"name": 1}', calls: [] });
+    expect(read(`I add: <tool_\n${call}`)).toEqual({ content: 'I add: <tool_', calls: ['add {"a": 1}'] });
+    const both = ['add {"a": 1}', 'add {"a": 1}'];
+    expect(read(`${call}\n${call}`)).toEqual({ content: null, calls: both });
+  });
+
+  it('constrains a call that the model begins by itself', async () => {
+    const { read } = await auto(family);
+    expect(() => read(`Hm ${call.replace('add', 'sub')}`)).toThrow(left);
+    expect(() => read(`Hm ${call.replace('1', '"one"')}`)).toThrow(left);
+    expect(() => read(`${call} and more`)).toThrow(left);
+    const single = await auto(family, { parallel_tool_calls: false });
+    expect(() => single.read(`${call}\n${call}`)).toThrow(left);
+  });
+
+  it('encodes text as the tokenizer does', async () => {
+    const { encode, tokenizer } = await auto(family);
+    const text = 'Some wörds, 1234 numbers and {"json": true}\n\n日本語 😀!';
+    expect(encode(text).slice(0, -1)).toEqual(tokenizer.encodeExactly(text));
+  });
+
+  it('takes calls of training data as the model would write them', async () => {
+    const { encode, tokenizer, format, constraint } = await auto(family);
+    const made = { id: 'c', type: 'function', function: { name: 'add', arguments: '{"a":1}' } };
+    const turn = toTurn(
+      messageSchema.parse({ role: 'assistant', content: 'Adding.', tool_calls: [made] }),
+      [],
+    );
+    const tokens = encode(...toReply(turn, constraint, format).parts);
+    expect(tokenizer.decode(tokens)).toBe(`Adding.\n${call.replace('{"a": 1}', '{"a":1}')}`);
+    const tag = tokenizer.added.get('<tool_call>');
+    expect(tag === undefined || tokens.includes(tag)).toBe(true);
+  });
+
+  it('has only legal calls in whatever is sampled', async () => {
+    const { compiled, tokenizer, read } = await auto(family);
+    const choose = randomChooser(5);
+    let called = 0;
+    for (let reply = 0; reply < 40; reply++) {
+      const state = compiled!.start();
+      const tokens: number[] = [];
+      for (let step = 0; step < 60 && !state.ended; step++) {
+        tokens.push(...state.takeForced());
+        if (state.ended) break;
+        const legal = state.legal();
+        const text = tokenizer.decode(tokens);
+        const begun = [10, 9, 8, 7, 6, 5, 4, 3, 2, 1].find((length) =>
+          text.endsWith('<tool_call>'.slice(0, length)),
+        );
+        const tag = Buffer.from('<tool_call>'.slice(begun ?? 0));
+        const next = state.freeText && choose(4) > 0 ? compiled!.trie.longestToken(legal, tag, 0) : -1;
+        const closing = legal.ids.filter((id) => /^["}\]]/.test(tokenizer.text(id)));
+        const token =
+          next >= 0
+            ? next
+            : closing.length > 0 && !state.freeText
+              ? closing[choose(closing.length)]!
+              : legal.ids[choose(legal.size)]!;
+        state.accept(token);
+        tokens.push(token);
+      }
+      if (!state.ended) continue;
+      for (const made of read(tokenizer.decode(tokens)).calls) {
+        expect(made).toMatch(/^(add|find) \{/);
+        expect(JSON.parse(made.slice(made.indexOf('{')))).toEqual({ a: expect.any(Number) });
+        called++;
+      }
+    }
+    expect(called).toBeGreaterThan(3);
+  });
+
+  it('with a response format: a text of the format, or calls', async () => {
+    const format = {
+      type: 'json_schema',
+      json_schema: { name: 'n', schema: { type: 'object', properties: { note: { type: 'string' } } } },
+    } as const;
+    const { read } = await auto(family, { response_format: format });
+    expect(read('{"note":"Call <tool_call>"}')).toEqual({
+      content: '{"note":"Call <tool_call>"}',
+      calls: [],
+    });
+    expect(read(`${call}\n${call}`).calls).toHaveLength(2);
+    expect(() => read('Hello')).toThrow(left);
+    expect(() => read(`{"note":"x"}\n${call}`)).toThrow(left);
+    await expect(auto(family, { structured_outputs: { regex: '.*' } })).rejects.toThrow(
+      'begin with <tool_call>',
+    );
+  });
+});
+
+describe('tool_choice auto', () => {
+  it('has no call in reasoning', async () => {
+    const { read } = await auto('qwen3');
+    const thought = '<think>\nI could <tool_call> this.\n</think>\n\n';
+    expect(read(`${thought}Yes`)).toEqual({
+      reasoning: '\nI could <tool_call> this.',
+      content: 'Yes',
+      calls: [],
+    });
+    expect(() => read(`${thought}<tool_call>no`)).toThrow(left);
+    expect(() => read('I <think> <tool_call> no')).toThrow(left);
+  });
+
+  it('constrains a reply that begins as a bare call, and no other JSON', async () => {
+    const { read } = await auto('llama3');
+    const call = '{"name": "add", "parameters": {"a": 1}}';
+    expect(read(`${call}; ${call}`).calls).toHaveLength(2);
+    for (const text of ['Hello {"name": 1}', '{"city": "Rome", "name": "x"}', '{"nam', '{}', ''])
+      expect(read(text)).toEqual({ content: text, calls: [] });
+    for (const text of [
+      call.replace('add', 'sub'),
+      '{"name": "Rome"}',
+      '{ "name" : "add"}',
+      ' \n{"parameters": {}}',
+      '{"type": "function", "name": "add"}',
+    ])
+      expect(() => read(text)).toThrow(left);
+    const format = { type: 'json_object' } as const;
+    await expect(auto('llama3', { response_format: format })).rejects.toThrow('begin with {');
   });
 });
 
