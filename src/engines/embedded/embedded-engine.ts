@@ -188,7 +188,10 @@ class EmbeddedEngine implements Engine {
     this.#trainer = new TrainerThreads(trainer);
   }
 
-  /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
+  /**
+   * Starts the threads and tests the graphs of the checkpoints, so that a missing runtime and one that miscomputes them
+   * are reported at once; returns the name of their runtime.
+   */
   async start(): Promise<string> {
     try {
       const [runtime] = await Promise.all([

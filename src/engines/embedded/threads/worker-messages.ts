@@ -81,8 +81,9 @@ export interface GraphCall {
   port: MessagePort;
 }
 
-/** A job is `begin`, then for each batch its datums in parts and its step, and `save` or `abandon`. */
+/** `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step, and `save` or `abandon`. */
 export type TrainerCall =
+  | { type: 'self-test'; baseModel: string }
   | { type: 'begin'; from: Weights; graphs: MessagePort[] }
   | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'> }

@@ -26,9 +26,15 @@ export class TrainerThreads {
     );
   }
 
-  /** Starts the first thread; returns the name of its runtime. */
-  start(): Promise<string> {
-    return this.#trainer.running.ready;
+  /**
+   * Starts the first thread and tests the graphs of each checkpoint there, see `selfTest`; returns the name of its
+   * runtime.
+   */
+  async start(): Promise<string> {
+    const runtime = await this.#trainer.running.ready;
+    for (const { id, kind } of this.#models.all)
+      if (kind === 'checkpoint') await this.#trainer.call({ type: 'self-test', baseModel: id });
+    return runtime;
   }
 
   /** Trains one job; call it again when it has settled. */

@@ -2,6 +2,7 @@ import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import { ConversationCodecs } from '../conversation-codec.ts';
+import { selfTest } from '../self-test/self-test.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
 import { RemoteGraphs } from './graph-port.ts';
@@ -19,6 +20,10 @@ await startWorker<TrainerCall>(async ({ runtime, settings }) => {
 
   async function answer(call: TrainerCall): Promise<unknown> {
     switch (call.type) {
+      case 'self-test': {
+        const model = models.find(call.baseModel);
+        return model.kind === 'checkpoint' ? selfTest(runtime, model) : undefined;
+      }
       case 'begin':
         datums = [];
         return trainer.begin(

@@ -1,0 +1,206 @@
+import type { LoraSettings } from '../lora/adapter-vector.ts';
+import type { LoraBase } from '../lora/layer-feeds.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { type Parts, runAttention } from './exact-attention.ts';
+import {
+  backward,
+  both,
+  type ExactLinear,
+  forward,
+  multiply,
+  normalize,
+  normalizeBackward,
+  products,
+  type Rows,
+  softmax,
+  sum,
+  transposedProducts,
+  type Values,
+} from './exact-numbers.ts';
+
+/** A decision whose probability the loss is made of. */
+export interface ExactDecision {
+  token: number;
+  temperature: number;
+  /** Ids with a probability; null for all. */
+  legal: Int32Array | null;
+  /** dLoss/dlogprob of the token and dLoss/dentropy. */
+  slope: number;
+  entropySlope: number;
+}
+
+/** What a sequence gives, with one item for each of its tokens. */
+export interface ExactRun {
+  /** The states before the head. */
+  states: Rows;
+  logits: Rows;
+  /** The largest attention score by size: its rounding error is the relative one of its probability. */
+  largestScore: number;
+  /** The loss of one decision for each token, and its gradients. */
+  learn(decisions: readonly ExactDecision[]): ExactLoss;
+}
+
+export interface ExactLoss {
+  /** Of the decisions' tokens, and of their distributions. */
+  logprobs: number[];
+  entropies: number[];
+  /** dLoss/dlogits before temperature and mask. */
+  logitGradients: Rows;
+  /** dLoss/dstates before the head. */
+  stateGradients: Rows;
+  /** dLoss/dA and dLoss/dB by the names of their tensors, such as `model.layers.0.mlp.up_proj.lora_A.weight`. */
+  gradients: Map<string, Values>;
+  /**
+   * By the names of projections of queries and keys: how much larger the terms of their gradient are than their sum, and
+   * so its relative error.
+   */
+  cancellations: Map<string, number>;
+}
+
+/**
+ * A checkpoint with an adapter, forward and backward, in float64 and written out plainly, to check what a runtime
+ * computes. It shares no code with the graphs. Returns the run of the first layer, with the head after it, then that of
+ * the first two, and so on.
+ *
+ * `adapter`: A and B by the names of their tensors.
+ */
+export function runExactly(
+  { architecture, weights }: LoraBase,
+  { lora, adapter }: { lora: LoraSettings; adapter: ReadonlyMap<string, Float32Array> },
+  tokens: readonly number[],
+): ExactRun[] {
+  const { width, layers, normEpsilon, tiedEmbeddings } = architecture;
+  const gradients = new Map<string, Values>();
+  const parts: Parts = {
+    cancellations: new Map(),
+    weight: (name) => weights.get(name) as Float32Array,
+    linear: (name) => ({
+      weight: weights.get(`${name}.weight`) as Float32Array,
+      bias: weights.get(`${name}.bias`),
+      a: adapter.get(`${name}.lora_A.weight`),
+      b: adapter.get(`${name}.lora_B.weight`),
+      scale: lora.alpha / lora.rank,
+      keep: (a, b) => gradients.set(`${name}.lora_A.weight`, a).set(`${name}.lora_B.weight`, b),
+    }),
+  };
+  const table = parts.weight('model.embed_tokens.weight');
+  const gain = parts.weight('model.norm.weight');
+  const head = tiedEmbeddings ? table : parts.weight('lm_head.weight');
+  let states: Rows = tokens.map((token) =>
+    Float64Array.from(table.subarray(token * width, (token + 1) * width)),
+  );
+  const passes: LayerRun[] = [];
+  return Array.from({ length: layers }, (_, layer) => {
+    const pass = runLayer(architecture, states, `model.layers.${layer}`, parts);
+    passes.push(pass);
+    states = pass.output;
+    const last = pass.output;
+    const logits = products(
+      head,
+      last.map((state) => normalize(state, gain, normEpsilon)),
+    );
+    return {
+      states: last,
+      logits,
+      largestScore: Math.max(...passes.map(({ largestScore }) => largestScore)),
+      learn(decisions) {
+        const decided = logits.map((row, at) => decide(row, decisions[at] as ExactDecision));
+        const logitGradients = decided.map(({ gradient }) => gradient);
+        const stateGradients = transposedProducts(head, logitGradients, width).map((gradient, at) =>
+          normalizeBackward(gradient, last[at] as Values, gain, normEpsilon),
+        );
+        passes
+          .slice(0, layer + 1)
+          .reduceRight((gradient, { backward }) => backward(gradient), stateGradients);
+        return {
+          logprobs: decided.map(({ logprob }) => logprob),
+          entropies: decided.map(({ entropy }) => entropy),
+          logitGradients,
+          stateGradients,
+          gradients,
+          cancellations: parts.cancellations,
+        };
+      },
+    };
+  });
+}
+
+/**
+ * Log-probability and entropy of a decision under softmax(z / temperature) over the legal tokens, and the gradient of
+ * slope * logprob + entropySlope * entropy: with p the probabilities and H the entropy,
+ * (slope * ([j = token] - p_j) - entropySlope * p_j * (log p_j + H)) / temperature.
+ */
+function decide(
+  logits: Values,
+  { token, temperature, legal, slope, entropySlope }: ExactDecision,
+): { logprob: number; entropy: number; gradient: Values } {
+  const ids = legal ?? Int32Array.from(logits.keys());
+  const scaled = Float64Array.from(ids, (id) => (logits[id] as number) / temperature);
+  const probabilities = softmax(scaled);
+  const entropy = -probabilities.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
+  const gradient = new Float64Array(logits.length);
+  for (const [index, id] of ids.entries()) {
+    const p = probabilities[index] as number;
+    const log = p > 0 ? Math.log(p) : 0;
+    gradient[id] = (slope * ((id === token ? 1 : 0) - p) - entropySlope * p * (log + entropy)) / temperature;
+  }
+  return { logprob: Math.log(probabilities[ids.indexOf(token)] as number), entropy, gradient };
+}
+
+interface LayerRun {
+  output: Rows;
+  /** From dLoss/doutput to dLoss/dinput. */
+  backward: (gradient: Rows) => Rows;
+  largestScore: number;
+}
+
+/** A layer of a Llama: attention and a gated MLP, each behind a norm and added to the states. */
+function runLayer(architecture: Architecture, input: Rows, prefix: string, parts: Parts): LayerRun {
+  const { normEpsilon } = architecture;
+  const { linear, weight } = parts;
+  const gains = {
+    attention: weight(`${prefix}.input_layernorm.weight`),
+    mlp: weight(`${prefix}.post_attention_layernorm.weight`),
+  };
+  const attentionInput = input.map((row) => normalize(row, gains.attention, normEpsilon));
+  const attention = runAttention(architecture, attentionInput, `${prefix}.self_attn`, parts);
+  const output = linear(`${prefix}.self_attn.o_proj`);
+  const middle = sum(input, forward(output, attention.mixed));
+  const mlpInput = middle.map((row) => normalize(row, gains.mlp, normEpsilon));
+  const [gate, up, down] = ['gate', 'up', 'down'].map((name) => linear(`${prefix}.mlp.${name}_proj`)) as [
+    ExactLinear,
+    ExactLinear,
+    ExactLinear,
+  ];
+  const gates = forward(gate, mlpInput);
+  const ups = forward(up, mlpInput);
+  const hidden = both(gates, ups, (g, u) => (g / (1 + Math.exp(-g))) * u);
+  return {
+    output: sum(middle, forward(down, hidden)),
+    largestScore: attention.largestScore,
+    backward(gradient) {
+      const hiddenGradient = backward(down, gradient, hidden);
+      const upGradient = both(hiddenGradient, gates, (d, g) => d * (g / (1 + Math.exp(-g))));
+      // silu'(g) = s + g * s * (1 - s) with s = sigmoid(g).
+      const slopes = gates.map((row) =>
+        row.map((g) => {
+          const s = 1 / (1 + Math.exp(-g));
+          return s + g * s * (1 - s);
+        }),
+      );
+      const gateGradient = both(both(hiddenGradient, ups, multiply), slopes, multiply);
+      const mlpGradient = sum(backward(gate, gateGradient, mlpInput), backward(up, upGradient, mlpInput));
+      const middleGradient = sum(
+        gradient,
+        mlpGradient.map((row, at) => normalizeBackward(row, middle[at] as Values, gains.mlp, normEpsilon)),
+      );
+      const inputGradient = attention.backward(backward(output, middleGradient, attention.mixed));
+      return sum(
+        middleGradient,
+        inputGradient.map((row, at) =>
+          normalizeBackward(row, input[at] as Values, gains.attention, normEpsilon),
+        ),
+      );
+    },
+  };
+}
