@@ -82,6 +82,10 @@ const ends: Record<Ended['reason'], string> = {
 export const endText = ({ reason, because }: Pick<Ended, 'reason' | 'because'>): string =>
   because === undefined ? ends[reason] : `${ends[reason]}: ${because}`;
 
+/** `1 history rewritten`, `12 histories rewritten`: by the chat template. */
+export const rewrittenText = (histories: number): string =>
+  `${count(histories)} ${histories === 1 ? 'history' : 'histories'} rewritten`;
+
 type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'counts'>;
 
 /** Number of scenarios in a score: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */

@@ -10,6 +10,7 @@ import {
   endText,
   leadingMetric,
   percent,
+  rewrittenText,
   versionLines,
 } from './format.ts';
 import { alarmLines, alarmTitle, bar, failureLines, sparkline } from './live-parts.ts';
@@ -207,6 +208,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const hasSuccess = last !== undefined && last.success !== null;
   const isPipelined = steps.some(({ staleness }) => staleness.max > 0);
   const failed = last === undefined ? 0 : last.failed + last.cancelled;
+  const rewritten = steps.reduce((sum, step) => sum + step.rewrittenHistories, 0);
   return [
     [],
     curveLine(
@@ -233,6 +235,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       // Only a pipelined run has staleness, and not in its first steps.
       ...(isPipelined ? [{ text: `   stale ${decimal(last?.staleness.mean ?? 0, 1)}` }] : []),
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
+      ...(rewritten > 0 ? [{ text: `   ${rewrittenText(rewritten)} in all` }] : []),
     ],
     ...(ended === null && !isOutsideSteps(progress)
       ? [

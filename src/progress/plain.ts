@@ -12,6 +12,7 @@ import {
   leadingMetric,
   orDash,
   percent,
+  rewrittenText,
   versionLines,
 } from './format.ts';
 import { alarmTitle } from './live-parts.ts';
@@ -58,6 +59,7 @@ function stepText(report: StepReport, progress: RunProgress): string {
     `${decimal(report.seconds, 2)} s`,
     ...(report.staleness.max > 0 ? [`stale ${decimal(report.staleness.mean, 1)}`] : []),
     ...(failed > 0 ? [`${counted(failed, 'rollout')} failed`] : []),
+    ...(report.rewrittenHistories > 0 ? [rewrittenText(report.rewrittenHistories)] : []),
     ...(left === null || left === 0 ? [] : [`${duration(left)} left`]),
   ].join('  ');
 }
@@ -106,7 +108,15 @@ function eventLines(before: RunProgress, after: RunProgress, event: RunEvent): s
     case 'alarm':
       return [`! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':
-      return [`${endText(event)} · ${duration(event.seconds * 1000)}`];
+      return [
+        [
+          endText(event),
+          ...(event.rewrittenHistories === undefined
+            ? []
+            : [`${rewrittenText(event.rewrittenHistories)} by the chat template`]),
+          duration(event.seconds * 1000),
+        ].join(' · '),
+      ];
     default:
       return [];
   }

@@ -102,6 +102,11 @@ export interface StepReport {
   contextOverflows: number;
   /** Rollouts whose agent returned while calls were still in flight. */
   callsInFlight: number;
+  /**
+   * Histories of all rollouts that began because the chat template rewrote the conversation they continue: Qwen3's drops
+   * earlier reasoning. Each is trained as a sequence of its own.
+   */
+  rewrittenHistories: number;
   /** Requests of rollouts to model APIs that are not recorded, by host and path. */
   otherModels: Record<string, number>;
   /** Whether calls had credit of their own, and whether the job confirmed that it used it. */
@@ -194,6 +199,8 @@ export type RunEvent =
       reason: RunEndReason;
       /** The reason that `stopWhen` gave, or the part of the budget that is used up; else absent. */
       because?: string;
+      /** The sum over all finished steps; absent if it is 0. */
+      rewrittenHistories?: number;
       seconds: number;
       runDirectory: string;
     };

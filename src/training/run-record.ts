@@ -70,7 +70,15 @@ export function toSummary(
   model: ModelHandle | undefined,
 ): object {
   const scores = { before: toScores(validation.before), after: toScores(validation.after) };
-  return { model: model?.name ?? null, steps: reports.length, counts, usage, validation: scores, seconds };
+  return {
+    model: model?.name ?? null,
+    steps: reports.length,
+    counts,
+    rewrittenHistories: rewrittenHistoriesOf(reports),
+    usage,
+    validation: scores,
+    seconds,
+  };
 }
 
 export type RunResults = Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'validation' | 'seconds'>;
@@ -100,6 +108,10 @@ export function addCounts(
   total.failed += failed;
   total.cancelled += cancelled;
 }
+
+/** Histories of all finished steps that began because the chat template rewrote a conversation. */
+export const rewrittenHistoriesOf = (reports: readonly StepReport[]): number =>
+  reports.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0);
 
 /** Tokens of all finished steps and validations, and their cost. */
 export function usageOfRun(

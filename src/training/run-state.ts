@@ -113,6 +113,7 @@ export const addedFigures = {
   tools: {},
   contextOverflows: 0,
   callsInFlight: 0,
+  rewrittenHistories: 0,
   otherModels: {},
 } satisfies Partial<StepReport>;
 

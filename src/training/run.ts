@@ -15,6 +15,7 @@ import {
   type RunEnd,
   type RunResults,
   resultOf,
+  rewrittenHistoriesOf,
   toSummary,
   usageOfRun,
 } from './run-record.ts';
@@ -132,10 +133,12 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const counts = await this.#settle();
     const seconds = this.#seconds;
     const runDirectory = this.#directory.path;
+    const rewrittenHistories = rewrittenHistoriesOf(this.#reports);
     this.#emit({
       type: 'run_ended',
       reason,
       ...(because === null ? {} : { because }),
+      ...(rewrittenHistories > 0 ? { rewrittenHistories } : {}),
       seconds,
       runDirectory,
     });

@@ -124,6 +124,7 @@ function observedFigures(trajectories: readonly Trajectory[]) {
     tools: sorted(tools),
     contextOverflows: all.filter(({ contextOverflows }) => contextOverflows > 0).length,
     callsInFlight: all.filter(({ unfinishedCalls }) => unfinishedCalls > 0).length,
+    rewrittenHistories: all.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0),
     otherModels: sorted(otherModels),
   };
 }

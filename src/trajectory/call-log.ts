@@ -37,13 +37,18 @@ export class CallLog {
     return [...this.#calls.values()].sort((a, b) => a.index - b.index);
   }
 
-  /** Adds a call to the history that it extends, or starts a new history. */
-  add(call: RecordedCall, promptTokens = call.promptTokenIds.length): void {
+  /**
+   * Adds a call to the history that it extends, or starts a new history. Returns whether the new one repeats the
+   * messages of another, so that the chat template has rewritten them.
+   */
+  add(call: RecordedCall, promptTokens = call.promptTokenIds.length): { isRewritten: boolean } {
     this.#count({ ...call, promptTokens });
     const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
+    const isRewritten = !history && this.#histories.some((candidate) => candidate.isRepeatedBy(call));
     if (history) history.extend(call);
     else this.#histories.push(History.begin(call));
     this.#histories.sort((a, b) => a.firstCall - b.firstCall);
+    return { isRewritten };
   }
 
   /** Adds a call of an external model. */

@@ -1,5 +1,5 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
-import { messageKey, type RecordedCall, replyKey } from './recorded-call.ts';
+import { messageKey, type RecordedCall, reasoningOf, replyKey } from './recorded-call.ts';
 
 /** A history in JSON. */
 export interface Conversation {
@@ -51,7 +51,19 @@ export class History {
   /** Whether the call continues this conversation. */
   isExtendedBy(call: RecordedCall): boolean {
     if (!this.#last || call.messages.length < this.entries.length) return false;
-    return call.external ? this.#isRepeatedBy(call.messages) : this.#isPrefixOf(call, this.#last);
+    return call.external ? this.#isSentAgain(call.messages) : this.#isPrefixOf(call, this.#last);
+  }
+
+  /**
+   * Whether the call has this conversation's messages, unedited replies and tools. If it still does not extend the
+   * history, the chat template renders an earlier turn to other tokens than before.
+   */
+  isRepeatedBy({ messages, tools, external }: RecordedCall): boolean {
+    if (!this.#last || external || !isSameTools(tools, this.#tools)) return false;
+    return this.entries.every((entry, at) => {
+      const message = messages[at];
+      return message !== undefined && isUnedited(entry, message);
+    });
   }
 
   /** Whether the call's prompt starts with the last prompt and the tokens that were sampled after it. */
@@ -67,8 +79,8 @@ export class History {
     return true;
   }
 
-  /** Ignores the tool arguments of replies, because agent libraries serialize them again. */
-  #isRepeatedBy(messages: readonly Message[]): boolean {
+  /** For external models. Ignores the tool arguments of replies, because agent libraries serialize them again. */
+  #isSentAgain(messages: readonly Message[]): boolean {
     for (let at = this.entries.length - 1; at >= 0; at--) {
       const [entry, message] = [this.entries[at], messages[at]];
       if (!entry || !message || 'message' in entry || entry.role !== message.role) return false;
@@ -100,6 +112,21 @@ export class History {
 }
 
 const replyOf = ({ external, choice }: RecordedCall): Message | Choice => external?.reply ?? choice;
+
+export function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Whether a message of a later prompt is the entry, with its reasoning. */
+function isUnedited(entry: Message | Choice, message: Message): boolean {
+  if (entry === message) return true;
+  if (!('message' in entry)) return messageKey(entry) === messageKey(message);
+  return (
+    message.role === 'assistant' &&
+    replyKey(entry.message) === replyKey(message) &&
+    reasoningOf(entry.message) === reasoningOf(message)
+  );
+}
 
 function freezeAll(value: unknown): void {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;

@@ -14,6 +14,7 @@ export interface ObservationsRecord {
   agent_seeds?: number;
   unfinished_calls?: number;
   context_overflows?: number;
+  rewritten_histories?: number;
   tools?: Record<string, ToolUses>;
   other_models?: Record<string, number>;
 }
@@ -37,6 +38,8 @@ export class Observations {
   unfinishedCalls: number;
   /** Calls whose prompt or reply did not fit in the model's context. */
   contextOverflows: number;
+  /** Histories that began because the chat template rewrote the conversation that they continue. */
+  rewrittenHistories: number;
   /** Whether a call failed for a reason other than the length of its prompt: the policy did not cause it. */
   hasUnansweredCall = false;
   /** Indexes of the calls whose prompts were longer than the context. */
@@ -55,6 +58,7 @@ export class Observations {
     this.agentSeeds = record.agent_seeds ?? 0;
     this.unfinishedCalls = record.unfinished_calls ?? 0;
     this.contextOverflows = record.context_overflows ?? 0;
+    this.rewrittenHistories = record.rewritten_histories ?? 0;
     this.#otherModels = new Map(Object.entries(record.other_models ?? {}));
     this.#restoredTools = record.tools ?? {};
     this.refusedCalls = [...refusedCalls];
@@ -141,12 +145,14 @@ export class Observations {
 
   /** Undefined if there is nothing to record. */
   toRecord(): ObservationsRecord | undefined {
-    const { greedyCalls, agentSeeds, unfinishedCalls, contextOverflows, tools, otherModels } = this;
+    const { greedyCalls, agentSeeds, unfinishedCalls, contextOverflows, rewrittenHistories } = this;
+    const { tools, otherModels } = this;
     const record: ObservationsRecord = {
       ...(greedyCalls > 0 ? { greedy_calls: greedyCalls } : {}),
       ...(agentSeeds > 0 ? { agent_seeds: agentSeeds } : {}),
       ...(unfinishedCalls > 0 ? { unfinished_calls: unfinishedCalls } : {}),
       ...(contextOverflows > 0 ? { context_overflows: contextOverflows } : {}),
+      ...(rewrittenHistories > 0 ? { rewritten_histories: rewrittenHistories } : {}),
       ...(Object.keys(tools).length > 0 ? { tools } : {}),
       ...(Object.keys(otherModels).length > 0 ? { other_models: otherModels } : {}),
     };

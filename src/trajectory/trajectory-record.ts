@@ -1,6 +1,6 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
-import { type Conversation, History } from './history.ts';
+import { type Conversation, History, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
 import { type RecordedCall, sampledMessage, textOf } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
@@ -150,10 +150,6 @@ function callRecords(trajectory: Trajectory): CallRecord[] {
       },
     ];
   });
-}
-
-function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
 function readCall(call: CallRecord, conversations: readonly Conversation[], policy: string): LoggedCall {

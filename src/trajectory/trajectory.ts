@@ -229,7 +229,7 @@ export class Trajectory {
     }
     for (const { id, function: called } of call.choice.message.tool_calls ?? [])
       this.observations.expectTool(id, called.name);
-    this.log.add(call);
+    if (this.log.add(call).isRewritten) this.observations.rewrittenHistories++;
   }
 
   /**

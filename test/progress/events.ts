@@ -40,6 +40,7 @@ export const stepReport = (
   tools: {},
   contextOverflows: 0,
   callsInFlight: 0,
+  rewrittenHistories: 0,
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },

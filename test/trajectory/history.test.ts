@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Choice, Message } from '../../src/contract/index.ts';
+import type { Choice, Message, Tool } from '../../src/contract/index.ts';
 import { type RecordedCall, Trajectory, TrajectoryError } from '../../src/trajectory/index.ts';
 
 const choice = (content: string, token_ids: number[]): Choice => ({
@@ -51,6 +51,28 @@ test.each([
   record(trajectory, { messages: [user('a'), assistant('b'), user('c')], promptTokenIds });
   expect(trajectory.histories).toHaveLength(2);
   expect(trajectory.toRecord().additional_histories).toHaveLength(1);
+});
+
+test('counts histories whose prompt was rewritten though the agent sent the same conversation again', () => {
+  const thought: Choice = {
+    ...choice('b', [3, 9]),
+    message: { role: 'assistant', content: 'b', reasoning_content: 'c' },
+  };
+  const sent: Message = { role: 'assistant', content: 'b', reasoning_content: 'c', token_ids: [3, 9] };
+  const tools: Tool[] = [{ type: 'function', function: { name: 'look' } }];
+  const rewrittenBy = (call: Partial<RecordedCall>) => {
+    const trajectory = new Trajectory();
+    record(trajectory, { promptTokenIds: [1, 2], choice: thought });
+    record(trajectory, { messages: [user('a'), sent, user('c')], promptTokenIds: [1, 2, 9, 4], ...call });
+    expect(trajectory.histories).toHaveLength(call.promptTokenIds ? 1 : 2);
+    return trajectory.observations.rewrittenHistories;
+  };
+  expect(rewrittenBy({})).toBe(1);
+  expect(rewrittenBy({ promptTokenIds: [1, 2, 3, 9, 4] })).toBe(0);
+  expect(rewrittenBy({ messages: [user('a'), assistant('b'), user('c')] })).toBe(0);
+  expect(rewrittenBy({ messages: [user('b'), sent, user('c')] })).toBe(0);
+  expect(rewrittenBy({ messages: [user('a')] })).toBe(0);
+  expect(rewrittenBy({ tools })).toBe(0);
 });
 
 test('histories are in the order in which their first calls began, whichever was answered first', () => {

@@ -9,7 +9,14 @@ import { startFakeService } from '../../model/fake-service.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { realRun } from './real-run.ts';
 
-const newFigures = ['comparison', 'tools', 'contextOverflows', 'callsInFlight', 'otherModels'];
+const newFigures = [
+  'comparison',
+  'tools',
+  'contextOverflows',
+  'callsInFlight',
+  'rewrittenHistories',
+  'otherModels',
+];
 
 test('a run with reports of an earlier version resumes and is read, and new steps say why there is no signal', async () => {
   await using service = await startFakeService({ policy: ({ seed }) => ({ text: String(seed) }) });

@@ -41,6 +41,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   tools: {},
   contextOverflows: 0,
   callsInFlight: 0,
+  rewrittenHistories: 0,
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },
