@@ -10,6 +10,8 @@ export interface CheckpointFlags {
   loraAlpha?: number;
   loraTargets?: Targets;
   context?: number;
+  /** In bytes. */
+  trainingMemory?: number;
 }
 
 type Targets = NonNullable<NonNullable<CheckpointOptions['lora']>['targets']>;
@@ -29,6 +31,11 @@ export function addCheckpointFlags(command: Command): Command {
       '--context <tokens>',
       'longest sequence of the checkpoints, in tokens (default 8192, or less)',
       wholeNumber(1),
+    )
+    .option(
+      '--training-memory <gigabytes>',
+      'memory for training a checkpoint, beside its weights (default half of the memory)',
+      gigabytes,
     );
 }
 
@@ -76,6 +83,9 @@ function positiveNumber(text: string): number {
   if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
   throw new InvalidArgumentError('It must be a number above 0.');
 }
+
+/** Bytes, from 10^9 of them. */
+const gigabytes = (text: string) => Math.ceil(positiveNumber(text) * 1e9);
 
 /** The engine refuses unknown names. */
 const names = (text: string) => text.split(',').map((name) => name.trim()) as unknown as Targets;

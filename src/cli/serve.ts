@@ -68,6 +68,7 @@ async function serve({
   port,
   data,
   threads,
+  trainingMemory,
   priorityScheduling,
   limit: limits,
   log,
@@ -96,7 +97,12 @@ async function serve({
     },
   });
   const checkpoints = checkpointsOf(rest);
-  const engine = await createEmbeddedEngine({ threads, checkpoints, onFetch: showFetch });
+  const engine = await createEmbeddedEngine({
+    threads,
+    checkpoints,
+    trainingBytes: trainingMemory,
+    onFetch: showFetch,
+  });
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);

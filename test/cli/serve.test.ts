@@ -64,6 +64,7 @@ describe('martingale serve', () => {
     [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
     [['--checkpoint', 'hf:qwen'], /hf:qwen must be hf:owner\/name/],
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
+    [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
   ])('refuses %j by name', async (flags, message) => {
     const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];

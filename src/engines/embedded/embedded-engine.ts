@@ -1,4 +1,4 @@
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { type Language, tinyLanguage } from '../../language/chat/read-language.ts';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
@@ -22,6 +22,7 @@ import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel, folderOf } from './base-models.ts';
 import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
+import { defaultHeapBytes, defaultPrefixBytes, defaultTrainingBytes } from './memory.ts';
 import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
@@ -61,9 +62,15 @@ export interface EmbeddedEngineOptions {
   /**
    * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used
    * are dropped first; 0 keeps none. With checkpoints, one half is for them. Default 256 MiB; with checkpoints an eighth
-   * of the machine's memory, if that is more.
+   * of the memory, if that is more. Here and below, the memory is the machine's, or its
+   * container's limit.
    */
   prefixCacheBytes?: number;
+  /**
+   * Memory that training a checkpoint may use beside its weights, in bytes. A job with a sequence that does not fit alone
+   * is refused before it trains, with what it needs. Default: half of the memory.
+   */
+  trainingBytes?: number;
   /**
    * Logits processors that requests may use, by name. Each value is the URL or the file path of a module whose default
    * export is a `LogitsProcessorFactory`. The module is loaded in this thread and in the engine's threads:
@@ -73,7 +80,7 @@ export interface EmbeddedEngineOptions {
   /**
    * Heap of each thread, in bytes. A thread that needs more is ended: its calls in flight fail with
    * `worker_died`, and a new thread replaces it. Weights and caches are not on the heap. Default: a quarter of the
-   * machine's memory, at least 512 MiB and at most 4 GiB.
+   * memory, at least 512 MiB and at most 4 GiB.
    */
   threadHeapBytes?: number;
   /**
@@ -100,11 +107,19 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     samplerThreads = threads,
     largestBatch = 256,
     prefixCacheBytes = defaultPrefixBytes(checkpoints.length > 0),
+    trainingBytes = defaultTrainingBytes(),
     logitsProcessors = {},
     threadHeapBytes = defaultHeapBytes(),
     threadTimeoutMs = 60_000,
   } = options;
-  const wholeNumbers = { threads, samplerThreads, largestBatch, threadHeapBytes, threadTimeoutMs };
+  const wholeNumbers = {
+    threads,
+    samplerThreads,
+    largestBatch,
+    trainingBytes,
+    threadHeapBytes,
+    threadTimeoutMs,
+  };
   for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
       throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
@@ -121,6 +136,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     checkpoints: opened.map(({ model }) => model),
     largestBatch,
     prefixCacheBytes,
+    trainingBytes,
     logitsProcessors: modules,
     threadHeapBytes,
     threadTimeoutMs,
@@ -137,14 +153,6 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
       { type: 'MartingaleWarning', code: 'slow_runtime' },
     );
   return engine;
-}
-
-function defaultHeapBytes(): number {
-  return Math.floor(Math.min(4 * 2 ** 30, Math.max(512 * 2 ** 20, totalmem() / 4)));
-}
-
-function defaultPrefixBytes(hasCheckpoints: boolean): number {
-  return Math.max(256 * 2 ** 20, hasCheckpoints ? Math.floor(totalmem() / 8) : 0);
 }
 
 class EmbeddedEngine implements Engine {

@@ -224,6 +224,27 @@ describe('checkpoints are refused at creation', () => {
     expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
   });
 
+  it('and jobs whose sequences need more memory than allowed, with the sum', async () => {
+    const small = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder }], trainingBytes: 1e6 });
+    const asked = request(1, { maxTokens: 4, sampling: { ...plainSampling, ignoreEnd: true } });
+    const datums = [datumOf(asked, await small.generate(asked), 1)];
+    const loss = { type: 'cross_entropy' } as const;
+    const job = {
+      from: { baseModel: id, folder: null },
+      folder: join(parent, 'refused'),
+      batches: [{ datums, loss, reference: null, learningRate: 1e-3 }],
+      onStep: () => {},
+    };
+    await expect(small.train(job)).rejects.toMatchObject({
+      code: 'too_long',
+      message: expect.stringMatching(
+        /needs \d\.\d+ GB beside the weights, and 0\.00 GB are allowed.*trainingBytes/,
+      ),
+    });
+    await small.close();
+    expect(await refusal({ trainingBytes: 0 })).toMatch(/trainingBytes must be .* not 0/);
+  });
+
   it('when the folder lacks or contradicts what the engine needs', async () => {
     const broken = await generateCheckpoint(parent, 'smollm2');
     const config = JSON.parse(await readFile(join(broken, 'config.json'), 'utf8'));

@@ -23,6 +23,8 @@ export interface WorkerSettings {
   threads: number;
   largestBatch: number;
   prefixCacheBytes: number;
+  /** What training a checkpoint may use beside its weights. */
+  trainingBytes: number;
   logitsProcessors: ProcessorModules;
   /** Heap of a thread, in bytes. */
   threadHeapBytes: number;

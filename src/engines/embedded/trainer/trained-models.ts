@@ -1,4 +1,3 @@
-import { totalmem } from 'node:os';
 import type { BaseModels, CheckpointModel, TinyModel } from '../base-models.ts';
 import { LoraModel } from '../lora/lora-model.ts';
 import type { Runtime } from '../runtime.ts';
@@ -7,13 +6,6 @@ import { type GraphRunner, LocalGraphs, TrainingSessions } from './graph-runner.
 import { toMicroBatches } from './micro-batches.ts';
 import { gradientOf, logprobsUnder, shareWeights } from './passes.ts';
 import type { TrainedModel } from './trained-model.ts';
-
-/** Bytes that training a checkpoint may use beside its weights: half of the memory that this process may use. */
-export function defaultTrainingBytes(): number {
-  // 0 and sizes above the machine's mean that nothing limits the process.
-  const limit = process.constrainedMemory?.() ?? 0;
-  return Math.min(totalmem(), limit > 0 ? limit : Number.POSITIVE_INFINITY) / 2;
-}
 
 /** Prepares base models for training, and keeps their graphs for the next job. */
 export class TrainedModels {

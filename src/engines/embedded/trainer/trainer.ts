@@ -2,6 +2,7 @@ import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import type { BaseModels } from '../base-models.ts';
+import { defaultTrainingBytes } from '../memory.ts';
 import type { Runtime } from '../runtime.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
@@ -11,7 +12,7 @@ import { klPenaltyOf } from './kl-penalty.ts';
 import { freshOptimizer, norm, updateByAdam } from './optimizer.ts';
 import { shareWeights } from './passes.ts';
 import type { TrainedModel } from './trained-model.ts';
-import { defaultTrainingBytes, TrainedModels } from './trained-models.ts';
+import { TrainedModels } from './trained-models.ts';
 
 /** Gradients with a larger norm are scaled down to it. */
 const maxNorm = 1;

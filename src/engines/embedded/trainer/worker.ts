@@ -11,7 +11,11 @@ import { Trainer } from './trainer.ts';
 await startWorker<TrainerCall>(async ({ runtime, settings }) => {
   const models = new BaseModels(settings.checkpoints);
   const codecs = await ConversationCodecs.load(models, settings.logitsProcessors);
-  const trainer = new Trainer(runtime, { models, codecOf: (baseModel) => codecs.of(baseModel) });
+  const trainer = new Trainer(runtime, {
+    models,
+    codecOf: (baseModel) => codecs.of(baseModel),
+    trainingBytes: settings.trainingBytes,
+  });
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
   let isClosing = false;

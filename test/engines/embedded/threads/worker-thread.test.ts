@@ -8,6 +8,7 @@ const settings = {
   threads: 1,
   largestBatch: 1,
   prefixCacheBytes: 0,
+  trainingBytes: 2 ** 30,
   logitsProcessors: {},
   threadHeapBytes: 64 * 2 ** 20,
   threadTimeoutMs: 200,

@@ -38,6 +38,7 @@ test('when a thread that runs graphs ends, its job fails, and the trainer trains
     threads: 1,
     largestBatch: 1,
     prefixCacheBytes: 0,
+    trainingBytes: 2 ** 30,
     logitsProcessors: {},
     threadHeapBytes: 512 * 2 ** 20,
     threadTimeoutMs: 60_000,
