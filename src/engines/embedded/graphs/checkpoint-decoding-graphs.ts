@@ -3,6 +3,7 @@ import type { Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { DecodingGraph } from './decoding-graph.ts';
 import type { LoraTargets } from './lora-graphs.ts';
+import { outputChoices } from './token-choices.ts';
 
 /** What precedes the names of the weights of the layer whose attention comes next. */
 export const nextLayer = 'next.';
@@ -10,7 +11,7 @@ export const nextLayer = 'next.';
 /**
  * The graphs of a checkpoint with a LoRA adapter. All weights are inputs, named as in `loraForwardGraph`; those of the
  * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
- * `head`, of the same shape, `norm` [width], and the tables `cosines` and `sines` [context, headWidth / 2].
+ * `head`, of the same shape, `norm` [width], `inverse_temperature` [outputs, 1], those of `outputChoices`, and the tables `cosines` and `sines` [context, headWidth / 2].
  *
  * The weights, [outputs, inputs], are the left operands: the transpose of x W^T is W x^T. ONNX Runtime packs the right
  * operand of a product into other memory in each run, but reads the left one in place. For few tokens that takes half
@@ -66,10 +67,14 @@ class CheckpointGraph extends DecodingGraph {
     return this.#transpose(this.#multiply('down_proj', hidden, '', 'columns'));
   }
 
-  protected predict(normed: Value): Value {
+  protected finish(normed: Value): void {
+    const { graph } = this;
     const { vocabularySize, width } = this.architecture;
-    const head = this.graph.input('head', 'float32', [vocabularySize, width]);
-    return this.#transpose(this.#product(head, normed, 'rows'));
+    const head = graph.input('head', 'float32', [vocabularySize, width]);
+    graph.input('inverse_temperature', 'float32', ['outputs', 1]);
+    const scaled = graph.op('Mul', [normed, 'inverse_temperature']);
+    const logits = this.#transpose(this.#product(head, scaled, 'rows'));
+    outputChoices(graph, logits, vocabularySize);
   }
 
   /**

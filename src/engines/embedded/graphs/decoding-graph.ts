@@ -1,6 +1,5 @@
 import { Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { outputLogits } from './logit-outputs.ts';
 import { normalize } from './normalization.ts';
 
 /**
@@ -32,8 +31,8 @@ export abstract class DecodingGraph {
   protected abstract attend(layer: number, mixed: Value): Value;
   /** What a layer's MLP adds to the states. */
   protected abstract expand(layer: number, normed: Value): Value;
-  /** Logits [outputs, vocabulary] of normed states. */
-  protected abstract predict(normed: Value): Value;
+  /** Makes what is needed of the logits of normed states [outputs, width] the outputs. */
+  protected abstract finish(normed: Value): void;
   /** The gain of a norm. `layer` is null for the one before the head. */
   protected abstract gain(layer: number | null, norm: 'attention' | 'mlp' | 'final'): Value;
 
@@ -45,15 +44,14 @@ export abstract class DecodingGraph {
     return this.graph.finish();
   }
 
-  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last the logits. */
+  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last those of `finish`. */
   proceed(layer: number): Uint8Array {
     const state = this.#finishLayer(layer);
     if (layer + 1 < this.architecture.layers) this.#outputProjections(layer + 1, state);
     else {
       this.graph.input('picked', 'int64', ['outputs']);
       const picked = this.graph.op('Gather', [state, 'picked'], { axis: 0 });
-      const logits = this.predict(this.#norm(picked, this.gain(null, 'final')));
-      outputLogits(this.graph, logits, ['outputs', this.architecture.vocabularySize]);
+      this.finish(this.#norm(picked, this.gain(null, 'final')));
     }
     return this.graph.finish();
   }

@@ -1,6 +1,7 @@
 import type { Value } from '../onnx/graph.ts';
 import { type Architecture, tensorShapes } from '../weights/architecture.ts';
 import { DecodingGraph } from './decoding-graph.ts';
+import { outputLogits } from './logit-outputs.ts';
 
 /**
  * The graphs of a model whose parameters are all trained, with its weights. Every output row has the same bits whatever
@@ -43,8 +44,9 @@ class TrainedGraph extends DecodingGraph {
     return this.#multiply(this.graph.op('Mul', [hidden, hidden]), `layers.${layer}.mlp_down`);
   }
 
-  protected predict(normed: Value): Value {
-    return this.#multiply(normed, 'head');
+  protected finish(normed: Value): void {
+    const logits = this.#multiply(normed, 'head');
+    outputLogits(this.graph, logits, ['outputs', this.architecture.vocabularySize]);
   }
 
   #multiply(states: Value, weight: string): Value {

@@ -1,4 +1,4 @@
-import type { Tensor } from 'onnxruntime-common';
+import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
 import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
@@ -6,6 +6,7 @@ import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { checkpointStages, type DecodingStage, trainedStages } from './decoding-stages.ts';
+import { type Draw, DrawFeeds, type Drawn } from './draws.ts';
 import { KeyValueCache } from './key-value-cache.ts';
 
 /** The tokens of one sequence to run through the model: `tokens` from `start` to `end`. */
@@ -15,7 +16,19 @@ export interface Chunk {
   end: number;
 }
 
+/** What is needed after a chunk's last token: a token that the graph chooses, its logits, or nothing. */
+export type Wanted = Draw | 'logits' | null;
+
+export interface StepOutput {
+  rows: LogitRows;
+  /** For each chunk the token that was chosen, the index of its row of logits, or null. */
+  outcomes: (Drawn | number | null)[];
+}
+
 const masked = -1e9;
+
+const none = new Float32Array(0);
+const noRows: LogitRows = { logits: none, largest: none, likelihoods: none };
 
 /** Runs tokens through one set of weights, with its own key-value cache. */
 export class Decoder {
@@ -23,6 +36,8 @@ export class Decoder {
   readonly #runtime: Runtime;
   readonly #architecture: Architecture;
   readonly #stages: readonly DecodingStage[];
+  /** Null if the graphs output logits only. */
+  readonly #draws: DrawFeeds | null;
   #halves = new Float32Array(0);
   /** Memory of the inputs, used again by the next run. */
   #mask = new Float32Array(0);
@@ -30,16 +45,22 @@ export class Decoder {
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
 
-  private constructor(runtime: Runtime, architecture: Architecture, stages: readonly DecodingStage[]) {
+  private constructor(
+    runtime: Runtime,
+    architecture: Architecture,
+    stages: readonly DecodingStage[],
+    draws: DrawFeeds | null,
+  ) {
     this.#runtime = runtime;
     this.#architecture = architecture;
     this.#stages = stages;
+    this.#draws = draws;
     this.cache = new KeyValueCache(architecture);
   }
 
   /** `weights`: all parameters of a model that are trained. */
   static async create(runtime: Runtime, architecture: Architecture, weights: Float32Array): Promise<Decoder> {
-    return new Decoder(runtime, architecture, await trainedStages(runtime, architecture, weights));
+    return new Decoder(runtime, architecture, await trainedStages(runtime, architecture, weights), null);
   }
 
   /** `adapter`: null for the checkpoint as it is. */
@@ -48,12 +69,14 @@ export class Decoder {
     base: LoraBase,
     adapter: AdapterVector | null,
   ): Promise<Decoder> {
-    return new Decoder(runtime, base.architecture, await checkpointStages(runtime, base, adapter));
+    const { architecture } = base;
+    const draws = new DrawFeeds(runtime, architecture.vocabularySize);
+    return new Decoder(runtime, architecture, await checkpointStages(runtime, base, adapter), draws);
   }
 
   /** The same weights with another cache. Closing this decoder closes both. The two must not run at the same time. */
   twin(): Decoder {
-    return new Decoder(this.#runtime, this.#architecture, this.#stages);
+    return new Decoder(this.#runtime, this.#architecture, this.#stages, this.#draws);
   }
 
   async close(): Promise<void> {
@@ -67,8 +90,39 @@ export class Decoder {
    * run of a single token has one more row. The next run frees the rows.
    */
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
-    freeAll(Object.values(this.#rows ?? {}));
     const layout = this.#layout(chunks);
+    const picked = everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : layout.last;
+    const draws = this.#draws?.feeds(Array.from(picked, () => null));
+    return this.#keep(await this.#run(firstSlot, layout, picked, draws));
+  }
+
+  /** The same, with only what is wanted after each chunk. A model whose graphs choose no tokens gives all logits. */
+  async step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput> {
+    if (!this.#draws)
+      return { rows: await this.run(firstSlot, chunks), outcomes: chunks.map((_, row) => row) };
+    const layout = this.#layout(chunks);
+    const draws = wanted.flatMap((one) => (one === null ? [] : one === 'logits' ? [null] : [one]));
+    const picked = layout.last.filter((_, row) => wanted[row] !== null);
+    const outputs = await this.#run(firstSlot, layout, picked, this.#draws.feeds(draws));
+    const drawn = draws.length > 0 ? this.#draws.read(draws, outputs) : [];
+    let [pickedRow, wholeRow] = [0, 0];
+    const outcomes = wanted.map((one) => (one === null ? null : (drawn[pickedRow++] ?? wholeRow++)));
+    return { rows: this.#keep(outputs), outcomes };
+  }
+
+  #keep(outputs: InferenceSession.OnnxValueMapType): LogitRows {
+    this.#rows = outputs.logits ? logitRowsOf(outputs) : undefined;
+    return this.#rows ?? noRows;
+  }
+
+  /** The outputs of the last stage, for the flat tokens `picked`. Without any it is not run: it writes no keys. */
+  async #run(
+    firstSlot: number,
+    layout: Layout,
+    picked: BigInt64Array,
+    end: Feeds = {},
+  ): Promise<InferenceSession.OnnxValueMapType> {
+    freeAll(Object.values(this.#rows ?? {}));
     const [first, ...layers] = this.#stages as [DecodingStage, ...DecodingStage[]];
     const positions = this.#positions(layout);
     const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
@@ -81,20 +135,20 @@ export class Decoder {
         ...(takesPositions ? { positions } : {}),
         ...this.#layerFeeds(layer, firstSlot, layout, state, query),
       };
-      if (layer + 1 === layers.length) {
-        const picked = everyToken
-          ? BigInt64Array.from({ length: layout.tokens }, (_, at) => BigInt(at))
-          : layout.last;
-        feeds.picked = this.#runtime.integer(picked, [picked.length]);
-      }
-      outputs = await session.run(feeds);
+      if (layer + 1 < layers.length) outputs = await session.run(feeds);
+      else if (picked.length === 0) outputs = {};
+      else
+        outputs = await session.run({
+          ...feeds,
+          ...end,
+          picked: this.#runtime.integer(picked, [picked.length]),
+        });
       freeAll([packed, state]);
     }
-    this.#rows = logitRowsOf(outputs);
-    return this.#rows;
+    return outputs;
   }
 
-  /** Computes the flat and padded indices of the tokens. A single token is run twice, see `Layout.tokens`. */
+  /** Computes the flat and padded indices of the tokens. A single token may be run twice, see `Layout.tokens`. */
   #layout(chunks: readonly Chunk[]): Layout {
     let tokens = 0;
     let steps = 1;
@@ -102,7 +156,7 @@ export class Decoder {
       tokens += end - start;
       steps = Math.max(steps, end - start);
     }
-    const padding = tokens === 1 ? 1 : 0;
+    const padding = tokens === 1 && !this.#draws ? 1 : 0;
     const width = this.cache.width;
     const flat = tokens + padding;
     const rows = new BigInt64Array(flat);
@@ -197,7 +251,10 @@ interface Layout {
   /** One for each chunk. */
   ranges: readonly TokenRange[];
   steps: number;
-  /** Number of flat tokens. A single token counts as two, because a product of one row rounds differently. */
+  /**
+   * Number of flat tokens. A single token of a model that is trained as a whole counts as two, because a product of one
+   * row rounds differently.
+   */
   tokens: number;
   width: number;
   /** For each flat token its index in the padded [chunks, steps] layout. */

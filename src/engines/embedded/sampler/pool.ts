@@ -3,7 +3,7 @@ import { EngineError } from '../../engine.ts';
 import { PromptScorer, type PromptScores } from '../extensions/prompt-scores.ts';
 import { copyRow, type LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import type { Decoder } from './decoder.ts';
+import type { Decoder, Wanted } from './decoder.ts';
 import { DeferredMasking } from './deferred-masking.ts';
 import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import type { Answer, SampledAnswer } from './sequence.ts';
@@ -188,11 +188,18 @@ export class Pool {
         return { tokens, start: computed, end };
       });
       if (chunks.every(({ start, end }) => start === end)) return;
-      const rows = await this.#decoder.run(first, chunks);
-      for (const [row, { start, end }] of chunks.entries()) {
+      const wanted = chunks.map(({ start, end }, row): Wanted => {
+        const { sequence, answer } = occupants[row] as Occupant;
+        return start < end && end === targets[row] ? (answer.draw(sequence) ?? 'logits') : null;
+      });
+      const { rows, outcomes } = await this.#decoder.step(first, chunks, wanted);
+      for (const [row, { end }] of chunks.entries()) {
         const occupant = occupants[row] as Occupant;
         occupant.sequence.computed = end;
-        if (start < end && end === targets[row]) this.#choose(occupant, rows, row);
+        const outcome = outcomes[row] ?? null;
+        if (wanted[row] === null || outcome === null) continue;
+        if (typeof outcome === 'number') this.#choose(occupant, rows, outcome);
+        else occupant.sequence.takeDrawn(outcome);
       }
     }
   }

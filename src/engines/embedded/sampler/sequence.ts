@@ -13,7 +13,9 @@ import {
   pick,
   topOf,
 } from '../sampling/distribution.ts';
+import type { ReplyState } from '../sampling/logit-adjustments.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
+import type { Draw, Drawn } from './draws.ts';
 
 export interface SequenceOptions {
   prompt: readonly number[];
@@ -83,6 +85,11 @@ export abstract class SampledAnswer extends Answer {
   /** The sequence that it begins with. */
   abstract readonly root: Sequence;
 
+  /** The token that the graphs may choose after a sequence; null where the answer needs the logits. */
+  draw(_sequence: Sequence): Draw | null {
+    return null;
+  }
+
   /** Takes the row of logits after the last token of one of its sequences. An error ends only this answer. */
   abstract choose(rows: LogitRows, row: number, sequence: Sequence): void;
 
@@ -110,6 +117,7 @@ export class Sequence extends SampledAnswer {
   readonly #stopStrings: StopStrings;
   readonly #reply: GenerationDelta;
   #flushed = 0;
+  #uniform: number | null = null;
   #end: Pick<Generation, 'finishReason' | 'stop'> | undefined;
 
   /** Throws an `EngineError` that names an invalid option. `original` is only for `fork`. */
@@ -143,13 +151,39 @@ export class Sequence extends SampledAnswer {
     return this.#end !== undefined;
   }
 
+  override draw(): Draw | null {
+    if (!this.prepare(() => true) || this.ended) return null;
+    try {
+      const legal = this.#sampling.softmaxSupport(this.#state());
+      const { temperature } = this.#options.sampling;
+      const uniform = temperature === 0 ? 0 : this.#nextUniform();
+      return legal && { legal, temperature, uniform, top: this.#options.topLogprobs };
+    } catch (error) {
+      this.fail(error);
+      return null;
+    }
+  }
+
+  /** Takes the token that the graphs chose for `draw`. */
+  takeDrawn({ token, logprob, top }: Drawn): void {
+    if (this.ended) return;
+    try {
+      if (!Number.isFinite(logprob)) throw nanLogits();
+      this.#uniform = null;
+      this.take(token, logprob, top);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
   /** Samples the next token from the row of logits after the last one. */
   choose(rows: LogitRows, row: number): void {
     if (this.ended) return;
     try {
       const distribution = this.next(rows, row);
       const greedy = this.#options.sampling.temperature === 0;
-      const index = greedy ? likeliest(distribution) : pick(distribution, this.#sources.random.uniform());
+      const index = greedy ? likeliest(distribution) : pick(distribution, this.#nextUniform());
+      this.#uniform = null;
       const token = distribution.support[index] as number;
       this.take(token, logprobAt(distribution, index), this.alternatives(distribution));
     } catch (error) {
@@ -176,13 +210,7 @@ export class Sequence extends SampledAnswer {
    * when the logits are NaN, as they are after training that diverged.
    */
   next(rows: LogitRows, row: number): Distribution {
-    const { constraint } = this.#sources;
-    const distribution = this.#sampling.distribution(rows, row, {
-      tokens: this.tokens,
-      start: this.promptLength,
-      end: this.tokens.length,
-      allowed: constraint?.legal().ids ?? null,
-    });
+    const distribution = this.#sampling.distribution(rows, row, this.#state());
     if (!Number.isFinite(distribution.shift)) throw nanLogits();
     return distribution;
   }
@@ -219,6 +247,21 @@ export class Sequence extends SampledAnswer {
 
   override dispose(): void {
     this.#sources.constraint?.dispose();
+  }
+
+  #state(): ReplyState {
+    return {
+      tokens: this.tokens,
+      start: this.promptLength,
+      end: this.tokens.length,
+      allowed: this.#sources.constraint?.legal().ids ?? null,
+    };
+  }
+
+  /** The number that chooses the next token: the same one until it has. */
+  #nextUniform(): number {
+    this.#uniform ??= this.#sources.random.uniform();
+    return this.#uniform;
   }
 
   /** Appends the tokens that have no alternative; nothing is sampled for them. */
