@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { CheckpointOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
-import { repeated, wholeNumber } from './flags.ts';
+import { OptionError } from '../util/option-error.ts';
+import { repeated, shellWord, wholeNumber } from './flags.ts';
 
 /** The values of the flags that `addCheckpointFlags` adds. */
 export interface CheckpointFlags {
@@ -39,16 +40,43 @@ export function addCheckpointFlags(command: Command): Command {
     );
 }
 
-/** The flags as options of the engine. */
-export function checkpointsOf({
+/**
+ * The flags as options of the engine.
+ * @throws OptionError for a flag that has no checkpoint to act on.
+ */
+export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
+  const { checkpoint, loraRank, loraAlpha, loraTargets, context } = flags;
+  const given = checkpointArguments(flags).trim();
+  if (checkpoint.length === 0 && given !== '')
+    throw new OptionError(
+      'invalid_run_option',
+      `There is no checkpoint for ${given} to act on. Pass its folder with --checkpoint, or leave this out.`,
+      { option: 'checkpoint' },
+    );
+  const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
+  return checkpoint.map((folder) => ({ folder, lora, contextLength: context }));
+}
+
+/** The flags again, each after a space, as a shell reads them. */
+export function checkpointArguments({
   checkpoint,
   loraRank,
   loraAlpha,
   loraTargets,
   context,
-}: CheckpointFlags): CheckpointOptions[] {
-  const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
-  return checkpoint.map((folder) => ({ folder, lora, contextLength: context }));
+  trainingMemory,
+}: CheckpointFlags): string {
+  return [
+    ...checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
+    ['lora-rank', loraRank],
+    ['lora-alpha', loraAlpha],
+    ['lora-targets', loraTargets?.join(',')],
+    ['context', context],
+    ['training-memory', trainingMemory && trainingMemory / 1e9],
+  ]
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => ` --${name} ${value}`)
+    .join('');
 }
 
 /** Shows how far a checkpoint is fetched, on a line of a terminal; elsewhere nothing. */

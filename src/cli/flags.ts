@@ -34,3 +34,7 @@ export function namedNumbers<Name extends string>(names: readonly Name[]) {
     return { ...before, [name]: wholeNumber(1)(number) };
   };
 }
+
+/** A word for a shell, in quotes if it needs them. */
+export const shellWord = (text: string): string =>
+  /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

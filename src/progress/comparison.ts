@@ -12,6 +12,7 @@ import {
   type Segment,
   type Style,
   showsColors,
+  truncate,
   wrap,
 } from './text.ts';
 
@@ -218,10 +219,14 @@ export function conversationLines(title: string, trajectory: TrajectoryBody, wid
   const indent = 7;
   const reward = `reward ${decimal(trajectory.reward, 2)}`;
   const space = Math.max(1, width - displayWidth(title) - displayWidth(reward));
-  const entries = entriesOf(trajectory).flatMap(({ role, text }) =>
-    wrap(printable(text), Math.max(8, width - indent)).map(
+  const textWidth = Math.max(8, width - indent);
+  // The instructions are the same in every conversation: one line is enough.
+  const partsOf = ({ role, text }: Entry) =>
+    role === 'system' ? [truncate(printable(text), textWidth)] : wrap(printable(text), textWidth);
+  const entries = entriesOf(trajectory).flatMap((entry) =>
+    partsOf(entry).map(
       (part, index): Line => [
-        { text: pad(index === 0 ? role : '', indent), style: roleStyles[role] },
+        { text: pad(index === 0 ? entry.role : '', indent), style: roleStyles[entry.role] },
         { text: part },
       ],
     ),

@@ -1,4 +1,11 @@
+import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
+import {
+  addCheckpointFlags,
+  type CheckpointFlags,
+  checkpointArguments,
+  checkpointsOf,
+} from '../../src/cli/checkpoint-flags.ts';
 import { namedNumbers } from '../../src/cli/flags.ts';
 
 describe('a flag that gives numbers to names', () => {
@@ -14,4 +21,33 @@ describe('a flag that gives numbers to names', () => {
       expect(() => parse(text, {})).toThrow('It must be');
     },
   );
+});
+
+describe('the flags of checkpoints', () => {
+  const parse = (...flags: string[]) =>
+    addCheckpointFlags(new Command('any')).parse(flags, { from: 'user' }).opts<CheckpointFlags>();
+
+  it('can be passed on as they were', () => {
+    const flags = [
+      '--checkpoint',
+      './a b',
+      '--checkpoint',
+      'hf:x/y@main',
+      '--lora-rank',
+      '4',
+      '--lora-alpha',
+      '8',
+    ];
+    const more = ['--lora-targets', 'q_proj,v_proj', '--context', '512', '--training-memory', '1.5'];
+    const text = ` --checkpoint './a b' ${[...flags, ...more].slice(2).join(' ')}`;
+    expect(checkpointArguments(parse(...flags, ...more))).toBe(text);
+    expect(checkpointArguments(parse())).toBe('');
+  });
+
+  it('are refused without a checkpoint', () => {
+    expect(checkpointsOf(parse())).toEqual([]);
+    expect(() => checkpointsOf(parse('--lora-rank', '4'))).toThrow(
+      /no checkpoint for --lora-rank 4 to act on/,
+    );
+  });
 });

@@ -20,3 +20,15 @@ it('shows reasoning before the reply', () => {
     'agent  on its way',
   ]);
 });
+
+it('shows one line of the instructions, which all conversations share', () => {
+  const content = 'You serve the customers of a shop.\nRules: an order can be cancelled.';
+  const lines = conversationLines(
+    'after',
+    { messages_and_choices: [{ role: 'system', content }], reward: 0 },
+    40,
+  );
+  expect(lines.map((line) => plainText(line).trimEnd()).slice(1)).toEqual([
+    'system You serve the customers of a sho…',
+  ]);
+});

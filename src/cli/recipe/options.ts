@@ -1,9 +1,10 @@
 import { Command, Option } from 'commander';
 import type { IfExists } from '../../model/index.ts';
+import { addCheckpointFlags, type CheckpointFlags, checkpointArguments } from '../checkpoint-flags.ts';
 import { serviceUrl, wholeNumber } from '../flags.ts';
 
 /** The parsed flags of a recipe. */
-export interface RecipeOptions {
+export interface RecipeOptions extends CheckpointFlags {
   json: boolean;
   seed: number;
   steps: number;
@@ -12,7 +13,8 @@ export interface RecipeOptions {
   threads?: number;
   baseUrl?: string;
   apiKey?: string;
-  baseModel: string;
+  /** Default: the first checkpoint, else the recipe's. */
+  baseModel?: string;
   /** What to do if the service already has a model with the run's name. */
   ifExists: IfExists;
   runDirectory?: string;
@@ -29,7 +31,7 @@ interface ProgramDescription {
 }
 
 export const recipeProgram = ({ command, description, defaults }: ProgramDescription): Command =>
-  new Command(command)
+  addCheckpointFlags(new Command(command))
     .description(description)
     .option('--json', 'write one JSON object per line to standard output', false)
     .option('--seed <number>', 'seed of all random choices of the run', wholeNumber(0, 2 ** 32 - 1), 1)
@@ -44,7 +46,10 @@ export const recipeProgram = ({ command, description, defaults }: ProgramDescrip
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
-    .option('--base-model <name>', 'model of the service to start from', defaults.baseModel)
+    .option(
+      '--base-model <name>',
+      `model of the service to start from (default: the first --checkpoint, else ${defaults.baseModel})`,
+    )
     .addOption(
       new Option(
         '--if-exists <what>',
@@ -75,6 +80,12 @@ export function readOptions(argv: readonly string[], program: Command): RecipeOp
     program.error('error: --base-url needs a key: pass --api-key or set MARTINGALE_API_KEY');
   if (options.baseUrl !== undefined && options.threads !== undefined)
     program.error('error: --threads is for the embedded engine and does nothing with --base-url');
+  const ofCheckpoints = checkpointArguments(options).trim();
+  if (options.baseUrl !== undefined && ofCheckpoints !== '')
+    program.error(
+      `error: ${ofCheckpoints} is for the service that a recipe starts. Pass it to the service of --base-url, and the ` +
+        'name of its base model here as --base-model',
+    );
   if (options.resume && options.runDirectory === undefined)
     program.error('error: --resume needs the --run-directory of the run to continue');
   return options;

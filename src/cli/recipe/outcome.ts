@@ -3,6 +3,8 @@ import type { Evaluation } from '../../evaluation/index.ts';
 import { type BeforeAfter, counted, type EvaluatedModel, type NextCommand } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
 import { shortPath } from '../../util/show-value.ts';
+import { checkpointArguments } from '../checkpoint-flags.ts';
+import { shellWord } from '../flags.ts';
 import { describeFailure, type InterruptReason } from '../program-end.ts';
 import type { ResolvedRecipe } from './definition.ts';
 import type { RecipeOptions } from './options.ts';
@@ -45,7 +47,8 @@ function repeatedFlags({ recipe, options }: RunContext): { runFlags: string; ser
     flag('groups', groups, recipe.defaults.groups),
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
     flag('threads', threads),
-    flag('base-model', baseModel, recipe.defaults.baseModel),
+    flag('base-model', baseModel),
+    checkpointArguments(options),
     flag('if-exists', ifExists, 'continue'),
   ].join('');
   return { runFlags, serviceFlags: baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}` };
@@ -59,8 +62,6 @@ function trainCommand(run: RunContext, { seed, steps }: { seed: number; steps: n
 /** The command that continues a run. */
 const resumeCommand = (run: RunContext): string =>
   `${trainCommand(run, run.options)} --run-directory ${shellWord(shortPath(run.runDirectory))} --resume`;
-
-const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** In the repository the `martingale` command is not installed. */
 const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- serve' : 'npx martingale serve';
@@ -79,7 +80,7 @@ export function nextCommands(finished: Finished): NextCommand[] {
   if (dataFolder !== null)
     commands.push({
       what: 'Serve the trained model:',
-      command: `${ownKey}${serveCommand} --data ${shellWord(shortPath(dataFolder))}`,
+      command: `${ownKey}${serveCommand} --data ${shellWord(shortPath(dataFolder))}${checkpointArguments(options)}`,
     });
   if (talkCommand !== undefined)
     commands.push(

@@ -76,17 +76,16 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     const resume = options.resume === true && (await prepareResume(runDirectory, { ownService }));
     if (!options.resume) await createRunDirectory(runDirectory);
     isPrepared = true;
-    service = await openService(options, runDirectory);
+    service = await openService({ options, runDirectory, defaultBaseModel: recipe.defaults.baseModel });
+    for (const line of service.opened) progress.note(line);
     const { name } = recipe;
-    const { seed, baseModel, ifExists, baseUrl } = options;
+    const { seed, ifExists, baseUrl } = options;
     // The client waits for minutes for a silent service, which would look like a hang.
     const silence = startTimer(silenceMs, () => {
       if (baseUrl !== undefined) progress.note(`No answer from ${baseUrl} yet. Retrying; Ctrl-C stops.`);
     });
     const open = resume ? reopenModelOfRun : openModelOfRun;
-    const model = await open({ name, seed, baseModel, ifExists, service, runDirectory, signal }).finally(
-      silence.clear,
-    );
+    const model = await open({ name, seed, ifExists, service, runDirectory, signal }).finally(silence.clear);
     const result = await recipe.learn({
       options,
       model,

@@ -4,22 +4,42 @@ import { z } from 'zod';
 import { type Client, createClient, isRequestError } from '../../client/index.ts';
 import { parseModelName } from '../../contract/index.ts';
 import { type IfExists, ModelHandle, openModel } from '../../model/index.ts';
+import { checkpointsOf, describeCheckpoints, showFetch } from '../checkpoint-flags.ts';
 import type { RecipeOptions } from './options.ts';
-import { serviceFolder, trainingFolder } from './run-directory.ts';
+import { runOptionError, serviceFolder, trainingFolder } from './run-directory.ts';
 
 export interface RecipeService {
   client: Client;
   /** Data folder of the service; null with `--base-url`. */
   dataFolder: string | null;
+  /** The base model of the run. */
+  baseModel: string;
+  /** A line for each checkpoint that the service of this process has opened. */
+  opened: string[];
   close: () => Promise<void>;
 }
 
-/** The service of `--base-url`; else a new one in this process, on a free local port with its own key. */
-export async function openService(options: RecipeOptions, runDirectory: string): Promise<RecipeService> {
-  const { baseUrl, apiKey, threads } = options;
+interface ServiceOfRun {
+  options: RecipeOptions;
+  runDirectory: string;
+  /** The recipe's base model, for a run without `--base-model` and `--checkpoint`. */
+  defaultBaseModel: string;
+}
+
+/**
+ * The service of `--base-url`; else a new one in this process, on a free local port with its own key.
+ * @throws OptionError if the own service has no such base model.
+ */
+export async function openService({
+  options,
+  runDirectory,
+  defaultBaseModel,
+}: ServiceOfRun): Promise<RecipeService> {
+  const { baseUrl, apiKey, threads, trainingMemory } = options;
   if (baseUrl !== undefined && apiKey !== undefined) {
     const client = createClient({ baseUrl, apiKey });
-    return { client, dataFolder: null, close: () => client.close() };
+    const baseModel = options.baseModel ?? defaultBaseModel;
+    return { client, dataFolder: null, baseModel, opened: [], close: () => client.close() };
   }
   // Loaded here: with `--base-url` neither is needed, and the engine's runtime need not be installed.
   const [{ createEmbeddedEngine }, { startService }] = await Promise.all([
@@ -27,8 +47,18 @@ export async function openService(options: RecipeOptions, runDirectory: string):
     import('../../service/index.ts'),
   ]);
   const dataFolder = serviceFolder(runDirectory);
-  const engine = await createEmbeddedEngine({ threads });
+  const checkpoints = checkpointsOf(options);
+  const engine = await createEmbeddedEngine({
+    threads,
+    checkpoints,
+    trainingBytes: trainingMemory,
+    onFetch: showFetch,
+  });
   try {
+    const known = engine.baseModels.map(({ id }) => id);
+    const [firstCheckpoint = defaultBaseModel] = known.slice(known.length - checkpoints.length);
+    const baseModel = options.baseModel ?? firstCheckpoint;
+    if (!known.includes(baseModel)) throw noBaseModel(baseModel, known);
     const service = await startService({ engine, dataFolder });
     const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
     const close = async () => {
@@ -36,18 +66,25 @@ export async function openService(options: RecipeOptions, runDirectory: string):
       await service.close();
       await engine.close();
     };
-    return { client, dataFolder, close };
+    const opened = describeCheckpoints(engine, checkpoints.length);
+    return { client, dataFolder, baseModel, opened, close };
   } catch (error) {
     await engine.close();
     throw error;
   }
 }
 
+const noBaseModel = (name: string, known: readonly string[]) =>
+  runOptionError(
+    'baseModel',
+    `The service of this program has no base model ${name}, only ${known.join(', ')}. Pass its weights with ` +
+      '--checkpoint (a folder in Hugging Face form, or hf:owner/name), or the service that has it with --base-url.',
+  );
+
 interface ModelOfRun {
   /** Name of the recipe and of its project on the service. */
   name: string;
   seed: number;
-  baseModel: string;
   ifExists: IfExists;
   service: RecipeService;
   runDirectory: string;
@@ -62,10 +99,10 @@ export function openModelOfRun({
   runDirectory,
   ...rest
 }: ModelOfRun): Promise<ModelHandle> {
-  const { client, dataFolder } = service;
+  const { client, dataFolder, baseModel } = service;
   // A shared service needs a name per run: with the same name, training would continue the last run's model.
   const modelName = dataFolder === null ? basename(runDirectory) : `seed-${seed}`;
-  return openModel({ client, project: name, name: modelName, ...rest });
+  return openModel({ client, project: name, name: modelName, baseModel, ...rest });
 }
 
 /**
@@ -73,14 +110,14 @@ export function openModelOfRun({
  * deleted one, which `train` refuses with the reason.
  */
 export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
-  const { client } = run.service;
+  const { client, baseModel } = run.service;
   const saved = await readSavedModel(run.runDirectory);
   if (saved && (await isDeleted(client, saved.modelId, run.signal)))
     return new ModelHandle({ client, id: saved.modelId, name: saved.model });
   const parts = saved && parseModelName(saved.model);
   if (!parts) return openModelOfRun({ ...run, ifExists: 'continue' });
   const { entity, project, name } = parts;
-  return openModel({ client, entity, project, name, baseModel: run.baseModel, signal: run.signal });
+  return openModel({ client, entity, project, name, baseModel, signal: run.signal });
 }
 
 const savedModelSchema = z.object({ model: z.string(), modelId: z.string() });

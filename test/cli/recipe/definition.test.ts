@@ -62,6 +62,8 @@ describe('a recipe', () => {
     const help = recipeProgram(resolveRecipe({ name: 'mine', learn }, started())).helpInformation();
     expect(help).toContain('Usage: node agents/train.ts [options]');
     expect(help).toMatch(/--steps <number> .*\(default: 100\)/);
-    expect(help).toMatch(/--base-model <name> .*\(default:\s+"martingale-tiny"\)/);
+    expect(help).toMatch(
+      /--base-model <name> [\s\S]*\(default:\s+the first --checkpoint, else martingale-tiny\)/,
+    );
   });
 });

@@ -29,7 +29,7 @@ describe('the flags of a recipe', () => {
       steps: 120,
       groups: 12,
       rolloutsPerGroup: 8,
-      baseModel: 'martingale-tiny',
+      checkpoint: [],
       ifExists: 'continue',
       stopWithin: 20,
     });
@@ -67,6 +67,10 @@ describe('the flags of a recipe', () => {
     [
       ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--threads', '2'],
       'does nothing with --base-url',
+    ],
+    [
+      ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--checkpoint', './Qwen3-0.6B'],
+      '--checkpoint ./Qwen3-0.6B is for the service that a recipe starts',
     ],
     [['--resume'], '--resume needs the --run-directory'],
     [['--step', '3'], "unknown option '--step'"],

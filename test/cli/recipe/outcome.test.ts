@@ -44,6 +44,16 @@ describe('the next commands', () => {
     ]);
   });
 
+  it('repeat the checkpoint, also where the trained model is served', () => {
+    const checkpoint = "--checkpoint './My models/Qwen3-0.6B' --lora-rank 8 --context 1024";
+    const flags = ['--checkpoint', './My models/Qwen3-0.6B', '--lora-rank', '8', '--context', '1024'];
+    expect(commandsAfter(flags, 'runs/one/service').slice(0, 3)).toEqual([
+      `npm start -- --seed 1 --steps 200 ${checkpoint}`,
+      `npm start -- --seed 2 --steps 100 ${checkpoint}`,
+      `MARTINGALE_API_KEY=mine npm run martingale -- serve --data runs/one/service ${checkpoint}`,
+    ]);
+  });
+
   it('repeat the flags of the run and do not show its key', () => {
     vi.stubEnv('MARTINGALE_API_KEY', '');
     const flags = [

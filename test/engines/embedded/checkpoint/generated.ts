@@ -14,7 +14,11 @@ const languages = fileURLToPath(new URL('../../../language/fixtures/', import.me
  * Writes a small instruct checkpoint of a family with random weights, and returns its folder. Its matrices have more rows
  * than its tokenizer has ids, as those of Qwen do. The embeddings are large, so that its logits differ.
  */
-export async function generateCheckpoint(parent: string, family: Family): Promise<string> {
+export async function generateCheckpoint(
+  parent: string,
+  family: Family,
+  { contextLength = 512 }: { contextLength?: number } = {},
+): Promise<string> {
   const folder = join(parent, `${family}-generated`);
   const modelType = family === 'llama3' || family === 'smollm2' ? 'llama' : family;
   const config = {
@@ -26,7 +30,7 @@ export async function generateCheckpoint(parent: string, family: Family): Promis
     num_attention_heads: 4,
     num_key_value_heads: 2,
     head_dim: 8,
-    max_position_embeddings: 512,
+    max_position_embeddings: contextLength,
     rms_norm_eps: 1e-6,
     rope_theta: 10_000,
     tie_word_embeddings: true,
