@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CheckpointOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import { OptionError } from '../util/option-error.ts';
@@ -11,6 +11,8 @@ export interface CheckpointFlags {
   loraAlpha?: number;
   loraTargets?: Targets;
   context?: number;
+  toolCalls?: NonNullable<CheckpointOptions['format']>['toolCalls'];
+  reasoning?: NonNullable<CheckpointOptions['format']>['reasoning'];
   /** In bytes. */
   trainingMemory?: number;
 }
@@ -33,6 +35,18 @@ export function addCheckpointFlags(command: Command): Command {
       'longest sequence of the checkpoints, in tokens (default 8192, or less)',
       wholeNumber(1),
     )
+    .addOption(
+      new Option(
+        '--tool-calls <style>',
+        'how the checkpoints write tool calls (default: as their templates show)',
+      ).choices(['hermes', 'llama', 'json', 'none']),
+    )
+    .addOption(
+      new Option(
+        '--reasoning <style>',
+        'how the checkpoints write reasoning (default: as their templates show)',
+      ).choices(['think', 'none']),
+    )
     .option(
       '--training-memory <gigabytes>',
       'memory for training a checkpoint, beside its weights (default half of the memory)',
@@ -45,7 +59,7 @@ export function addCheckpointFlags(command: Command): Command {
  * @throws OptionError for a flag that has no checkpoint to act on.
  */
 export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
-  const { checkpoint, loraRank, loraAlpha, loraTargets, context } = flags;
+  const { checkpoint, loraRank, loraAlpha, loraTargets, context, toolCalls, reasoning } = flags;
   const given = checkpointArguments(flags).trim();
   if (checkpoint.length === 0 && given !== '')
     throw new OptionError(
@@ -54,7 +68,8 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
       { option: 'checkpoint' },
     );
   const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
-  return checkpoint.map((folder) => ({ folder, lora, contextLength: context }));
+  const format = { toolCalls, reasoning };
+  return checkpoint.map((folder) => ({ folder, lora, contextLength: context, format }));
 }
 
 /** The flags again, each after a space, as a shell reads them. */
@@ -65,6 +80,8 @@ export function checkpointArguments({
   loraTargets,
   context,
   trainingMemory,
+  toolCalls,
+  reasoning,
 }: CheckpointFlags): string {
   return [
     ...checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
@@ -72,6 +89,8 @@ export function checkpointArguments({
     ['lora-alpha', loraAlpha],
     ['lora-targets', loraTargets?.join(',')],
     ['context', context],
+    ['tool-calls', toolCalls],
+    ['reasoning', reasoning],
     ['training-memory', trainingMemory && trainingMemory / 1e9],
   ]
     .filter(([, value]) => value !== undefined)

@@ -51,9 +51,10 @@ describe('martingale serve', () => {
 
   it('serves a checkpoint, and says what it found in its folder', async () => {
     const folder = await generateCheckpoint(data, 'qwen3');
-    const service = await serve('mine', '--checkpoint', folder, '--lora-rank', '4', '--context', '256');
+    const flags = ['--checkpoint', folder, '--lora-rank', '4', '--context', '256', '--reasoning', 'none'];
+    const service = await serve('mine', ...flags);
     expect(service.text).toMatch(
-      /base model qwen3-generated: 0\.0 million parameters, 256 tokens of context, tool calls <tool_call>, reasoning in <think>/,
+      /base model qwen3-generated: 0\.0 million parameters, 256 tokens of context, tool calls <tool_call>, no reasoning/,
     );
     expect(JSON.stringify(await (await models(service.url, 'mine')).json())).toContain('qwen3-generated');
     service.process.kill('SIGINT');
@@ -66,6 +67,7 @@ describe('martingale serve', () => {
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
+    [['--tool-calls', 'xml'], /--tool-calls.*hermes, llama, json, none/],
   ])('refuses %j by name', async (flags, message) => {
     const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
     const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] });

@@ -24,7 +24,7 @@ const constraintFields = {
   ).describe('Deprecated: the older form of tool_choice. "none" has the same effect as tool_choice "none".'),
   parallel_tool_calls: optional(z.boolean()).describe('Default true. False: at most one call per reply.'),
   reasoning_effort: optional(reasoningEffortSchema).describe(
-    "minimal, low, medium, high: the reply begins with reasoning of at most 1/32, 1/16, 1/8 or 1/4 of the context's tokens. The chat template receives the value. none (default): no reasoning. Other values are refused for models without reasoning.",
+    "minimal, low, medium, high: the reply begins with reasoning of at most 1/32, 1/16, 1/8 or 1/4 of the context's tokens. The chat template receives the value. none (default): no reasoning. Other values are refused for models without reasoning. With a checkpoint, none renders empty reasoning into the prompt, and without the field the model reasons as it likes.",
   ),
   modalities: optional(
     list(z.literal('text', 'must be "text": the models write only text'), chatLimits.modalities),

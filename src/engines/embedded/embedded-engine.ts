@@ -19,7 +19,7 @@ import type {
   Weights,
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { BaseModels, type EmbeddedBaseModel, folderOf } from './base-models.ts';
+import { BaseModels, type EmbeddedBaseModel } from './base-models.ts';
 import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { defaultHeapBytes, defaultPrefixBytes, defaultTrainingBytes } from './memory.ts';
@@ -160,7 +160,7 @@ class EmbeddedEngine implements Engine {
   readonly baseModels: readonly BaseModel[];
   readonly logitsProcessors: readonly string[];
   readonly #models: BaseModels;
-  /** What the base models of a folder share, by folder: null for the tiny models. */
+  /** By the name of a checkpoint; null for the tiny models, which share theirs. */
   readonly #texts = new Map<string | null, { language: Language; checker: ConstraintChecker }>();
   /** By the kind of the base model. */
   readonly #samplers = new Map<EmbeddedBaseModel['kind'], SamplerThreads>();
@@ -188,8 +188,8 @@ class EmbeddedEngine implements Engine {
     for (const kind of kinds)
       this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
     this.#texts.set(null, { language: tinyLanguage(), checker: new ConstraintChecker() });
-    for (const [index, { folder }] of checkpoints.entries())
-      this.#texts.set(folder, {
+    for (const [index, { id, folder }] of checkpoints.entries())
+      this.#texts.set(id, {
         language: languages[index] as Language,
         checker: new ConstraintChecker({ folder }),
       });
@@ -293,8 +293,8 @@ class EmbeddedEngine implements Engine {
   }
 
   #textOf(baseModel: string): { language: Language; checker: ConstraintChecker } {
-    const folder = folderOf(this.#models.find(baseModel));
-    return this.#texts.get(folder) as { language: Language; checker: ConstraintChecker };
+    const { kind, id } = this.#models.find(baseModel);
+    return this.#texts.get(kind === 'tiny' ? null : id) as { language: Language; checker: ConstraintChecker };
   }
 
   #samplerOf({ baseModel }: Weights): SamplerThreads {

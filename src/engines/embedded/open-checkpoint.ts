@@ -1,6 +1,7 @@
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { type Language, readLanguage } from '../../language/chat/read-language.ts';
+import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
@@ -33,6 +34,8 @@ export interface CheckpointOptions {
    * and values of longer ones take gigabytes.
    */
   contextLength?: number;
+  /** How its replies hold tool calls and reasoning, where the template does not show it. */
+  format?: ReplyStyles;
 }
 
 const hubPrefix = 'hf:';
@@ -89,10 +92,11 @@ export async function openCheckpoints(
 }
 
 async function openCheckpoint(
-  { folder: address, id, lora = {}, contextLength }: CheckpointOptions & { id: string },
+  { folder: address, id, lora = {}, contextLength, format = {} }: CheckpointOptions & { id: string },
   onFetch?: (progress: FetchProgress) => void,
 ) {
   const settings = loraSettings(lora);
+  checkStyles(format);
   const folder = address.startsWith(hubPrefix) ? await fetched(address, onFetch) : resolve(address);
   const { architecture: own, weights, endTokens } = await readCheckpoint(folder);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
@@ -103,7 +107,7 @@ async function openCheckpoint(
     ...own,
     contextLength: contextLength ?? Math.min(defaultContextLength, own.contextLength),
   };
-  const language = await readLanguage(folder);
+  const language = await readLanguage(folder, format);
   const { vocabularySize } = language.tokenizer;
   if (vocabularySize > architecture.vocabularySize)
     throw new EngineError(
@@ -143,6 +147,15 @@ function loraSettings({
       `lora.targets must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}`,
     );
   return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
+}
+
+function checkStyles(format: ReplyStyles): void {
+  for (const name of ['toolCalls', 'reasoning'] as const) {
+    const known: readonly string[] = replyStyles[name];
+    const value = format[name];
+    if (value !== undefined && !known.includes(value))
+      throw badOption(`format.${name} must be one of ${known.join(', ')}, not ${value}`);
+  }
 }
 
 const isWholeNumber = (value: number, most: number) => Number.isInteger(value) && value >= 1 && value <= most;

@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
 import { LanguageError } from '../error.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
-import type { ChatFormat, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './inspected-conversation.ts';
+import type { ReplyStyles } from './text-calls.ts';
 
 const templateFile = 'chat_template.jinja';
 const configFile = 'tokenizer_config.json';
@@ -18,7 +19,11 @@ const configFile = 'tokenizer_config.json';
  * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the folder has no
  * template, or one that does not end replies with such a token.
  */
-export function readChatFormat(folder: string, tokenizer: Tokenizer, styles: ReplyStyles = {}): ChatFormat {
+export function readChatFormat(
+  folder: string,
+  tokenizer: Tokenizer,
+  { toolCalls, reasoning }: ReplyStyles = {},
+): ChatFormat {
   const config = CheckpointFile.find(folder, configFile);
   const { template, toolTemplate } = templatesOf(folder, config);
   const variables = specialTexts(config);
@@ -28,7 +33,8 @@ export function readChatFormat(folder: string, tokenizer: Tokenizer, styles: Rep
   const prompt = probes(coded, variables)
     .asked.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
-  const textCalls = styles.calls ? callStyles[styles.calls] : foundCalls(template + (toolTemplate ?? ''));
+  const textCalls = toolCalls ? callStyles[toolCalls] : foundCalls(template + (toolTemplate ?? ''));
+  const textReasoning = foundReasoning(template, prompt, reasoning);
   return {
     template,
     toolTemplate,
@@ -40,42 +46,52 @@ export function readChatFormat(folder: string, tokenizer: Tokenizer, styles: Rep
     callToken: null,
     textCalls: textCalls && { ...textCalls, tokens: tagTokens(textCalls, tokenizer) },
     reasoning: null,
-    textReasoning: styles.reasoning === 'none' ? null : foundReasoning(template, prompt),
+    textReasoning: textReasoning && { ...textReasoning, tokens: tagTokens(textReasoning, tokenizer) },
   };
 }
 
-/** `<tool_call>` is Qwen's and Hermes'; `parameters` and `arguments` are bare JSON with that field. */
 const callStyles = {
-  tool_call: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
-  parameters: { open: '', close: '', argumentsField: 'parameters' },
-  arguments: { open: '', close: '', argumentsField: 'arguments' },
+  hermes: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+  llama: { open: '', close: '', argumentsField: 'parameters' },
+  json: { open: '', close: '', argumentsField: 'arguments' },
   none: null,
-} as const;
-
-/** How replies are written. Default: as the template shows. */
-export interface ReplyStyles {
-  calls?: keyof typeof callStyles;
-  /** `think`: as the template shows, between `<think>` and `</think>`. */
-  reasoning?: 'think' | 'none';
-}
+} as const satisfies Record<NonNullable<ReplyStyles['toolCalls']>, CallStyle | null>;
 
 type CallStyle = Omit<TextCalls, 'tokens'>;
 
-function tagTokens({ open, close }: CallStyle, { added }: Tokenizer): TextCalls['tokens'] {
+function tagTokens(
+  { open, close }: { open: string; close: string },
+  { added }: Tokenizer,
+): TextCalls['tokens'] {
   const [first, last] = [added.get(open), added.get(close)];
   return first === undefined || last === undefined ? null : { open: first, close: last };
 }
 
 function foundCalls(template: string): CallStyle | null {
   if (!/\btools\b/.test(template)) return null;
-  if (template.includes('<tool_call>')) return callStyles.tool_call;
-  return template.includes('"parameters') ? callStyles.parameters : callStyles.arguments;
+  if (template.includes('<tool_call>')) return callStyles.hermes;
+  return template.includes('"parameters') ? callStyles.llama : callStyles.json;
 }
 
-function foundReasoning(template: string, prompt: string): ChatFormat['textReasoning'] {
+function foundReasoning(
+  template: string,
+  prompt: string,
+  style: ReplyStyles['reasoning'],
+): Omit<ReasoningTags, 'tokens'> | null {
   const [open, close] = ['<think>', '</think>'];
-  if (!template.includes(close)) return null;
-  return { open, close, opened: prompt.lastIndexOf(open) > prompt.lastIndexOf(close) };
+  if (style === 'none' || (style === undefined && !template.includes(close))) return null;
+  // Line breaks in the template's source, mostly escaped in a text.
+  const breaksAfter = (tag: string) =>
+    Array.from(template.matchAll(new RegExp(`${tag}((?:\\\\n|\n)+)`, 'g')), ([, found = '']) =>
+      found.replaceAll('\\n', '\n'),
+    ).sort((one, other) => one.length - other.length);
+  return {
+    open,
+    close,
+    afterOpen: breaksAfter(open)[0] ?? '\n',
+    afterClose: breaksAfter(close).at(-1) ?? '\n\n',
+    opened: prompt.lastIndexOf(open) > prompt.lastIndexOf(close),
+  };
 }
 
 function templatesOf(

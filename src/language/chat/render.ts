@@ -6,6 +6,7 @@ import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import { InspectedConversations } from './inspected-conversation.ts';
+import { effortVariables, reasoningEnd } from './prompt-reasoning.ts';
 import {
   type PromptPart,
   refuseForgedRoles,
@@ -30,7 +31,10 @@ export interface RenderOptions {
   addGenerationPrompt: boolean;
   /** The last turn stays open: nothing follows its content. Default false. */
   continueFinalMessage?: boolean;
-  /** The reasoning effort that the template receives. Default: none. */
+  /**
+   * What the template receives as `reasoning_effort`, and a template that inspects texts as `enable_thinking`. With
+   * `none` the generation prompt of such a template holds no open reasoning. Default: as the template likes.
+   */
   reasoningEffort?: string | undefined;
   /** Further variables for a template that inspects texts. Default: none. */
   values?: Readonly<Record<string, unknown>> | undefined;
@@ -96,8 +100,11 @@ export class ConversationRenderer {
     const { parts, slots, kept } = inspected.render(turns, json === null ? null : JSON.parse(json), {
       addGenerationPrompt,
       continueFinalMessage,
-      values: { ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }), ...values },
+      values: { ...effortVariables(reasoningEffort, this.#format), ...values },
     });
+    const { template, textReasoning } = this.#format;
+    if (textReasoning && reasoningEffort === 'none' && addGenerationPrompt)
+      parts.push(...reasoningEnd(parts, textReasoning, { template, tokenizer: this.tokenizer }));
     const { tokens, splices } = this.assemble(parts, slots, options);
     let next = 0;
     return { tokens, splices: kept.map((isKept) => (isKept ? (splices[next++] ?? null) : null)) };
@@ -150,11 +157,8 @@ export class ConversationRenderer {
   }
 
   /** The template's variables besides the messages and tools. */
-  variables({ reasoningEffort }: Pick<RenderOptions, 'reasoningEffort'>): Record<string, string> {
-    return {
-      ...this.#format.variables,
-      ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
-    };
+  variables({ reasoningEffort }: Pick<RenderOptions, 'reasoningEffort'>): Record<string, unknown> {
+    return { ...this.#format.variables, ...effortVariables(reasoningEffort, this.#format) };
   }
 
   /** Fills the slots of a skeleton and encodes the result. */

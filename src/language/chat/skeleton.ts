@@ -27,7 +27,7 @@ export interface SkeletonOptions {
   /** The last message stays open: nothing follows its content. */
   continueFinalMessage: boolean;
   /** Further variables of the template. They take few different values. */
-  variables: Readonly<Record<string, string>>;
+  variables: Readonly<Record<string, unknown>>;
 }
 
 /** What a skeleton depends on: the roles, the form of each message, and the tools, but not the texts. */
@@ -184,6 +184,10 @@ export function cutAtMarks(
   if (end < rendered.length) parts.push({ type: 'text', text: rendered.slice(end) });
   return parts;
 }
+
+/** Whether a template has a variable of this name. */
+export const mentions = (template: string, name: string): boolean =>
+  new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);
 
 export const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 

@@ -11,3 +11,20 @@ export function callText({ open, close, argumentsField }: TextCalls) {
     between: open === '' ? '; ' : '\n',
   };
 }
+
+/** The styles of tool calls, and of reasoning. */
+export const replyStyles = {
+  toolCalls: ['hermes', 'llama', 'json', 'none'],
+  reasoning: ['think', 'none'],
+} as const;
+
+/** How a model writes what is not the text of its replies. */
+export interface ReplyStyles {
+  /**
+   * `hermes`: `{"name": ..., "arguments": ...}` between `<tool_call>` and `</tool_call>`, also Qwen's. `json`: the same
+   * without tags. `llama`: bare JSON with `parameters`. `none`: no calls. Default: as the template shows.
+   */
+  toolCalls?: (typeof replyStyles.toolCalls)[number];
+  /** `think`: between `<think>` and `</think>`. Default: as the template shows. */
+  reasoning?: (typeof replyStyles.reasoning)[number];
+}

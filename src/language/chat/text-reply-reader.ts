@@ -13,7 +13,7 @@ export interface TextReplyFormat {
   calls: Pick<TextCalls, 'open' | 'close'> | null;
   /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
   callsFirst?: boolean;
-  reasoning: ReasoningTags | null;
+  reasoning: Pick<ReasoningTags, 'open' | 'close' | 'opened'> | null;
 }
 
 type State =

@@ -60,8 +60,19 @@ export interface WrittenCalls {
  */
 export interface Constraint {
   /** The reply begins with `open`, then any text of at most `limit` tokens, then `close`. */
-  reasoning?: { open: number; close: number; limit: number };
+  reasoning?: { open: number; close: number; limit: number } | WrittenReasoning;
   branches: { open: number | null; grammar: Grammar; repeat: boolean }[];
+}
+
+/** Reasoning whose tags are text. */
+export interface WrittenReasoning {
+  /** What the reply begins with; empty if the prompt has written it. */
+  before: string;
+  close: string;
+  /** What follows `close`. */
+  after: string;
+  /** Most tokens between, beyond which `close` is forced. */
+  limit: number;
 }
 
 /** A reply of training data: text and special tokens, in order, without the end token. */

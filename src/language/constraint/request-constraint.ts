@@ -6,10 +6,11 @@ import type {
   ToolChoice,
 } from '../../contract/index.ts';
 import { canonicalJson, sha256 } from '../../util/json.ts';
+import { mentions } from '../chat/skeleton.ts';
 import { callText } from '../chat/text-calls.ts';
 import { invalidField, unsupportedField } from '../error.ts';
-import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import type { Constraint, Grammar, JsonSchema, NamedJson, WrittenCalls } from './constraint.ts';
+import type { ChatFormat, ReasoningTags } from '../tokenizer/tokenizer.ts';
+import type { Constraint, Grammar, JsonSchema, WrittenCalls, WrittenReasoning } from './constraint.ts';
 import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
@@ -22,6 +23,7 @@ export interface ConstraintFields {
   response_format?: ResponseFormat | undefined;
   structured_outputs?: StructuredOutputs | undefined;
   reasoning_effort?: ParsedChatCompletionRequest['reasoning_effort'];
+  continue_final_message?: boolean | undefined;
 }
 
 const emptySchema: JsonSchema = { type: 'object', properties: {} };
@@ -34,11 +36,12 @@ export function toConstraint(
   const tools = fields.tools ?? [];
   const choice = fields.tool_choice ?? fields.function_call ?? (tools.length > 0 ? 'auto' : 'none');
   const content = contentGrammar(fields, { engine, parseJson });
-  const reasoning = toReasoning(fields.reasoning_effort, format, contextLength);
   const branches: Constraint['branches'] = [];
   const mustCall = requiresCall(choice);
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
   const called = callable(tools, choice);
+  const isFree = !content && !mustCall && (called.length === 0 || !format.textCalls);
+  const reasoning = toReasoning(fields, { format, contextLength, isFree });
   if (called.length > 0) {
     const alternatives = called.map((tool) => ({
       name: tool.function.name,
@@ -51,29 +54,21 @@ export function toConstraint(
     else if (format.textCalls || mustCall) {
       const written = writtenCalls(format.textCalls, repeat);
       const calls = { type: 'named_json', alternatives, written } as const;
-      branches[0] = {
-        open: null,
-        grammar: mustCall ? calls : textOrCalls(content, calls, format),
-        repeat: false,
-      };
+      const tags = reasoning ? null : format.textReasoning;
+      const grammar: Grammar = mustCall
+        ? calls
+        : {
+            type: 'text_or_calls',
+            content: content ?? { type: 'text' },
+            calls,
+            tag: format.textCalls?.open ?? '',
+            reasoning: tags && { open: tags.open, close: tags.close },
+          };
+      branches[0] = { open: null, grammar, repeat: false };
     }
   }
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
   return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
-}
-
-function textOrCalls(
-  content: Grammar | null,
-  calls: NamedJson & { written: WrittenCalls },
-  { textCalls, textReasoning }: ChatFormat,
-): Grammar {
-  return {
-    type: 'text_or_calls',
-    content: content ?? { type: 'text' },
-    calls,
-    tag: textCalls?.open ?? '',
-    reasoning: textReasoning && { open: textReasoning.open, close: textReasoning.close },
-  };
 }
 
 /**
@@ -95,15 +90,25 @@ function writtenCalls(calls: ChatFormat['textCalls'], isRepeated: boolean): Writ
 const reasoningShares = { minimal: 1 / 32, low: 1 / 16, medium: 1 / 8, high: 1 / 4 };
 
 function toReasoning(
-  effort: ConstraintFields['reasoning_effort'],
-  { reasoning }: ChatFormat,
-  contextLength: number,
+  { reasoning_effort: effort, continue_final_message: continues }: ConstraintFields,
+  { format, contextLength, isFree }: { format: ChatFormat; contextLength: number; isFree: boolean },
 ): Constraint['reasoning'] {
+  const { reasoning, textReasoning, template } = format;
+  if (effort === undefined && textReasoning?.opened && !isFree && !continues)
+    return writtenReasoning(textReasoning, contextLength);
   if (effort === undefined || effort === 'none') return undefined;
-  if (!reasoning)
-    throw unsupportedField(['reasoning_effort'], effort, 'this model has no reasoning; leave the field out');
-  return { ...reasoning, limit: Math.floor(contextLength * reasoningShares[effort]) };
+  const limit = Math.floor(contextLength * reasoningShares[effort]);
+  if (reasoning) return { ...reasoning, limit };
+  if (textReasoning) return writtenReasoning(textReasoning, limit);
+  // Then the template alone tells the model.
+  if (format.inspectsTexts && mentions(template, 'reasoning_effort')) return undefined;
+  throw unsupportedField(['reasoning_effort'], effort, 'this model has no reasoning; leave the field out');
 }
+
+const writtenReasoning = (
+  { open, close, afterOpen, afterClose, opened }: ReasoningTags,
+  limit: number,
+): WrittenReasoning => ({ before: opened ? '' : open + afterOpen, close, after: afterClose, limit });
 
 /** Whether replies under this constraint can hold tool calls. */
 export function allowsCalls(constraint: Constraint | null, format: ChatFormat): boolean {

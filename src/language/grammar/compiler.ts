@@ -14,12 +14,13 @@ import {
 } from './constraint-state.ts';
 import { grammarSource } from './grammar-source.ts';
 import { checkDepth, checkLength } from './limits.ts';
-import { checkReasoning, ReasoningState } from './reasoning-state.ts';
+import { checkReasoning, isWritten, ReasoningState } from './reasoning-state.ts';
 import { RunTokensCache } from './run-tokens.ts';
 import { StateMemory } from './state-memory.ts';
 import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
 import { LegalSets } from './token-set.ts';
 import { TokenTrie } from './token-trie.ts';
+import { reasoningSource, WrittenReasoningState } from './written-reasoning.ts';
 
 export interface CompiledConstraint {
   /** The state of a reply that has not begun. */
@@ -98,7 +99,12 @@ export class GrammarCompiler {
       graph: grammar.type === 'text' ? null : graphOf(grammar, this.#memory),
       isFree: grammar.type === 'text_or_calls' && grammar.content.type === 'text',
     }));
-    const plan = { name: createHash('sha256').update(key).digest('base64'), reasoning, branches };
+    const plan: ConstraintPlan = {
+      name: createHash('sha256').update(key).digest('base64'),
+      reasoning,
+      reasoningGraph: reasoning && isWritten(reasoning) ? buildByteGraph(reasoningSource(reasoning)) : null,
+      branches,
+    };
     this.#plans.set(key, plan);
     return plan;
   }
@@ -112,7 +118,7 @@ export class GrammarCompiler {
     return assembled;
   }
 
-  #assemble({ branches: planned, reasoning }: ConstraintPlan): Assembled {
+  #assemble({ branches: planned, reasoning, reasoningGraph }: ConstraintPlan): Assembled {
     const { trie } = this.#vocabulary;
     const automata: Automaton[] = [];
     const branches = planned.map(({ open, repeat, graph, isFree }): Branch => {
@@ -128,6 +134,22 @@ export class GrammarCompiler {
     const table = new Branches(branches, this.#endToken);
     const answer = () => new BranchedState(table);
     if (!reasoning) return { start: answer, trie, automata };
+    if (isWritten(reasoning) && reasoningGraph) {
+      const automaton = new Automaton(reasoningGraph, this.#memory);
+      automata.push(automaton);
+      const text = new GrammarText(automaton, this.#vocabulary, { isFree: true });
+      const tokensOf = (written: string) => trie.encodeBytes([...Buffer.from(written)]);
+      const { before, close, after, limit } = reasoning;
+      const tokens = {
+        before: tokensOf(before),
+        close: tokensOf(close),
+        after: tokensOf(after),
+        limit,
+        start: () => text.start,
+      };
+      return { start: () => new WrittenReasoningState(tokens, answer()), trie, automata };
+    }
+    if (isWritten(reasoning)) throw new Error('the plan has no graph of its reasoning');
     const legal = trie.textTokens.with(Int32Array.of(reasoning.close));
     return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), trie, automata };
   }
@@ -164,6 +186,8 @@ export interface ConstraintPlan {
   /** Plans of equal constraints have the same name. */
   name: string;
   reasoning: Constraint['reasoning'];
+  /** Of reasoning whose tags are text; null if there is none. */
+  reasoningGraph: ByteGraph | null;
   /** The constraint's branches, each with the graph of its grammar; null for any text. `isFree`: see `GrammarText`. */
   branches: { open: number | null; repeat: boolean; graph: ByteGraph | null; isFree: boolean }[];
 }

@@ -3,6 +3,7 @@ import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { CompiledConstraint } from './compiler.ts';
 import type { ConstraintState } from './constraint-state.ts';
+import { isWritten } from './reasoning-state.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 /**
@@ -48,12 +49,19 @@ function checkReasoningLength(
   reasoning: NonNullable<Constraint['reasoning']>,
   tokenizer: Tokenizer,
 ): void {
-  if (open !== reasoning.open || typeof text !== 'string') return;
-  const { length } = tokenizer.encodeExactly(text);
-  if (length > reasoning.limit)
+  if (isWritten(reasoning)) {
+    if (typeof open !== 'string' || !open.startsWith(reasoning.before)) return;
+    const [written = ''] = open.slice(reasoning.before.length).split(reasoning.close);
+    refuseLength(tokenizer.encodeExactly(written).length, reasoning.limit);
+  } else if (open === reasoning.open && typeof text === 'string')
+    refuseLength(tokenizer.encodeExactly(text).length, reasoning.limit);
+}
+
+function refuseLength(length: number, limit: number): void {
+  if (length > limit)
     throw new LanguageError(
       'reasoning_too_long',
-      `the reply's reasoning has ${length} tokens, but its constraint allows at most ${reasoning.limit}: shorten it, or raise reasoning_effort`,
+      `the reply's reasoning has ${length} tokens, but its constraint allows at most ${limit}: shorten it, or raise reasoning_effort`,
     );
 }
 

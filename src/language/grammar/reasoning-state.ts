@@ -1,10 +1,13 @@
-import type { Constraint } from '../constraint/constraint.ts';
+import type { Constraint, WrittenReasoning } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ConstraintState } from './constraint-state.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TokenSet } from './token-set.ts';
 
-export interface Reasoning extends NonNullable<Constraint['reasoning']> {
+export interface Reasoning {
+  open: number;
+  close: number;
+  limit: number;
   /** Legal tokens while more text may follow: every text token and `close`. */
   legal: TokenSet;
 }
@@ -97,13 +100,21 @@ export class ReasoningState implements ConstraintState {
 
 /** Refuses reasoning whose tokens could be confused with what follows it. */
 export function checkReasoning(
-  { open, close, limit }: NonNullable<Constraint['reasoning']>,
+  reasoning: NonNullable<Constraint['reasoning']>,
   special: ReadonlySet<number>,
   endToken: number,
 ): void {
   const refuse = (message: string): never => {
     throw new LanguageError('constraint_invalid', `constraint: reasoning ${message}`);
   };
+  const { limit } = reasoning;
+  if (!Number.isSafeInteger(limit) || limit < 0)
+    refuse(`has limit ${limit}; it must be a whole number of at least 0`);
+  if (isWritten(reasoning)) {
+    if (reasoning.close === '') refuse('has an empty close, so it would never end');
+    return;
+  }
+  const { open, close } = reasoning;
   for (const [name, token] of [
     ['open', open],
     ['close', close],
@@ -111,6 +122,8 @@ export function checkReasoning(
     if (!special.has(token) || token === endToken)
       refuse(`has ${name} ${token}, which is not a special token that may enclose it`);
   if (open === close) refuse(`begins and ends with the same token ${open}`);
-  if (!Number.isSafeInteger(limit) || limit < 0)
-    refuse(`has limit ${limit}; it must be a whole number of at least 0`);
 }
+
+/** Whether the tags of reasoning are text. */
+export const isWritten = (reasoning: NonNullable<Constraint['reasoning']>): reasoning is WrittenReasoning =>
+  'before' in reasoning;

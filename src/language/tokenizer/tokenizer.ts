@@ -62,6 +62,11 @@ export interface ChatFormat {
 export interface ReasoningTags {
   open: string;
   close: string;
+  /** Their tokens; null if they are no tokens of their own. */
+  tokens: { open: number; close: number } | null;
+  /** What the template writes after `open`, and after `close`. */
+  afterOpen: string;
+  afterClose: string;
   /** Whether the generation prompt has already written `open`. */
   opened: boolean;
 }

@@ -7,17 +7,19 @@ import {
 } from '../../contract/index.ts';
 import type { BaseModel, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
+import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import type { TextReplyFormat } from '../../language/chat/text-reply-reader.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import { hasContentGrammar } from '../../language/constraint/request-constraint.ts';
-import { type ChatFormat, tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
 import { toPrompt } from './prompt.ts';
 import { tokenReportOf } from './reply/token-report.ts';
+import type { BaseModelTools } from './resolve-model.ts';
 import { toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
 
 type ChatService = Pick<ServiceContext, 'engine' | 'models' | 'constraints' | 'tools'>;
@@ -74,7 +76,7 @@ export async function prepareChat(
     endToken: format.endToken,
     callToken: constraint?.allowsCalls ? format.callToken : null,
     reasoning: constraint?.reasoning ?? null,
-    text: textReplyOf(request, format, constraint?.constraint ?? null),
+    text: textReplyOf(request, { tools, prompt: prompt.tokens, constraint: constraint?.constraint ?? null }),
     stops: { strings: stopStrings, tokens: ends },
     show: {
       special: request.skip_special_tokens === false,
@@ -129,13 +131,25 @@ export async function prepareChat(
 /** What of a reply is reasoning and calls in its text; null if nothing. */
 function textReplyOf(
   { tools, tool_choice: choice, function_call: older }: ParsedChatCompletionRequest,
-  { textCalls, textReasoning }: ChatFormat,
-  constraint: Constraint | null,
+  {
+    tools: { format, tokenizer },
+    prompt,
+    constraint,
+  }: {
+    tools: Pick<BaseModelTools, 'format' | 'tokenizer'>;
+    prompt: readonly number[];
+    constraint: Constraint | null;
+  },
 ): TextReplyFormat | null {
   const mayCall = (tools?.length ?? 0) > 0 && (choice ?? older) !== 'none';
+  const { textCalls, textReasoning } = format;
   const calls = mayCall ? textCalls : null;
+  const reasoning = textReasoning && {
+    ...textReasoning,
+    opened: endsInReasoning(prompt, textReasoning, tokenizer),
+  };
   const callsFirst = hasContentGrammar(constraint);
-  return calls || textReasoning ? { calls, callsFirst, reasoning: textReasoning } : null;
+  return calls || reasoning ? { calls, callsFirst, reasoning } : null;
 }
 
 /** Whether the request has a field that may constrain its replies. */

@@ -12,6 +12,7 @@ import {
 } from '../../language/constraint/request-constraint.ts';
 import type { Location } from '../../language/error.ts';
 import { maxConstraintLength, toolsJson } from '../../language/grammar/limits.ts';
+import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
@@ -26,7 +27,7 @@ export interface CheckedConstraint {
   /** Its JSON. */
   json: string;
   allowsCalls: boolean;
-  /** If replies begin with reasoning: the tokens that open and close it. */
+  /** If replies begin with reasoning between special tokens: these tokens. */
   reasoning: { open: number; close: number } | null;
 }
 
@@ -80,6 +81,7 @@ export class Constraints {
       fields.response_format,
       fields.structured_outputs,
       fields.reasoning_effort,
+      fields.continue_final_message,
     ]);
     const key = crypto.hash('sha256', json, 'base64');
     const known = this.#checked.get(key);
@@ -151,7 +153,7 @@ export class Constraints {
       hash: hashConstraint(constraint),
       json: JSON.stringify(constraint),
       allowsCalls: allowsCalls(constraint, format),
-      reasoning: constraint.reasoning ?? null,
+      reasoning: constraint.reasoning && !isWritten(constraint.reasoning) ? constraint.reasoning : null,
     };
   }
 

@@ -3,6 +3,7 @@ import type { BaseModel, Caller } from '../../engines/engine.ts';
 import { charactersIn, type Turn, toTurn } from '../../language/chat/conversation.ts';
 import type { RenderOptions } from '../../language/chat/render.ts';
 import * as requestTemplate from '../../language/extensions/request-template/request-template.ts';
+import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
@@ -36,7 +37,7 @@ export async function toPrompt(
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
-  const options = { ...toRenderOptions(request, turns, tools.format.callToken), contextLength };
+  const options = { ...toRenderOptions(request, turns, tools.format), contextLength };
   const template = passesToTemplate(request) ? requestTemplate : null;
   const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
@@ -93,18 +94,18 @@ async function toTurns(
 function toRenderOptions(
   request: ParsedChatCompletionRequest,
   turns: readonly Turn[],
-  callToken: number | null,
+  { callToken, inspectsTexts }: ChatFormat,
 ): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
   if (continueFinalMessage) checkContinued(request, turns, callToken);
   return {
     continueFinalMessage,
     addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
-    reasoningEffort: effortOf(request),
+    // The tiny models do not reason unless they are asked to.
+    reasoningEffort: inspectsTexts ? request.reasoning_effort : effortOf(request),
   };
 }
 
-/** `none` is not passed to the template. */
 const effortOf = ({ reasoning_effort: effort }: Pick<ParsedChatCompletionRequest, 'reasoning_effort'>) =>
   effort === 'none' ? undefined : effort;
 

@@ -3,6 +3,7 @@ import type { BaseModel } from '../../engines/engine.ts';
 import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
 import { callText } from '../../language/chat/text-calls.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
@@ -61,11 +62,10 @@ export async function exampleConversation(
 export function toReply(
   { reasoning, content, toolCalls }: Turn,
   constraint: Constraint | null,
-  { callToken, textCalls }: Pick<ChatFormat, 'callToken' | 'textCalls'>,
+  { callToken, textCalls, textReasoning }: Pick<ChatFormat, 'callToken' | 'textCalls' | 'textReasoning'>,
 ): Reply {
-  const thought = constraint?.reasoning;
   const parts = [
-    ...(thought ? [thought.open, reasoning ?? '', thought.close] : []),
+    ...reasoningAsWritten(reasoning ?? '', constraint, textReasoning),
     contentAsWritten(content, constraint),
     ...toolCalls.flatMap((call, index) => {
       const json = argumentsAsWritten(call, constraint);
@@ -81,6 +81,19 @@ export function toReply(
     }),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };
+}
+
+function reasoningAsWritten(
+  text: string,
+  constraint: Constraint | null,
+  tags: ChatFormat['textReasoning'],
+): Reply['parts'] {
+  const thought = constraint?.reasoning;
+  if (!thought) return [];
+  if (!isWritten(thought)) return [thought.open, text, thought.close];
+  // As templates write it, each tag on a line of its own.
+  const lines = `${text.replace(/^\n+|\n+$/g, '')}\n`;
+  return [thought.before + lines, tags?.tokens?.close ?? thought.close, thought.after];
 }
 
 function contentAsWritten(content: string, constraint: Constraint | null): string {

@@ -222,6 +222,8 @@ describe('checkpoints are refused at creation', () => {
     expect(await open({ lora: { rank: 0 } })).toMatch(/lora.rank .* not 0/);
     expect(await open({ lora: { alpha: -1 } })).toMatch(/lora.alpha .* not -1/);
     expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
+    expect(await open({ format: { toolCalls: 'xml' } })).toMatch(/format.toolCalls .* hermes, .* not xml/);
+    expect(await open({ format: { reasoning: 'r' } })).toMatch(/format.reasoning .* think, none, not r/);
   });
 
   it('and jobs whose sequences need more memory than allowed, with the sum', async () => {

@@ -266,7 +266,7 @@ describe('the styles of replies', () => {
 
   it('can be set', () => {
     const { tokenizer } = open('qwen3');
-    const format = readChatFormat(folderOf('qwen3'), tokenizer, { calls: 'arguments', reasoning: 'none' });
+    const format = readChatFormat(folderOf('qwen3'), tokenizer, { toolCalls: 'json', reasoning: 'none' });
     expect(format.textCalls).toMatchObject({ open: '', argumentsField: 'arguments' });
     expect(format.textReasoning).toBeNull();
   });

@@ -2,7 +2,7 @@ import { chatLimits } from '../../../contract/basics.ts';
 import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import type { ConversationRenderer, RenderedConversation, RenderOptions, Turns } from '../../chat/render.ts';
-import { refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
+import { mentions, refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
 import { invalidField } from '../../error.ts';
 import { toolsJson } from '../../grammar/limits.ts';
 import { LiteralPrompt, type TemplateValues } from './literal-prompt.ts';
@@ -53,11 +53,10 @@ function problemOf(name: string, value: unknown, effort: string | undefined): st
   if (!/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)) return 'is not a valid template variable name';
   if (name === 'reasoning_effort' && effort !== undefined && value !== effort)
     return `differs from the request's field reasoning_effort, which is ${JSON.stringify(effort)}; send only one`;
+  if (name === 'enable_thinking' && effort !== undefined && value !== (effort !== 'none'))
+    return `contradicts the request's field reasoning_effort, which is ${JSON.stringify(effort)}; send only one`;
   return null;
 }
-
-const mentions = (template: string, name: string) =>
-  new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);
 
 // One per process, because it starts a child process.
 const runner = new TemplateRunner();

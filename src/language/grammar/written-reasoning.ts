@@ -1,0 +1,117 @@
+import type { WrittenReasoning } from '../constraint/constraint.ts';
+import { LanguageError } from '../error.ts';
+import { freeTextRules } from '../extensions/structural-tag/free-text.ts';
+import type { ConstraintState } from './constraint-state.ts';
+import { type GrammarSource, literal, rule } from './expression.ts';
+import type { ShouldPause } from './legal-search.ts';
+import type { TextState } from './text-state.ts';
+import type { TokenSet } from './token-set.ts';
+
+/** Any text up to and including the first `close`. */
+export function reasoningSource({ close }: WrittenReasoning): GrammarSource {
+  const rules = freeTextRules(
+    { triggers: [{ text: close, follow: literal('') }], excluded: [] },
+    'reasoning',
+  );
+  return { start: rule('reasoning'), rules };
+}
+
+/** The tokens of written reasoning. */
+export interface ReasoningTokens {
+  before: readonly number[];
+  close: readonly number[];
+  after: readonly number[];
+  limit: number;
+  /** The state of its text. */
+  start: () => TextState;
+}
+
+/** A reply that begins with reasoning between tags that are text, which ends with its tag or at the limit. */
+export class WrittenReasoningState implements ConstraintState {
+  readonly #reasoning: ReasoningTokens;
+  readonly #rest: ConstraintState;
+  /** Null before and after the reasoning. */
+  #text: TextState | null = null;
+  #phase: 'before' | 'inside' | 'closed' | 'after' = 'before';
+  /** Number of tokens so far. */
+  #length = 0;
+
+  constructor(reasoning: ReasoningTokens, rest: ConstraintState) {
+    this.#reasoning = reasoning;
+    this.#rest = rest;
+  }
+
+  get ended(): boolean {
+    return this.#rest.ended;
+  }
+
+  get freeText(): boolean {
+    return this.#phase === 'after' ? this.#rest.freeText : this.#text?.freeText === true;
+  }
+
+  takeForced(): number[] {
+    const { before, close, after, limit, start } = this.#reasoning;
+    const taken: number[] = [];
+    if (this.#phase === 'before') {
+      taken.push(...before);
+      this.#text = start();
+      this.#phase = 'inside';
+    }
+    if (this.#phase === 'inside' && this.#length >= limit) {
+      taken.push(...close);
+      this.#phase = 'closed';
+    }
+    if (this.#phase === 'closed') {
+      taken.push(...after);
+      this.#text = null;
+      this.#phase = 'after';
+    }
+    return this.#phase === 'after' ? [...taken, ...this.#rest.takeForced()] : taken;
+  }
+
+  legal(): TokenSet {
+    return this.#phase === 'after' ? this.#rest.legal() : this.#decision().legal;
+  }
+
+  prepare(shouldPause: ShouldPause): boolean {
+    return this.#phase === 'after' ? this.#rest.prepare(shouldPause) : this.#decision().prepare(shouldPause);
+  }
+
+  accept(token: number): void {
+    if (this.#phase === 'after') {
+      this.#rest.accept(token);
+      return;
+    }
+    const text = this.#decision();
+    if (!text.legal.has(token))
+      throw new LanguageError(
+        'illegal_token',
+        `token ${token} is not a text token; reasoning contains only text`,
+      );
+    this.#text = text.after(token);
+    this.#length++;
+    if (!this.#text.hasLegal) this.#phase = 'closed';
+  }
+
+  clone(): WrittenReasoningState {
+    const copy = new WrittenReasoningState(this.#reasoning, this.#rest.clone());
+    copy.#text = this.#text;
+    copy.#phase = this.#phase;
+    copy.#length = this.#length;
+    return copy;
+  }
+
+  dispose(): void {
+    this.#phase = 'after';
+    this.#text = null;
+    this.#rest.dispose();
+  }
+
+  #decision(): TextState {
+    if (this.#phase === 'inside' && this.#text && this.#length < this.#reasoning.limit) return this.#text;
+    throw new LanguageError(
+      'forced_tokens_due',
+      'the constraint forces the next tokens: call takeForced() first',
+    );
+  }
+}
