@@ -13,9 +13,10 @@ export const nextLayer = 'next.';
  * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
  * `head`, of the same shape, `norm` [width], `inverse_temperature` [outputs, 1], those of `outputChoices`, and the tables `cosines` and `sines` [context, headWidth / 2].
  *
- * The weights, [outputs, inputs], are the left operands: the transpose of x W^T is W x^T. ONNX Runtime packs the right
- * operand of a product into other memory in each run, but reads the left one in place. For few tokens that takes half
- * of the time, as little as with weights that are packed beforehand, which would be in memory twice.
+ * The weights, [outputs, inputs], are the left operands, of states in columns. ONNX Runtime packs the right operand of a
+ * product into other memory in each run, but reads the left one in place. For few tokens that takes half of the time, as
+ * little as with weights that are packed beforehand, which would be in memory twice. The states are transposed apart,
+ * because only a plain product has a kernel of its own for a single column.
  */
 class CheckpointGraph extends DecodingGraph {
   readonly #lora: LoraTargets;
@@ -43,7 +44,8 @@ class CheckpointGraph extends DecodingGraph {
     // The first graph has this input already.
     if (layer > 0) graph.input('positions', 'int64', ['tokens']);
     for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
-    const linear = (name: Projection) => this.#transpose(this.#multiply(name, normed, nextLayer));
+    const columns = this.#transpose(normed);
+    const linear = (name: Projection) => this.#transpose(this.#multiply(name, columns, nextLayer));
     return graph.op(
       'Concat',
       [
@@ -55,16 +57,39 @@ class CheckpointGraph extends DecodingGraph {
     );
   }
 
+  /** One node for all heads: the tokens and heads that share keys and values are rows of the same product. */
+  protected mix(): Value {
+    const { graph } = this;
+    const { heads, keyValueHeads, headWidth } = this.architecture;
+    const sharers = heads / keyValueHeads;
+    graph.input('query', 'float32', ['batch', 'queries', keyValueHeads * headWidth]);
+    for (const name of ['key', 'value'])
+      graph.input(name, 'float32', ['batch', keyValueHeads, 'width', headWidth]);
+    graph.input('mask', 'float32', ['batch', 1, 'queries', 'width']);
+    // The query is divided by the root of the head width already.
+    const mixed = graph.contribOp('MultiHeadAttention', ['query', 'key', 'value', '', '', 'mask'], {
+      num_heads: keyValueHeads,
+      scale: { float: 1 },
+    });
+    const apart = graph.op('Reshape', [mixed, graph.integers(-1, sharers, keyValueHeads, headWidth)]);
+    const picked = graph.op('Gather', [apart, graph.input('rows', 'int64', ['tokens'])], { axis: 0 });
+    const ordered = graph.op('Transpose', [picked], { perm: [0, 2, 1, 3] });
+    return graph.op('Reshape', [ordered, graph.integers(-1, heads * headWidth)]);
+  }
+
   protected attend(_layer: number, mixed: Value): Value {
-    return this.#transpose(this.#multiply('o_proj', mixed));
+    return this.#transpose(this.#multiply('o_proj', this.#transpose(mixed)));
   }
 
   protected expand(_layer: number, normed: Value): Value {
     const { graph } = this;
+    const columns = this.#transpose(normed);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
-    const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', normed)], { alpha: { float: 1 } });
-    const hidden = graph.op('Mul', [gate, this.#multiply('up_proj', normed)]);
-    return this.#transpose(this.#multiply('down_proj', hidden, '', 'columns'));
+    const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', columns)], {
+      alpha: { float: 1 },
+    });
+    const hidden = graph.op('Mul', [gate, this.#multiply('up_proj', columns)]);
+    return this.#transpose(this.#multiply('down_proj', hidden));
   }
 
   protected finish(normed: Value): void {
@@ -73,30 +98,21 @@ class CheckpointGraph extends DecodingGraph {
     const head = graph.input('head', 'float32', [vocabularySize, width]);
     graph.input('inverse_temperature', 'float32', ['outputs', 1]);
     const scaled = graph.op('Mul', [normed, 'inverse_temperature']);
-    const logits = this.#transpose(this.#product(head, scaled, 'rows'));
+    const logits = this.#transpose(graph.op('MatMul', [head, this.#transpose(scaled)]));
     outputChoices(graph, logits, vocabularySize);
   }
 
-  /**
-   * The transpose of x W^T + scale * (x A^T) B^T, [outputs, tokens]. `layout`: whether the states are x [tokens, inputs]
-   * or its transpose.
-   */
-  #multiply(name: Projection, states: Value, prefix = '', layout: 'rows' | 'columns' = 'rows'): Value {
+  /** W x + scale * B (A x), [outputs, tokens], for states x [inputs, tokens]. */
+  #multiply(name: Projection, states: Value, prefix = ''): Value {
     const { graph } = this;
     const [outputs, inputs] = projectionShape(this.architecture, name);
     const weight = graph.input(`${prefix}${name}`, 'float32', [outputs, inputs]);
-    const product = this.#product(weight, states, layout);
+    const product = graph.op('MatMul', [weight, states]);
     const { targets, scale } = this.#lora;
     if (!targets.includes(name)) return product;
     const a = graph.input(`${prefix}${name}.A`, 'float32', ['rank', inputs]);
     const b = graph.input(`${prefix}${name}.B`, 'float32', [outputs, 'rank']);
-    const low = this.#product(a, states, layout);
-    return graph.op('Gemm', [b, low, product], { alpha: { float: scale } });
-  }
-
-  #product(weight: Value, states: Value, layout: 'rows' | 'columns'): Value {
-    if (layout === 'columns') return this.graph.op('MatMul', [weight, states]);
-    return this.graph.contribOp('FusedMatMul', [weight, states], { transB: 1 });
+    return graph.op('Gemm', [b, graph.op('MatMul', [a, states]), product], { alpha: { float: scale } });
   }
 
   #transpose(states: Value): Value {

@@ -6,14 +6,6 @@ import { normalize } from './normalization.ts';
  * The part of a model between two attentions, as a graph of sampling: one up to the first attention, then one from each
  * layer's attention to the next layer's, then one to the logits. Between them the caller writes the new keys and values
  * into its cache, which is read in place and never copied.
- *
- * Attention reads keys and values by position from the cache, also for the tokens being computed. Each head of each
- * token is a product of its own, of one row, because ONNX Runtime rounds single rows differently from several; it also
- * multiplies them without first packing the keys and values, which would copy the cache in every step. The softmax is
- * exp(scores - max), and its sum is a matrix product: that accumulates along positions, and masked positions add exact
- * zeros, while the grouping of a reduction would depend on the width. So attention rounds in the same way whatever else
- * is in the batch, however a sequence was cut into chunks and however wide the cache is. This holds for more than one
- * head, of a width that is a multiple of 4.
  */
 export abstract class DecodingGraph {
   readonly graph = new Graph();
@@ -27,6 +19,12 @@ export abstract class DecodingGraph {
   protected abstract embed(): Value;
   /** Query, key and value of a layer side by side, for normed states. */
   protected abstract project(layer: number, normed: Value): Value;
+  /**
+   * The values that the heads mix, [tokens, heads * head width]. Heads that share keys and values are neighbours. The
+   * query is divided by the root of the head width already. The input `rows` [tokens] has each token's index in the padded
+   * [batch, steps] layout.
+   */
+  protected abstract mix(): Value;
   /** What a layer's attention adds to the states, for the mixed values of its heads [tokens, heads * head width]. */
   protected abstract attend(layer: number, mixed: Value): Value;
   /** What a layer's MLP adds to the states. */
@@ -66,36 +64,9 @@ export abstract class DecodingGraph {
   #finishLayer(layer: number): Value {
     const { graph } = this;
     graph.input('state_in', 'float32', ['tokens', this.architecture.width]);
-    const middle = graph.op('Add', ['state_in', this.attend(layer, this.#mixValues())]);
+    const middle = graph.op('Add', ['state_in', this.attend(layer, this.mix())]);
     const normed = this.#norm(middle, this.gain(layer, 'mlp'));
     return graph.op('Add', [middle, this.expand(layer, normed)]);
-  }
-
-  /**
-   * The values that the heads mix. `rows` [tokens] has each token's index in the padded [batch * steps] layout. Heads
-   * that share keys and values are the `sharers` neighbouring ones. The query is divided by the root of the head width
-   * already.
-   */
-  #mixValues(): Value {
-    const { graph } = this;
-    const { heads, keyValueHeads, headWidth } = this.architecture;
-    const sharers = heads / keyValueHeads;
-    graph.input('query', 'float32', ['batch', 'steps', keyValueHeads, sharers, 1, headWidth]);
-    graph.input('key', 'float32', ['batch', 1, keyValueHeads, 1, 'width', headWidth]);
-    graph.input('value', 'float32', ['batch', 1, keyValueHeads, 1, 'width', headWidth]);
-    graph.input('mask', 'float32', ['batch', 'steps', 1, 1, 1, 'width']);
-    graph.input('halves', 'float32', ['width', 1]);
-    graph.input('rows', 'int64', ['tokens']);
-    const similarity = graph.contribOp('FusedMatMul', ['query', 'key'], { transB: 1 });
-    const scores = graph.op('Add', [similarity, 'mask']);
-    const largest = graph.op('ReduceMax', [scores, graph.integers(-1)], { keepdims: 1 });
-    const likelihood = graph.op('Exp', [graph.op('Sub', [scores, largest])]);
-    // All rows of this one are multiplied at once. A factor other than 1 selects the kernel for which that makes no
-    // difference to the rounding; the halves cancel it.
-    const sum = graph.contribOp('FusedMatMul', [likelihood, 'halves'], { alpha: { float: 2 } });
-    const mixed = graph.op('Div', [graph.op('MatMul', [likelihood, 'value']), sum]);
-    const padded = graph.op('Reshape', [mixed, graph.integers(-1, heads * headWidth)]);
-    return graph.op('Gather', [padded, 'rows'], { axis: 0 });
   }
 
   #norm(state: Value, gain: Value): Value {

@@ -7,6 +7,14 @@ import { outputLogits } from './logit-outputs.ts';
  * The graphs of a model whose parameters are all trained, with its weights. Every output row has the same bits whatever
  * else is in the batch: projections are matrix products over a flat list of tokens, and attention does not depend on it
  * either.
+ *
+ * Attention reads keys and values by position from the cache, also for the tokens being computed. Each head of each
+ * token is a product of its own, of one row, because ONNX Runtime rounds single rows differently from several; it also
+ * multiplies them without first packing the keys and values, which would copy the cache in every step. The softmax is
+ * exp(scores - max), and its sum is a matrix product: that accumulates along positions, and masked positions add exact
+ * zeros, while the grouping of a reduction would depend on the width. So attention rounds in the same way whatever else
+ * is in the batch, however a sequence was cut into chunks and however wide the cache is. This holds for more than one
+ * head, of a width that is a multiple of 4.
  */
 class TrainedGraph extends DecodingGraph {
   readonly #weights: Float32Array;
@@ -33,6 +41,33 @@ class TrainedGraph extends DecodingGraph {
 
   protected project(layer: number, normed: Value): Value {
     return this.#multiply(normed, `layers.${layer}.query_key_value`);
+  }
+
+  /**
+   * The values that the heads mix. `rows` [tokens] has each token's index in the padded [batch * steps] layout. Heads
+   * that share keys and values are the `sharers` neighbouring ones. The query is divided by the root of the head width
+   * already.
+   */
+  protected mix(): Value {
+    const { graph } = this;
+    const { heads, keyValueHeads, headWidth } = this.architecture;
+    const sharers = heads / keyValueHeads;
+    graph.input('query', 'float32', ['batch', 'steps', keyValueHeads, sharers, 1, headWidth]);
+    graph.input('key', 'float32', ['batch', 1, keyValueHeads, 1, 'width', headWidth]);
+    graph.input('value', 'float32', ['batch', 1, keyValueHeads, 1, 'width', headWidth]);
+    graph.input('mask', 'float32', ['batch', 'steps', 1, 1, 1, 'width']);
+    graph.input('halves', 'float32', ['width', 1]);
+    graph.input('rows', 'int64', ['tokens']);
+    const similarity = graph.contribOp('FusedMatMul', ['query', 'key'], { transB: 1 });
+    const scores = graph.op('Add', [similarity, 'mask']);
+    const largest = graph.op('ReduceMax', [scores, graph.integers(-1)], { keepdims: 1 });
+    const likelihood = graph.op('Exp', [graph.op('Sub', [scores, largest])]);
+    // All rows of this one are multiplied at once. A factor other than 1 selects the kernel for which that makes no
+    // difference to the rounding; the halves cancel it.
+    const sum = graph.contribOp('FusedMatMul', [likelihood, 'halves'], { alpha: { float: 2 } });
+    const mixed = graph.op('Div', [graph.op('MatMul', [likelihood, 'value']), sum]);
+    const padded = graph.op('Reshape', [mixed, graph.integers(-1, heads * headWidth)]);
+    return graph.op('Gather', [padded, 'rows'], { axis: 0 });
   }
 
   protected attend(layer: number, mixed: Value): Value {

@@ -148,6 +148,16 @@ export class Decoder {
     return outputs;
   }
 
+  /** Whether the graphs multiply the heads that share keys and values together. */
+  get #groups(): boolean {
+    return this.#draws !== null;
+  }
+
+  /** Number of heads that share keys and values. */
+  get #sharers(): number {
+    return this.#architecture.heads / this.#architecture.keyValueHeads;
+  }
+
   /** Computes the flat and padded indices of the tokens. A single token may be run twice, see `Layout.tokens`. */
   #layout(chunks: readonly Chunk[]): Layout {
     let tokens = 0;
@@ -161,8 +171,10 @@ export class Decoder {
     const flat = tokens + padding;
     const rows = new BigInt64Array(flat);
     const last = new BigInt64Array(chunks.length + padding);
-    this.#mask = atLeast(this.#mask, chunks.length * steps * width);
-    const mask = this.#mask.subarray(0, chunks.length * steps * width).fill(0);
+    const copies = this.#groups ? this.#sharers : 1;
+    const size = chunks.length * steps * copies * width;
+    this.#mask = atLeast(this.#mask, size);
+    const mask = this.#mask.subarray(0, size).fill(0);
     let offset = 0;
     const ranges = chunks.map((chunk, row) => {
       const { start, end } = chunk;
@@ -170,7 +182,8 @@ export class Decoder {
       for (let position = start; position < end; position++, offset++) {
         const step = row * steps + position - start;
         rows[offset] = BigInt(step);
-        mask.fill(masked, step * width + position + 1, (step + 1) * width);
+        for (let copy = step * copies; copy < (step + 1) * copies; copy++)
+          mask.fill(masked, copy * width + position + 1, (copy + 1) * width);
       }
       last[row] = BigInt(Math.max(0, offset - 1));
       return range;
@@ -187,8 +200,8 @@ export class Decoder {
   }
 
   /**
-   * Writes the chunks' keys and values into the cache. Returns their queries divided by the root of the head width,
-   * [batch, steps, heads, head width].
+   * Writes the chunks' keys and values into the cache. Returns their queries divided by the root of the head width:
+   * [batch, steps, heads, head width], with the first heads of all groups before the second ones if `#groups`.
    */
   #storeKeysAndValues(
     layer: number,
@@ -211,11 +224,20 @@ export class Decoder {
       ) {
         this.cache.write(layer, firstSlot + row, position, packed, offset + width);
         const target = (row * steps + position - start) * width;
-        for (let index = 0; index < width; index++)
-          query[target + index] = (packed[offset + index] as number) * scale;
+        for (let head = 0; head < heads; head++) {
+          const from = offset + head * headWidth;
+          const to = target + (this.#groups ? this.#groupedPlace(head) : head) * headWidth;
+          for (let index = 0; index < headWidth; index++)
+            query[to + index] = (packed[from + index] as number) * scale;
+        }
       }
     });
     return query;
+  }
+
+  /** A head's place if heads that share keys and values are rows of one product. */
+  #groupedPlace(head: number): number {
+    return (head % this.#sharers) * this.#architecture.keyValueHeads + Math.floor(head / this.#sharers);
   }
 
   #layerFeeds(
@@ -226,18 +248,31 @@ export class Decoder {
     query: Float32Array,
   ): Feeds {
     const batch = ranges.length;
-    const { heads, keyValueHeads, headWidth } = this.#architecture;
-    const shared = [batch, 1, keyValueHeads, 1, width, headWidth];
+    const { keyValueHeads, headWidth } = this.#architecture;
+    const sharers = this.#sharers;
     const cached = this.cache.tensors(layer, firstSlot, batch);
+    const feed = (key: number[], queries: number[], masks: number[]): Feeds => ({
+      state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
+      query: this.#runtime.float(query, queries),
+      key: this.#runtime.float(cached.key, key),
+      value: this.#runtime.float(cached.value, key),
+      mask: this.#runtime.float(mask, masks),
+      rows: this.#runtime.integer(rows, [tokens]),
+    });
+    if (this.#groups)
+      return feed(
+        [batch, keyValueHeads, width, headWidth],
+        [batch, steps * sharers, keyValueHeads * headWidth],
+        [batch, 1, steps * sharers, width],
+      );
     if (this.#halves.length !== width) this.#halves = new Float32Array(width).fill(0.5);
     return {
-      state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
-      query: this.#runtime.float(query, [batch, steps, keyValueHeads, heads / keyValueHeads, 1, headWidth]),
-      key: this.#runtime.float(cached.key, shared),
-      value: this.#runtime.float(cached.value, shared),
-      mask: this.#runtime.float(mask, [batch, steps, 1, 1, 1, width]),
+      ...feed(
+        [batch, 1, keyValueHeads, 1, width, headWidth],
+        [batch, steps, keyValueHeads, sharers, 1, headWidth],
+        [batch, steps, 1, 1, 1, width],
+      ),
       halves: this.#runtime.float(this.#halves, [width, 1]),
-      rows: this.#runtime.integer(rows, [tokens]),
     };
   }
 }
