@@ -120,8 +120,8 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
       const { textCalls, textReasoning } = engine.chatFormat(id);
       const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
       const reasoning = textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning';
-      const size = `${(parameters / 1e6).toFixed(1)} million parameters`;
-      return `base model ${id}: ${size}, ${contextLength} tokens of context, ${calls}, ${reasoning}`;
+      const size = parameters === null ? '' : `${(parameters / 1e6).toFixed(1)} million parameters, `;
+      return `base model ${id}: ${size}${contextLength} tokens of context, ${calls}, ${reasoning}`;
     });
 }
 

@@ -4,21 +4,15 @@ import { isatty } from 'node:tty';
 import { Command, Option } from 'commander';
 import { jsonLine } from '../contract/index.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
-import {
-  addCheckpointFlags,
-  type CheckpointFlags,
-  checkpointsOf,
-  describeCheckpoints,
-  showFetch,
-} from './checkpoint-flags.ts';
+import { describeCheckpoints } from './checkpoint-flags.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
+import { addEngineFlags, type EngineFlags, openEngine } from './open-engine.ts';
 import { listenForInterrupt } from './program-end.ts';
 
-interface ServeOptions extends CheckpointFlags {
+interface ServeOptions extends EngineFlags {
   host: string;
   port: number;
   data: string;
-  threads?: number;
   priorityScheduling?: boolean;
   limit: Partial<ServiceLimits>;
   allowDataFolder: string[];
@@ -67,8 +61,6 @@ async function serve({
   host,
   port,
   data,
-  threads,
-  trainingMemory,
   priorityScheduling,
   limit: limits,
   log,
@@ -77,10 +69,7 @@ async function serve({
   ...rest
 }: ServeOptions): Promise<void> {
   // Loaded here, so that the other commands start without an engine.
-  const [{ startService }, { createEmbeddedEngine }] = await Promise.all([
-    import('../service/index.ts'),
-    import('../engines/embedded/index.ts'),
-  ]);
+  const { startService } = await import('../service/index.ts');
   const stopped = Promise.withResolvers<void>();
   const limitMs = stopWithin * 1000;
   const interrupt = listenForInterrupt({
@@ -96,13 +85,7 @@ async function serve({
       process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
     },
   });
-  const checkpoints = checkpointsOf(rest);
-  const engine = await createEmbeddedEngine({
-    threads,
-    checkpoints,
-    trainingBytes: trainingMemory,
-    onFetch: showFetch,
-  });
+  const engine = await openEngine(rest);
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
@@ -121,7 +104,7 @@ async function serve({
     });
     const { url, storedKeys } = service;
     const createdKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
-    const baseModels = describeCheckpoints(engine, checkpoints.length);
+    const baseModels = describeCheckpoints(engine, rest.checkpoint.length);
     process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder, baseModels }));
     await stopped.promise;
     await service.close();
@@ -151,12 +134,11 @@ const limitNames = [
 ] as const satisfies readonly (keyof ServiceLimits)[];
 
 export const serveCommand = (): Command =>
-  addCheckpointFlags(new Command('serve'))
+  addEngineFlags(new Command('serve'))
     .description('Serve training and inference on this machine.')
     .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .addOption(dataFlag())
-    .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option('--priority-scheduling', 'order waiting requests by their priority')
     .option(
       '--limit <name=number>',

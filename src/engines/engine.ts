@@ -13,7 +13,8 @@ export interface BaseModel {
   /** Longest sequence, in tokens, prompt and reply together. */
   contextLength: number;
   vocabularySize: number;
-  parameters: number;
+  /** Null if not known. */
+  parameters: number | null;
   /** Used for options that a job's request leaves out. */
   defaults: { rlLearningRate: number; sftLearningRate: number; sftBatchSize: number };
 }

@@ -1,4 +1,4 @@
-import { ProtobufWriter } from './protobuf.ts';
+import { ProtobufWriter } from '../../../util/protobuf.ts';
 
 /** Numbers of the element types in ONNX files. */
 const elementType = { float32: 1, int64: 7 } as const;

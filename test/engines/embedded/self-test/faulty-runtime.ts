@@ -1,5 +1,5 @@
-import { ProtobufWriter } from '../../../../src/engines/embedded/onnx/protobuf.ts';
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import { ProtobufWriter } from '../../../../src/util/protobuf.ts';
 
 /** A field of a protocol-buffer message. */
 interface Field {

@@ -1,0 +1,43 @@
+import type { Engine, Weights } from './engine.ts';
+import { EngineError } from './engine.ts';
+
+/**
+ * Several engines as one: the base model of a request says which engine it is for. Closing it closes all.
+ *
+ * @throws EngineError (`bad_option`) when two engines have a base model of the same name.
+ */
+export function combineEngines(engines: readonly Engine[]): Engine {
+  const byBaseModel = new Map<string, Engine>();
+  for (const engine of engines)
+    for (const { id } of engine.baseModels) {
+      if (byBaseModel.has(id))
+        throw new EngineError('bad_option', `two engines have a base model ${id}; rename one`);
+      byBaseModel.set(id, engine);
+    }
+  const of = (baseModel: string): Engine => {
+    const engine = byBaseModel.get(baseModel);
+    if (engine) return engine;
+    throw new EngineError(
+      'unknown_base_model',
+      `unknown base model ${baseModel}; there are ${[...byBaseModel.keys()].join(', ')}`,
+    );
+  };
+  const owner = ({ weights }: { weights: Weights }) => of(weights.baseModel);
+  return {
+    name: engines.map(({ name }) => name).join('+'),
+    baseModels: engines.flatMap(({ baseModels }) => baseModels),
+    logitsProcessors: engines.flatMap(({ logitsProcessors }) => logitsProcessors),
+    tokenizer: (baseModel) => of(baseModel).tokenizer(baseModel),
+    chatFormat: (baseModel) => of(baseModel).chatFormat(baseModel),
+    checkConstraint: async (baseModel, ...rest) => of(baseModel).checkConstraint(baseModel, ...rest),
+    generate: async (request, onDelta) => owner(request).generate(request, onDelta),
+    beamSearch: async (request) => owner(request).beamSearch(request),
+    scorePrompt: async (request) => owner(request).scorePrompt(request),
+    encodeReplies: async (baseModel, replies) => of(baseModel).encodeReplies(baseModel, replies),
+    train: async (request) => of(request.from.baseModel).train(request),
+    exportWeights: async (weights) => of(weights.baseModel).exportWeights(weights),
+    drop: async (weights) => of(weights.baseModel).drop(weights),
+    check: async () => void (await Promise.all(engines.map((engine) => engine.check?.()))),
+    close: async () => void (await Promise.all(engines.map((engine) => engine.close()))),
+  };
+}

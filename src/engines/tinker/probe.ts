@@ -1,0 +1,79 @@
+import { isObject } from '../../util/json.ts';
+import { EngineError } from '../engine.ts';
+import type { Adapter, Adapters } from './adapters.ts';
+import type { TinkerDatum } from './messages.ts';
+import type { TinkerApi } from './tinker-api.ts';
+import { gradientNormOf } from './train.ts';
+import type { Reduction } from './train-step.ts';
+
+/** The name of the only base model that the server has. */
+export async function serverModelOf(api: TinkerApi): Promise<string> {
+  const { supported_models: models } = await api.get('get_server_capabilities');
+  const names = (Array.isArray(models) ? models : []).flatMap((model: unknown) =>
+    isObject(model) && typeof model.model_name === 'string' ? [model.model_name] : [],
+  );
+  if (names.length === 1) return names[0] as string;
+  throw wrong(api, `it names ${names.length} base models; start it with one`);
+}
+
+/** Largest difference between log-probabilities of the sampler and of the trainer, of the base model. */
+const tolerance = 0.05;
+
+/**
+ * Finds out how the server behaves: how it adds losses, and that its log-probabilities are those of the base model's
+ * distribution, the same in sampling and training.
+ *
+ * @throws EngineError (`engine_unsupported`) that says what is different.
+ */
+export async function probe(api: TinkerApi, adapters: Adapters, serverModel: string): Promise<Reduction> {
+  const tokens = [3, 1, 4, 1];
+  const targets = [1, 4, 1, 5];
+  const adapter = await adapters.open(null, { optimizer: false });
+  try {
+    const [trained = new Float32Array()] = await api.pass(adapter.id, [{ tokens, targets, inputs: null }], {
+      ...{ loss: 'cross_entropy', sequence: adapter.sequence++, isForwardOnly: true },
+    });
+    const { promptLogprobs } = await api.sample({
+      prompt: { chunks: [{ type: 'encoded_text', tokens: [...tokens, 5] }] },
+      num_samples: 1,
+      sampling_params: { max_tokens: 16, temperature: 1, seed: 0 },
+      base_model: serverModel,
+      prompt_logprobs: true,
+    });
+    // Some servers give a value for the first token, which nothing predicts.
+    const sampled = promptLogprobs?.slice(-targets.length) ?? [];
+    const difference = Math.max(...targets.map((_, at) => Math.abs((trained[at] ?? 0) - (sampled[at] ?? 0))));
+    if (!(difference < tolerance))
+      throw wrong(api, `log-probabilities of its sampler and its trainer differ by ${difference}`);
+    const inputs = {
+      weights: Float32Array.of(1, 1, 1, 1),
+      logprobs: trained,
+      advantages: Float32Array.of(1, 1, 1, 1),
+    };
+    const datum = { tokens, targets, inputs };
+    const once = await gradientNorm(api, adapter, [datum]);
+    const twice = await gradientNorm(api, adapter, [datum, datum]);
+    if (Math.abs(twice / once - 1) < 0.01) return 'mean';
+    if (Math.abs(twice / once - 2) < 0.02) return 'sum';
+    throw wrong(api, `a sequence twice has ${twice / once} times the gradient of once, neither 1 nor 2`);
+  } finally {
+    adapters.close(adapter);
+  }
+}
+
+/** The norm of the gradient of a step that changes nothing. */
+async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[]): Promise<number> {
+  const sequence = adapter.sequence++;
+  await api.pass(adapter.id, data, { loss: 'importance_sampling', sequence, isForwardOnly: false });
+  const body = { model_id: adapter.id, adam_params: { learning_rate: 0 } };
+  const { metrics } = await api.operation('optim_step', body, { repeat: 'never' });
+  const { grad_norm: norm } = gradientNormOf(metrics);
+  if (norm === undefined || norm === 0) throw wrong(api, 'it tells no norm of the gradient');
+  return norm;
+}
+
+const wrong = (api: TinkerApi, problem: string) =>
+  new EngineError(
+    'engine_unsupported',
+    `the training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works`,
+  );

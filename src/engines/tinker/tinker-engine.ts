@@ -1,0 +1,222 @@
+import { readFile } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import { z } from 'zod';
+import { type Language, readLanguage } from '../../language/chat/read-language.ts';
+import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { maxTimerMs } from '../../util/deadline.ts';
+import { FairMutex } from '../../util/fair-mutex.ts';
+import type {
+  BaseModel,
+  Engine,
+  ExportedWeights,
+  GenerateRequest,
+  Generation,
+  GenerationDelta,
+  ScoredToken,
+  TrainRequest,
+  Weights,
+} from '../engine.ts';
+import { EngineError } from '../engine.ts';
+import { Adapters } from './adapters.ts';
+import { generate } from './generate.ts';
+import { pathOf, writeManifest } from './manifest.ts';
+import { probe, serverModelOf } from './probe.ts';
+import { constraintRefused, unsupported } from './refusals.ts';
+import { TinkerApi } from './tinker-api.ts';
+import { train } from './train.ts';
+import type { Reduction } from './train-step.ts';
+
+export interface TinkerEngineOptions {
+  /** Address of the server, such as `http://gpu-box:8001`. */
+  url: string;
+  /**
+   * Folder of the base model that the server runs, in Hugging Face form. Only its tokenizer, its chat template and
+   * `config.json` are read; the weights need not be there.
+   */
+  checkpoint: string;
+  /** Name of the base model. Default: the folder's name. */
+  id?: string;
+  /** Rank of the LoRA adapters. Default 16. */
+  rank?: number;
+  /**
+   * Adapters on the server at once: one for training, the others for sampling, each from one checkpoint. Default 4. The
+   * server must have as many places: SkyRL's `max_lora_adapters` counts one more.
+   */
+  adapters?: number;
+  /** For servers that know keys. Default: the environment variable `TINKER_API_KEY`, or none. */
+  apiKey?: string;
+}
+
+/**
+ * The engine whose model is on a training server of the Tinker API 0.25, as SkyRL 0.4.0 serves it. Text, tokens and losses
+ * are computed here, weights and gradients there.
+ *
+ * @throws EngineError (`engine_away`, `engine_unsupported`, `bad_option`, `bad_checkpoint`) or LanguageError
+ * (`checkpoint_unsupported`).
+ */
+export async function createTinkerEngine({
+  url,
+  checkpoint,
+  id,
+  rank = 16,
+  adapters: places = 4,
+  apiKey = process.env.TINKER_API_KEY,
+}: TinkerEngineOptions): Promise<Engine> {
+  if (!URL.canParse(url) || !/^https?:/.test(url))
+    throw new EngineError('bad_option', `url must be an http or https address, not ${url}`);
+  for (const [name, value, least] of [['rank', rank, 1] as const, ['adapters', places, 2] as const])
+    if (!Number.isInteger(value) || value < least)
+      throw new EngineError(
+        'bad_option',
+        `${name} must be a whole number of at least ${least}, not ${value}`,
+      );
+  const language = await readLanguage(checkpoint);
+  const baseModel = await readBaseModel(checkpoint, { id, language });
+  const api = new TinkerApi({ url, apiKey });
+  try {
+    const serverModel = await serverModelOf(api);
+    const adapters = new Adapters({ api, serverModel, rank, capacity: places - 1 });
+    const reduction = await probe(api, adapters, serverModel);
+    return new TinkerEngine({ api, adapters, baseModel, language, reduction });
+  } catch (error) {
+    await api.close();
+    throw error;
+  }
+}
+
+interface Parts {
+  api: TinkerApi;
+  adapters: Adapters;
+  baseModel: BaseModel;
+  language: Language;
+  reduction: Reduction;
+}
+
+class TinkerEngine implements Engine {
+  readonly name = 'tinker';
+  readonly baseModels: readonly BaseModel[];
+  readonly logitsProcessors: readonly string[] = [];
+  readonly #parts: Parts;
+  readonly #training = new FairMutex({
+    maxWaiting: 1000,
+    maxWaitMs: maxTimerMs,
+    refusal: () =>
+      new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
+  });
+  readonly #closed = new AbortController();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.baseModels = [parts.baseModel];
+  }
+
+  tokenizer(): Tokenizer {
+    return this.#parts.language.tokenizer;
+  }
+
+  chatFormat(): ChatFormat {
+    return this.#parts.language.format;
+  }
+
+  async checkConstraint(_baseModel: string, _constraint: Constraint): Promise<void> {
+    throw constraintRefused();
+  }
+
+  async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
+    const { language, baseModel, ...server } = this.#parts;
+    const { vocabularySize, contextLength } = baseModel;
+    const wrong = request.prompt.find((token) => !(token >= 0 && token < vocabularySize));
+    if (wrong !== undefined || request.prompt.length === 0)
+      throw new EngineError('bad_prompt', `token ${wrong} of the prompt is outside the vocabulary`);
+    const signal = this.#untilClosed(request.signal);
+    const sampling = { ...server, ...language, contextLength };
+    const generation = await generate(sampling, await pathOf(request.weights), { ...request, signal });
+    const { tokens, logprobs, topLogprobs } = generation;
+    onDelta?.({ tokens, logprobs, topLogprobs });
+    return generation;
+  }
+
+  async beamSearch(): Promise<Generation[]> {
+    throw unsupported('use_beam_search', 'the server samples only; leave it out');
+  }
+
+  async scorePrompt(): Promise<(ScoredToken | null)[]> {
+    throw unsupported('prompt_logprobs', 'the server does not tell the ranks of tokens; leave it out');
+  }
+
+  async encodeReplies(_baseModel: string, replies: Reply[]): Promise<number[][]> {
+    const { tokenizer, format } = this.#parts.language;
+    return replies.map(({ parts, constraint }) => {
+      if (constraint) throw constraintRefused();
+      const tokens = parts.flatMap((part) =>
+        typeof part === 'number' ? [part] : tokenizer.encodeExactly(part),
+      );
+      return [...tokens, format.endToken];
+    });
+  }
+
+  async train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {
+    const { api, baseModel } = this.#parts;
+    const { vocabularySize, contextLength } = baseModel;
+    await this.#training.run(
+      async () => {
+        const path = await train(
+          { ...this.#parts, vocabularySize, contextLength },
+          {
+            ...{ batches, onStep, from: await pathOf(from) },
+            referenceOf: async ({ reference }) => reference && pathOf(reference),
+            signal: this.#untilClosed(signal),
+          },
+        );
+        await writeManifest(folder, { server: api.url, baseModel: baseModel.id, path });
+      },
+      { signal },
+    );
+  }
+
+  async exportWeights(): Promise<ExportedWeights> {
+    throw unsupported('download', "the adapter is on the training server: see its checkpoints' folder");
+  }
+
+  /** The weights stay on the server, because a fork may begin from them. */
+  async drop(weights: Weights): Promise<void> {
+    this.#parts.adapters.drop(await pathOf(weights).catch(() => null));
+  }
+
+  async check(): Promise<void> {
+    await this.#parts.api.get('get_server_capabilities', AbortSignal.timeout(5000));
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort(new EngineError('engine_closed', 'the engine is closed'));
+    this.#parts.adapters.end();
+    await this.#parts.api.close();
+  }
+
+  #untilClosed(signal: AbortSignal | undefined): AbortSignal {
+    return signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
+  }
+}
+
+async function readBaseModel(
+  folder: string,
+  { id = basename(resolve(folder)), language }: { id: string | undefined; language: Language },
+): Promise<BaseModel> {
+  const path = join(folder, 'config.json');
+  try {
+    const { max_position_embeddings } = configSchema.parse(JSON.parse(await readFile(path, 'utf8')));
+    return {
+      id,
+      contextLength: max_position_embeddings,
+      vocabularySize: language.tokenizer.vocabularySize,
+      parameters: null,
+      defaults: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
+    };
+  } catch (cause) {
+    const problem = cause instanceof z.ZodError ? z.prettifyError(cause) : cause;
+    throw new EngineError('bad_checkpoint', `${path}: ${problem}`, { cause });
+  }
+}
+
+const configSchema = z.object({ max_position_embeddings: z.int().positive() });

@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { TrainingBatch, TrainRequest } from '../engine.ts';
+import { EngineError } from '../engine.ts';
+import { type Adapter, type Adapters, isLoss } from './adapters.ts';
+import type { TinkerDatum } from './messages.ts';
+import { type TinkerApi, TinkerError } from './tinker-api.ts';
+import { lossOf, type Reduction, sequencesOf } from './train-step.ts';
+
+export interface Training {
+  api: TinkerApi;
+  adapters: Adapters;
+  reduction: Reduction;
+  vocabularySize: number;
+  contextLength: number;
+}
+
+interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'signal'> {
+  /** Path on the server of the checkpoint to begin with; null for the base model. */
+  from: string | null;
+  /** Path on the server of the weights that a batch's KL penalty compares with. */
+  referenceOf: (batch: TrainingBatch) => Promise<string | null>;
+}
+
+/** Adam's decays and epsilon, as for local models; the weights do not decay. */
+const adam = { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0 };
+
+/** Tokens in one pass. */
+const tokensPerPass = 65_536;
+
+const pauseMs = 500;
+
+/** Times in a row that a job begins again at a server that is there, but says that it has lost the adapter. */
+const maxLosses = 5;
+
+/**
+ * Trains on the server and returns the path there of the new checkpoint, which is durable by then. A job always begins at
+ * its checkpoint, in an adapter of its own: when the server goes away or loses the adapter, the job waits for it and
+ * begins again with the batches it has had, so that no step counts twice.
+ */
+export async function train(training: Training, job: Job): Promise<string> {
+  const taken: TrainingBatch[] = [];
+  const coming = batchesOf(job.batches);
+  let reported = 0;
+  let losses = 0;
+  for (;;) {
+    job.signal?.throwIfAborted();
+    let adapter: Adapter | undefined;
+    try {
+      adapter = await training.adapters.open(job.from, { optimizer: true });
+      for (let step = 0; ; step++) {
+        const batch = taken[step] ?? (await coming.next()).value;
+        if (!batch) break;
+        taken[step] = batch;
+        const metrics = await trainStep(training, adapter, batch, job);
+        if (step < reported) continue;
+        reported++;
+        job.onStep(metrics);
+      }
+      const saved = await training.api.operation(
+        'save_weights',
+        { model_id: adapter.id, path: `martingale-${randomUUID()}` },
+        { repeat: 'never', signal: job.signal },
+      );
+      if (typeof saved.path === 'string') return saved.path;
+      throw new EngineError('engine_unsupported', 'the training server named no path of the checkpoint');
+    } catch (error) {
+      job.signal?.throwIfAborted();
+      if (!isServerLost(error) || losses >= maxLosses) throw error;
+      losses = error.code === 'engine_away' ? 0 : losses + 1;
+      await sleep(pauseMs, undefined, { signal: job.signal });
+    } finally {
+      if (adapter) training.adapters.close(adapter);
+    }
+  }
+}
+
+async function* batchesOf(batches: TrainRequest['batches']): AsyncGenerator<TrainingBatch, undefined> {
+  yield* batches;
+  return undefined;
+}
+
+async function trainStep(
+  { api, adapters, reduction, ...limits }: Training,
+  adapter: Adapter,
+  batch: TrainingBatch,
+  { referenceOf, signal }: Job,
+): Promise<Record<string, number>> {
+  const started = performance.now();
+  const { loss, learningRate } = batch;
+  const sequences = sequencesOf(batch, limits);
+  const data = sequences.map(({ datum }) => datum);
+  const forward = (model: Adapter) => passes(api, model, data, { isForwardOnly: true, signal });
+  const logprobs = await forward(adapter);
+  const hasPenalty = loss.type !== 'cross_entropy' && loss.klPenalty !== null;
+  const reference = hasPenalty ? await adapters.withWeights(await referenceOf(batch), forward, signal) : null;
+  const step = lossOf(sequences, logprobs, { loss, reference, reduction });
+  await passes(api, adapter, step.data, { isForwardOnly: false, signal });
+  const { metrics } = await api.operation(
+    'optim_step',
+    { model_id: adapter.id, adam_params: { learning_rate: learningRate, ...adam } },
+    { repeat: 'never', signal },
+  );
+  const tokens = data.reduce((sum, datum) => sum + datum.tokens.length, 0);
+  return {
+    ...step.metrics,
+    ...gradientNormOf(metrics),
+    learning_rate: learningRate,
+    tokens_per_second: (tokens * 1000) / (performance.now() - started),
+  };
+}
+
+/** The norm of a step's gradient, if the server told it. @throws EngineError (`gradient_not_finite`) */
+export function gradientNormOf(metrics: unknown): { grad_norm?: number } {
+  const found = Object.entries(Object(metrics)).find(([name]) => name.endsWith('grad_norm'));
+  if (!found) return {};
+  const norm = Number(found[1]);
+  if (Number.isFinite(norm)) return { grad_norm: norm };
+  throw new EngineError('gradient_not_finite', `the gradient's norm is ${norm}; lower the learning rate`);
+}
+
+/** Runs sequences in requests of bounded size; returns the log-probabilities of their targets. */
+async function passes(
+  api: TinkerApi,
+  adapter: Adapter,
+  data: readonly TinkerDatum[],
+  { isForwardOnly, signal }: { isForwardOnly: boolean; signal: AbortSignal | undefined },
+): Promise<Float32Array[]> {
+  const logprobs: Float32Array[] = [];
+  const loss = isForwardOnly ? 'cross_entropy' : 'importance_sampling';
+  for (let from = 0; from < data.length; ) {
+    let to = from;
+    let tokens = 0;
+    do tokens += data[to++]?.tokens.length ?? 0;
+    while (to < data.length && tokens + (data[to]?.tokens.length ?? 0) <= tokensPerPass);
+    const sequence = adapter.sequence++;
+    logprobs.push(
+      ...(await api.pass(adapter.id, data.slice(from, to), { loss, sequence, isForwardOnly, signal })),
+    );
+    from = to;
+  }
+  return logprobs;
+}
+
+/** Whether the server is away, or was and has lost its adapters. */
+const isServerLost = (error: unknown): error is TinkerError =>
+  error instanceof TinkerError && (error.code === 'engine_away' || isLoss(error));
