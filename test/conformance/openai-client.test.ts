@@ -7,11 +7,10 @@ import type {
 } from 'openai/resources/chat/completions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { apiKey, baseModel, service } from './support.ts';
+import { testedModels } from '../support/base-models.ts';
+import { apiKey, service } from './support.ts';
 
 const messages: ChatCompletionMessageParam[] = [{ role: 'user', content: 'where is order 6662' }];
-const asked = { model: baseModel, messages, seed: 1 };
-
 /** Fields that the client does not know: it sends them unchanged. */
 const shaped = (pattern: string): object => ({ structured_outputs: { regex: pattern } });
 
@@ -27,13 +26,27 @@ const tools: ChatCompletionTool[] = ['track', 'refund'].map((name) => ({
 }));
 const orderSchema = z.object({ order: z.enum(['6662', '6663']) });
 
-describe('the openai client', () => {
-  const running = service();
+describe.each(testedModels)('the openai client and $baseModel', (tested) => {
+  const { baseModel } = tested;
+  const running = service(tested);
+  const asked = { model: baseModel, messages, seed: 1 };
   let client: OpenAI;
+  const format = () => running.engine.chatFormat(baseModel);
+  /** A checkpoint with random weights begins no call by itself. */
+  const toCall = (): Record<string, number> => {
+    const begin = format().textCalls?.tokens?.open;
+    return begin === undefined ? {} : { [begin]: 9 };
+  };
 
   beforeAll(() => {
     client = new OpenAI({ baseURL: `${running.url}/v1`, apiKey, project: 'team/project', maxRetries: 0 });
   });
+
+  const refusesEffort = (reasoning_effort: 'minimal' | 'low') =>
+    expect(client.chat.completions.create({ ...asked, reasoning_effort })).rejects.toMatchObject({
+      status: 422,
+      param: 'reasoning_effort',
+    });
 
   describe('samples:', () => {
     it('lists the models', async () => {
@@ -252,6 +265,7 @@ describe('the openai client', () => {
     ] as const)(
       'reasoning of %s effort, which ends after %i of 512 tokens',
       async (reasoning_effort, most) => {
+        if (!format().reasoning) return refusesEffort(reasoning_effort);
         const endOfReasoning = 505;
         const { choices } = await client.chat.completions.create({
           ...{ ...asked, reasoning_effort, logprobs: true, ...shaped('(done|sorry)') },
@@ -263,6 +277,7 @@ describe('the openai client', () => {
     );
 
     it('reasoning before the reply, whole and in a stream', async () => {
+      if (!format().reasoning) return refusesEffort('low');
       const request = {
         model: baseModel,
         messages,
@@ -304,7 +319,7 @@ describe('the openai client', () => {
 
     it.each(['auto', 'required'] as const)('those that are allowed alone (%s)', async (mode) => {
       const request = {
-        ...{ ...asked, tools, n: 16, max_completion_tokens: 40 },
+        ...{ ...asked, tools, n: 16, max_completion_tokens: 40, logit_bias: toCall() },
         tool_choice: { type: 'allowed_tools' as const, allowed_tools: { mode, tools: [{ ...named }] } },
       } satisfies ChatCompletionCreateParamsNonStreaming;
       const { choices } = await client.chat.completions.create(request);

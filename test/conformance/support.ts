@@ -2,19 +2,24 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
-import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
 import { startService } from '../../src/service/index.ts';
+import { type TestedModel, tinyModel } from '../support/base-models.ts';
 
 export const baseModel = 'martingale-tiny';
 export const apiKey = 'conformance-key';
 
-/** A real service with the embedded engine, for the tests of a file. */
-export function service(): { readonly url: string } {
+/** A real service with the embedded engine and a base model, for the tests of a file or of a `describe`. */
+export function service({ open }: TestedModel = tinyModel): {
+  readonly url: string;
+  readonly engine: Engine;
+} {
   let url = '';
+  let engine: Engine;
   let close = async () => {};
   beforeAll(async () => {
     const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-conformance-'));
-    const engine = await createEmbeddedEngine({ threads: 1 });
+    engine = await open();
     const running = await startService({ engine, dataFolder, apiKey, closeTimeoutMs: 1000 });
     url = running.url;
     close = async () => {
@@ -27,6 +32,9 @@ export function service(): { readonly url: string } {
   return {
     get url() {
       return url;
+    },
+    get engine() {
+      return engine;
     },
   };
 }

@@ -55,7 +55,7 @@ export async function prepareChat(
   const sampling = toSamplingParameters(request, { tokenizer, format, constraint, maxTokens, processors });
   const { stop, stop_token_ids: stopTokens = [], n: choices = 1, prompt_logprobs: top } = request;
   const stopStrings = typeof stop === 'string' ? [stop] : (stop ?? []);
-  const ends = [...stopTokens, ...format.otherEndTokens];
+  const ends = [...stopTokens, ...(sampling.ignoreEnd ? [] : format.otherEndTokens)];
   const echo = request.echo ? echoOf(request.messages) : '';
   // Only after all checks: a refused request writes nothing to disk.
   if (constraint) await constraints.keep(constraint, access.entity ?? model.entity);

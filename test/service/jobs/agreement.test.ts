@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { testedModels } from '../../support/base-models.ts';
 import type { Json } from '../harness.ts';
 import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
 
@@ -51,38 +52,47 @@ const requests: object[] = [
   },
 ];
 
-describe('training computes the log-probabilities that sampling reported', () => {
-  let service: EmbeddedService;
-  let model: Json;
+describe.each(testedModels)(
+  'training of $baseModel computes the log-probabilities that sampling reported',
+  (tested) => {
+    let service: EmbeddedService;
+    let model: Json;
+    const reasons = () => service.engine.chatFormat(tested.baseModel).reasoning !== null;
 
-  beforeAll(async () => {
-    service = await startEmbedded();
-    model = await service.createModel('same');
-  });
-
-  afterAll(() => service.close());
-
-  it.each(requests.map((request) => [request]))('of choices asked for with %j', async (request) => {
-    const { choices } = await service.call('POST', '/v1/chat/completions', {
-      ...{ model: 'martingale-tiny', messages: [question], max_tokens: 24, seed: 1, n: 3 },
-      ...{ logprobs: true, return_token_ids: true },
-      ...request,
+    beforeAll(async () => {
+      service = await startEmbedded(tested);
+      model = await service.createModel('same');
     });
-    const messages = 'messages' in request ? request.messages : [question];
-    const [data] = await service.run('training-jobs', {
-      model_id: model.id,
-      trajectory_groups: [
-        {
-          trajectories: choices.map((choice: Json, reward: number) => ({
-            messages_and_choices: [...(Array.isArray(messages) ? messages : []), choice],
-            ...('tools' in request ? { tools: request.tools } : {}),
-            reward,
-          })),
-        },
-      ],
-      experimental_config: { learning_rate: 1e-30 },
+
+    afterAll(() => service.close());
+
+    it.each(requests.map((request) => [request]))('of choices asked for with %j', async (request) => {
+      const body = {
+        ...{ model: tested.baseModel, messages: [question], max_tokens: 24, seed: 1, n: 3 },
+        ...{ logprobs: true, return_token_ids: true },
+        ...request,
+      };
+      if ('reasoning_effort' in request && request.reasoning_effort !== 'none' && !reasons()) {
+        await expect(service.call('POST', '/v1/chat/completions', body)).rejects.toThrow('reasoning_effort');
+        return;
+      }
+      const { choices } = await service.call('POST', '/v1/chat/completions', body);
+      const messages = 'messages' in request ? request.messages : [question];
+      const [data] = await service.run('training-jobs', {
+        model_id: model.id,
+        trajectory_groups: [
+          {
+            trajectories: choices.map((choice: Json, reward: number) => ({
+              messages_and_choices: [...(Array.isArray(messages) ? messages : []), choice],
+              ...('tools' in request ? { tools: request.tools } : {}),
+              reward,
+            })),
+          },
+        ],
+        experimental_config: { learning_rate: 1e-30 },
+      });
+      expect(data.num_decisions).toBeGreaterThan(0);
+      expect(data.logprob_difference_max).toBeLessThan(1e-4);
     });
-    expect(data.num_decisions).toBeGreaterThan(0);
-    expect(data.logprob_difference_max).toBeLessThan(1e-4);
-  });
-});
+  },
+);

@@ -1,14 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { startService } from '../../../src/service/index.ts';
+import { type TestedModel, tinyModel } from '../../support/base-models.ts';
 import { callsTo, type Json } from '../harness.ts';
 
 /** The service with the embedded engine, on a free port and in its own folder. */
-export async function startEmbedded() {
+export async function startEmbedded({ baseModel, open }: TestedModel = tinyModel) {
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-jobs-'));
-  const engine = await createEmbeddedEngine({ threads: 1 });
+  const engine = await open();
   const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => undefined });
   const { raw, follow, call: send } = callsTo(service.url);
   /** Returns the answer's body; throws for any status but 200. */
@@ -20,7 +20,7 @@ export async function startEmbedded() {
   };
   const createModel = (name: string): Promise<Json> =>
     call('POST', '/v1/preview/models', {
-      ...{ entity: 'team', project: 'desk', name, base_model: 'martingale-tiny' },
+      ...{ entity: 'team', project: 'desk', name, base_model: baseModel },
     });
   /** Runs a job and returns its `gradient_step` events. Throws if it fails. */
   const run = async (path: 'training-jobs' | 'sft-training-jobs', body: object): Promise<Json[]> => {
@@ -43,7 +43,7 @@ export async function startEmbedded() {
     await engine.close();
     await rm(dataFolder, { recursive: true, force: true });
   };
-  return { engine, service, raw, call, createModel, run, sft, close };
+  return { baseModel, engine, service, raw, call, createModel, run, sft, close };
 }
 
 export type EmbeddedService = Awaited<ReturnType<typeof startEmbedded>>;

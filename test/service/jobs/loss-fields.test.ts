@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../src/contract/index.ts';
 import { referenceLoss, referenceObjective } from '../../learning/reference-objective.ts';
+import { llamaModel, tinyModel } from '../../support/base-models.ts';
 import type { Json } from '../harness.ts';
 import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
 import { type KnownRollouts, sampleRollouts } from './known-rollouts.ts';
@@ -55,7 +56,8 @@ const table: Row[] = [
   { field: 'entropy_coefficient', value: 0.05 },
 ];
 
-describe('the loss of a job matches the formulas', () => {
+// With Qwen3's template, each turn of these conversations would be a sequence of its own.
+describe.each([tinyModel, llamaModel])('the loss of a job of $baseModel matches the formulas', (tested) => {
   let service: EmbeddedService;
   let model: Json;
   let rollouts: KnownRollouts;
@@ -85,7 +87,7 @@ describe('the loss of a job matches the formulas', () => {
   };
 
   beforeAll(async () => {
-    service = await startEmbedded();
+    service = await startEmbedded(tested);
     model = await service.createModel('letters');
     const demonstration = {
       messages: [
@@ -95,7 +97,7 @@ describe('the loss of a job matches the formulas', () => {
       structured_outputs: { regex: '[a-h]' },
     };
     await service.sft(model.id, [demonstration], { learning_rate: 0.01 });
-    rollouts = await sampleRollouts(service, { policy: 'team/desk/letters:step1', base: 'martingale-tiny' });
+    rollouts = await sampleRollouts(service, { policy: 'team/desk/letters:step1', base: tested.baseModel });
   }, 60_000);
 
   afterAll(() => service.close());
@@ -169,7 +171,7 @@ describe('the loss of a job matches the formulas', () => {
     expect(slow.loss).toBeCloseTo(before.loss, 6);
     const moved = await train(null);
     expect(moved.loss).not.toBeCloseTo(before.loss, 4);
-    const [base] = service.engine.baseModels;
+    const base = service.engine.baseModels.find(({ id }) => id === tested.baseModel);
     expect(moved.learning_rate).toBe(base?.defaults.rlLearningRate);
   });
 });
