@@ -57,8 +57,11 @@ export class PromptScores extends Answer {
   }
 }
 
-/** Tokens of one step: bounds the memory, and how long other sequences wait. */
-const tokensPerStep = 128;
+/** Most tokens of one step: bounds how long other sequences wait. */
+const maxTokensPerStep = 128;
+
+/** Most logits of one step: bounds the memory, at 30 MiB for each array of them. */
+const maxLogitsPerStep = 8_000_000;
 
 /**
  * Scores prompts one after another, one chunk in each step. It uses a separate key-value cache, and no prefix cache,
@@ -66,10 +69,15 @@ const tokensPerStep = 128;
  */
 export class PromptScorer {
   readonly #decoder: Decoder;
+  readonly #tokensPerStep: number;
   #waiting: PromptScores[] = [];
 
-  constructor(decoder: Decoder) {
+  constructor(decoder: Decoder, vocabularySize: number) {
     this.#decoder = decoder;
+    this.#tokensPerStep = Math.max(
+      1,
+      Math.min(maxTokensPerStep, Math.floor(maxLogitsPerStep / vocabularySize)),
+    );
   }
 
   get idle(): boolean {
@@ -92,7 +100,7 @@ export class PromptScorer {
 
   async #compute(scores: PromptScores): Promise<void> {
     const { prompt, computed } = scores;
-    const end = Math.min(prompt.length - 1, computed + tokensPerStep);
+    const end = Math.min(prompt.length - 1, computed + this.#tokensPerStep);
     this.#decoder.cache.reserve(1, end, computed > 0 ? 1 : 0);
     const rows = await this.#decoder.run(0, [{ tokens: prompt, start: computed, end }], {
       everyToken: true,

@@ -62,7 +62,7 @@ export class Pool {
     const { cache } = decoder;
     this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
     this.#slots = new Slots(cache, this.#prefixes);
-    this.#scorer = new PromptScorer(decoder.twin());
+    this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);
   }
 
   get idle(): boolean {

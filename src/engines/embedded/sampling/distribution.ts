@@ -163,24 +163,30 @@ function normalise(support: Int32Array, values: Float64Array, slopes: Float64Arr
   };
 }
 
-/** Indices of the logits that the cut-offs leave. */
+/**
+ * Indices of the logits that the cut-offs leave, ascending; among equals the lowest come first. Only the values are
+ * sorted, because sorting indices takes ten times as long.
+ */
 function cut(scaled: Float64Array, { topK, topP, minP }: Omit<CutOffs, 'temperature'>): number[] {
-  const order = Array.from(scaled.keys()).sort(
-    (a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b,
-  );
-  if (topK > 0) order.length = Math.min(order.length, topK);
-  const likeliest = scaled[order[0] as number] as number;
+  const descending = scaled.slice().sort().reverse();
+  const likeliest = descending[0] as number;
+  const most = topK > 0 ? Math.min(topK, scaled.length) : scaled.length;
+  const likelihoodAt = (rank: number) => Math.exp((descending[rank] as number) - likeliest);
   let total = 0;
-  for (const index of order) total += Math.exp((scaled[index] as number) - likeliest);
+  for (let rank = 0; rank < most; rank++) total += likelihoodAt(rank);
   let reached = 0;
   let count = 0;
-  for (const index of order) {
-    if (topP < 1 && count > 0 && reached >= topP) break;
-    reached += Math.exp((scaled[index] as number) - likeliest) / total;
-    count++;
+  while (count < most && !(topP < 1 && count > 0 && reached >= topP))
+    reached += likelihoodAt(count++) / total;
+  while (count > 1 && !(likelihoodAt(count - 1) >= minP)) count--;
+  const smallest = descending[count - 1] as number;
+  let equals = count - descending.indexOf(smallest);
+  const indices: number[] = [];
+  for (let index = 0; index < scaled.length; index++) {
+    const value = scaled[index] as number;
+    if (value > smallest || (value === smallest && equals-- > 0)) indices.push(index);
   }
-  order.length = count;
-  return order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
+  return indices;
 }
 
 /** Log-probability of the token at an index of the support. */
@@ -215,12 +221,17 @@ export function likeliest({ values, positions, offset, support }: Distribution):
 /** The `count` likeliest tokens, likeliest first; among equals the lowest id first. */
 export function topOf(distribution: Distribution, count: number): TokenLogprob[] {
   if (count === 0) return [];
-  return Array.from(distribution.support, (token, index) => ({
-    token,
-    logprob: logprobAt(distribution, index),
-  }))
-    .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
-    .slice(0, count);
+  const { support } = distribution;
+  const top: TokenLogprob[] = [];
+  for (let index = 0; index < support.length; index++) {
+    const logprob = logprobAt(distribution, index);
+    if (top.length === count && logprob <= (top[count - 1] as TokenLogprob).logprob) continue;
+    let rank = top.length;
+    while (rank > 0 && logprob > (top[rank - 1] as TokenLogprob).logprob) rank--;
+    top.splice(rank, 0, { token: support[index] as number, logprob });
+    if (top.length > count) top.pop();
+  }
+  return top;
 }
 
 /** Entropy in nats: shift - sum_i p_i a_i. */
