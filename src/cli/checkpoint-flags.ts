@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CheckpointOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
+import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
 import { OptionError } from '../util/option-error.ts';
 import { repeated, shellWord, wholeNumber } from './flags.ts';
 
@@ -117,12 +118,16 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
   return engine.baseModels
     .slice(engine.baseModels.length - count)
     .map(({ id, parameters, contextLength }) => {
-      const { textCalls, textReasoning } = engine.chatFormat(id);
-      const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
-      const reasoning = textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning';
       const size = parameters === null ? '' : `${(parameters / 1e6).toFixed(1)} million parameters, `;
-      return `base model ${id}: ${size}${contextLength} tokens of context, ${calls}, ${reasoning}`;
+      const format = describeFormat(engine.chatFormat(id));
+      return `base model ${id}: ${size}${contextLength} tokens of context, ${format}`;
     });
+}
+
+/** The forms of tool calls and reasoning of a chat format. */
+export function describeFormat({ textCalls, textReasoning }: ChatFormat): string {
+  const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
+  return `${calls}, ${textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning'}`;
 }
 
 function positiveNumber(text: string): number {

@@ -3,6 +3,7 @@ import '../platform/check-node.ts';
 
 import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
+import { doctorCommand } from './doctor/doctor.ts';
 import { keysCommand } from './keys.ts';
 import { describeFailure } from './program-end.ts';
 import { serveCommand } from './serve.ts';
@@ -11,6 +12,7 @@ const program = new Command('martingale')
   .description('Train TypeScript agents by reinforcement learning.')
   .version(martingaleVersion)
   .addCommand(serveCommand())
+  .addCommand(doctorCommand())
   .addCommand(keysCommand())
   .showHelpAfterError();
 

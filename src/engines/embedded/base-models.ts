@@ -16,6 +16,7 @@ import { initializeWeights } from './weights/initialize.ts';
 /** A base model whose parameters are all trained. */
 export interface TinyModel extends BaseModel {
   kind: 'tiny';
+  parameters: number;
   architecture: Architecture;
   /** Seed of the random initial weights. Another seed is another model. */
   seed: number;
@@ -24,6 +25,7 @@ export interface TinyModel extends BaseModel {
 /** A checkpoint in Hugging Face form, trained by LoRA. */
 export interface CheckpointModel extends BaseModel, LoraBase {
   kind: 'checkpoint';
+  parameters: number;
   folder: string;
   lora: LoraSettings;
   /** Tokens that end a reply. */

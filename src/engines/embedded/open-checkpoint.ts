@@ -4,6 +4,7 @@ import { type Language, readLanguage } from '../../language/chat/read-language.t
 import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
+import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
@@ -86,19 +87,33 @@ export async function openCheckpoints(
     ids.add(id);
   }
   const opened = [];
-  for (const one of options)
-    opened.push(await openCheckpoint({ ...one, id: one.id ?? idOf(one.folder) }, onFetch));
+  for (const one of options) opened.push(await openCheckpoint(one, onFetch));
   return opened;
 }
 
-async function openCheckpoint(
-  { folder: address, id, lora = {}, contextLength, format = {} }: CheckpointOptions & { id: string },
+/** What a checkpoint's folder says of it without its weights. */
+export interface InspectedCheckpoint
+  extends Pick<CheckpointModel, 'id' | 'architecture' | 'lora' | 'parameters'> {
+  /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
+  folder: string;
+  modelType: ModelType;
+  language: Language;
+}
+
+/**
+ * Reads what a folder says without its weights, and fetches it if it is of the hub. `contextLength` of the architecture is
+ * the one to use.
+ *
+ * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`), as `openCheckpoints`.
+ */
+export async function inspectCheckpoint(
+  { folder: address, id = idOf(address), lora = {}, contextLength, format = {} }: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
-) {
+): Promise<InspectedCheckpoint> {
   const settings = loraSettings(lora);
   checkStyles(format);
   const folder = address.startsWith(hubPrefix) ? await fetched(address, onFetch) : resolve(address);
-  const { architecture: own, weights, endTokens } = await readCheckpoint(folder);
+  const { architecture: own, modelType } = await readConfig(folder);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
     throw badOption(
       `contextLength must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}`,
@@ -117,18 +132,21 @@ async function openCheckpoint(
   const parameters = checkpointTensors(architecture)
     .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
     .reduce((sum, size) => sum + size, 0);
+  return { id, folder, modelType, architecture, language, lora: settings, parameters };
+}
+
+async function openCheckpoint(
+  options: CheckpointOptions,
+  onFetch?: (progress: FetchProgress) => void,
+): Promise<{ model: CheckpointModel; language: Language }> {
+  const { language, modelType: _, ...inspected } = await inspectCheckpoint(options, onFetch);
+  const { weights, endTokens } = await readCheckpoint(inspected.folder);
+  const { contextLength } = inspected.architecture;
+  const { vocabularySize } = language.tokenizer;
   const model: CheckpointModel = {
     kind: 'checkpoint',
-    id,
-    folder,
-    architecture,
-    contextLength: architecture.contextLength,
-    vocabularySize,
-    parameters,
-    weights,
-    endTokens,
-    lora: settings,
-    defaults,
+    ...inspected,
+    ...{ contextLength, vocabularySize, weights, endTokens, defaults },
   };
   return { model, language };
 }

@@ -13,10 +13,8 @@ import type { LoraSettings } from './adapter-vector.ts';
 import { HeadRunner, type PlainDecision } from './head-runner.ts';
 import type { LoraBase } from './layer-feeds.ts';
 import { type LayerPass, LayerRunner } from './layer-runner.ts';
-import { sequencesThatFit } from './training-memory.ts';
+import { batchSizeOf } from './training-memory.ts';
 
-/** Largest padded tokens of a micro-batch. Larger ones are no faster. */
-const tokensPerRun = 1024;
 /** Decisions whose logits leave the graphs together. */
 const logitRows = 16;
 
@@ -63,8 +61,7 @@ export class LoraModel {
     const batches: LoraBatch[] = [];
     for (let start = 0; start < byLength.length; ) {
       const time = (byLength[start] as TrainingSequence).tokens.length;
-      const fitting = sequencesThatFit(this.#base.architecture, time, bytes);
-      const count = Math.min(fitting, Math.max(1, Math.floor(tokensPerRun / time)));
+      const count = batchSizeOf(this.#base.architecture, time, bytes);
       batches.push({ sequences: byLength.slice(start, start + count), time });
       start += count;
     }

@@ -51,4 +51,16 @@ export function sequencesThatFit(architecture: Architecture, time: number, bytes
   return sequences;
 }
 
+/** Largest padded tokens of a micro-batch. Larger ones are no faster. */
+const tokensPerRun = 1024;
+
+/**
+ * How many sequences of a length are trained together, in memory of some bytes. Throws an `EngineError` when not even one
+ * fits.
+ */
+export function batchSizeOf(architecture: Architecture, time: number, bytes: number): number {
+  const fitting = sequencesThatFit(architecture, time, bytes);
+  return Math.min(fitting, Math.max(1, Math.floor(tokensPerRun / time)));
+}
+
 const gigabytes = (bytes: number) => (bytes / 1e9).toFixed(2);

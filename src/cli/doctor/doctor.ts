@@ -1,0 +1,161 @@
+import { availableParallelism, totalmem } from 'node:os';
+import { Command } from 'commander';
+import { MartingaleError } from '../../contract/index.ts';
+import type { CheckpointOptions } from '../../engines/embedded/index.ts';
+import {
+  addCheckpointFlags,
+  type CheckpointFlags,
+  checkpointsOf,
+  describeFormat,
+  showFetch,
+} from '../checkpoint-flags.ts';
+import { wholeNumber } from '../flags.ts';
+import { needsOf, stepTimeOf } from './needs.ts';
+import { probe, type StepSize } from './probe.ts';
+import { type MachineReport, type ModelReport, reportText } from './report.ts';
+
+interface DoctorOptions extends CheckpointFlags, StepSize {
+  threads?: number;
+  batch: number;
+  json?: boolean;
+}
+
+/** @throws MartingaleError if the machine or a checkpoint cannot be used at all, as `serve` does */
+async function doctor({ threads, json, ...rest }: DoctorOptions): Promise<void> {
+  if (rest.sampled >= rest.sequence)
+    throw new MartingaleError(
+      'bad_option',
+      `--sampled is ${rest.sampled}, but must be less than --sequence, ${rest.sequence}, which has the prompt too`,
+    );
+  const { machine, limits } = await examineMachine(threads, rest.trainingMemory);
+  const checkpoints = checkpointsOf(rest);
+  const models: ModelReport[] = [];
+  for (const checkpoint of checkpoints) models.push(await examineCheckpoint(checkpoint, rest, limits));
+  if (checkpoints.length === 0) models.push(await examineTinyModel(rest, limits));
+  const report = { machine, step: stepOf(rest), models };
+  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
+  if (models.some(({ refusals }) => refusals.length > 0)) process.exitCode = 1;
+}
+
+interface Limits {
+  threads: number;
+  trainingBytes: number;
+  usable: number;
+}
+
+async function examineMachine(
+  threads = Math.min(4, availableParallelism()),
+  trainingMemory?: number,
+): Promise<{ machine: MachineReport; limits: Limits }> {
+  const { defaultTrainingBytes, usableMemory } = await import('../../engines/embedded/memory.ts');
+  const { loadRuntime, runtimeOfEnvironment } = await import('../../engines/embedded/runtime.ts');
+  const { selfTest } = await import('../../engines/embedded/self-test/self-test.ts');
+  const { smallModel } = await import('../../engines/embedded/self-test/small-model.ts');
+  const runtime = await loadRuntime(runtimeOfEnvironment(), threads);
+  await selfTest(runtime, smallModel());
+  const usable = usableMemory();
+  const trainingBytes = trainingMemory ?? defaultTrainingBytes();
+  return {
+    machine: {
+      node: process.versions.node,
+      platform: `${process.platform} ${process.arch}`,
+      cores: availableParallelism(),
+      threads,
+      runtime: runtime.name,
+      selfTest: 'passed',
+      memoryBytes: totalmem(),
+      usableBytes: usable,
+      trainingBytes,
+    },
+    limits: { threads, trainingBytes, usable },
+  };
+}
+
+async function examineCheckpoint(
+  checkpoint: CheckpointOptions,
+  options: DoctorOptions,
+  { threads, trainingBytes, usable }: Limits,
+): Promise<ModelReport> {
+  const { inspectCheckpoint } = await import('../../engines/embedded/open-checkpoint.ts');
+  const inspected = await inspectCheckpoint(checkpoint, showFetch);
+  const { id, folder, modelType, parameters, architecture, language } = inspected;
+  const step = stepOf(options);
+  const { batch } = options;
+  const { refusals, ...memory } = needsOf(inspected, step, { batch, trainingLimit: trainingBytes, usable });
+  const found = {
+    family: modelType,
+    folder,
+    layers: architecture.layers,
+    chat: describeFormat(language.format),
+  };
+  const { contextLength, vocabularySize } = architecture;
+  const report = {
+    id,
+    parameters,
+    contextLength,
+    vocabularySize,
+    found,
+    memory: { ...memory, batch },
+    refusals,
+  };
+  if (memory.weightBytes > usable) return { ...report, rates: null, stepSeconds: null };
+  // From the folder that is in the cache now, so that nothing is fetched twice.
+  const own = { ...checkpoint, folder, id };
+  return {
+    ...report,
+    ...(await measured(id, { threads, trainingBytes, checkpoints: [own] }, step, memory.trainedTogether > 0)),
+  };
+}
+
+async function examineTinyModel(
+  options: DoctorOptions,
+  { threads, trainingBytes }: Limits,
+): Promise<ModelReport> {
+  const { findBaseModel } = await import('../../engines/embedded/base-models.ts');
+  const { id, parameters, contextLength, vocabularySize } = findBaseModel('martingale-tiny');
+  const result = await measured(id, { threads, trainingBytes }, stepOf(options), true);
+  return {
+    ...{ id, parameters, contextLength, vocabularySize },
+    found: null,
+    memory: null,
+    refusals: [],
+    ...result,
+  };
+}
+
+/** The rates of a base model in an engine of its own, and the time of a step by them. */
+async function measured(
+  id: string,
+  options: { threads: number; trainingBytes: number; checkpoints?: CheckpointOptions[] },
+  step: StepSize,
+  trains: boolean,
+): Promise<Pick<ModelReport, 'rates' | 'stepSeconds'>> {
+  const { createEmbeddedEngine } = await import('../../engines/embedded/index.ts');
+  if (process.stderr.isTTY) process.stderr.write(`Reading and measuring ${id} …\n`);
+  const engine = await createEmbeddedEngine(options);
+  try {
+    const model = engine.baseModels.find((one) => one.id === id);
+    if (!model) throw new Error(`the engine has no base model ${id}`);
+    const rates = await probe(engine, model, step, { trains });
+    return { rates, stepSeconds: stepTimeOf(step, rates) };
+  } finally {
+    await engine.close();
+  }
+}
+
+const stepOf = ({ rollouts, sampled, sequence }: StepSize): StepSize => ({ rollouts, sampled, sequence });
+
+export const doctorCommand = (): Command =>
+  addCheckpointFlags(new Command('doctor'))
+    .description('Check this machine, and say beforehand what a checkpoint needs here and how fast it is.')
+    .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
+    .option('--batch <number>', 'sequences sampled at once, for their keys and values', wholeNumber(1), 8)
+    .option('--rollouts <number>', 'rollouts of a training step', wholeNumber(1), 64)
+    .option('--sampled <tokens>', 'tokens that the model samples in a rollout', wholeNumber(1), 200)
+    .option('--sequence <tokens>', 'all tokens of a rollout, with its prompt', wholeNumber(2), 400)
+    .option('--json', 'write the report as JSON')
+    .addHelpText(
+      'after',
+      '\nThe exit status is 1 if the machine or a checkpoint cannot be used, or a limit would refuse such a step.',
+    )
+    .action((options: DoctorOptions) => doctor(options));

@@ -1,0 +1,136 @@
+import { alignColumns } from '../../util/text-table.ts';
+import { gigabytes, type Needs, type StepTime } from './needs.ts';
+import type { Rates, StepSize } from './probe.ts';
+
+/** What was found of this machine. Sizes are in bytes. */
+export interface MachineReport {
+  node: string;
+  platform: string;
+  cores: number;
+  /** Threads of the engine. */
+  threads: number;
+  runtime: string;
+  selfTest: 'passed';
+  /** Of the machine, and as much of it as this process may use. */
+  memoryBytes: number;
+  usableBytes: number;
+  /** What training a checkpoint may use beside its weights. */
+  trainingBytes: number;
+}
+
+/** What was found of a base model. `null` for what a tiny model has not, and for what was not measured. */
+export interface ModelReport {
+  id: string;
+  parameters: number;
+  contextLength: number;
+  vocabularySize: number;
+  /** Of a checkpoint. */
+  found: { family: string; folder: string; layers: number; chat: string } | null;
+  memory: (Omit<Needs, 'refusals'> & { batch: number }) | null;
+  /** Tokens per second. */
+  rates: Rates | null;
+  stepSeconds: StepTime | null;
+  /** What a limit would refuse. */
+  refusals: string[];
+}
+
+type Row = [name: string, value: string];
+
+/** The report for people: a table for the machine and one for each model. */
+export function reportText({
+  machine,
+  step,
+  models,
+}: {
+  machine: MachineReport;
+  step: StepSize;
+  models: readonly ModelReport[];
+}): string {
+  const tables = [
+    ['This machine', machineRows(machine)] as const,
+    ...models.map((model) => [model.id, modelRows(model, machine, step)] as const),
+  ];
+  const width = Math.max(...tables.flatMap(([, rows]) => rows.map(([name]) => name.length)));
+  return tables
+    .map(([title, rows]) => {
+      const aligned = alignColumns(rows.map(([name, value]) => ['', name.padEnd(width), value]));
+      return `${[title, ...aligned].join('\n')}\n`;
+    })
+    .join('\n');
+}
+
+function machineRows(machine: MachineReport): Row[] {
+  const { node, platform, cores, threads, runtime, selfTest, memoryBytes, usableBytes, trainingBytes } =
+    machine;
+  const whole =
+    usableBytes < memoryBytes ? `, the limit of its container (of ${gigabytes(memoryBytes)})` : '';
+  return [
+    ['Node', `${node} on ${platform}`],
+    ['cores', `${cores}; the engine uses ${threads}`],
+    ['runtime', runtime],
+    ['self-test', `${selfTest}: the graphs compute what float64 does`],
+    ['memory', `${gigabytes(usableBytes)}${whole}; training may use ${gigabytes(trainingBytes)} of it`],
+  ];
+}
+
+function modelRows(
+  { parameters, contextLength, vocabularySize, found, memory, rates, stepSeconds, refusals }: ModelReport,
+  { trainingBytes }: MachineReport,
+  { rollouts, sampled, sequence }: StepSize,
+): Row[] {
+  const size = `${(parameters / 1e6).toFixed(1)} million parameters`;
+  const rows: Row[] = [];
+  if (found) rows.push(['folder', found.folder], ['chat', found.chat]);
+  const layers = found ? `${found.family}, ${found.layers} layers, ` : '';
+  rows.push([
+    'model',
+    `${layers}${size}, ${vocabularySize} tokens in the vocabulary, ${contextLength} of context`,
+  ]);
+  if (memory) {
+    const { weightBytes, keyValueBytes, adapterBytes, totalBytes, trainedTogether, batch } = memory;
+    const sequences = trainedTogether === 1 ? 'one sequence' : `${trainedTogether} sequences`;
+    rows.push(
+      ['memory: weights', gigabytes(weightBytes)],
+      [
+        'memory: keys and values',
+        `${gigabytes(keyValueBytes)} for ${batch} sequences of ${contextLength} tokens`,
+      ],
+      [
+        'memory: training',
+        memory.trainingBytes === null
+          ? `more than the ${gigabytes(trainingBytes)} that are allowed`
+          : `${gigabytes(memory.trainingBytes)} for ${sequences} of ${sequence} tokens at once`,
+      ],
+      ['memory: adapter', `${gigabytes(adapterBytes)} with its gradient and Adam's state`],
+      ['memory: all', gigabytes(totalBytes)],
+    );
+  }
+  if (rates) {
+    const perSecond = (rate: number) => `${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s`;
+    rows.push(
+      ['speed: prompts', perSecond(rates.prompt)],
+      ['speed: one reply', perSecond(rates.oneReply)],
+      ['speed: eight replies', `${perSecond(rates.eightReplies)} together`],
+      ['speed: training', rates.training === null ? 'not measured' : perSecond(rates.training)],
+    );
+  } else rows.push(['speed', 'not measured, because the weights do not fit']);
+  if (stepSeconds) {
+    const { prompts, sampling, training, total } = stepSeconds;
+    const of = `${rollouts} rollouts, ${sampled} of ${sequence} tokens sampled`;
+    const parts = `prompts ${duration(prompts)}, sampling ${duration(sampling)}`;
+    if (training !== null && total !== null)
+      rows.push(
+        ['a training step', `about ${duration(total)} for ${of}`],
+        ['', `${parts}, training ${duration(training)}`],
+      );
+    else rows.push(['a training step', `refused; without training ${parts}, for ${of}`]);
+  }
+  if (refusals.length === 0) rows.push(['limits', 'nothing would be refused']);
+  else for (const refusal of refusals) rows.push(['refused', refusal]);
+  return rows;
+}
+
+const duration = (seconds: number) =>
+  seconds < 60
+    ? `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`
+    : `${(seconds / 60).toFixed(1)} min`;

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process';
+import { text } from 'node:stream/consumers';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { MachineReport, ModelReport } from '../../src/cli/doctor/report.ts';
+import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { sharedFolder } from '../support/files.ts';
+import { fromSource, root } from '../support/programs.ts';
+
+const parent = sharedFolder();
+let folder: string;
+
+beforeAll(async () => {
+  folder = await generateCheckpoint(parent, 'qwen3');
+});
+
+/** `martingale doctor`, to its end. */
+async function doctor(
+  ...flags: string[]
+): Promise<{ output: string; errors: string; status: number | null }> {
+  const child = spawn(
+    process.execPath,
+    [...fromSource, 'src/cli/main.ts', 'doctor', '--threads', '1', ...flags],
+    {
+      cwd: root,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  const closed = Promise.withResolvers<number | null>();
+  child.once('close', closed.resolve);
+  const [output, errors, status] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    closed.promise,
+  ]);
+  return { output, errors, status };
+}
+
+const sizes = ['--rollouts', '8', '--sampled', '20', '--sequence', '50'];
+
+describe('martingale doctor', () => {
+  it('says what a checkpoint needs, how fast it is here, and how long a step takes', async () => {
+    const own = ['--checkpoint', folder, '--lora-rank', '4', '--context', '256', '--batch', '3', ...sizes];
+    const { output, status } = await doctor('--json', ...own);
+    expect(status).toBe(0);
+    const report: { machine: MachineReport; models: ModelReport[] } = JSON.parse(output);
+    expect(report.machine).toMatchObject({ node: process.versions.node, threads: 1, selfTest: 'passed' });
+    const [model] = report.models as [ModelReport];
+    // 736 x 32 of the embedding, two layers of 9 matrices and norms, and the last norm.
+    const perLayer = 32 * 32 * 2 + 16 * 32 * 2 + 3 * 48 * 32 + 2 * 32 + 2 * 8;
+    const parameters = 736 * 32 + 2 * perLayer + 32;
+    expect(model).toMatchObject({
+      id: 'qwen3-generated',
+      parameters,
+      contextLength: 256,
+      found: { family: 'qwen3', folder, layers: 2, chat: 'tool calls <tool_call>, reasoning in <think>' },
+      memory: {
+        weightBytes: 4 * parameters,
+        // Keys and values of 2 layers, 2 heads of width 8, 256 positions and 3 sequences.
+        keyValueBytes: 4 * 2 * 2 * 2 * 8 * 256 * 3,
+        trainedTogether: 20,
+        // Values, gradient and two moments of A and B: rank 4, beside the inputs and outputs of seven matrices.
+        adapterBytes: 4 * 4 * 2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)),
+      },
+      refusals: [],
+    });
+    const { rates, stepSeconds } = model;
+    if (!rates || !stepSeconds || rates.training === null) throw new Error('nothing was measured');
+    expect(stepSeconds.sampling).toBeCloseTo((8 * 20) / rates.eightReplies, 6);
+    expect(stepSeconds.prompts).toBeCloseTo((8 * 30) / rates.prompt, 6);
+    expect(stepSeconds.training).toBeCloseTo((8 * 50) / rates.training, 6);
+    expect(rates.oneReply).toBeGreaterThan(0);
+  });
+
+  it('says which limits would refuse a step, and exits with 1', async () => {
+    const own = ['--checkpoint', folder, '--context', '256', '--training-memory', '0.001'];
+    const { output, status } = await doctor(...own);
+    expect(output).toMatch(/refused +a sequence of 400 tokens exceeds the context of 256/);
+    expect(output).toMatch(
+      /refused +training a sequence of 400 tokens needs \d\.\d+ GB .* --training-memory/,
+    );
+    expect(output).toMatch(/speed: eight replies +\S+ tokens\/s together/);
+    expect(status).toBe(1);
+  });
+
+  it('checks the machine with the tiny model when there is no checkpoint', async () => {
+    const { output, status } = await doctor(...sizes);
+    expect(output).toMatch(/runtime +onnxruntime-\w+\n +self-test +passed/);
+    expect(output).toMatch(/martingale-tiny\n/);
+    expect(output).toMatch(/a training step +about [\d.]+ (s|min) for 8 rollouts, 20 of 50 tokens sampled/);
+    expect(status).toBe(0);
+  });
+
+  it.each([
+    [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
+    [['--checkpoint', 'hf:qwen'], /hf:qwen must be hf:owner\/name/],
+    [['--sampled', '400'], /--sampled is 400, but must be less than --sequence, 400/],
+    [['--rollouts', '0'], /--rollouts.*whole number/],
+  ])('refuses %j by name', async (flags, message) => {
+    const { output, errors, status } = await doctor(...flags);
+    expect(errors).toMatch(message);
+    expect(output).toBe('');
+    expect(status).toBe(1);
+  });
+});
