@@ -30,7 +30,7 @@ describe('the self-test of a checkpoint', () => {
     ['QuickGelu', 'sampling: logits of a prompt'],
     ['RotaryEmbedding', 'sampling: logits of a prompt'],
     ['Sigmoid', 'training: states'],
-    ['GatherElements', 'training: log-probabilities'],
+    ['Log', 'training: log-probabilities'],
     ['Neg', 'training: gradient of model.layers.0.self_attn.q_proj'],
   ])('refuses a runtime whose %s is wrong by a thousandth, and says where', async (operator, part) => {
     const tested = selfTest(faultyRuntime(runtime, { operator, factor: 1.001 }), model);
