@@ -46,4 +46,6 @@ export const createShopAgent = (model: LanguageModel, shop: Shop) =>
     tools: shopTools(shop),
     stopWhen: stepCountIs(4),
     maxOutputTokens: 120,
+    // Qwen3 would reason for longer than that.
+    reasoning: 'none',
   });

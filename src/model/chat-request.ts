@@ -108,9 +108,16 @@ function toResponseFormat(format: LanguageModelV4CallOptions['responseFormat']):
 function toReasoningEffort(
   effort: LanguageModelV4CallOptions['reasoning'],
 ): ChatCompletionRequest['reasoning_effort'] {
-  // Without this field the reply has no reasoning.
-  if (effort === undefined || effort === 'provider-default' || effort === 'none') return undefined;
-  if (effort === 'minimal' || effort === 'low' || effort === 'medium' || effort === 'high') return effort;
+  if (effort === undefined || effort === 'provider-default') return undefined;
+  // Without this field, a checkpoint that reasons may do so.
+  if (
+    effort === 'none' ||
+    effort === 'minimal' ||
+    effort === 'low' ||
+    effort === 'medium' ||
+    effort === 'high'
+  )
+    return effort;
   throw unsupportedByModel(
     `the reasoning effort "${effort}"`,
     'Use "minimal", "low", "medium", "high" or "none".',

@@ -33,6 +33,15 @@ test('settings become fields of the request', () => {
   expect(warnings).toEqual([]);
 });
 
+test('turns reasoning off where the agent asks for that, and else leaves it to the model', () => {
+  const effort = (reasoning: LanguageModelV4CallOptions['reasoning']) =>
+    toChatRequest({ prompt, reasoning }).settings.reasoning_effort;
+  expect(effort('none')).toBe('none');
+  expect(effort('low')).toBe('low');
+  expect(effort('provider-default')).toBeUndefined();
+  expect(effort(undefined)).toBeUndefined();
+});
+
 test.each<[string, Partial<LanguageModelV4CallOptions>]>([
   ['browser.open', { tools: [{ type: 'provider', id: 'browser.open', name: 'open', args: {} }] }],
   ['xhigh', { reasoning: 'xhigh' }],

@@ -1,7 +1,8 @@
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { generateText } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import {
@@ -9,6 +10,7 @@ import {
   type Client,
   closeEndpoints,
   createClient,
+  defineEnvironment,
   type Environment,
   type Evaluation,
   evaluate,
@@ -25,6 +27,7 @@ import {
   train,
 } from '../../src/index.ts';
 import { startService } from '../../src/service/index.ts';
+import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
 import { type Snippet, typeScriptSnippets } from './documents.ts';
@@ -37,7 +40,10 @@ beforeAll(async () => {
   await mkdir(join(root, '.martingale'), { recursive: true });
   folder = await mkdtemp(join(root, '.martingale/guide-'));
 });
-afterEach(() => process.chdir(outside));
+afterEach(() => {
+  process.chdir(outside);
+  vi.unstubAllEnvs();
+});
 afterAll(async () => {
   await closeEndpoints();
   await rm(folder, { recursive: true, force: true });
@@ -409,6 +415,33 @@ describe('the loop of docs/guide.md', () => {
 });
 
 describe('the rest of README and docs', () => {
+  it('trains the weights of a folder under its name', async () => {
+    const checkpoint = { folder: await generateCheckpoint(folder, 'qwen2'), id: 'Qwen2.5-0.5B-Instruct' };
+    const engine = await createEmbeddedEngine({ threads: 1, checkpoints: [checkpoint] });
+    const service = await startService({ engine, dataFolder: join(folder, 'real-service') });
+    vi.stubEnv('MARTINGALE_URL', service.url);
+    vi.stubEnv('MARTINGALE_API_KEY', service.apiKey);
+    process.chdir(folder);
+    type Train = (environment: Environment, scenarios: unknown[], val: unknown[]) => Promise<TrainResult>;
+    const trainRealWeights = await exported<Train>('trainRealWeights', (code) =>
+      code.replace('steps: 40', 'steps: 1').replace('learning_rate: 1e-4', '$&, entropy_coefficient: 0.01'),
+    );
+    const guess = defineEnvironment({
+      name: 'guess',
+      scenario: z.object({ light: z.string() }),
+      rollout: async ({ scenario, model, signal }) => {
+        const call = { prompt: scenario.light, maxOutputTokens: 4, abortSignal: signal };
+        return (await generateText({ model: model.languageModel, ...call })).text;
+      },
+      rewards: { success: ({ outcome }) => Number(outcome.includes('go')) },
+    });
+    const { model, reports } = await trainRealWeights(guess, [{ light: 'green' }], [{ light: 'red' }]);
+    expect(reports).toMatchObject([{ completed: 64 }]);
+    expect(model.name).toBe('local/first/real:step1');
+    await service.close();
+    await engine.close();
+  });
+
   it('tells errors apart', async () => {
     const whatToDo = await exported<(error: unknown) => string>('whatToDo');
     const error = await train(z.custom<Parameters<typeof train>[0]>().parse({ maxTurns: 3 })).catch(
