@@ -1,6 +1,6 @@
 import { checkpointTensors, projections } from '../checkpoint/tensors.ts';
 import { Random } from '../random.ts';
-import type { TestedModel } from './self-test.ts';
+import type { TestedModel } from './trial.ts';
 
 /** A small random model with all that a family has, to test a runtime without a checkpoint. */
 export function smallModel(): TestedModel {

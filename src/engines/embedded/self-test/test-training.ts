@@ -1,0 +1,81 @@
+import { adapterShapes } from '../lora/adapter-vector.ts';
+import { HeadRunner } from '../lora/head-runner.ts';
+import { LayerRunner } from '../lora/layer-runner.ts';
+import type { ExactDecision } from './exact-model.ts';
+import { rowsOf, type Trial, tokens } from './trial.ts';
+
+/**
+ * Tests training with a sequence beside a shorter one, whose padding must change nothing: forward, head and backward, and
+ * forward without the adapter. All layers run in the same graphs, so one is enough.
+ */
+export async function testTraining(trial: Trial): Promise<void> {
+  const { base, adapter, exact } = trial.part(1);
+  const { width, vocabularySize } = base.architecture;
+  const decisions = someDecisions(vocabularySize);
+  const loss = exact.learn(decisions);
+  const compare = (
+    part: string,
+    actual: readonly ArrayLike<number>[],
+    expected: readonly ArrayLike<number>[],
+  ) => trial.compare(`training: ${part}`, actual, expected, exact);
+  const layers = await LayerRunner.create(trial.runtime, base, adapter.lora);
+  const head = await HeadRunner.create(trial.runtime, base);
+  try {
+    const batch = { sequences: [tokens, tokens.slice(0, 2)], time: tokens.length };
+    const pass = await layers.forward(batch, adapter.vector);
+    const states = pass.states.at(-1)?.data as Float32Array;
+    compare('states', rowsOf(states, width), [...exact.states, ...exact.states.slice(0, 2)]);
+    const rows = [...tokens.keys()];
+    const { logits } = await head.logits(states, rows);
+    compare('logits', rowsOf(logits, vocabularySize), exact.logits);
+    const plain = decisions.map(({ legal, ...decision }, row) => ({
+      ...decision,
+      row,
+      legal: () => legal,
+    }));
+    const { logprobs, entropies } = await head.probabilities(states, plain);
+    // Together, because entropies alone may be near 0.
+    const probabilities = [[...logprobs, ...entropies]];
+    compare('log-probabilities and entropies', probabilities, [[...loss.logprobs, ...loss.entropies]]);
+    const byLogits = new Float32Array(states.length);
+    const slopes = Float32Array.from(loss.logitGradients.flatMap((row) => [...row]));
+    await head.addLogitsGradient(states, rows, slopes, byLogits);
+    compare('gradient by the logits', rowsOf(byLogits, width), loss.stateGradients);
+    const gradient = new Float32Array(states.length);
+    const own = {
+      logprobs: decisions.map(({ slope }) => slope),
+      entropies: decisions.map(({ entropySlope }) => entropySlope),
+    };
+    await head.addSlopes(states, plain, own, gradient);
+    compare('gradient by the probabilities', rowsOf(gradient, width), loss.stateGradients);
+    const total = new Float32Array(adapter.vector.length);
+    await layers.backward(pass, gradient, total);
+    for (const { name, offset, size } of adapterShapes(base.architecture, adapter.lora)) {
+      const expected = loss.gradients.get(name) as Float64Array;
+      const cancellation = loss.cancellations.get(name.replace(/\.lora_[AB]\.weight$/, '')) ?? 0;
+      const found = total.subarray(offset, offset + size);
+      trial.compareGradient(`training: gradient of ${name}`, found, expected, { exact, cancellation });
+    }
+    // The layers without an adapter, which a KL penalty needs, and an adapter that changes nothing.
+    const zero = await layers.forward(batch, new Float32Array(adapter.vector.length));
+    const none = await layers.forward(batch, null);
+    const last = (of: typeof zero) => rowsOf(of.states.at(-1)?.data as Float32Array, width);
+    compare('states without an adapter', last(none), last(zero));
+  } finally {
+    await layers.release();
+    await head.release();
+  }
+}
+
+/** For each token one: with all tokens legal and with some, at several temperatures. */
+function someDecisions(vocabularySize: number): ExactDecision[] {
+  const legal = Int32Array.from({ length: Math.ceil(vocabularySize / 2) }, (_, index) => 2 * index);
+  const token = 2 * Math.floor(vocabularySize / 4);
+  return [1, 0.7, 1, 1.5].map((temperature, at) => ({
+    token,
+    temperature,
+    legal: at < 2 ? null : legal,
+    slope: at % 2 === 0 ? -1 : 0.5,
+    entropySlope: at % 2 === 0 ? 0 : 0.2,
+  }));
+}

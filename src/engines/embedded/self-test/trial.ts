@@ -1,0 +1,159 @@
+import { EngineError } from '../../engine.ts';
+import { adapterShapes, type LoraSettings } from '../lora/adapter-vector.ts';
+import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
+import { Random } from '../random.ts';
+import type { Runtime } from '../runtime.ts';
+import { type ExactRun, runExactly } from './exact-model.ts';
+
+/** Rows of the embedding and of the head that are used. */
+const testedVocabulary = 512;
+/** The sequence of the test. The ids do not matter, but their embeddings must differ. */
+export const tokens = [1, 5, 2, 9];
+
+/** Largest difference from the exact values, relative to their root mean square. */
+const tolerance = 1e-4;
+/**
+ * What a score of attention adds to it, because its rounding error is the relative one of its probability, and what the
+ * ratio of a gradient's terms to their sum adds. Rounding errors are below a tenth of these.
+ */
+const [tolerancePerScore, tolerancePerCancellation] = [1e-6, 1e-6];
+
+/** A checkpoint, and how it would be trained. */
+export interface TestedModel extends LoraBase {
+  id: string;
+  lora: LoraSettings;
+}
+
+/** A part of a checkpoint, with an adapter, and what it computes exactly. */
+interface TestedPart {
+  base: LoraBase;
+  adapter: AdapterVector;
+  exact: ExactRun;
+}
+
+type Values = readonly ArrayLike<number>[];
+
+/** What both tests of a checkpoint share. */
+export class Trial {
+  readonly runtime: Runtime;
+  readonly #model: TestedModel;
+  readonly #adapter: AdapterVector;
+  /** With one layer, and with two. */
+  readonly #runs: readonly ExactRun[];
+
+  constructor(runtime: Runtime, model: TestedModel) {
+    this.runtime = runtime;
+    this.#model = model;
+    const { lora } = model;
+    const base = firstPart(model, 2);
+    this.#adapter = randomAdapter(base, lora);
+    const tensors = adapterShapes(base.architecture, lora).map(
+      ({ name, offset, size }) => [name, this.#adapter.vector.subarray(offset, offset + size)] as const,
+    );
+    this.#runs = runExactly(base, { lora, adapter: new Map(tensors) }, tokens);
+    if (this.#runs.some(({ logits }) => logits.some((row) => !row.every(Number.isFinite))))
+      throw new EngineError(
+        'bad_checkpoint',
+        `${model.id}: its first layers give logits that are not finite, so weights are NaN or infinite. Fetch the checkpoint again`,
+      );
+  }
+
+  /** The first layers, one or two. */
+  part(layers: 1 | 2): TestedPart {
+    const base = firstPart(this.#model, layers);
+    const { lora, vector } = this.#adapter;
+    const size = adapterShapes(base.architecture, lora).reduce((sum, shape) => sum + shape.size, 0);
+    const exact = this.#runs[base.architecture.layers - 1] as ExactRun;
+    return { base, adapter: { lora, vector: vector.subarray(0, size) }, exact };
+  }
+
+  /** Refuses rows of values of which one differs too much. */
+  compare(part: string, actual: Values, expected: Values, exact: ExactRun): void {
+    for (const [row, values] of expected.entries())
+      this.refuseAbove(part, largestDifference(actual[row] ?? [], values), allowed(exact));
+  }
+
+  /** `cancellation`: how much larger the terms of the gradient are than their sum. */
+  compareGradient(
+    part: string,
+    actual: ArrayLike<number>,
+    expected: ArrayLike<number>,
+    { exact, cancellation }: { exact: ExactRun; cancellation: number },
+  ): void {
+    const limit = allowed(exact) + cancellation * tolerancePerCancellation;
+    this.refuseAbove(part, meanDifference(actual, expected), limit);
+  }
+
+  refuseAbove(part: string, difference: number, limit: number): void {
+    // NaN is refused too.
+    if (difference <= limit) return;
+    const [found, most] = [difference, limit].map((value) => value.toExponential(1));
+    throw this.failure(
+      `${part} differ by ${found} of their size from a computation in float64, and ${most} is allowed`,
+    );
+  }
+
+  failure(what: string): EngineError {
+    return new EngineError(
+      'self_test_failed',
+      `${this.#model.id} was refused, because ${this.runtime.name} computes it wrongly on this device. The self-test found, in ${what}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine`,
+    );
+  }
+}
+
+export const allowed = ({ largestScore }: ExactRun) => tolerance + tolerancePerScore * largestScore;
+
+/** The first layers of a checkpoint, with the first rows of its embedding and of its head: views of its weights. */
+function firstPart({ architecture: whole, weights }: LoraBase, layers: number): LoraBase {
+  const architecture = {
+    ...whole,
+    vocabularySize: Math.min(testedVocabulary, whole.vocabularySize),
+    layers: Math.min(layers, whole.layers),
+    contextLength: Math.min(tokens.length, whole.contextLength),
+  };
+  const cut = ['model.embed_tokens.weight', 'lm_head.weight'].flatMap((name) => {
+    const table = weights.get(name)?.subarray(0, architecture.vocabularySize * architecture.width);
+    return table ? [[name, table] as const] : [];
+  });
+  return { architecture, weights: new Map([...weights, ...cut]) };
+}
+
+/** An adapter of which both matrices count. */
+function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {
+  const random = new Random(7);
+  const shapes = adapterShapes(architecture, lora);
+  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  for (const { dimensions, offset, size } of shapes) {
+    const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
+    for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
+  }
+  return { lora, vector };
+}
+
+/** Rows of a flat array. */
+export function rowsOf(values: Float32Array, width: number): Float32Array[] {
+  return Array.from({ length: values.length / width }, (_, row) =>
+    values.subarray(row * width, (row + 1) * width),
+  );
+}
+
+/** The largest difference, relative to the root mean square of what is expected. NaN when values are missing. */
+function largestDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let largest = 0;
+  for (let index = 0; index < expected.length; index++)
+    largest = Math.max(largest, Math.abs((actual[index] ?? Number.NaN) - (expected[index] as number)));
+  return largest === 0 ? 0 : largest / rootMeanSquare(expected);
+}
+
+/** The same of the root mean square of the differences: few of a gradient's values may be large. */
+function meanDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  const differences = Float64Array.from(expected, (value, index) => (actual[index] ?? Number.NaN) - value);
+  const difference = rootMeanSquare(differences);
+  return difference === 0 ? 0 : difference / rootMeanSquare(expected);
+}
+
+function rootMeanSquare(values: ArrayLike<number>): number {
+  let squares = 0;
+  for (let index = 0; index < values.length; index++) squares += (values[index] as number) ** 2;
+  return Math.sqrt(squares / values.length);
+}
