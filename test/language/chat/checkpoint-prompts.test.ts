@@ -3,9 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { messageSchema } from '../../../src/contract/chat/messages.ts';
 import type { Message, Tool } from '../../../src/contract/index.ts';
-import { toTurn } from '../../../src/language/chat/conversation.ts';
+import { type Turn, toTurn } from '../../../src/language/chat/conversation.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { ConversationRenderer, type RenderOptions } from '../../../src/language/chat/render.ts';
+import { LanguageError } from '../../../src/language/error.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
@@ -86,6 +87,91 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
       }),
       { seed: SEED, numRuns: 200 },
     );
+  });
+
+  it('has no special token from tools, calls, results, reasoning, names or sampled ids', () => {
+    const special = new Set(tokenizer.special.values());
+    const hostile = fc
+      .array(
+        fc.oneof(
+          fc.constantFrom(
+            ...tokenizer.added.keys(),
+            '<|im_',
+            'start|>',
+            '<|',
+            '|>',
+            '\\',
+            '"',
+            "'",
+            '{{',
+            '%}',
+          ),
+          fc.string({ maxLength: 3 }),
+        ),
+        { minLength: 1, maxLength: 5 },
+      )
+      .map((pieces) => `x${pieces.join('')}x`);
+    const places = [
+      ...['description', 'parameter', 'tool', 'called', 'argument', 'value', 'plain', 'result'],
+      ...['content', 'reasoning', 'id', 'name', 'reply'],
+    ] as const;
+    type Texts = Record<(typeof places)[number], string>;
+    const textsOf = (place: string, text: string) =>
+      Object.fromEntries(places.map((one) => [one, one === place ? text : 'xx'])) as Texts;
+    const render = (texts: Texts) => {
+      const calls = [
+        JSON.stringify({ [texts.argument]: texts.value }),
+        // Arguments that are no JSON, as a model may write them.
+        texts.plain,
+      ].map((json, index) => ({
+        id: `${texts.id}${index}`,
+        name: texts.called,
+        arguments: json,
+      }));
+      const plain = { content: '', toolCalls: [] };
+      const turns: Turn[] = [
+        { ...plain, role: 'user', content: 'ask' },
+        { ...plain, role: 'assistant', tokenIds: tokenizer.encodeExactly(texts.reply) },
+        { ...plain, role: 'user', content: 'ask', name: texts.name },
+        {
+          ...{ role: 'assistant', content: texts.content, reasoning: texts.reasoning },
+          // Llama's template writes one call in a message.
+          toolCalls:
+            (family === 'llama3'
+              ? [calls.slice(0, 1), calls.slice(1)][Number(texts.plain !== 'xx')]
+              : calls) ?? [],
+        },
+        { ...plain, role: 'tool', content: texts.result, toolCallId: `${texts.id}0` },
+      ];
+      const parameters = {
+        type: 'object',
+        properties: { [texts.parameter]: { type: 'string', description: texts.description } },
+      };
+      const tool = { name: texts.tool, description: texts.description, parameters };
+      const { tokens } = renderer.render(
+        { turns, tools: [{ type: 'function', function: tool }] },
+        { addGenerationPrompt: true },
+      );
+      return tokens.filter((token) => special.has(token));
+    };
+    let rendered = 0;
+    fc.assert(
+      fc.property(fc.constantFrom(...places), hostile, (place, text) => {
+        const usual = render(textsOf(place, 'xyx'));
+        let found: number[];
+        try {
+          found = render(textsOf(place, text));
+        } catch (error) {
+          // Where the template itself looks for its tokens, the conversation is refused.
+          expect(error).toBeInstanceOf(LanguageError);
+          return;
+        }
+        rendered++;
+        expect(found).toEqual(usual);
+      }),
+      { seed: SEED, numRuns: 300 },
+    );
+    expect(rendered).toBeGreaterThan(200);
   });
 
   it('keeps sampled ids', () => {
