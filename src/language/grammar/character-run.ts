@@ -45,7 +45,8 @@ function findLoop(state: AutomatonState): Loop | null {
   }
   if (!loop) return null;
   const kinds = new Uint8Array(0x100);
-  for (let byte = 0; byte < asciiCharacters; byte++) if (state.step(byte) === loop.to) kinds[byte] = 1;
+  for (let byte = 0; byte < asciiCharacters; byte = state.rangeEnd(byte))
+    if (state.step(byte) === loop.to) kinds.fill(1, byte, Math.min(state.rangeEnd(byte), asciiCharacters));
   for (const { kind, sequences } of otherSequences)
     if (sequences.every((ranges) => targetOf(state, ranges) === loop.to)) kinds[kind] = 1;
   return { kinds, byte: loop.byte };

@@ -17,31 +17,43 @@ export class RunTokens {
   /** The nodes where other tokens leave these characters, or exceed `maxRunLength`. */
   readonly exits: Int32Array;
 
-  /** `kinds`: as in `CharacterRun`. */
-  constructor({ vocabularySize, ends, tokens, kinds: nodeKinds, characters }: TokenTrie, kinds: Uint8Array) {
-    this.bits = bitsFor(vocabularySize);
-    this.starts = new Int32Array(maxRunLength + 2);
-    const nodes: number[] = [];
-    const exits: number[] = [];
+  /** `kinds`: as in `CharacterRun`. `scratch`: at least one number for each node. */
+  constructor(
+    { vocabularySize, ends, tokens, kinds: nodeKinds, characters }: TokenTrie,
+    kinds: Uint8Array,
+    scratch: Int32Array,
+  ) {
+    const bits = bitsFor(vocabularySize);
+    const starts = new Int32Array(maxRunLength + 2);
+    // Nodes of tokens from the front and exits from the back: a node is at most one of both.
+    let found = 0;
+    let exit = scratch.length;
     for (let node = 1; node < ends.length; ) {
       const count = characters[node]!;
       if (kinds[nodeKinds[node]!] !== 1 || count > maxRunLength) {
-        exits.push(node);
+        scratch[--exit] = node;
         node = ends[node]!;
         continue;
       }
-      if (tokens[node]! >= 0) {
-        addTo(this.bits, tokens[node]!);
-        nodes.push(node);
-        this.starts[count + 1]!++;
+      const token = tokens[node]!;
+      if (token >= 0) {
+        addTo(bits, token);
+        scratch[found++] = node;
+        starts[count + 1]!++;
       }
       node++;
     }
-    for (let count = 1; count < this.starts.length; count++) this.starts[count]! += this.starts[count - 1]!;
-    const next = this.starts.slice();
-    this.nodes = new Int32Array(nodes.length);
-    for (const node of nodes) this.nodes[next[characters[node]!]!++] = node;
-    this.exits = Int32Array.from(exits);
+    for (let count = 1; count < starts.length; count++) starts[count]! += starts[count - 1]!;
+    const next = starts.slice();
+    const nodes = new Int32Array(found);
+    for (let index = 0; index < found; index++) {
+      const node = scratch[index]!;
+      nodes[next[characters[node]!]!++] = node;
+    }
+    this.bits = bits;
+    this.starts = starts;
+    this.nodes = nodes;
+    this.exits = scratch.slice(exit);
   }
 }
 
@@ -49,16 +61,18 @@ export class RunTokens {
 export class RunTokensCache {
   readonly #trie: TokenTrie;
   readonly #known = new LRUCache<string, RunTokens>({ max: maxKept });
+  readonly #scratch: Int32Array;
 
   constructor(trie: TokenTrie) {
     this.#trie = trie;
+    this.#scratch = new Int32Array(trie.ends.length);
   }
 
   of(kinds: Uint8Array): RunTokens {
     const key = Buffer.from(kinds).toString('latin1');
     let tokens = this.#known.get(key);
     if (!tokens) {
-      tokens = new RunTokens(this.#trie, kinds);
+      tokens = new RunTokens(this.#trie, kinds, this.#scratch);
       this.#known.set(key, tokens);
     }
     return tokens;

@@ -140,6 +140,18 @@ const schema = fc.letrec<{ node: object }>((tie) => ({
   ),
 })).node;
 
+const textOrCalls = (tag: string, before: string): TextGrammar => ({
+  type: 'text_or_calls',
+  content: { type: 'text' },
+  calls: {
+    type: 'named_json',
+    alternatives: [{ name: 'ing', schema: { type: 'object', properties: { the: { type: 'string' } } } }],
+    written: { beforeName: tag + before, beforeArguments: '", "arguments": ', after: '}', between: null },
+  },
+  tag,
+  reasoning: { open: 'th', close: 'st' },
+});
+
 describe('the search for legal tokens', () => {
   it('finds those of the definition, for any regular expression', () => {
     fc.assert(
@@ -171,6 +183,8 @@ describe('the search for legal tokens', () => {
       { type: 'structural_tag', tag: { format: { type: 'any_text', excludes: ['the end', 'ing'] } } },
     ],
     ['a text whose last characters are others', { type: 'regex', pattern: '[a-z ]{0,12}[a-e]{5}' }],
+    ['text or calls with a tag', textOrCalls('the"', '{"name": "')],
+    ['text or bare calls', textOrCalls('', '{"name": "')],
     ['a text whose end is forced', { type: 'regex', pattern: '[a-z ]{0,12}qu(?:is|it)?the' }],
   ])('finds those of the definition in %s', (_what, grammar) => {
     for (let seed = 0; seed < 6; seed++) medium.expectExact(grammar, seed, 12);
