@@ -130,7 +130,9 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
 /** The error for a rollout without an answered call: there is nothing to train on. */
 function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
   if (stopReason !== null) {
-    const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.`;
+    const why =
+      stopReason === 'context_limit' ? ' Its first prompt is longer than the context of the model.' : '';
+    const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.${why}`;
     return new MartingaleError('nothing_recorded', what);
   }
   const { unfinishedCalls, otherModels } = observations;

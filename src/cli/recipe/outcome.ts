@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
 import { type BeforeAfter, counted, type EvaluatedModel, type NextCommand } from '../../progress/index.ts';
@@ -8,6 +9,7 @@ import { shellWord } from '../flags.ts';
 import { describeFailure, type InterruptReason } from '../program-end.ts';
 import type { ResolvedRecipe } from './definition.ts';
 import type { RecipeOptions } from './options.ts';
+import { trainingFolder } from './run-directory.ts';
 
 /** A run as its commands and texts need it. */
 export interface RunContext {
@@ -70,7 +72,18 @@ const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- se
 export function nextCommands(finished: Finished): NextCommand[] {
   const { recipe, result, options, dataFolder } = finished;
   const { seed, steps } = options;
+  const isUnlearned =
+    result.reports.length > 0 && result.reports.every(({ groupsWithSignal }) => groupsWithSignal === 0);
+  const trajectories = join(trainingFolder(finished.runDirectory), 'trajectories');
   const commands = [
+    ...(isUnlearned
+      ? [
+          {
+            what: 'Nothing was learned, because in every group all rewards were equal. What the model said:',
+            command: shortPath(trajectories),
+          },
+        ]
+      : []),
     { what: 'More steps:', command: trainCommand(finished, { seed, steps: 2 * steps }) },
     { what: 'Another seed:', command: trainCommand(finished, { seed: seed + 1, steps }) },
   ];

@@ -3,9 +3,10 @@ import { readOptions, recipeProgram } from '../../../src/cli/recipe/options.ts';
 import { endedText, nextCommands, stoppedText } from '../../../src/cli/recipe/outcome.ts';
 import { createClient } from '../../../src/client/index.ts';
 import { ModelHandle, type TrainResult } from '../../../src/index.ts';
+import { report } from '../../training/diagnosis/reports.ts';
 import { recipe } from './recipe.ts';
 
-const result: TrainResult = {
+const finished: TrainResult = {
   reason: 'finished',
   because: null,
   runDirectory: 'runs/one/training',
@@ -23,7 +24,7 @@ const result: TrainResult = {
   seconds: 1,
 };
 
-const commandsAfter = (flags: string[], dataFolder: string | null) =>
+const commandsAfter = (flags: string[], dataFolder: string | null, result = finished) =>
   nextCommands({
     recipe,
     result,
@@ -42,6 +43,14 @@ describe('the next commands', () => {
       'MARTINGALE_API_KEY=mine npm run martingale -- serve --data runs/one/service',
       'MARTINGALE_API_KEY=mine npx tsx recipes/desk/talk.ts --model local/desk/seed-1',
     ]);
+  });
+
+  it('point to what the model said where no group had a signal', () => {
+    const silent = report(0, { groupsWithSignal: 0 });
+    const unlearned = { ...finished, reports: [silent] };
+    expect(commandsAfter([], null, unlearned)[0]).toBe('runs/one/training/trajectories');
+    const learned = { ...finished, reports: [silent, report(1, { groupsWithSignal: 1 })] };
+    expect(commandsAfter([], null, learned)[0]).toContain('npm start');
   });
 
   it('repeat the checkpoint, also where the trained model is served', () => {

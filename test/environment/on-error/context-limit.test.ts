@@ -131,6 +131,24 @@ test('an agent behind the endpoint gets the code that its client knows, and reac
   expect(codes).toEqual(['context_length_exceeded']);
 });
 
+test('a first prompt beyond the context fails the rollout, and says so', async () => {
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async ({ model, signal }) => {
+      const message = { role: 'user' as const, content: 'a' };
+      const call = { model: model.languageModel, messages: [message, message], abortSignal: signal };
+      return (await generateText(call)).text;
+    },
+    atLimit: () => 'too long',
+    rewards,
+  });
+  const rollout = await runOnce(environment, noScenario, small);
+  expect(rollout).toMatchObject({
+    status: 'failed',
+    failure: { code: 'nothing_recorded', message: expect.stringContaining('first prompt is longer') },
+  });
+});
+
 test('a request that the endpoint rejects is the agent’s error, not the policy’s', async () => {
   const onError = vi.fn(() => 'too long');
   const environment = defineEnvironment({
