@@ -5,6 +5,7 @@ import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type CodedPart, CodedTemplate } from './coded-template.ts';
 import type { Turn } from './conversation.ts';
 import type { PromptPart, Slot } from './skeleton.ts';
+import { findReplies, headerOf, partsThrough } from './template-replies.ts';
 
 interface InspectedOptions {
   addGenerationPrompt: boolean;
@@ -154,104 +155,6 @@ export class InspectedConversations {
       ),
     ).toString('utf8');
   }
-}
-
-/** What a template writes before every reply: how a generation prompt and a message of the assistant both begin. */
-function headerOf(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] {
-  const { question, asked, answered } = probes(template, variables);
-  const prompt = difference(asked, question);
-  const reply = difference(answered, question);
-  const header: CodedPart[] = [];
-  for (const [index, part] of (prompt ?? []).entries()) {
-    const other = reply?.[index];
-    if (part.type === 'special' && other?.type === 'special' && part.token === other.token) header.push(part);
-    else {
-      if (part.type !== 'text' || other?.type !== 'text') break;
-      let length = 0;
-      while (length < part.text.length && part.text[length] === other.text[length]) length++;
-      if (length > 0) header.push({ type: 'text', text: part.text.slice(0, length) });
-      if (length < part.text.length || length < other.text.length) break;
-    }
-  }
-  if (header[0]?.type === 'special') return header;
-  throw new LanguageError(
-    'checkpoint_unsupported',
-    'The chat template does not begin replies with a special token, as in <|im_start|>assistant; such templates are not supported.',
-  );
-}
-
-/** A short conversation, with the generation prompt and with an answer. */
-export function probes(template: CodedTemplate, variables: ChatFormat['variables']) {
-  const user = { role: 'user', content: 'question' };
-  const render = (messages: object[], add: boolean) =>
-    template.render(variables, { messages, tools: null, documents: null, add_generation_prompt: add });
-  return {
-    question: render([user], false),
-    asked: render([user], true),
-    answered: render([user, { role: 'assistant', content: 'answer' }], false),
-  };
-}
-
-/** What follows a beginning; null if the parts do not begin so. */
-export function difference(parts: readonly CodedPart[], beginning: readonly CodedPart[]): CodedPart[] | null {
-  for (const [index, part] of beginning.entries()) {
-    const other = parts[index];
-    if (
-      part.type === 'special'
-        ? other?.type !== 'special' || part.token !== other.token
-        : other?.type !== 'text'
-    )
-      return null;
-    if (part.type !== 'text' || other?.type !== 'text') continue;
-    if (!other.text.startsWith(part.text)) return null;
-    if (other.text === part.text) continue;
-    return [{ type: 'text', text: other.text.slice(part.text.length) }, ...parts.slice(index + 1)];
-  }
-  return parts.slice(beginning.length);
-}
-
-/** Finds the replies of a prompt: ranges of its parts after a header and before the token that ends the reply. */
-function findReplies(
-  rendered: readonly CodedPart[],
-  header: readonly CodedPart[],
-  ends: ReadonlySet<number>,
-): { parts: CodedPart[]; replies: { start: number; end: number }[] } {
-  const parts: CodedPart[] = [];
-  const replies: { start: number; end: number }[] = [];
-  let at = 0;
-  while (at < rendered.length) {
-    const rest = difference(rendered.slice(at, at + header.length), header);
-    if (!rest) {
-      parts.push(rendered[at++]!);
-      continue;
-    }
-    parts.push(...header);
-    const start = parts.length;
-    parts.push(...rest);
-    at += header.length;
-    for (let next = rendered[at]; next && !isEnd(next, ends); next = rendered[++at]) parts.push(next);
-    replies.push({ start, end: parts.length });
-  }
-  return { parts, replies };
-}
-
-const isEnd = (part: CodedPart, ends: ReadonlySet<number>) => part.type === 'special' && ends.has(part.token);
-
-/** The parts through the last occurrence of a text, whose trailing white space stays if the template wrote it. */
-function partsThrough(parts: readonly CodedPart[], content: string): CodedPart[] {
-  const shortest = content.trim();
-  for (let index = parts.length - 1; index >= 0; index--) {
-    const part = parts[index];
-    const at = part?.type === 'text' ? part.text.lastIndexOf(shortest) : -1;
-    if (part?.type !== 'text' || at < 0) continue;
-    const whole = content.trimStart();
-    const end = at + (part.text.startsWith(whole, at) ? whole : shortest).length;
-    return [...parts.slice(0, index), { type: 'text', text: part.text.slice(0, end) }];
-  }
-  throw new LanguageError(
-    'not_in_chat_template',
-    "The model's chat template does not write the message to continue as it is.",
-  );
 }
 
 /** The value of a call's arguments; arguments that are no JSON object stay as they are. */

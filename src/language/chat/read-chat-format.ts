@@ -5,7 +5,7 @@ import { LanguageError } from '../error.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { CodedTemplate } from './coded-template.ts';
-import { difference, probes } from './inspected-conversation.ts';
+import { difference, probes } from './template-replies.ts';
 import type { ReplyStyles } from './text-calls.ts';
 
 const templateFile = 'chat_template.jinja';

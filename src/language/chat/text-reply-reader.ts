@@ -1,5 +1,6 @@
 import { isObject } from '../../util/json.ts';
 import type { ReasoningTags, TextCalls } from '../tokenizer/tokenizer.ts';
+import { JsonValueScanner } from './json-value-scanner.ts';
 
 /** A piece of a reply whose reasoning and calls are written as text. */
 export type ReplyPiece =
@@ -35,7 +36,7 @@ export class TextReplyReader {
   readonly #format: TextReplyFormat;
   #state: State;
   #buffer = '';
-  #scanner = new ValueScanner();
+  #scanner = new JsonValueScanner();
 
   constructor(format: TextReplyFormat) {
     this.#format = format;
@@ -148,12 +149,12 @@ export class TextReplyReader {
     const head = callHead.exec(this.#buffer);
     if (head) {
       this.#buffer = this.#buffer.slice(head[0].length);
-      this.#scanner = new ValueScanner();
+      this.#scanner = new JsonValueScanner();
       pieces.push({ type: 'call', name: parsed(head[1] ?? '""', String), arguments: '' });
       return 'arguments';
     }
     const { open = '', close = '' } = this.#format.calls ?? {};
-    const end = close === '' ? new ValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
+    const end = close === '' ? new JsonValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
     const isWhole = close === '' ? end < this.#buffer.length || isJson(this.#buffer) : end >= 0;
     if (!isWhole && !isEnd) return null;
     const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
@@ -201,43 +202,3 @@ function parsed<Value>(text: string, otherwise: (text: string) => Value): Value 
 }
 
 const isJson = (text: string) => parsed<unknown>(text, () => undefined) !== undefined;
-
-/** Finds where a JSON value ends. What is no JSON ends where its brackets are closed. */
-class ValueScanner {
-  #depth = 0;
-  #inText = false;
-  #isEscaped = false;
-  #begun = false;
-  ended = false;
-
-  /** Reads on; returns how many of the characters belong to the value. */
-  read(text: string): number {
-    for (let index = 0; index < text.length; index++) {
-      if (this.ended) return index;
-      const character = text[index] ?? '';
-      if (this.#inText) {
-        if (this.#isEscaped) this.#isEscaped = false;
-        else if (character === '\\') this.#isEscaped = true;
-        else if (character === '"') this.#inText = false;
-        if (!this.#inText && this.#depth === 0) this.ended = true;
-        continue;
-      }
-      if (character === '"') this.#inText = true;
-      else if (character === '{' || character === '[') this.#depth++;
-      else if (character === '}' || character === ']') {
-        // The end of what contains a number or a word.
-        if (this.#depth === 0) {
-          this.ended = true;
-          return index;
-        }
-        this.#depth--;
-        if (this.#depth === 0) this.ended = true;
-      } else if (this.#depth === 0 && this.#begun && (character === ',' || character.trim() === '')) {
-        this.ended = true;
-        return index;
-      }
-      this.#begun = true;
-    }
-    return text.length;
-  }
-}
