@@ -10,7 +10,7 @@ import {
   type TensorShape,
   tensorShapes,
 } from './weights/architecture.ts';
-import { readWeights } from './weights/checkpoint-files.ts';
+import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';
 
 /** A base model whose parameters are all trained. */
@@ -30,6 +30,8 @@ export interface CheckpointModel extends BaseModel, LoraBase {
   lora: LoraSettings;
   /** Tokens that end a reply. */
   endTokens: number[];
+  /** Tells its weights from others: see `hashWeights`. */
+  weightsHash: string;
 }
 
 export type EmbeddedBaseModel = TinyModel | CheckpointModel;
@@ -90,11 +92,24 @@ export class BaseModels {
     return adapterShapes(model.architecture, model.lora);
   }
 
+  /** What the trained tensors belong to: an adapter fits the weights and settings that it was trained with. */
+  originOf(id: string): TensorOrigin {
+    const model = this.find(id);
+    if (model.kind === 'tiny') return {};
+    const { rank, alpha, targets } = model.lora;
+    return {
+      base_weights: model.weightsHash,
+      lora_rank: String(rank),
+      lora_alpha: String(alpha),
+      lora_targets: targets.join(','),
+    };
+  }
+
   /** The flat vector of the trained tensors. */
   async loadVector({ baseModel: id, folder }: Weights): Promise<Float32Array> {
     const model = this.find(id);
     const shapes = this.trainedShapes(id);
-    if (folder !== null) return await readWeights(folder, shapes);
+    if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
     return model.kind === 'tiny' ? initializeWeights(model.architecture, model.seed) : initialAdapter(shapes);
   }
 }

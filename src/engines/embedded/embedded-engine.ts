@@ -279,7 +279,8 @@ class EmbeddedEngine implements Engine {
 
   /** Does not wait for the threads, which release the weights once nothing samples from them. */
   async drop(weights: Weights): Promise<void> {
-    this.#samplerOf(weights).drop(weights);
+    // Models of a checkpoint that this engine was not given can be deleted too.
+    if (this.baseModels.some(({ id }) => id === weights.baseModel)) this.#samplerOf(weights).drop(weights);
   }
 
   async check(): Promise<void> {

@@ -6,7 +6,7 @@ import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
-import { readCheckpoint } from './checkpoint/read-checkpoint.ts';
+import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
 import type { LoraSettings } from './lora/adapter-vector.ts';
 
@@ -147,6 +147,7 @@ async function openCheckpoint(
     kind: 'checkpoint',
     ...inspected,
     ...{ contextLength, vocabularySize, weights, endTokens, defaults },
+    weightsHash: hashWeights(weights),
   };
   return { model, language };
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import { badCheckpoint } from './json-file.ts';
 import { type CheckpointTensor, readTensor, TensorFiles } from './tensor-files.ts';
@@ -29,6 +30,21 @@ export async function readCheckpoint(
   for (const tensor of await selectTensors(files, config))
     weights.set(tensor.name, await readTensor(tensor, signal));
   return { folder, ...config, weights };
+}
+
+/** Values of each tensor that its hash covers. Checkpoints differ nearly everywhere. */
+const hashedValues = 4096;
+
+/** SHA-256 over values of all tensors, evenly spread. Another checkpoint, or the same one trained further, has another. */
+export function hashWeights(weights: Checkpoint['weights']): string {
+  const hash = createHash('sha256');
+  for (const [name, values] of [...weights].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const step = Math.max(1, Math.floor(values.length / hashedValues));
+    const count = Math.ceil(values.length / step);
+    hash.update(`${name} ${values.length}\n`);
+    hash.update(Float32Array.from({ length: count }, (_, index) => values[index * step] ?? 0));
+  }
+  return `sha256-${hash.digest('hex').slice(0, 32)}`;
 }
 
 /** The tensors of a checkpoint in its files, checked against its configuration. */

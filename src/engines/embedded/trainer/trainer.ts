@@ -134,7 +134,7 @@ export class Trainer {
 
   async save(folder: string): Promise<void> {
     const { model, vector, optimizer } = this.#current();
-    await writeCheckpoint(folder, model.shapes, vector, optimizer);
+    await writeCheckpoint(folder, model.shapes, vector, optimizer, this.#models.originOf(model.baseModel));
     this.#saved = { folder, vector, optimizer };
     this.#end();
   }

@@ -28,12 +28,24 @@ function optimizerShapes(shapes: readonly TensorShape[]): TensorShape[] {
   );
 }
 
-export function openWeights(folder: string, shapes: readonly TensorShape[]): Promise<VectorFile> {
-  return VectorFile.open(join(folder, weightsFile), shapes);
+/** What trained tensors belong to, as texts by name: stored with them, and compared when they are read. */
+export type TensorOrigin = Readonly<Record<string, string>>;
+
+/** Rejects with an `EngineError`, of code `base_model_changed` for tensors of another origin. */
+export function openWeights(
+  folder: string,
+  shapes: readonly TensorShape[],
+  origin: TensorOrigin = {},
+): Promise<VectorFile> {
+  return VectorFile.open(join(folder, weightsFile), shapes, origin);
 }
 
-export async function readWeights(folder: string, shapes: readonly TensorShape[]): Promise<Float32Array> {
-  await using file = await openWeights(folder, shapes);
+export async function readWeights(
+  folder: string,
+  shapes: readonly TensorShape[],
+  origin: TensorOrigin = {},
+): Promise<Float32Array> {
+  await using file = await openWeights(folder, shapes, origin);
   return await file.read();
 }
 
@@ -60,13 +72,14 @@ export async function writeCheckpoint(
   shapes: readonly TensorShape[],
   weights: Float32Array,
   optimizer: OptimizerState,
+  origin: TensorOrigin = {},
 ): Promise<void> {
   const moments = new Float32Array(weights.length * 2);
   moments.set(optimizer.first);
   moments.set(optimizer.second, weights.length);
   await writeFolderAtomically(folder, async (unfinished) => {
     await Promise.all([
-      writeDurably(join(unfinished, weightsFile), encodeVector(shapes, weights)),
+      writeDurably(join(unfinished, weightsFile), encodeVector(shapes, weights, origin)),
       writeDurably(
         join(unfinished, optimizerFile),
         encodeVector(optimizerShapes(shapes), moments, { updates: String(optimizer.updates) }),

@@ -22,7 +22,7 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
   const shapes = models.trainedShapes(model.id);
   const { folder } = weights;
   const open = (checkpoint: string) =>
-    openWeights(checkpoint, shapes).catch((error: unknown) => {
+    openWeights(checkpoint, shapes, models.originOf(model.id)).catch((error: unknown) => {
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();

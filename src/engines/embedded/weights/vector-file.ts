@@ -46,10 +46,25 @@ export class VectorFile {
     });
   }
 
-  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
-  static async open(path: string, shapes: readonly TensorShape[]): Promise<VectorFile> {
+  /**
+   * Throws an `EngineError` when a tensor is missing, cut off or has another shape, or when the file's metadata has
+   * another value of an `expected` name. Names that it lacks are not compared.
+   */
+  static async open(
+    path: string,
+    shapes: readonly TensorShape[],
+    expected: Readonly<Record<string, string>> = {},
+  ): Promise<VectorFile> {
     const file = await SafetensorsFile.open(path);
     try {
+      for (const [name, value] of Object.entries(expected)) {
+        const saved = file.metadata[name];
+        if (saved !== undefined && saved !== value)
+          throw new EngineError(
+            'base_model_changed',
+            `the model was trained with ${name} ${saved}, but its base model has ${value} now: start the service with the checkpoint and the settings that it was trained with`,
+          );
+      }
       return new VectorFile(file, shapes);
     } catch (error) {
       await file[Symbol.asyncDispose]();

@@ -1,6 +1,6 @@
 import { basename } from 'node:path';
 import type { CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
-import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { hashWeights, readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import type { LoraBase } from '../../../../src/engines/embedded/lora/layer-feeds.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -16,6 +16,7 @@ function modelOf(id: string, folder: string, { architecture, weights }: LoraBase
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
     lora: { rank: 4, alpha: 8, targets: projections },
     endTokens: [],
+    weightsHash: hashWeights(weights),
     parameters: Array.from(weights.values()).reduce((sum, { length }) => sum + length, 0),
     defaults: { rlLearningRate: 1e-3, sftLearningRate: 1e-3, sftBatchSize: 4 },
   };
