@@ -200,6 +200,9 @@ describe.each([tinyModel, llamaModel])('credit of choices of $baseModel', (teste
     const credited = await learn('with-credit', true);
     expect(1 - credited).toBeLessThan(0.75 * (1 - before));
     // All rewards are equal: there is nothing to learn from.
-    expect(await learn('without-credit', false)).toBe(before);
+    const without = await learn('without-credit', false);
+    // With a checkpoint, log-probabilities after a cached prompt may round.
+    if (tested === tinyModel) expect(without).toBe(before);
+    else expect(without).toBeCloseTo(before, 6);
   });
 });
