@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { CheckpointOptions, FetchProgress } from '../engines/embedded/index.ts';
+import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
 import { OptionError } from '../util/option-error.ts';
@@ -16,6 +16,7 @@ export interface CheckpointFlags {
   reasoning?: NonNullable<CheckpointOptions['format']>['reasoning'];
   /** In bytes. */
   trainingMemory?: number;
+  device?: EmbeddedEngineOptions['device'];
 }
 
 type Targets = NonNullable<NonNullable<CheckpointOptions['lora']>['targets']>;
@@ -52,6 +53,12 @@ export function addCheckpointFlags(command: Command): Command {
       '--training-memory <gigabytes>',
       'memory for training a checkpoint, beside its weights (default half of the memory)',
       gigabytes,
+    )
+    .addOption(
+      new Option(
+        '--device <name>',
+        'where the checkpoints run: webgpu is the graphics card (default cpu)',
+      ).choices(['cpu', 'webgpu']),
     );
 }
 
@@ -81,6 +88,7 @@ export function checkpointArguments({
   loraTargets,
   context,
   trainingMemory,
+  device,
   toolCalls,
   reasoning,
 }: CheckpointFlags): string {
@@ -93,6 +101,7 @@ export function checkpointArguments({
     ['tool-calls', toolCalls],
     ['reasoning', reasoning],
     ['training-memory', trainingMemory && trainingMemory / 1e9],
+    ['device', device],
   ]
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => ` --${name} ${value}`)

@@ -34,12 +34,18 @@ export function addEngineFlags(command: Command): Command {
  */
 export async function openEngine(flags: EngineFlags): Promise<Engine> {
   const { createEmbeddedEngine } = await import('../engines/embedded/index.ts');
-  const { threads, trainingMemory, engine } = flags;
+  const { threads, trainingMemory, device, engine } = flags;
   if (engine === 'embedded') {
     for (const [name, value] of Object.entries(tinkerFlags(flags)))
       if (value !== undefined) throw wrong(name, 'is for --engine tinker; leave it out');
     const checkpoints = checkpointsOf(flags);
-    return createEmbeddedEngine({ threads, checkpoints, trainingBytes: trainingMemory, onFetch: showFetch });
+    return createEmbeddedEngine({
+      threads,
+      checkpoints,
+      trainingBytes: trainingMemory,
+      device,
+      onFetch: showFetch,
+    });
   }
   const options = tinkerOptions(flags);
   const { createTinkerEngine } = await import('../engines/tinker/index.ts');
@@ -68,7 +74,8 @@ function tinkerOptions(flags: EngineFlags) {
   if (folder === undefined || others.length > 0 || folder.startsWith('hf:'))
     throw wrong('checkpoint', "must be given once, with a folder of the server's base model");
   const unused = { 'lora-alpha': flags.loraAlpha, 'lora-targets': flags.loraTargets, context: flags.context };
-  for (const [name, value] of Object.entries({ ...unused, 'training-memory': flags.trainingMemory }))
+  const { trainingMemory, device } = flags;
+  for (const [name, value] of Object.entries({ ...unused, 'training-memory': trainingMemory, device }))
     if (value !== undefined) throw wrong(name, 'is set on the training server; leave it out');
   const { protocol, hostname } = new URL(tinkerUrl);
   const isHere = hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');

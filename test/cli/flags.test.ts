@@ -38,7 +38,16 @@ describe('the flags of checkpoints', () => {
       '--lora-alpha',
       '8',
     ];
-    const more = ['--lora-targets', 'q_proj,v_proj', '--context', '512', '--training-memory', '1.5'];
+    const more = [
+      '--lora-targets',
+      'q_proj,v_proj',
+      '--context',
+      '512',
+      '--training-memory',
+      '1.5',
+      '--device',
+      'webgpu',
+    ];
     const text = ` --checkpoint './a b' ${[...flags, ...more].slice(2).join(' ')}`;
     expect(checkpointArguments(parse(...flags, ...more))).toBe(text);
     expect(checkpointArguments(parse())).toBe('');

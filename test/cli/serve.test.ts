@@ -68,6 +68,7 @@ describe('martingale serve', () => {
     [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
     [['--tool-calls', 'xml'], /--tool-calls.*hermes, llama, json, none/],
+    [['--device', 'cuda'], /--device.*cpu, webgpu/],
   ])('refuses %j by name', async (flags, message) => {
     const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
     const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -75,6 +76,21 @@ describe('martingale serve', () => {
     for await (const chunk of child.stderr) text += chunk;
     expect(text).toMatch(message);
     expect(text.trim().split('\n')).toHaveLength(1);
+  });
+
+  it.skipIf(process.platform !== 'linux')('says what is missing when there is no graphics card', async () => {
+    const folder = await generateCheckpoint(data, 'qwen3');
+    const flags = ['--port', '0', '--data', data, '--checkpoint', folder, '--device', 'webgpu'];
+    const child = spawn(process.execPath, [...fromSource, 'src/cli/main.ts', 'serve', ...flags], {
+      cwd: root,
+      env: { ...process.env, VK_ICD_FILENAMES: '/nowhere.json', VK_DRIVER_FILES: '/nowhere.json' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const exited = once(child, 'exit');
+    let text = '';
+    for await (const chunk of child.stderr) text += chunk;
+    expect(text).toMatch(/device webgpu cannot be used: .*Vulkan \(Linux\).*--device cpu/s);
+    expect(await exited).toEqual([1, null]);
   });
 
   it('takes the key from MARTINGALE_API_KEY and does not show it', async () => {

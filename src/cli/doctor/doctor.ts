@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { Command } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
-import type { CheckpointOptions } from '../../engines/embedded/index.ts';
+import type { CheckpointOptions, EmbeddedEngineOptions } from '../../engines/embedded/index.ts';
 import {
   addCheckpointFlags,
   type CheckpointFlags,
@@ -27,7 +27,7 @@ async function doctor({ threads, json, ...rest }: DoctorOptions): Promise<void> 
       'bad_option',
       `--sampled is ${rest.sampled}, but must be less than --sequence, ${rest.sequence}, which has the prompt too`,
     );
-  const { machine, limits } = await examineMachine(threads, rest.trainingMemory);
+  const { machine, limits } = await examineMachine(threads, rest);
   const checkpoints = checkpointsOf(rest);
   const models: ModelReport[] = [];
   for (const checkpoint of checkpoints) models.push(await examineCheckpoint(checkpoint, rest, limits));
@@ -45,14 +45,15 @@ interface Limits {
 
 async function examineMachine(
   threads = Math.min(4, availableParallelism()),
-  trainingMemory?: number,
+  { trainingMemory, device }: CheckpointFlags,
 ): Promise<{ machine: MachineReport; limits: Limits }> {
   const { defaultTrainingBytes, usableMemory } = await import('../../engines/embedded/memory.ts');
   const { loadRuntime, runtimeOfEnvironment } = await import('../../engines/embedded/runtime.ts');
   const { selfTest } = await import('../../engines/embedded/self-test/self-test.ts');
   const { smallModel } = await import('../../engines/embedded/self-test/small-model.ts');
-  const runtime = await loadRuntime(runtimeOfEnvironment(), threads);
+  const runtime = await loadRuntime(runtimeOfEnvironment(), threads, device ? { device } : {});
   await selfTest(runtime, smallModel());
+  await runtime.close();
   const usable = usableMemory();
   const trainingBytes = trainingMemory ?? defaultTrainingBytes();
   return {
@@ -101,9 +102,10 @@ async function examineCheckpoint(
   if (memory.weightBytes > usable) return { ...report, rates: null, stepSeconds: null };
   // From the folder that is in the cache now, so that nothing is fetched twice.
   const own = { ...checkpoint, folder, id };
+  const engine = { threads, trainingBytes, device: options.device, checkpoints: [own] };
   return {
     ...report,
-    ...(await measured(id, { threads, trainingBytes, checkpoints: [own] }, step, memory.trainedTogether > 0)),
+    ...(await measured(id, engine, step, memory.trainedTogether > 0)),
   };
 }
 
@@ -126,7 +128,7 @@ async function examineTinyModel(
 /** The rates of a base model in an engine of its own, and the time of a step by them. */
 async function measured(
   id: string,
-  options: { threads: number; trainingBytes: number; checkpoints?: CheckpointOptions[] },
+  options: EmbeddedEngineOptions,
   step: StepSize,
   trains: boolean,
 ): Promise<Pick<ModelReport, 'rates' | 'stepSeconds'>> {

@@ -35,7 +35,7 @@ export async function openService({
   runDirectory,
   defaultBaseModel,
 }: ServiceOfRun): Promise<RecipeService> {
-  const { baseUrl, apiKey, threads, trainingMemory } = options;
+  const { baseUrl, apiKey, threads, trainingMemory, device } = options;
   if (baseUrl !== undefined && apiKey !== undefined) {
     const client = createClient({ baseUrl, apiKey });
     const baseModel = options.baseModel ?? defaultBaseModel;
@@ -52,6 +52,7 @@ export async function openService({
     threads,
     checkpoints,
     trainingBytes: trainingMemory,
+    device,
     onFetch: showFetch,
   });
   try {

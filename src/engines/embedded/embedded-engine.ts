@@ -5,6 +5,7 @@ import type { Constraint, Reply } from '../../language/constraint/constraint.ts'
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
+import { showValue } from '../../util/show-value.ts';
 import type {
   BaseModel,
   BeamSearchRequest,
@@ -24,7 +25,7 @@ import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { defaultHeapBytes, defaultPrefixBytes, defaultTrainingBytes } from './memory.ts';
 import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
-import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
+import { type Device, devices, installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
 import type { CallOptions } from './threads/worker-thread.ts';
@@ -47,6 +48,12 @@ export interface EmbeddedEngineOptions {
    * with the code `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
    */
   runtime?: RuntimeChoice;
+  /**
+   * Where checkpoints are sampled and trained. `webgpu` is the graphics card, by Metal, Direct3D 12 or Vulkan: it needs
+   * `onnxruntime-node`, and a copy of the weights on the card for sampling and one for training. Without a usable card,
+   * creating the engine fails with the code `device_missing`. The tiny models stay on the CPU. Default `cpu`.
+   */
+  device?: Device;
   /** Cores that training uses. Default: the machine's cores, at most 4. */
   threads?: number;
   /**
@@ -103,6 +110,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const {
     checkpoints = [],
     runtime = runtimeOfEnvironment(),
+    device = 'cpu',
     threads = Math.min(4, availableParallelism()),
     samplerThreads = threads,
     largestBatch = 256,
@@ -128,11 +136,13 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
       'bad_option',
       `prefixCacheBytes must be a whole number, 0 or more, not ${prefixCacheBytes}`,
     );
+  checkDevice(device, checkpoints.length);
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
   const opened = await openCheckpoints(checkpoints, options.onFetch);
   const settings = {
     runtime,
+    device,
     checkpoints: opened.map(({ model }) => model),
     largestBatch,
     prefixCacheBytes,
@@ -301,6 +311,16 @@ class EmbeddedEngine implements Engine {
   #samplerOf({ baseModel }: Weights): SamplerThreads {
     return this.#samplers.get(this.#models.find(baseModel).kind) as SamplerThreads;
   }
+}
+
+function checkDevice(device: Device, checkpoints: number): void {
+  if (!devices.includes(device))
+    throw new EngineError('bad_option', `device must be ${devices.join(' or ')}, not ${showValue(device)}`);
+  if (device !== 'cpu' && checkpoints === 0)
+    throw new EngineError(
+      'bad_option',
+      `the device ${device} is for checkpoints, and there are none: the tiny models run on the CPU. Add a checkpoint, or leave the device out`,
+    );
 }
 
 /** What is told of a base model: not its weights. */

@@ -1,13 +1,22 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { hasCode } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
+import { DeviceTensors } from './device-tensors.ts';
+import type { Session } from './onnx/session.ts';
+import { type DeviceLock, deviceLock } from './threads/device-lock.ts';
 import { NativeGate } from './threads/native-gate.ts';
+
+export type { Feeds, Session } from './onnx/session.ts';
 
 /** Packages that the engine can run on, best first. Optional peers: a client of a remote service needs neither. */
 export const runtimeNames = ['onnxruntime-node', 'onnxruntime-web'] as const;
 
 type RuntimeName = (typeof runtimeNames)[number];
 export type RuntimeChoice = 'auto' | RuntimeName;
+
+/** Where checkpoints run. The tiny models run on the CPU. */
+export const devices = ['cpu', 'webgpu'] as const;
+export type Device = (typeof devices)[number];
 
 /** The version of the peers. The graphs use non-standard operators, which differ between versions. */
 export const runtimeVersion = '1.30.0';
@@ -30,39 +39,63 @@ export function runtimeOfEnvironment(): RuntimeChoice {
   );
 }
 
-export type Feeds = Record<string, Tensor>;
-
-/** A loaded graph. */
-export interface Session {
-  /**
-   * Returns the outputs by name. They are copies: onnxruntime-node copies every output after the run, even one that it
-   * has written to a tensor of the caller, so that such tensors save nothing, and a cache is never an output.
-   */
-  run(feeds: Feeds): Promise<InferenceSession.OnnxValueMapType>;
-  release(): Promise<void>;
-}
-
 /** The parts of ONNX Runtime that the engine uses. */
 export interface Runtime {
   name: RuntimeName;
+  device: Device;
   session(model: Uint8Array): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
+  /**
+   * The same for data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
+   * all other inputs and all outputs are copied in each run.
+   */
+  constant(data: Float32Array, dimensions: readonly number[]): Tensor;
   integer(data: BigInt64Array, dimensions: readonly number[]): Tensor;
+  /** Gives back what constants take on the device. No session may run any more. */
+  close(): Promise<void>;
+}
+
+export interface RuntimeOptions {
+  /** Guards the calls into the runtime. Default: one that is never shut. */
+  gate?: NativeGate;
+  /** Default `cpu`. */
+  device?: Device;
+  /** The lock of the process's device. */
+  lock?: DeviceLock;
 }
 
 /**
  * Loads a runtime; `auto` takes the native one, or the WebAssembly one when the native one cannot be loaded. Throws an
- * `EngineError` with the code `runtime_missing` and the install command when there is none.
+ * `EngineError` with the code `runtime_missing` and the install command when there is none, and one with the code
+ * `device_missing` when there is no WebGPU device.
  * Thread pools do not spin, because two busy pools that spin halve each other's speed.
  *
- * `threads`: threads that one `run` may use. `gate`: guards the calls into the runtime; by default it is never shut.
+ * `threads`: threads that one `run` may use on the CPU.
  */
 export async function loadRuntime(
   choice: RuntimeChoice,
   threads: number,
-  gate = new NativeGate(),
+  { gate = new NativeGate(), device = 'cpu', lock = deviceLock }: RuntimeOptions = {},
 ): Promise<Runtime> {
-  const { name, ort } = await importRuntime(choice);
+  const { name, ort } = await importRuntime(device === 'webgpu' ? nativeFor(choice) : choice);
+  const float = (data: Float32Array, dimensions: readonly number[]) =>
+    new ort.Tensor('float32', takesShared ? data : unshared(data), dimensions);
+  const shared = {
+    name,
+    device,
+    float,
+    integer: (data: BigInt64Array, dimensions: readonly number[]) =>
+      new ort.Tensor('int64', data, dimensions),
+  };
+  if (device === 'webgpu') {
+    const tensors = await DeviceTensors.open(ort, (call) => lock.pass(gate, call));
+    return {
+      ...shared,
+      session: (model) => tensors.session(model),
+      constant: (data, dimensions) => tensors.constant(float(data, dimensions)),
+      close: () => tensors.close(),
+    };
+  }
   const isNative = name === 'onnxruntime-node';
   if (!isNative) ort.env.wasm.numThreads = threads;
   const options: InferenceSession.SessionOptions = {
@@ -76,7 +109,7 @@ export async function loadRuntime(
       : { executionProviders: ['wasm'] }),
   };
   return {
-    name,
+    ...shared,
     session: async (model) => {
       const session = await gate.pass(() => ort.InferenceSession.create(model, options));
       return {
@@ -84,9 +117,18 @@ export async function loadRuntime(
         release: () => gate.pass(() => session.release()),
       };
     },
-    float: (data, dimensions) => new ort.Tensor('float32', takesShared ? data : unshared(data), dimensions),
-    integer: (data, dimensions) => new ort.Tensor('int64', data, dimensions),
+    constant: float,
+    close: async () => {},
   };
+}
+
+/** WebGPU is a part of the native runtime. */
+function nativeFor(choice: RuntimeChoice): RuntimeName {
+  if (choice !== 'onnxruntime-web') return 'onnxruntime-node';
+  throw new EngineError(
+    'bad_option',
+    'the device webgpu needs the runtime onnxruntime-node; onnxruntime-web has no WebGPU in Node. Choose the runtime onnxruntime-node or auto, or the device cpu',
+  );
 }
 
 /** Deno's native modules do not read shared memory. */

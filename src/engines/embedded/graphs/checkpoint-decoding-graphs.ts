@@ -1,7 +1,9 @@
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
 import type { Value } from '../onnx/graph.ts';
+import type { Device } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { DecodingGraph } from './decoding-graph.ts';
+import { outputLogits } from './logit-outputs.ts';
 import type { LoraTargets } from './lora-graphs.ts';
 import { outputChoices } from './token-choices.ts';
 
@@ -11,7 +13,9 @@ export const nextLayer = 'next.';
 /**
  * The graphs of a checkpoint with a LoRA adapter. All weights are inputs, named as in `loraForwardGraph`; those of the
  * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
- * `head`, of the same shape, `norm` [width], `inverse_temperature` [outputs, 1], those of `outputChoices`, and the tables `cosines` and `sines` [context, headWidth / 2].
+ * `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
+ * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
+ * [outputs, 1] and those of `outputChoices`. WebGPU has no float64, which that needs: there all logits are outputs.
  *
  * The weights, [outputs, inputs], are the left operands, of states in columns. ONNX Runtime packs the right operand of a
  * product into other memory in each run, but reads the left one in place. For few tokens that takes half of the time, as
@@ -20,10 +24,12 @@ export const nextLayer = 'next.';
  */
 class CheckpointGraph extends DecodingGraph {
   readonly #lora: LoraTargets;
+  readonly #device: Device;
 
-  constructor(architecture: Architecture, lora: LoraTargets) {
+  constructor(architecture: Architecture, lora: LoraTargets, device: Device) {
     super(architecture);
     this.#lora = lora;
+    this.#device = device;
   }
 
   protected embed(): Value {
@@ -38,11 +44,10 @@ class CheckpointGraph extends DecodingGraph {
     return this.graph.input(name, 'float32', [this.architecture.width]);
   }
 
-  protected project(layer: number, normed: Value): Value {
+  protected project(_layer: number, normed: Value): Value {
     const { graph } = this;
     const { heads, keyValueHeads, headWidth } = this.architecture;
-    // The first graph has this input already.
-    if (layer > 0) graph.input('positions', 'int64', ['tokens']);
+    graph.input('positions', 'int64', ['tokens', 1]);
     for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
     const columns = this.#transpose(normed);
     const linear = (name: Projection) => this.#transpose(this.#multiply(name, columns, nextLayer));
@@ -57,7 +62,7 @@ class CheckpointGraph extends DecodingGraph {
     );
   }
 
-  /** One node for all heads: the tokens and heads that share keys and values are rows of the same product. */
+  /** The tokens and heads that share keys and values are rows of the same product. */
   protected mix(): Value {
     const { graph } = this;
     const { heads, keyValueHeads, headWidth } = this.architecture;
@@ -66,15 +71,30 @@ class CheckpointGraph extends DecodingGraph {
     for (const name of ['key', 'value'])
       graph.input(name, 'float32', ['batch', keyValueHeads, 'width', headWidth]);
     graph.input('mask', 'float32', ['batch', 1, 'queries', 'width']);
-    // The query is divided by the root of the head width already.
-    const mixed = graph.contribOp('MultiHeadAttention', ['query', 'key', 'value', '', '', 'mask'], {
-      num_heads: keyValueHeads,
-      scale: { float: 1 },
-    });
-    const apart = graph.op('Reshape', [mixed, graph.integers(-1, sharers, keyValueHeads, headWidth)]);
+    const apart = graph.op('Reshape', [
+      this.#attention(),
+      graph.integers(-1, sharers, keyValueHeads, headWidth),
+    ]);
     const picked = graph.op('Gather', [apart, graph.input('rows', 'int64', ['tokens'])], { axis: 0 });
     const ordered = graph.op('Transpose', [picked], { perm: [0, 2, 1, 3] });
     return graph.op('Reshape', [ordered, graph.integers(-1, heads * headWidth)]);
+  }
+
+  /** The query is divided by the root of the head width already. */
+  #attention(): Value {
+    const { graph } = this;
+    const { keyValueHeads, headWidth } = this.architecture;
+    if (this.#device === 'cpu')
+      return graph.contribOp('MultiHeadAttention', ['query', 'key', 'value', '', '', 'mask'], {
+        num_heads: keyValueHeads,
+        scale: { float: 1 },
+      });
+    // That operator is wrong on WebGPU from 32 queries on (onnxruntime-node 1.30.0).
+    const swap = (value: Value) => graph.op('Transpose', [value], { perm: [0, 2, 1, 3] });
+    const apart = graph.op('Reshape', ['query', graph.integers(0, 0, keyValueHeads, headWidth)]);
+    const keys = graph.op('Transpose', ['key'], { perm: [0, 1, 3, 2] });
+    const scores = graph.op('Add', [graph.op('MatMul', [swap(apart), keys]), 'mask']);
+    return swap(graph.op('MatMul', [graph.op('Softmax', [scores], { axis: -1 }), 'value']));
   }
 
   protected attend(_layer: number, mixed: Value): Value {
@@ -96,10 +116,13 @@ class CheckpointGraph extends DecodingGraph {
     const { graph } = this;
     const { vocabularySize, width } = this.architecture;
     const head = graph.input('head', 'float32', [vocabularySize, width]);
+    const logitsOf = (states: Value) => this.#transpose(graph.op('MatMul', [head, this.#transpose(states)]));
+    if (this.#device !== 'cpu') {
+      outputLogits(graph, logitsOf(normed), ['outputs', vocabularySize]);
+      return;
+    }
     graph.input('inverse_temperature', 'float32', ['outputs', 1]);
-    const scaled = graph.op('Mul', [normed, 'inverse_temperature']);
-    const logits = this.#transpose(graph.op('MatMul', [head, this.#transpose(scaled)]));
-    outputChoices(graph, logits, vocabularySize);
+    outputChoices(graph, logitsOf(graph.op('Mul', [normed, 'inverse_temperature'])), vocabularySize);
   }
 
   /** W x + scale * B (A x), [outputs, tokens], for states x [inputs, tokens]. */
@@ -140,8 +163,7 @@ class CheckpointGraph extends DecodingGraph {
       });
     }
     const rows = graph.op('Reshape', [normed, graph.integers(-1, 1, width)]);
-    const positions = graph.op('Unsqueeze', ['positions', graph.integers(1)]);
-    const rotated = graph.contribOp('RotaryEmbedding', [rows, positions, 'cosines', 'sines'], {
+    const rotated = graph.contribOp('RotaryEmbedding', [rows, 'positions', 'cosines', 'sines'], {
       interleaved: 0,
     });
     return graph.op('Reshape', [rotated, graph.integers(-1, width)]);
@@ -155,11 +177,12 @@ class CheckpointGraph extends DecodingGraph {
 export function checkpointDecodingGraphs(
   architecture: Architecture,
   lora: LoraTargets,
+  device: Device,
 ): { first: Uint8Array; middle: Uint8Array | null; last: Uint8Array } {
   const { layers } = architecture;
   return {
-    first: new CheckpointGraph(architecture, lora).begin(),
-    middle: layers > 1 ? new CheckpointGraph(architecture, lora).proceed(0) : null,
-    last: new CheckpointGraph(architecture, lora).proceed(layers - 1),
+    first: new CheckpointGraph(architecture, lora, device).begin(),
+    middle: layers > 1 ? new CheckpointGraph(architecture, lora, device).proceed(0) : null,
+    last: new CheckpointGraph(architecture, lora, device).proceed(layers - 1),
   };
 }

@@ -15,7 +15,7 @@ export abstract class DecodingGraph {
     this.architecture = architecture;
   }
 
-  /** The states of the tokens `ids` [tokens] at `positions` [tokens]. */
+  /** The states of the tokens `ids` [tokens]. */
   protected abstract embed(): Value;
   /** Query, key and value of a layer side by side, for normed states. */
   protected abstract project(layer: number, normed: Value): Value;
@@ -37,7 +37,6 @@ export abstract class DecodingGraph {
   /** Outputs the tokens' `state` [tokens, width] and `packed`: what `project` gives for the first layer. */
   begin(): Uint8Array {
     this.graph.input('ids', 'int64', ['tokens']);
-    this.graph.input('positions', 'int64', ['tokens']);
     this.#outputProjections(0, this.embed());
     return this.graph.finish();
   }

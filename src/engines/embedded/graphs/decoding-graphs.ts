@@ -27,6 +27,7 @@ class TrainedGraph extends DecodingGraph {
   protected embed(): Value {
     const { graph } = this;
     const look = (table: string, ids: Value) => graph.op('Gather', [this.#weight(table), ids], { axis: 0 });
+    graph.input('positions', 'int64', ['tokens']);
     let sum = graph.op('Add', [look('token_embedding', 'ids'), look('position_embedding', 'positions')]);
     for (let distance = 1; distance <= this.architecture.previousTokens; distance++) {
       graph.input(`previous.${distance}`, 'int64', ['tokens']);

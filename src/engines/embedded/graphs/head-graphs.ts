@@ -9,7 +9,7 @@ import { Norm } from './normalization.ts';
  *
  * Where the sampling parameters are a temperature and a set of legal tokens, no logits leave the graphs: with the logits
  * z and the temperature T, a = z / T + mask. `inverse_temperature` [rows, 1]; `masks` [sets, vocabulary] has 0 for legal
- * tokens and `maskedLogit` for others, and `sets` [rows] the row of `masks` of each decision; `targets` [rows] are the
+ * tokens and `maskedLogit` for others, and `sets` [rows] the row of `masks` of each decision; `targets` are the
  * tokens that were taken. All others are computed from the logits.
  */
 class HeadGraph {
@@ -42,7 +42,6 @@ class HeadGraph {
     graph.input('inverse_temperature', 'float32', ['rows', 1]);
     graph.input('masks', 'float32', ['sets', this.architecture.vocabularySize]);
     graph.input('sets', 'int64', ['rows']);
-    graph.input('targets', 'int64', ['rows']);
     const reduce = (operator: string, values: Value) =>
       graph.op(operator, [values, graph.integers(-1)], { keepdims: 1 });
     const { logits, inverse } = this.logits();
@@ -69,12 +68,15 @@ class HeadGraph {
  */
 export const maskedLogit = -1e30;
 
-/** Outputs `logprob` [rows, 1], the log-probabilities of the targets, and `entropy` [rows, 1] in nats. */
+/**
+ * Outputs `logprob` [rows, 1], the log-probabilities of the targets, and `entropy` [rows, 1] in nats. `targets` is
+ * [rows, 1].
+ */
 export function headLogprobsGraph(architecture: Architecture): Uint8Array {
   const head = new HeadGraph(architecture);
   const { graph } = head;
   const { shifted, logTotal, entropy } = head.distribution();
-  const targets = graph.op('Unsqueeze', ['targets', graph.integers(1)]);
+  const targets = graph.input('targets', 'int64', ['rows', 1]);
   const taken = graph.op('GatherElements', [shifted, targets], { axis: 1 });
   graph.output('logprob', graph.op('Sub', [taken, logTotal]), ['rows', 1]);
   graph.output('entropy', entropy, ['rows', 1]);
@@ -82,8 +84,8 @@ export function headLogprobsGraph(architecture: Architecture): Uint8Array {
 }
 
 /**
- * The backward pass of `headLogprobsGraph`, computed again from the states. Inputs: `slope` and `entropy_slope`
- * [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width].
+ * The backward pass of `headLogprobsGraph`, computed again from the states. Inputs: `targets` [rows],
+ * `slope` and `entropy_slope` [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width].
  *
  * With p the probabilities, H the entropy, s and h the slopes: dLoss/da_j = s * ([j = target] - p_j)
  * - h * p_j * (log p_j + H).
@@ -92,6 +94,7 @@ export function headSlopesGraph(architecture: Architecture): Uint8Array {
   const head = new HeadGraph(architecture);
   const { graph } = head;
   const { inverse, shifted, likelihoods, total, logTotal, entropy } = head.distribution();
+  graph.input('targets', 'int64', ['rows']);
   graph.input('slope', 'float32', ['rows', 1]);
   graph.input('entropy_slope', 'float32', ['rows', 1]);
   // p_j * (s + h * (log p_j + H)), with all that is the same for a row computed for the row.

@@ -29,10 +29,11 @@ export interface LayerParts {
   norm(name: NormName): Norm;
   /** The product of the last two axes of two values with four axes. */
   matmul(left: Value, right: Value, options?: MatmulOptions): Value;
-  /** Batch and time, int64 [2]. */
-  batchAndTime: Value;
-  /** Batch and the number of positions for which a sequence's queries and MLP are computed, int64 [2]. */
-  batchAndSteps: Value;
+  /**
+   * The shape [batch, positions, heads, headWidth], int64 [4]: of all positions (`time`), or of those for which a
+   * sequence's queries and MLP are computed (`steps`).
+   */
+  headShape(positions: 'time' | 'steps', heads: number): Value;
   /** Selects the rows of these positions from those of all positions; without it, they are all positions. */
   select?: (states: Value) => Value;
   /** The backward pass of `select`: zeros at positions that were not selected. */
@@ -80,14 +81,14 @@ export class Layer {
   }
 
   forward(input: Value): { next: Value; tape: LayerTape } {
-    const { graph, architecture, linear, norm, matmul, mask, batchAndTime, batchAndSteps } = this.#parts;
+    const { graph, architecture, linear, norm, matmul, mask } = this.#parts;
     const { heads, keyValueHeads } = architecture;
     const attentionNorm = norm('input_layernorm').forward(input);
     const { output: normalized } = attentionNorm;
     const queries = this.#select(normalized);
-    const query = this.#split(linear('q_proj').forward(queries), heads, batchAndSteps);
-    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, batchAndTime);
-    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, batchAndTime);
+    const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
+    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, 'time');
+    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, 'time');
     const placedQuery = this.#place('q_norm', query);
     const placedKey = this.#place('k_norm', key);
     const grouped = this.#group(placedQuery.output);
@@ -187,9 +188,9 @@ export class Layer {
    * that of O * dO over a head's width, which is shorter (Dao et al. 2022, arXiv:2205.14135, appendix B.4).
    */
   #attentionBackward(mixedGradient: Value, tape: LayerTape): { query: Value; key: Value; value: Value } {
-    const { graph, matmul, architecture, batchAndSteps } = this.#parts;
-    const { heads, keyValueHeads, headWidth } = architecture;
-    const shape = this.#shape(batchAndSteps, heads, headWidth);
+    const { graph, matmul, architecture, headShape } = this.#parts;
+    const { heads, keyValueHeads } = architecture;
+    const shape = headShape('steps', heads);
     const apart = (states: Value) => graph.op('Reshape', [states, shape]);
     const byHead = this.#group(graph.op('Transpose', [apart(mixedGradient)], { perm: [0, 2, 1, 3] }));
     const product = apart(graph.op('Mul', [tape.mixed, mixedGradient]));
@@ -240,16 +241,11 @@ export class Layer {
     return graph.contribOp('RotaryEmbedding', inputs, { interleaved: 0 });
   }
 
-  #shape(lengths: Value, ...rest: number[]): Value {
-    const { graph } = this.#parts;
-    return graph.op('Concat', [lengths, graph.integers(...rest)], { axis: 0 });
-  }
-
   /** [positions, heads * headWidth] as [batch, heads, time, headWidth]. */
-  #split(states: Value, heads: number, lengths: Value): Value {
-    const { graph, architecture } = this.#parts;
-    const shape = this.#shape(lengths, heads, architecture.headWidth);
-    return graph.op('Transpose', [graph.op('Reshape', [states, shape])], { perm: [0, 2, 1, 3] });
+  #split(states: Value, heads: number, positions: 'time' | 'steps'): Value {
+    const { graph, headShape } = this.#parts;
+    const apart = graph.op('Reshape', [states, headShape(positions, heads)]);
+    return graph.op('Transpose', [apart], { perm: [0, 2, 1, 3] });
   }
 
   /** [positions, heads * headWidth] from an order of axes that `perm` makes [batch, time, heads, headWidth]. */

@@ -16,10 +16,12 @@ const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
  * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
  * matrices [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's
  * `<projection>.A` [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width],
- * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `causal` [time, time]. Output: `next`.
+ * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `causal` [time, time], and
+ * `query_shape` and `key_shape`, [batch, time, heads, headWidth] of the queries and of the keys. Output: `next`.
  *
- * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. The graphs have
- * only operators that WebGPU has too; on the CPU the runtime fuses transpositions and scales into the products.
+ * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. All nodes of
+ * the graphs have kernels on WebGPU; on the CPU the runtime fuses transpositions and scales into the products. The shapes
+ * are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
  */
 export function loraForwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
   const { graph, layer } = new LoraGraph(architecture, lora);
@@ -51,7 +53,7 @@ class LoraGraph {
     this.#architecture = architecture;
     this.#lora = lora;
     this.#keepsGradients = keepsGradients;
-    const { width, headWidth, positions } = architecture;
+    const { width, heads, headWidth, positions } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['tokens', width]);
     graph.input('positions', 'int64', ['batch', 'time']);
@@ -60,15 +62,15 @@ class LoraGraph {
       for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
     const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
     const norms = new Map(normsOf(architecture).map((name) => [name, this.#norm(name)]));
-    const batchAndTime = graph.op('Shape', ['positions']);
+    graph.input('query_shape', 'int64', [4]);
+    graph.input('key_shape', 'int64', [4]);
     const parts: LayerParts = {
       graph,
       architecture,
       linear: (name) => linears.get(name) as Linear,
       norm: (name) => norms.get(name) as Norm,
       matmul: (left, right, options) => this.#matmul(left, right, options),
-      batchAndTime,
-      batchAndSteps: batchAndTime,
+      headShape: (_, count) => (count === heads ? 'query_shape' : 'key_shape'),
       mask: 'causal',
       rotary: positions === 'learned' ? null : { positions: 'positions', cosines: 'cosines', sines: 'sines' },
     };

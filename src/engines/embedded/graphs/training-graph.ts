@@ -55,6 +55,7 @@ export abstract class TrainingGraph {
       down_proj: name('mlp_down'),
     };
     const isLast = this.isLast(layer);
+    const batchAndSteps = isLast ? graph.op('Shape', ['positions']) : batchAndTime;
     return {
       graph,
       architecture,
@@ -68,8 +69,10 @@ export abstract class TrainingGraph {
           isFused: true,
         }),
       matmul: (left, right, options) => this.matmul(left, right, options),
-      batchAndTime,
-      batchAndSteps: isLast ? graph.op('Shape', ['positions']) : batchAndTime,
+      headShape: (positions, heads) => {
+        const lengths = positions === 'steps' ? batchAndSteps : batchAndTime;
+        return graph.op('Concat', [lengths, graph.integers(heads, architecture.headWidth)], { axis: 0 });
+      },
       ...(isLast
         ? { select: (states) => this.#select(states), spread: (states) => this.#spread(states) }
         : {}),

@@ -1,3 +1,4 @@
+import type { Tensor } from 'onnxruntime-common';
 import {
   headLogitsBackwardGraph,
   headLogitsGraph,
@@ -60,8 +61,8 @@ export class HeadRunner {
     const weight = (name: string) => base.weights.get(name) as Float32Array;
     const head = tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight';
     this.#weights = {
-      norm: runtime.float(weight('model.norm.weight'), [width]),
-      embedding: runtime.float(weight(head), [vocabularySize, width]),
+      norm: runtime.constant(weight('model.norm.weight'), [width]),
+      embedding: runtime.constant(weight(head), [vocabularySize, width]),
     };
   }
 
@@ -82,7 +83,10 @@ export class HeadRunner {
     const logprobs = new Float32Array(decisions.length);
     const entropies = new Float32Array(decisions.length);
     for (const [start, chunk] of inChunks(decisions)) {
-      const { logprob, entropy } = await this.#sessions.logprobs.run(this.#decisionFeeds(states, chunk));
+      const { logprob, entropy } = await this.#sessions.logprobs.run({
+        ...this.#decisionFeeds(states, chunk),
+        targets: this.#integers(tokensOf(chunk), [chunk.length, 1]),
+      });
       logprobs.set(logprob?.data as Float32Array, start);
       entropies.set(entropy?.data as Float32Array, start);
     }
@@ -103,6 +107,7 @@ export class HeadRunner {
       };
       const outputs = await this.#sessions.slopes.run({
         ...this.#decisionFeeds(states, chunk),
+        targets: this.#integers(tokensOf(chunk), [chunk.length]),
         slope: column(slopes.logprobs),
         entropy_slope: column(slopes.entropies),
       });
@@ -158,8 +163,7 @@ export class HeadRunner {
       for (const token of legal) masks[from + token] = 0;
     }
     const inverse = chunk.map(({ temperature }) => 1 / (temperature === 0 ? 1 : temperature));
-    const integers = (values: readonly number[]) =>
-      this.#runtime.integer(BigInt64Array.from(values, BigInt), [chunk.length]);
+    const setOf = legalOf.map((legal) => sets.indexOf(legal));
     return {
       ...this.#stateFeeds(
         states,
@@ -167,9 +171,12 @@ export class HeadRunner {
       ),
       inverse_temperature: this.#runtime.float(Float32Array.from(inverse), [chunk.length, 1]),
       masks: this.#runtime.float(masks, [sets.length, vocabularySize]),
-      sets: integers(legalOf.map((legal) => sets.indexOf(legal))),
-      targets: integers(chunk.map(({ token }) => token)),
+      sets: this.#integers(setOf, [chunk.length]),
     };
+  }
+
+  #integers(values: readonly number[], dimensions: readonly number[]): Tensor {
+    return this.#runtime.integer(BigInt64Array.from(values, BigInt), dimensions);
   }
 
   #addRows(total: Float32Array, rows: readonly number[], added: Float32Array): void {
@@ -180,6 +187,8 @@ export class HeadRunner {
     freeAll([added]);
   }
 }
+
+const tokensOf = (chunk: readonly PlainDecision[]) => chunk.map(({ token }) => token);
 
 function* inChunks<Item>(items: readonly Item[]): Generator<[start: number, chunk: Item[]]> {
   for (let start = 0; start < items.length; start += headRows)

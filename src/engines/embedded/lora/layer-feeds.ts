@@ -23,7 +23,7 @@ export function weightFeeds(runtime: Runtime, { architecture, weights }: LoraBas
   const feed = (input: string, name: string, dimensions: readonly number[]) => {
     const data = weights.get(name);
     if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
-    feeds[input] = runtime.float(data, dimensions);
+    feeds[input] = runtime.constant(data, dimensions);
   };
   for (const projection of projectionsOf(architecture)) {
     const shape = projectionShape(architecture, projection);

@@ -134,12 +134,16 @@ export class LayerRunner {
   }
 
   #sharedFeeds({ sequences, time }: PaddedTokens): Feeds {
-    const { positions: kind, headWidth } = this.#base.architecture;
+    const { positions: kind, heads, keyValueHeads, headWidth } = this.#base.architecture;
     const batch = sequences.length;
     const causal = new Float32Array(time * time);
     for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
     const positions = BigInt64Array.from({ length: batch * time }, (_, index) => BigInt(index % time));
+    const shape = (count: number) =>
+      this.#runtime.integer(BigInt64Array.from([batch, time, count, headWidth], BigInt), [4]);
     const feeds: Feeds = {
+      query_shape: shape(heads),
+      key_shape: shape(keyValueHeads),
       causal: this.#runtime.float(causal, [time, time]),
       positions: this.#runtime.integer(positions, [batch, time]),
     };

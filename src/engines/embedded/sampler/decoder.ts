@@ -70,7 +70,7 @@ export class Decoder {
     adapter: AdapterVector | null,
   ): Promise<Decoder> {
     const { architecture } = base;
-    const draws = new DrawFeeds(runtime, architecture.vocabularySize);
+    const draws = runtime.device === 'cpu' ? new DrawFeeds(runtime, architecture.vocabularySize) : null;
     return new Decoder(runtime, architecture, await checkpointStages(runtime, base, adapter), draws);
   }
 
@@ -148,9 +148,9 @@ export class Decoder {
     return outputs;
   }
 
-  /** Whether the graphs multiply the heads that share keys and values together. */
+  /** Whether the graphs multiply the heads that share keys and values together: those of checkpoints do. */
   get #groups(): boolean {
-    return this.#draws !== null;
+    return this.#architecture.positions !== 'learned';
   }
 
   /** Number of heads that share keys and values. */
@@ -166,7 +166,7 @@ export class Decoder {
       tokens += end - start;
       steps = Math.max(steps, end - start);
     }
-    const padding = tokens === 1 && !this.#draws ? 1 : 0;
+    const padding = tokens === 1 && !this.#groups ? 1 : 0;
     const width = this.cache.width;
     const flat = tokens + padding;
     const rows = new BigInt64Array(flat);
@@ -196,7 +196,7 @@ export class Decoder {
     for (const { start, end, offset } of ranges)
       for (let position = start; position < end; position++)
         positions[offset + position - start] = BigInt(position);
-    return this.#runtime.integer(positions, [tokens]);
+    return this.#runtime.integer(positions, this.#groups ? [tokens, 1] : [tokens]);
   }
 
   /**

@@ -36,7 +36,7 @@ export async function checkpointStages(
   const lora = adapter
     ? { targets: adapter.lora.targets, scale: adapter.lora.alpha / adapter.lora.rank }
     : { targets: [], scale: 1 };
-  const graphs = checkpointDecodingGraphs(architecture, lora);
+  const graphs = checkpointDecodingGraphs(architecture, lora, runtime.device);
   const first = await runtime.session(graphs.first);
   const middle = graphs.middle && (await runtime.session(graphs.middle));
   const last = await runtime.session(graphs.last);
@@ -81,15 +81,15 @@ function sharedFeeds(runtime: Runtime, base: LoraBase): { embedding: Tensor; rot
   if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
   const tables = tablesOf.get(base) ?? rotaryTables(positions, headWidth, contextLength);
   tablesOf.set(base, tables);
-  const table = (values: Float32Array) => runtime.float(values, [contextLength, headWidth / 2]);
+  const table = (values: Float32Array) => runtime.constant(values, [contextLength, headWidth / 2]);
   const weight = (name: string) => base.weights.get(name) as Float32Array;
-  const matrix = (name: string) => runtime.float(weight(name), [vocabularySize, width]);
+  const matrix = (name: string) => runtime.constant(weight(name), [vocabularySize, width]);
   const embedding = matrix('model.embed_tokens.weight');
   return {
     embedding,
     rotary: { cosines: table(tables.cosines), sines: table(tables.sines) },
     end: {
-      norm: runtime.float(weight('model.norm.weight'), [width]),
+      norm: runtime.constant(weight('model.norm.weight'), [width]),
       head: tiedEmbeddings ? embedding : matrix('lm_head.weight'),
     },
   };

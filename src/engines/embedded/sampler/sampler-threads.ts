@@ -35,8 +35,9 @@ export class SamplerThreads {
   /** `settings.threads`: the cores that they use. `kind`: of the models that they sample from. */
   constructor(settings: WorkerSettings, kind: EmbeddedBaseModel['kind']) {
     const count = kind === 'tiny' ? settings.threads : 1;
-    const own = {
+    const own: WorkerSettings = {
       ...settings,
+      device: kind === 'tiny' ? 'cpu' : settings.device,
       threads: settings.threads / count,
       prefixCacheBytes: Math.floor(settings.prefixCacheBytes / count),
     };

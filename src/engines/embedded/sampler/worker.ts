@@ -4,10 +4,13 @@ import { startWorker } from '../threads/worker.ts';
 import type { SamplerCall } from '../threads/worker-messages.ts';
 import { Sampler } from './sampler.ts';
 
-await startWorker<SamplerCall>(async ({ runtime, settings, send }) => {
+await startWorker<SamplerCall>(async ({ checkpointRuntime, settings, send }) => {
   const models = new BaseModels(settings.checkpoints);
   const codecs = await ConversationCodecs.load(models, settings.logitsProcessors);
-  const sampler = new Sampler(runtime, settings, { models, codecOf: (baseModel) => codecs.of(baseModel) });
+  const sampler = new Sampler(checkpointRuntime, settings, {
+    models,
+    codecOf: (baseModel) => codecs.of(baseModel),
+  });
   let steps: Promise<void> | null = null;
 
   /** Steps while there is work, and handles messages between steps. */

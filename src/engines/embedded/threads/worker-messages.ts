@@ -13,12 +13,14 @@ import {
 } from '../../engine.ts';
 import type { CheckpointModel } from '../base-models.ts';
 import type { ProcessorModules } from '../extensions/logits-processors.ts';
-import type { RuntimeChoice } from '../runtime.ts';
+import type { Device, RuntimeChoice } from '../runtime.ts';
 import type { WatchdogStart } from './watchdog.ts';
 
 /** Settings of the engine's worker threads. */
 export interface WorkerSettings {
   runtime: RuntimeChoice;
+  /** Where the thread runs checkpoints. */
+  device: Device;
   checkpoints: readonly CheckpointModel[];
   threads: number;
   largestBatch: number;
@@ -37,6 +39,8 @@ export interface WorkerStart {
   settings: WorkerSettings;
   /** The shared memory of its `NativeGate`. */
   gate: SharedArrayBuffer;
+  /** The shared memory of the process's `DeviceLock`. */
+  deviceLock: SharedArrayBuffer;
   watchdog: WatchdogStart;
 }
 

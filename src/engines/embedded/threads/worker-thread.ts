@@ -1,6 +1,7 @@
 import { type TransferListItem, Worker } from 'node:worker_threads';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError, type GenerationDelta } from '../../engine.ts';
+import { deviceLock } from './device-lock.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
 import { Watchdog } from './watchdog.ts';
 import {
@@ -97,12 +98,18 @@ export class RunningThread<Call> {
   constructor(module: URL, settings: WorkerSettings) {
     const { threadTimeoutMs, threadHeapBytes } = settings;
     this.#watchdog = new Watchdog(threadTimeoutMs);
-    const workerData: WorkerStart = { settings, gate: this.#gate.shared, watchdog: this.#watchdog.start };
+    const workerData: WorkerStart = {
+      settings,
+      gate: this.#gate.shared,
+      deviceLock: deviceLock.shared,
+      watchdog: this.#watchdog.start,
+    };
     const worker = new Worker(module, {
       workerData,
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(threadHeapBytes / 2 ** 20) },
     });
     this.#worker = worker;
+    const { threadId } = worker;
     const ready = Promise.withResolvers<string>();
     const exited = Promise.withResolvers<void>();
     this.ready = ready.promise;
@@ -123,6 +130,7 @@ export class RunningThread<Call> {
     });
     worker.once('exit', (code) => {
       forgetGate();
+      deviceLock.release(threadId);
       unwatch();
       this.#die(deathOf(this.#cause, code));
       ready.reject(this.#death);
@@ -221,8 +229,9 @@ export class RunningThread<Call> {
 
 function deathOf(cause: unknown, exitCode: number): EngineError {
   const reason = cause instanceof Error ? cause.message : `exit code ${exitCode}`;
-  // Between threads an error keeps its fields but not its class. The message of this one already has the remedy.
-  if (hasCode(cause, 'runtime_missing')) return new EngineError('runtime_missing', reason);
+  // Between threads an error keeps its fields but not its class. The messages of these already have the remedy.
+  for (const code of ['runtime_missing', 'device_missing', 'bad_option'])
+    if (hasCode(cause, code)) return new EngineError(code, reason);
   return new EngineError(
     'worker_died',
     `an engine thread died (${reason}); its calls in flight are lost, send them again`,

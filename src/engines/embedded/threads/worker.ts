@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { loadRuntime, type Runtime } from '../runtime.ts';
+import { loadRuntime, type Runtime, type RuntimeOptions } from '../runtime.ts';
+import { DeviceLock } from './device-lock.ts';
 import { NativeGate } from './native-gate.ts';
 import { beat } from './watchdog.ts';
 import {
@@ -13,7 +14,10 @@ import {
 
 /** Passed to a worker's tasks. */
 interface WorkerContext {
+  /** On the CPU. */
   runtime: Runtime;
+  /** On the device of the settings; the same one if that is the CPU. */
+  checkpointRuntime: Runtime;
   settings: WorkerSettings;
   /** Sends answers in one message. */
   send: (answers: WorkerAnswer[]) => void;
@@ -34,14 +38,23 @@ export async function startWorker<Call>(
 ): Promise<void> {
   const port = parentPort;
   if (!port) throw new Error('this module runs in a worker thread');
-  const { settings, gate, watchdog } = workerData as WorkerStart;
+  const { settings, gate: gateMemory, deviceLock, watchdog } = workerData as WorkerStart;
   beat(watchdog);
-  const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
+  const gate = new NativeGate(gateMemory);
+  const { device } = settings;
+  const load = (options: RuntimeOptions) => loadRuntime(settings.runtime, settings.threads, options);
+  const runtime = await load({ gate });
+  const checkpointRuntime =
+    device === 'cpu' ? runtime : await load({ gate, device, lock: new DeviceLock(deviceLock) });
   const send = (answers: WorkerAnswer[]) => port.postMessage(answers);
-  const tasks = await open({ runtime, settings, send });
+  const tasks = await open({ runtime, checkpointRuntime, settings, send });
   port.on('message', (request: WorkerRequest<Call>) => {
     if (request.type === 'cancel') return tasks.cancel(request.id);
-    if (request.type === 'close') return void tasks.close().finally(() => process.exit());
+    if (request.type === 'close')
+      return void tasks
+        .close()
+        .then(() => checkpointRuntime.close())
+        .finally(() => process.exit());
     const { id } = request;
     tasks.call(request.call, id).then(
       (result) => result !== undefined && send([{ id, result }]),

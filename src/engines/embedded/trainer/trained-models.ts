@@ -1,4 +1,4 @@
-import type { BaseModels, CheckpointModel, TinyModel } from '../base-models.ts';
+import type { BaseModels, CheckpointModel, EmbeddedBaseModel, TinyModel } from '../base-models.ts';
 import { LoraModel } from '../lora/lora-model.ts';
 import type { Runtime } from '../runtime.ts';
 import { initializeWeights } from '../weights/initialize.ts';
@@ -9,7 +9,7 @@ import type { TrainedModel } from './trained-model.ts';
 
 /** Prepares base models for training, and keeps their graphs for the next job. */
 export class TrainedModels {
-  readonly #runtime: Runtime;
+  readonly #runtimes: Record<EmbeddedBaseModel['kind'], Runtime>;
   readonly #models: BaseModels;
   readonly #bytes: number;
   readonly #sessions: TrainingSessions;
@@ -17,11 +17,11 @@ export class TrainedModels {
   #checkpoint: { id: string; graphs: LoraModel } | undefined;
 
   /** `bytes`: what training a checkpoint may use beside its weights. */
-  constructor(runtime: Runtime, models: BaseModels, bytes: number) {
-    this.#runtime = runtime;
+  constructor(runtimes: Record<EmbeddedBaseModel['kind'], Runtime>, models: BaseModels, bytes: number) {
+    this.#runtimes = runtimes;
     this.#models = models;
     this.#bytes = bytes;
-    this.#sessions = new TrainingSessions(runtime);
+    this.#sessions = new TrainingSessions(runtimes.tiny);
   }
 
   /** `others`: what runs the graphs of a tiny model; when empty, this thread does. This thread runs checkpoints. */
@@ -82,7 +82,7 @@ export class TrainedModels {
     if (this.#checkpoint?.id === model.id) return this.#checkpoint.graphs;
     await this.#checkpoint?.graphs.release();
     this.#checkpoint = undefined;
-    const graphs = await LoraModel.create(this.#runtime, model, model.lora);
+    const graphs = await LoraModel.create(this.#runtimes.checkpoint, model, model.lora);
     this.#checkpoint = { id: model.id, graphs };
     return graphs;
   }

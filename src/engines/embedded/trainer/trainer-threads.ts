@@ -19,7 +19,7 @@ export class TrainerThreads {
   constructor(settings: WorkerSettings) {
     this.#models = new BaseModels(settings.checkpoints);
     this.#trainer = new WorkerThread(workerModule('../trainer/worker'), settings);
-    const own = { ...settings, threads: 1 };
+    const own: WorkerSettings = { ...settings, device: 'cpu', threads: 1 };
     this.#graphs = Array.from(
       { length: settings.threads > 1 ? settings.threads : 0 },
       () => new WorkerThread(workerModule('../trainer/graph-worker'), own),

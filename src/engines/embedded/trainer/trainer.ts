@@ -32,6 +32,8 @@ interface Run {
 export interface TrainerOptions {
   models: BaseModels;
   codecOf: (baseModel: string) => DecisionCodec | Promise<DecisionCodec>;
+  /** Runs the graphs of checkpoints. Default: the runtime of the tiny models. */
+  checkpointRuntime?: Runtime;
   /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
   trainingBytes?: number;
 }
@@ -48,10 +50,17 @@ export class Trainer {
   /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
   #saved: { folder: string; vector: Float32Array; optimizer: OptimizerState } | undefined;
 
-  constructor(runtime: Runtime, { models, codecOf, trainingBytes = defaultTrainingBytes() }: TrainerOptions) {
+  constructor(
+    runtime: Runtime,
+    { models, codecOf, checkpointRuntime = runtime, trainingBytes = defaultTrainingBytes() }: TrainerOptions,
+  ) {
     this.#models = models;
     this.#codecOf = codecOf;
-    this.#trained = new TrainedModels(runtime, models, trainingBytes);
+    this.#trained = new TrainedModels(
+      { tiny: runtime, checkpoint: checkpointRuntime },
+      models,
+      trainingBytes,
+    );
   }
 
   /** Begins a job. `others`: what runs the graphs of a tiny model; when empty, this thread does. */

@@ -8,10 +8,11 @@ import type { TrainerCall } from '../threads/worker-messages.ts';
 import { RemoteGraphs } from './graph-port.ts';
 import { Trainer } from './trainer.ts';
 
-await startWorker<TrainerCall>(async ({ runtime, settings }) => {
+await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) => {
   const models = new BaseModels(settings.checkpoints);
   const codecs = await ConversationCodecs.load(models, settings.logitsProcessors);
   const trainer = new Trainer(runtime, {
+    checkpointRuntime,
     models,
     codecOf: (baseModel) => codecs.of(baseModel),
     trainingBytes: settings.trainingBytes,
@@ -26,7 +27,7 @@ await startWorker<TrainerCall>(async ({ runtime, settings }) => {
     switch (call.type) {
       case 'self-test': {
         const model = models.find(call.baseModel);
-        return model.kind === 'checkpoint' ? selfTest(runtime, model) : undefined;
+        return model.kind === 'checkpoint' ? selfTest(checkpointRuntime, model) : undefined;
       }
       case 'begin':
         datums = [];

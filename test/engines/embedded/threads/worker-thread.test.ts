@@ -4,6 +4,7 @@ import { WorkerThread } from '../../../../src/engines/embedded/threads/worker-th
 
 const settings = {
   runtime: 'auto',
+  device: 'cpu',
   checkpoints: [],
   threads: 1,
   largestBatch: 1,

@@ -34,6 +34,7 @@ test('a large batch is sent to the trainer in order, in messages of few tokens o
 test('when a thread that runs graphs ends, its job fails, and the trainer trains the next one', async () => {
   const settings: WorkerSettings = {
     runtime: 'auto',
+    device: 'cpu',
     checkpoints: [],
     threads: 1,
     largestBatch: 1,

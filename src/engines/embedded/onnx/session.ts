@@ -1,0 +1,14 @@
+import type { InferenceSession, Tensor } from 'onnxruntime-common';
+
+/** Inputs of a graph, by name. */
+export type Feeds = Record<string, Tensor>;
+
+/** A loaded graph. */
+export interface Session {
+  /**
+   * Returns the outputs by name. They are copies: onnxruntime-node copies every output after the run, even one that it
+   * has written to a tensor of the caller, so that such tensors save nothing, and a cache is never an output.
+   */
+  run(feeds: Feeds): Promise<InferenceSession.OnnxValueMapType>;
+  release(): Promise<void>;
+}
