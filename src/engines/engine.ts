@@ -15,6 +15,8 @@ export interface BaseModel {
   vocabularySize: number;
   /** Null if not known. */
   parameters: number | null;
+  /** Whether its replies can be constrained. If not, calls that it begins by itself are free text. Default true. */
+  canConstrain?: boolean;
   /** Used for options that a job's request leaves out. */
   defaults: { rlLearningRate: number; sftLearningRate: number; sftBatchSize: number };
 }

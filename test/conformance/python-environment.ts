@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -89,7 +90,8 @@ const interpreterIn = (folder: string) =>
 
 async function findPython(minor: number): Promise<{ python: string; version: string } | null> {
   const named = process.env.MARTINGALE_PYTHON;
-  const candidates = named ? [named] : ['python3', 'python3.13', 'python3.12', 'python3.11', 'python'];
+  const onPath = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python'];
+  const candidates = named ? [named] : [...onPath, ...(await pythonsOfPyenv())];
   for (const python of candidates) {
     const program = 'import sys; print(sys.version_info[0], sys.version_info[1], sys.executable)';
     const answer = await run(python, ['-c', program], { timeout: 20_000 }).catch(() => null);
@@ -98,4 +100,12 @@ async function findPython(minor: number): Promise<{ python: string; version: str
       return { python: executable, version: `${major}.${own}` };
   }
   return null;
+}
+
+/** The interpreters that pyenv has installed, the newest first; only one of them is on the path. */
+async function pythonsOfPyenv(): Promise<string[]> {
+  const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions');
+  const names = await readdir(versions).catch(() => []);
+  const sorted = names.sort((a, b) => b.localeCompare(a, 'en', { numeric: true }));
+  return sorted.map((name) => join(versions, name, 'bin', 'python'));
 }

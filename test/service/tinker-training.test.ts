@@ -83,6 +83,9 @@ test('a model on a training server learns through the service, beside the tiny m
   const refused = await chat({ model: 'remote', response_format: { type: 'json_object' } });
   expect(refused.status).toBe(422);
   expect(await refused.text()).toContain('response_format');
+  const tools = [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }];
+  expect((await chat({ model: 'remote', tools })).status).toBe(200);
+  expect((await chat({ model: 'remote', tools, tool_choice: 'required' })).status).toBe(422);
   server.fault = () => 'cut';
   const away = await chat({ model: 'local/letters/remote' });
   expect([away.status, away.headers.get('retry-after') !== null]).toEqual([503, true]);

@@ -211,6 +211,7 @@ async function readBaseModel(
       contextLength: max_position_embeddings,
       vocabularySize: language.tokenizer.vocabularySize,
       parameters: null,
+      canConstrain: false,
       defaults: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
     };
   } catch (cause) {

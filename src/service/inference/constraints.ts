@@ -133,7 +133,7 @@ export class Constraints {
   }
 
   async #check(
-    { id: baseModel, contextLength }: BaseModel,
+    { id: baseModel, contextLength, canConstrain = true }: BaseModel,
     fields: ConstraintFields,
     caller: Caller,
   ): Promise<CheckedConstraint | null> {
@@ -144,7 +144,7 @@ export class Constraints {
       engine: this.#engine.name,
       parseJson: parseFieldJson,
     });
-    if (constraint === null) return null;
+    if (constraint === null || (!canConstrain && mayBeFree(constraint, fields))) return null;
     const refusal = await this.#refusalOf(baseModel, constraint, caller);
     if (refusal !== null)
       throw await this.#validationError(baseModel, constraint, { fields, caller, refusal });
@@ -211,6 +211,12 @@ function contentOf(branch: ConstraintBranch): ConstraintBranch | null {
   if (open !== null || grammar.type === 'named_json') return null;
   return grammar.type === 'text_or_calls' ? { ...branch, grammar: grammar.content } : branch;
 }
+
+/** Whether a constraint holds for calls alone that the model may begin, and no tool insists on its schema. */
+const mayBeFree = ({ branches, reasoning }: Constraint, { tools = [] }: ConstraintFields): boolean =>
+  !reasoning &&
+  !tools?.some((tool) => tool.function.strict === true) &&
+  branches.every(({ grammar }) => grammar.type === 'text_or_calls' && grammar.content.type === 'text');
 
 /** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
 function refuseLongFields(fields: ConstraintFields): void {

@@ -8,6 +8,9 @@ import { writeFolder } from './folder.ts';
 
 export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2';
 
+/** What other programs call them. */
+const architectures = { llama: 'LlamaForCausalLM', qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM' };
+
 const languages = fileURLToPath(new URL('../../../language/fixtures/', import.meta.url));
 
 /**
@@ -17,13 +20,15 @@ const languages = fileURLToPath(new URL('../../../language/fixtures/', import.me
 export async function generateCheckpoint(
   parent: string,
   family: Family,
-  { contextLength = 512 }: { contextLength?: number } = {},
+  { contextLength = 512, vocabularySize = 736 }: { contextLength?: number; vocabularySize?: number } = {},
 ): Promise<string> {
   const folder = join(parent, `${family}-generated`);
   const modelType = family === 'llama3' || family === 'smollm2' ? 'llama' : family;
   const config = {
+    architectures: [architectures[modelType]],
     model_type: modelType,
-    vocab_size: 736,
+    dtype: 'float32',
+    vocab_size: vocabularySize,
     hidden_size: 32,
     intermediate_size: 48,
     num_hidden_layers: 2,
