@@ -7,12 +7,12 @@ import {
   both,
   type ExactLinear,
   forward,
+  logSoftmax,
   multiply,
   normalize,
   normalizeBackward,
   products,
   type Rows,
-  softmax,
   sum,
   transposedProducts,
   type Values,
@@ -136,15 +136,16 @@ function decide(
 ): { logprob: number; entropy: number; gradient: Values } {
   const ids = legal ?? Int32Array.from(logits.keys());
   const scaled = Float64Array.from(ids, (id) => (logits[id] as number) / temperature);
-  const probabilities = softmax(scaled);
-  const entropy = -probabilities.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
+  const logprobs = logSoftmax(scaled);
+  const entropy = -logprobs.reduce((sum, logprob) => sum + Math.exp(logprob) * logprob, 0);
   const gradient = new Float64Array(logits.length);
   for (const [index, id] of ids.entries()) {
-    const p = probabilities[index] as number;
-    const log = p > 0 ? Math.log(p) : 0;
-    gradient[id] = (slope * ((id === token ? 1 : 0) - p) - entropySlope * p * (log + entropy)) / temperature;
+    const logprob = logprobs[index] as number;
+    const p = Math.exp(logprob);
+    gradient[id] =
+      (slope * ((id === token ? 1 : 0) - p) - entropySlope * p * (logprob + entropy)) / temperature;
   }
-  return { logprob: Math.log(probabilities[ids.indexOf(token)] as number), entropy, gradient };
+  return { logprob: logprobs[ids.indexOf(token)] as number, entropy, gradient };
 }
 
 interface LayerRun {

@@ -153,6 +153,12 @@ export function softmax(values: Values): Values {
   return likelihoods.map((value) => value / total);
 }
 
+export function logSoftmax(logits: Float64Array): Float64Array {
+  const largest = logits.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  const total = logits.reduce((sum, value) => sum + Math.exp(value - largest), 0);
+  return logits.map((value) => value - largest - Math.log(total));
+}
+
 export function dot(one: Values, other: Values): number {
   let total = 0;
   for (let index = 0; index < one.length; index++) total += (one[index] as number) * (other[index] as number);

@@ -1,5 +1,6 @@
 import { Decoder } from '../sampler/decoder.ts';
 import { logprobAt, softmaxOf } from '../sampling/distribution.ts';
+import { logSoftmax } from './exact-numbers.ts';
 import { allowed, rowsOf, type Trial, tokens } from './trial.ts';
 
 /**
@@ -70,9 +71,3 @@ async function testDraws(trial: Trial, decoder: Decoder): Promise<void> {
 }
 
 const chunk = (start: number, end: number) => ({ tokens, start, end });
-
-function logSoftmax(logits: Float64Array): Float64Array {
-  const largest = logits.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
-  const total = logits.reduce((sum, value) => sum + Math.exp(value - largest), 0);
-  return logits.map((value) => value - largest - Math.log(total));
-}

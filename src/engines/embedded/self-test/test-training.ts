@@ -1,7 +1,7 @@
 import { adapterShapes } from '../lora/adapter-vector.ts';
 import { HeadRunner } from '../lora/head-runner.ts';
 import { LayerRunner } from '../lora/layer-runner.ts';
-import type { ExactDecision } from './exact-model.ts';
+import type { ExactDecision, ExactRun } from './exact-model.ts';
 import { rowsOf, type Trial, tokens } from './trial.ts';
 
 /**
@@ -11,13 +11,19 @@ import { rowsOf, type Trial, tokens } from './trial.ts';
 export async function testTraining(trial: Trial): Promise<void> {
   const { base, adapter, exact } = trial.part(1);
   const { width, vocabularySize } = base.architecture;
-  const decisions = someDecisions(vocabularySize);
+  const decisions = someDecisions(exact);
   const loss = exact.learn(decisions);
   const compare = (
     part: string,
     actual: readonly ArrayLike<number>[],
     expected: readonly ArrayLike<number>[],
   ) => trial.compare(`training: ${part}`, actual, expected, exact);
+  const compareGradients = (part: string, actual: Float32Array) => {
+    for (const [row, expected] of loss.stateGradients.entries()) {
+      const own = actual.subarray(row * width, (row + 1) * width);
+      trial.compareGradient(`training: ${part}`, own, expected, { exact, cancellation: 0 });
+    }
+  };
   const layers = await LayerRunner.create(trial.runtime, base, adapter.lora);
   const head = await HeadRunner.create(trial.runtime, base);
   try {
@@ -40,14 +46,14 @@ export async function testTraining(trial: Trial): Promise<void> {
     const byLogits = new Float32Array(states.length);
     const slopes = Float32Array.from(loss.logitGradients.flatMap((row) => [...row]));
     await head.addLogitsGradient(states, rows, slopes, byLogits);
-    compare('gradient by the logits', rowsOf(byLogits, width), loss.stateGradients);
+    compareGradients('gradient by the logits', byLogits);
     const gradient = new Float32Array(states.length);
     const own = {
       logprobs: decisions.map(({ slope }) => slope),
       entropies: decisions.map(({ entropySlope }) => entropySlope),
     };
     await head.addSlopes(states, plain, own, gradient);
-    compare('gradient by the probabilities', rowsOf(gradient, width), loss.stateGradients);
+    compareGradients('gradient by the probabilities', gradient);
     const total = new Float32Array(adapter.vector.length);
     await layers.backward(pass, gradient, total);
     for (const { name, offset, size } of adapterShapes(base.architecture, adapter.lora)) {
@@ -67,15 +73,19 @@ export async function testTraining(trial: Trial): Promise<void> {
   }
 }
 
-/** For each token one: with all tokens legal and with some, at several temperatures. */
-function someDecisions(vocabularySize: number): ExactDecision[] {
-  const legal = Int32Array.from({ length: Math.ceil(vocabularySize / 2) }, (_, index) => 2 * index);
-  const token = 2 * Math.floor(vocabularySize / 4);
-  return [1, 0.7, 1, 1.5].map((temperature, at) => ({
-    token,
-    temperature,
-    legal: at < 2 ? null : legal,
-    slope: at % 2 === 0 ? -1 : 0.5,
-    entropySlope: at % 2 === 0 ? 0 : 0.2,
-  }));
+/**
+ * For each token one: with all tokens legal and with some, at several temperatures, of the least likely token. That of a
+ * certain one has no gradient but rounding errors.
+ */
+function someDecisions({ logits }: ExactRun): ExactDecision[] {
+  return logits.map((row, at) => {
+    const all = Int32Array.from(row.keys());
+    const legal = at < 2 ? null : all.filter((id) => id % 2 === 0);
+    const token = (legal ?? all).reduce((least, id) =>
+      (row[id] as number) < (row[least] as number) ? id : least,
+    );
+    const temperature = [1, 0.7, 1, 1.5][at] as number;
+    const isEven = at % 2 === 0;
+    return { token, temperature, legal, slope: isEven ? -1 : 0.5, entropySlope: isEven ? 0 : 0.2 };
+  });
 }
