@@ -122,14 +122,16 @@ export async function askWithoutSignal(caller: Caller): Promise<Told> {
   return told;
 }
 
-/** A few gradient steps on the embedded engine. */
-export async function trainEmbedded(caller: Caller): Promise<Told> {
-  const { told, model, sft, follow } = callsOf(caller);
-  const id = await model('embedded', 'martingale-tiny');
-  await sft('sft', id, lines.join('\n'));
-  await follow('sft');
-  return told;
-}
+/** A few gradient steps on a base model of the embedded engine. */
+export const trainEmbedded =
+  (baseModel: string) =>
+  async (caller: Caller): Promise<Told> => {
+    const { told, model, sft, follow } = callsOf(caller);
+    const id = await model('embedded', baseModel);
+    await sft('sft', id, lines.join('\n'));
+    await follow('sft');
+    return told;
+  };
 
 /** A deletion has no key. If a repeat finds nothing, an earlier try has deleted it. */
 async function remove(caller: Caller, path: string): Promise<void> {

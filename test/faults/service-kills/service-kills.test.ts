@@ -274,13 +274,19 @@ test('the service killed while it repairs what a kill left repairs all of it at 
   });
 });
 
-test('the service killed in the threads of the embedded engine ends with the same weights', {
-  tags: ['long'],
-}, async () => {
-  const life = { engine: 'embedded', script: trainEmbedded } as const;
-  const { counts } = await booksAfter(world, { ...life, name: 'embedded', plans: [{}] });
-  const taken = await world.service('embedded', []).points();
-  expect(namesOf(taken).filter((name) => name.includes('step-N'))).toMatchInlineSnapshot(`
+test.each([
+  ['embedded', 'martingale-tiny'],
+  ['checkpoint', 'generated'],
+] as const)(
+  'the service killed in the threads of the engine "%s" ends with the same weights',
+  {
+    tags: ['long'],
+  },
+  async (engine, baseModel) => {
+    const life = { engine, script: trainEmbedded(baseModel) } as const;
+    const { counts } = await booksAfter(world, { ...life, name: engine, plans: [{}] });
+    const taken = await world.service(engine, []).points();
+    expect(namesOf(taken).filter((name) => name.includes('step-N'))).toMatchInlineSnapshot(`
     [
       "mkdir models/<id>/checkpoints/step-N.unfinished",
       "open models/<id>/checkpoints/step-N.unfinished/model.safetensors",
@@ -295,18 +301,19 @@ test('the service killed in the threads of the embedded engine ends with the sam
       "writeFile models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
     ]
   `);
-  const folder = 'models/<id>/checkpoints/step-N';
-  const kills: FaultPoint[] = [
-    { name: 'commit insert events, delete job_runs', occurrence: 1 },
-    { name: `writeFile ${folder}.unfinished/model.safetensors`, occurrence: 0 },
-    { name: `rename ${folder}`, occurrence: 0 },
-  ];
-  for (const at of kills) {
-    const plans = [{ mode: 'kill-half', at }] as const;
-    const after = await booksAfter(world, { ...life, name: `embedded ${at.name.length}`, plans });
-    expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
-  }
-});
+    const folder = 'models/<id>/checkpoints/step-N';
+    const kills: FaultPoint[] = [
+      { name: 'commit insert events, delete job_runs', occurrence: 1 },
+      { name: `writeFile ${folder}.unfinished/model.safetensors`, occurrence: 0 },
+      { name: `rename ${folder}`, occurrence: 0 },
+    ];
+    for (const at of kills) {
+      const plans = [{ mode: 'kill-half', at }] as const;
+      const after = await booksAfter(world, { ...life, name: `${engine} ${at.name.length}`, plans });
+      expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
+    }
+  },
+);
 
 const sumOf = (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0);
 const runs = 30 * testScale;

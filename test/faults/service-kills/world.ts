@@ -104,7 +104,7 @@ export class MortalService {
       if (child) return child;
     }
     const { dataFolder } = this;
-    const engine = await openEngine(this.#engine);
+    const engine = await openEngine(this.#engine, `${dataFolder}-engine`);
     const service = await startService({ engine, dataFolder, apiKey, closeTimeoutMs: 100 });
     const stop = async () => {
       await service.close();
