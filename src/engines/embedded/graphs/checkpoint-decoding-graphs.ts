@@ -19,8 +19,7 @@ export const nextLayer = 'next.';
  *
  * The weights, [outputs, inputs], are the left operands, of states in columns. ONNX Runtime packs the right operand of a
  * product into other memory in each run, but reads the left one in place. For few tokens that takes half of the time, as
- * little as with weights that are packed beforehand, which would be in memory twice. The states are transposed apart,
- * because only a plain product has a kernel of its own for a single column.
+ * little as with weights that are packed beforehand, which would be in memory twice.
  */
 class CheckpointGraph extends DecodingGraph {
   readonly #lora: LoraTargets;
@@ -49,7 +48,7 @@ class CheckpointGraph extends DecodingGraph {
     const { heads, keyValueHeads, headWidth } = this.architecture;
     graph.input('positions', 'int64', ['tokens', 1]);
     for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
-    const columns = this.#transpose(normed);
+    const columns = this.#columns(normed, this.architecture.width);
     const linear = (name: Projection) => this.#transpose(this.#multiply(name, columns, nextLayer));
     return graph.op(
       'Concat',
@@ -98,12 +97,13 @@ class CheckpointGraph extends DecodingGraph {
   }
 
   protected attend(_layer: number, mixed: Value): Value {
-    return this.#transpose(this.#multiply('o_proj', this.#transpose(mixed)));
+    const { heads, headWidth } = this.architecture;
+    return this.#transpose(this.#multiply('o_proj', this.#columns(mixed, heads * headWidth)));
   }
 
   protected expand(_layer: number, normed: Value): Value {
     const { graph } = this;
-    const columns = this.#transpose(normed);
+    const columns = this.#columns(normed, this.architecture.width);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
     const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', columns)], {
       alpha: { float: 1 },
@@ -116,7 +116,8 @@ class CheckpointGraph extends DecodingGraph {
     const { graph } = this;
     const { vocabularySize, width } = this.architecture;
     const head = graph.input('head', 'float32', [vocabularySize, width]);
-    const logitsOf = (states: Value) => this.#transpose(graph.op('MatMul', [head, this.#transpose(states)]));
+    const logitsOf = (states: Value) =>
+      this.#transpose(graph.op('MatMul', [head, this.#columns(states, width)]));
     if (this.#device !== 'cpu') {
       outputLogits(graph, logitsOf(normed), ['outputs', vocabularySize]);
       return;
@@ -136,6 +137,14 @@ class CheckpointGraph extends DecodingGraph {
     const a = graph.input(`${prefix}${name}.A`, 'float32', ['rank', inputs]);
     const b = graph.input(`${prefix}${name}.B`, 'float32', [outputs, 'rank']);
     return graph.op('Gemm', [b, graph.op('MatMul', [a, states]), product], { alpha: { float: scale } });
+  }
+
+  /**
+   * States [tokens, width] as columns. ONNX Runtime would make a transpose part of the product that it leads to, if
+   * nothing stood between them, and only plain products have the kernel for a single column.
+   */
+  #columns(states: Value, width: number): Value {
+    return this.graph.op('Reshape', [this.#transpose(states), this.graph.integers(width, -1)]);
   }
 
   #transpose(states: Value): Value {
