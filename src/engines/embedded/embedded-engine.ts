@@ -1,11 +1,9 @@
-import { availableParallelism } from 'node:os';
 import { type Language, tinyLanguage } from '../../language/chat/read-language.ts';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
-import { showValue } from '../../util/show-value.ts';
 import type {
   BaseModel,
   BeamSearchRequest,
@@ -21,151 +19,14 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel } from './base-models.ts';
-import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
-import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
-import { defaultHeapBytes, defaultPrefixBytes, defaultTrainingBytes } from './memory.ts';
-import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
-import { type Device, devices, installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
 import type { CallOptions } from './threads/worker-thread.ts';
 import { TrainerThreads } from './trainer/trainer-threads.ts';
 import { exportWeights } from './weights/export.ts';
 
-export interface EmbeddedEngineOptions {
-  /**
-   * Checkpoints to sample from and to train by LoRA, besides the tiny models. Each is read once, as float32, and its
-   * weights are never changed. Default: none.
-   *
-   * @example [{ folder: './Qwen3-0.6B', lora: { rank: 16 }, contextLength: 4096 }]
-   */
-  checkpoints?: readonly CheckpointOptions[];
-  /** Called while a checkpoint is fetched from the hub. Default: nothing. */
-  onFetch?: (progress: FetchProgress) => void;
-  /**
-   * `onnxruntime-node`, `onnxruntime-web`, or `auto`, which takes `onnxruntime-node` when it can be loaded and the
-   * slower `onnxruntime-web` otherwise. Both are optional peer dependencies: install one, or creating the engine fails
-   * with the code `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
-   */
-  runtime?: RuntimeChoice;
-  /**
-   * Where checkpoints are sampled and trained. `webgpu` is the graphics card, by Metal, Direct3D 12 or Vulkan: it needs
-   * `onnxruntime-node`, and a copy of the weights on the card for sampling and one for training. Without a usable card,
-   * creating the engine fails with the code `device_missing`. The tiny models stay on the CPU. Default `cpu`.
-   */
-  device?: Device;
-  /** Cores that training uses. Default: the machine's cores, at most 4. */
-  threads?: number;
-  /**
-   * Cores that sampling uses: a thread on each for the tiny models, one thread on all of them for checkpoints, whose
-   * weights it reads once for each step. Default: `threads`.
-   */
-  samplerThreads?: number;
-  /**
-   * Replies that one thread samples at once from one set of weights; others wait. A beam search counts its width.
-   * Default 256.
-   */
-  largestBatch?: number;
-  /**
-   * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used
-   * are dropped first; 0 keeps none. With checkpoints, one half is for them. Default 256 MiB; with checkpoints an eighth
-   * of the memory, if that is more. Here and below, the memory is the machine's, or its
-   * container's limit.
-   */
-  prefixCacheBytes?: number;
-  /**
-   * Memory that training a checkpoint may use beside its weights, in bytes. A job with a sequence that does not fit alone
-   * is refused before it trains, with what it needs. Default: half of the memory.
-   */
-  trainingBytes?: number;
-  /**
-   * Logits processors that requests may use, by name. Each value is the URL or the file path of a module whose default
-   * export is a `LogitsProcessorFactory`. The module is loaded in this thread and in the engine's threads:
-   * `{ 'my.Processor': new URL('./my-processor.ts', import.meta.url) }`. Default: none.
-   */
-  logitsProcessors?: Readonly<Record<string, string | URL>>;
-  /**
-   * Heap of each thread, in bytes. A thread that needs more is ended: its calls in flight fail with
-   * `worker_died`, and a new thread replaces it. Weights and caches are not on the heap. Default: a quarter of the
-   * memory, at least 512 MiB and at most 4 GiB.
-   */
-  threadHeapBytes?: number;
-  /**
-   * How long a thread may spend in one piece of JavaScript, such as a logits processor, before it is ended in the same
-   * way. Runs of the model do not count. Default 60000.
-   */
-  threadTimeoutMs?: number;
-}
-
-/**
- * The engine that runs anywhere: transformers on ONNX Runtime, sampling and training in worker threads. With the tiny
- * models the same seed gives the same tokens whatever else is running, and training repeats bit for bit on the same
- * machine, also with another number of threads. With checkpoints the same seed gives the same tokens at the same load.
- *
- * `close` fails all calls in flight and all later ones at once, with the code `engine_closed`. It resolves when the
- * threads have ended: each completes its current run of the model and the checkpoint it is writing, and is terminated
- * when that takes longer than ten seconds.
- */
-export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
-  const {
-    checkpoints = [],
-    runtime = runtimeOfEnvironment(),
-    device = 'cpu',
-    threads = Math.min(4, availableParallelism()),
-    samplerThreads = threads,
-    largestBatch = 256,
-    prefixCacheBytes = defaultPrefixBytes(checkpoints.length > 0),
-    trainingBytes = defaultTrainingBytes(),
-    logitsProcessors = {},
-    threadHeapBytes = defaultHeapBytes(),
-    threadTimeoutMs = 60_000,
-  } = options;
-  const wholeNumbers = {
-    threads,
-    samplerThreads,
-    largestBatch,
-    trainingBytes,
-    threadHeapBytes,
-    threadTimeoutMs,
-  };
-  for (const [name, value] of Object.entries(wholeNumbers))
-    if (!Number.isInteger(value) || value < 1)
-      throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
-  if (!Number.isSafeInteger(prefixCacheBytes) || prefixCacheBytes < 0)
-    throw new EngineError(
-      'bad_option',
-      `prefixCacheBytes must be a whole number, 0 or more, not ${prefixCacheBytes}`,
-    );
-  checkDevice(device, checkpoints.length);
-  const modules = processorModules(logitsProcessors);
-  const processors = await loadProcessors(modules);
-  const opened = await openCheckpoints(checkpoints, options.onFetch);
-  const settings = {
-    runtime,
-    device,
-    checkpoints: opened.map(({ model }) => model),
-    largestBatch,
-    prefixCacheBytes,
-    trainingBytes,
-    logitsProcessors: modules,
-    threadHeapBytes,
-    threadTimeoutMs,
-  };
-  const engine = new EmbeddedEngine(
-    { logitsProcessors: [...processors.keys()], languages: opened.map(({ language }) => language) },
-    { ...settings, threads: samplerThreads },
-    { ...settings, threads },
-  );
-  const started = await engine.start();
-  if (runtime === 'auto' && started === 'onnxruntime-web')
-    process.emitWarning(
-      `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to hide this warning.`,
-      { type: 'MartingaleWarning', code: 'slow_runtime' },
-    );
-  return engine;
-}
-
-class EmbeddedEngine implements Engine {
+/** The engine of `createEmbeddedEngine`, whose options are checked. */
+export class EmbeddedEngine implements Engine {
   readonly name = 'embedded';
   readonly baseModels: readonly BaseModel[];
   readonly logitsProcessors: readonly string[];
@@ -311,16 +172,6 @@ class EmbeddedEngine implements Engine {
   #samplerOf({ baseModel }: Weights): SamplerThreads {
     return this.#samplers.get(this.#models.find(baseModel).kind) as SamplerThreads;
   }
-}
-
-function checkDevice(device: Device, checkpoints: number): void {
-  if (!devices.includes(device))
-    throw new EngineError('bad_option', `device must be ${devices.join(' or ')}, not ${showValue(device)}`);
-  if (device !== 'cpu' && checkpoints === 0)
-    throw new EngineError(
-      'bad_option',
-      `the device ${device} is for checkpoints, and there are none: the tiny models run on the CPU. Add a checkpoint, or leave the device out`,
-    );
 }
 
 /** What is told of a base model: not its weights. */

@@ -1,7 +1,7 @@
 import '../../platform/check-node.ts';
 
 export type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
-export { createEmbeddedEngine, type EmbeddedEngineOptions } from './embedded-engine.ts';
+export { createEmbeddedEngine, type EmbeddedEngineOptions } from './create-embedded-engine.ts';
 export type {
   LogitsProcessor,
   LogitsProcessorFactory,
