@@ -1,3 +1,4 @@
+import type { SharedLanguage } from '../../language/chat/read-language.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { adapterShapes, type LoraSettings } from './lora/adapter-vector.ts';
@@ -28,6 +29,8 @@ export interface CheckpointModel extends BaseModel, LoraBase {
   parameters: number;
   folder: string;
   lora: LoraSettings;
+  /** Its tokenizer and chat format. */
+  language: SharedLanguage;
   /** Tokens that end a reply. */
   endTokens: number[];
   /** Tells its weights from others: see `hashWeights`. */
@@ -35,10 +38,6 @@ export interface CheckpointModel extends BaseModel, LoraBase {
 }
 
 export type EmbeddedBaseModel = TinyModel | CheckpointModel;
-
-/** Where a base model's tokenizer and chat format are; null for the tiny models, which share theirs. */
-export const folderOf = (model: EmbeddedBaseModel): string | null =>
-  model.kind === 'checkpoint' ? model.folder : null;
 
 function baseModel(
   { id, seed, defaults }: Pick<TinyModel, 'id' | 'seed' | 'defaults'>,

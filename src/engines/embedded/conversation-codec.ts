@@ -1,10 +1,10 @@
-import { type Language, readLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
+import { type Language, openLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
 import type { Reply } from '../../language/constraint/constraint.ts';
 import { GrammarCompiler } from '../../language/grammar/compiler.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';
-import { type BaseModels, folderOf } from './base-models.ts';
+import type { BaseModels } from './base-models.ts';
 import {
   type LogitsProcessorFactories,
   loadProcessors,
@@ -63,8 +63,8 @@ export class ConversationCodec {
 export class ConversationCodecs {
   readonly #models: BaseModels;
   readonly #processors: LogitsProcessorFactories;
-  /** By folder: the tiny models, whose folder is null, share one. */
-  readonly #codecs = new Map<string | null, Promise<ConversationCodec>>();
+  /** By base model; the tiny models share one, under null. */
+  readonly #codecs = new Map<string | null, ConversationCodec>();
 
   private constructor(models: BaseModels, processors: LogitsProcessorFactories) {
     this.#models = models;
@@ -75,19 +75,11 @@ export class ConversationCodecs {
     return new ConversationCodecs(models, await loadProcessors(processors));
   }
 
-  async of(baseModel: string): Promise<ConversationCodec> {
-    const folder = folderOf(this.#models.find(baseModel));
-    const codec = this.#codecs.get(folder) ?? this.#create(folder);
-    this.#codecs.set(folder, codec);
+  of(baseModel: string): ConversationCodec {
+    const model = this.#models.find(baseModel);
+    const [key, language] = model.kind === 'tiny' ? [null, null] : [model.id, model.language];
+    const codec = this.#codecs.get(key) ?? new ConversationCodec(this.#processors, openLanguage(language));
+    this.#codecs.set(key, codec);
     return codec;
-  }
-
-  async #create(folder: string | null): Promise<ConversationCodec> {
-    try {
-      return new ConversationCodec(this.#processors, await readLanguage(folder));
-    } catch (error) {
-      this.#codecs.delete(folder);
-      throw error;
-    }
   }
 }

@@ -59,10 +59,10 @@ export class EmbeddedEngine implements Engine {
     for (const kind of kinds)
       this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
     this.#texts.set(null, { language: tinyLanguage(), checker: new ConstraintChecker() });
-    for (const [index, { id, folder }] of checkpoints.entries())
+    for (const [index, { id, language }] of checkpoints.entries())
       this.#texts.set(id, {
         language: languages[index] as Language,
-        checker: new ConstraintChecker({ folder }),
+        checker: new ConstraintChecker({ language }),
       });
     this.#trainer = new TrainerThreads(trainer);
   }

@@ -97,7 +97,7 @@ export interface InspectedCheckpoint
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
   modelType: ModelType;
-  language: Language;
+  language: Awaited<ReturnType<typeof readLanguage>>;
 }
 
 /**
@@ -139,14 +139,15 @@ async function openCheckpoint(
   options: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: CheckpointModel; language: Language }> {
-  const { language, modelType: _, ...inspected } = await inspectCheckpoint(options, onFetch);
+  const { language: read, modelType: _, ...inspected } = await inspectCheckpoint(options, onFetch);
   const { weights, endTokens } = await readCheckpoint(inspected.folder);
   const { contextLength } = inspected.architecture;
+  const { shared, ...language } = read;
   const { vocabularySize } = language.tokenizer;
   const model: CheckpointModel = {
     kind: 'checkpoint',
     ...inspected,
-    ...{ contextLength, vocabularySize, weights, endTokens, defaults },
+    ...{ contextLength, vocabularySize, weights, endTokens, defaults, language: shared },
     weightsHash: hashWeights(weights),
   };
   return { model, language };

@@ -1,5 +1,8 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
-import { readTokenizer } from '../tokenizer/read-tokenizer.ts';
+import { readTokenizer, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './text-calls.ts';
 
@@ -15,16 +18,34 @@ export function tinyLanguage(): Language {
   return { tokenizer, format: chatFormat(tokenizer) };
 }
 
+/** A language for other threads: plain data, with `tokenizer.json` in shared memory. Null: that of the tiny models. */
+export type SharedLanguage = { path: string; file: Uint8Array<SharedArrayBuffer>; format: ChatFormat } | null;
+
 /**
- * The tokenizer and the chat format of a checkpoint's folder; those of the tiny models for null. Reading 150,000 tokens
- * takes about a second, so callers keep the result. `styles`: what of the format is set rather than found.
+ * The tokenizer and the chat format of a checkpoint's folder. The folder is not read again: other threads open what is
+ * `shared`. Reading 150,000 tokens takes about a second, so callers keep the result. `styles`: what of the format is set
+ * rather than found.
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
  */
-export async function readLanguage(folder: string | null, styles: ReplyStyles = {}): Promise<Language> {
-  if (folder === null) return tinyLanguage();
+export async function readLanguage(
+  folder: string,
+  styles: ReplyStyles = {},
+): Promise<Language & { shared: SharedLanguage }> {
   // Only checkpoints have templates that must be run to be understood.
   const { readChatFormat } = await import('./read-chat-format.ts');
   const tokenizer = readTokenizer(folder);
-  return { tokenizer, format: readChatFormat(folder, tokenizer, styles) };
+  const format = readChatFormat(folder, tokenizer, styles);
+  const path = join(folder, 'tokenizer.json');
+  const content = await readFile(path);
+  const file = new Uint8Array(new SharedArrayBuffer(content.length));
+  file.set(content);
+  return { tokenizer, format, shared: { path, file, format } };
+}
+
+/** The language that another thread has read. */
+export function openLanguage(shared: SharedLanguage): Language {
+  if (shared === null) return tinyLanguage();
+  const { path, file, format } = shared;
+  return { tokenizer: tokenizerOf(CheckpointFile.parse(path, Buffer.from(file.buffer))), format };
 }

@@ -23,10 +23,14 @@ export class CheckpointFile {
   /** The same; null if the file is missing. */
   static find(folder: string, name: string): CheckpointFile | null {
     const path = join(folder, name);
-    if (!existsSync(path)) return null;
+    return existsSync(path) ? CheckpointFile.parse(path, readFileSync(path)) : null;
+  }
+
+  /** A file that was read before. */
+  static parse(path: string, bytes: Buffer): CheckpointFile {
     let content: unknown;
     try {
-      content = JSON.parse(readFileSync(path, 'utf8'));
+      content = JSON.parse(bytes.toString());
     } catch (cause) {
       throw unsupported(`${path} cannot be read as JSON`, { cause });
     }

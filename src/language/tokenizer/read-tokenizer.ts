@@ -15,7 +15,11 @@ const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{
  * or of another kind.
  */
 export function readTokenizer(folder: string): Tokenizer {
-  const file = CheckpointFile.read(folder, 'tokenizer.json');
+  return tokenizerOf(CheckpointFile.read(folder, 'tokenizer.json'));
+}
+
+/** The same of a file that was read before. */
+export function tokenizerOf(file: CheckpointFile): Tokenizer {
   const added = addedTokensOf(file);
   const model = modelOf(file, added);
   return new ByteLevelTokenizer(

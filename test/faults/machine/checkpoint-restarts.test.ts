@@ -1,3 +1,4 @@
+import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type CheckpointOptions, createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
@@ -122,3 +123,26 @@ test.each<[string, () => Omit<CheckpointOptions, 'id'>, string]>([
     expect(await chat(calls, 'generated')).toMatchObject({ status: 200 });
   }),
 );
+
+test('a service goes on when the folder of its checkpoint disappears', () =>
+  served([{ folder }], async (calls) => {
+    await rename(folder, `${folder}-away`);
+    try {
+      const { body } = await chat(calls);
+      expect(body).toMatchObject({ model: 'local/kept/model:step1', choices: [answered] });
+      const schema = { type: 'json_schema', json_schema: { name: 'yes', schema: { type: 'boolean' } } };
+      const fields = { model: 'generated', messages: [user], max_tokens: 9, response_format: schema };
+      expect(await calls.call('POST', '/v1/chat/completions', fields)).toMatchObject({ status: 200 });
+      const { body: fork } = await calls.call('POST', `/v1/preview/models/${model.id}/fork`, {
+        name: 'fork',
+      });
+      const example = { messages: [user, { role: 'assistant', content: 'no' }] };
+      const upload = await calls.call('POST', '/v1/preview/uploads', JSON.stringify(example));
+      const job = { model_id: fork.id, training_data_url: upload.body.url };
+      const begun = await calls.call('POST', '/v1/preview/sft-training-jobs', job);
+      expect((await calls.follow(begun.body.id)).at(-1)).toMatchObject({ type: 'training_ended' });
+      await calls.call('DELETE', `/v1/preview/models/${fork.id}`);
+    } finally {
+      await rename(`${folder}-away`, folder);
+    }
+  }));

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { SharedWork } from '../../../util/shared-work.ts';
+import type { SharedLanguage } from '../../chat/read-language.ts';
 import { LanguageError } from '../../error.ts';
 import { type ConstraintPlan, planSize } from '../../grammar/compiler.ts';
 import { type Answer, nextMessage } from '../../next-message.ts';
@@ -10,8 +11,8 @@ import type { Constraint } from '../constraint.ts';
 import type { CheckReport, CheckStart } from './worker.ts';
 
 export interface CheckerOptions {
-  /** Folder of the checkpoint whose tokens constraints allow. Default null: the tiny models. */
-  folder?: string | null;
+  /** Whose tokens constraints allow. Default null: the tiny models. */
+  language?: SharedLanguage;
   /** Processor time that one constraint may take, in milliseconds, however busy the machine is. Default 1000. */
   timeoutMs?: number;
   /** Heap limit of the thread in megabytes. Default 1024. */
@@ -38,7 +39,7 @@ const cachedNodes = 4_000_000;
  */
 export class ConstraintChecker {
   readonly #mutex: FairMutex;
-  readonly #folder: string | null;
+  readonly #language: SharedLanguage;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
@@ -52,12 +53,12 @@ export class ConstraintChecker {
   #closed = false;
 
   constructor({
-    folder = null,
+    language = null,
     timeoutMs = 1000,
     heapMegabytes = 1024,
     maxWaiting = 1024,
   }: CheckerOptions = {}) {
-    this.#folder = folder;
+    this.#language = language;
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
     this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 30_000, refusal: busy });
@@ -117,7 +118,7 @@ export class ConstraintChecker {
 
   #start(): Running {
     const worker = new Worker(workerModule, {
-      workerData: { folder: this.#folder } satisfies CheckStart,
+      workerData: { language: this.#language } satisfies CheckStart,
       resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
     });
     const running = { worker, ready: nextMessage<CheckReport>(worker, { timeoutMs: startTimeoutMs }) };

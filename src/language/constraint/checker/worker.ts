@@ -1,14 +1,14 @@
 /** Compiles the constraints of requests in a thread, because a grammar may take longer than other requests can wait. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
-import { readLanguage } from '../../chat/read-language.ts';
+import { openLanguage, type SharedLanguage } from '../../chat/read-language.ts';
 import { messageOf } from '../../error.ts';
 import { type ConstraintPlan, GrammarCompiler } from '../../grammar/compiler.ts';
 import type { Constraint } from '../constraint.ts';
 
 /** The `workerData` of the thread. */
 export interface CheckStart {
-  folder: string | null;
+  language: SharedLanguage;
 }
 
 /** Messages of the thread: `ready` when it has started, then for each constraint its plan or what is wrong with it. */
@@ -19,8 +19,8 @@ export type CheckReport =
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const { folder }: CheckStart = workerData;
-const { tokenizer, format } = await readLanguage(folder);
+const { language }: CheckStart = workerData;
+const { tokenizer, format } = openLanguage(language);
 const compiler = new GrammarCompiler(tokenizer, format);
 const report = (message: CheckReport) => port.postMessage(message);
 

@@ -15,6 +15,7 @@ function modelOf(id: string, folder: string, { architecture, weights }: LoraBase
   return {
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
     lora: { rank: 4, alpha: 8, targets: projections },
+    language: null,
     endTokens: [],
     weightsHash: hashWeights(weights),
     parameters: Array.from(weights.values()).reduce((sum, { length }) => sum + length, 0),
