@@ -55,7 +55,7 @@ interface Size {
  * Whether the service may refuse a valid request for what the model's template cannot write.
  */
 const isLimit = ({ status, text }: Answered): boolean =>
-  status === 422 && /"code":"not_in_chat_template"/.test(text);
+  status === 422 && /"code":"not_in_chat_template"|enable_thinking: contradicts/.test(text);
 
 function answersAll({ baseModel, open }: TestedModel, { total, seed }: Size): void {
   const folder = sharedFolder();

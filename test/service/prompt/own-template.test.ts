@@ -202,6 +202,9 @@ describe('variables of the model’s own template', () => {
       plain,
     );
     expect(await render('{{ a }}', { chat_template_kwargs: { a: 1, enable_thinking: false } })).toBe('1');
+    // The switch of other models is a variable like any other here.
+    const own = { chat_template_kwargs: { enable_thinking: false }, reasoning_effort: 'low' };
+    expect(await render('{{ enable_thinking }}', own)).toBe('false');
   });
 
   test('change nothing if empty', async () => {

@@ -11,6 +11,9 @@ import { TemplateRunner } from './template-runner.ts';
 /** Variables with a request field of the same name. */
 const fields = new Set(['messages', 'tools', 'documents', 'add_generation_prompt', 'continue_final_message']);
 
+/** The variable of models whose reasoning can be turned off, such as Qwen3. In other templates it is like any other. */
+const thinkingSwitch = 'enable_thinking';
+
 /** Names of the template language. */
 const builtins = new Set([
   ...['namespace', 'raise_exception', 'range', 'strftime_now'],
@@ -36,8 +39,10 @@ export function toTemplateValues(
       `has ${bytes} bytes; the maximum is ${chatLimits.template}`,
       source,
     );
+  const hasSwitch = source === undefined && mentions(ownTemplate, thinkingSwitch);
   for (const [name, value] of Object.entries(variables)) {
-    const wrong = problemOf(name, value, request.reasoning_effort);
+    const wrong =
+      name === thinkingSwitch && !hasSwitch ? null : problemOf(name, value, request.reasoning_effort);
     if (wrong) throw invalidField(['chat_template_kwargs', name], wrong, value);
   }
   if (source !== undefined) return { source, documents, variables };
@@ -53,7 +58,7 @@ function problemOf(name: string, value: unknown, effort: string | undefined): st
   if (!/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)) return 'is not a valid template variable name';
   if (name === 'reasoning_effort' && effort !== undefined && value !== effort)
     return `differs from the request's field reasoning_effort, which is ${JSON.stringify(effort)}; send only one`;
-  if (name === 'enable_thinking' && effort !== undefined && value !== (effort !== 'none'))
+  if (name === thinkingSwitch && effort !== undefined && value !== (effort !== 'none'))
     return `contradicts the request's field reasoning_effort, which is ${JSON.stringify(effort)}; send only one`;
   return null;
 }
