@@ -4,6 +4,7 @@ import '../platform/check-node.ts';
 import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
 import { doctorCommand } from './doctor/doctor.ts';
+import { exportCommand } from './export.ts';
 import { keysCommand } from './keys.ts';
 import { describeFailure } from './program-end.ts';
 import { serveCommand } from './serve.ts';
@@ -13,6 +14,7 @@ const program = new Command('martingale')
   .version(martingaleVersion)
   .addCommand(serveCommand())
   .addCommand(doctorCommand())
+  .addCommand(exportCommand())
   .addCommand(keysCommand())
   .showHelpAfterError();
 

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { MartingaleError, printableLines } from '../contract/index.ts';
-import { hasCode } from '../util/error.ts';
+import { hasCode, isSystemError } from '../util/error.ts';
 
 /** Exit status of an interrupted program, as shells expect it: 128 plus the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
@@ -139,8 +139,6 @@ function exitNow(): void {
 }
 
 /** Errors of the operating system, such as a port in use. Their message needs no stack. */
-const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
-
 const remedyOf = (error: Error): string =>
   hasCode(error, 'EADDRINUSE') ? '. Stop the program that uses it, or choose another --port.' : '';
 

@@ -1,6 +1,7 @@
-import { access, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { access, mkdir, open, readdir, readFile, rename, rm, rmdir, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { hasCode } from './error.ts';
+import { hasCode, isSystemError } from './error.ts';
 import { RunError } from './run-error.ts';
 
 /** Modes of files and folders: only for the user who runs martingale, whatever the umask is. */
@@ -48,8 +49,8 @@ export async function writeAtomically(
 export async function writeFolderAtomically(
   path: string,
   fill: (unfinished: string) => Promise<void>,
+  unfinished = `${path}.unfinished`,
 ): Promise<void> {
-  const unfinished = `${path}.unfinished`;
   await rm(unfinished, { recursive: true, force: true });
   await mkdir(unfinished, { recursive: true, mode: privateFolder });
   try {
@@ -62,6 +63,30 @@ export async function writeFolderAtomically(
     throw error;
   }
 }
+
+/** Whether there is nothing at a path, or only an empty folder. */
+export async function isFree(path: string): Promise<boolean> {
+  try {
+    return (await readdir(path)).length === 0;
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return true;
+    if (hasCode(error, 'ENOTDIR')) return false;
+    throw error;
+  }
+}
+
+/** As `writeFolderAtomically`, at a path that the user chose: an empty folder there is replaced, and nothing else. */
+export const writeNewFolder = (path: string, fill: (unfinished: string) => Promise<void>): Promise<void> =>
+  writeFolderAtomically(
+    path,
+    async (unfinished) => {
+      await fill(unfinished);
+      await rmdir(path).catch((error: unknown) => {
+        if (!hasCode(error, 'ENOENT')) throw error;
+      });
+    },
+    `${path}.${randomUUID()}.unfinished`,
+  );
 
 /** Appends a value as one line of JSON. With `durable`, the line survives a power cut once this resolves. */
 export const appendLine = (path: string, value: object, options: { durable: boolean }): Promise<void> =>
@@ -154,7 +179,7 @@ export async function storing<Result>(path: string, work: () => Promise<Result>)
   try {
     return await work();
   } catch (error) {
-    if (error instanceof Error && 'syscall' in error) throw storageError(path, error);
+    if (isSystemError(error)) throw storageError(path, error);
     throw error;
   }
 }

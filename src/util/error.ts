@@ -1,3 +1,6 @@
 /** Whether an error has one of these codes, such as `ENOENT` of a file that does not exist. */
 export const hasCode = (error: unknown, ...codes: readonly string[]): error is Error & { code: string } =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
+
+/** Whether the operating system refused something: a file, a disk, a socket. */
+export const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isObject } from '../../../util/json.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { encodeHeader } from '../weights/safetensors.ts';
+import { encodeHeader, SafetensorsFile } from '../weights/safetensors.ts';
 import { JsonFields } from './json-file.ts';
 import { readTensor, TensorFiles } from './tensor-files.ts';
 import { type NamedShape, type Projection, projectionName, projectionShape, projections } from './tensors.ts';
@@ -103,6 +103,12 @@ export async function readAdapter(
   return { rank, alpha, targets, tensors };
 }
 
+/** The hash of the base weights that an adapter of martingale names: see `hashWeights`. Undefined for other adapters. */
+export async function readBaseWeights(folder: string): Promise<string | undefined> {
+  await using file = await SafetensorsFile.open(join(folder, adapterWeightsFile));
+  return file.metadata.base_weights;
+}
+
 function refuseVariants(config: JsonFields): void {
   const { r, lora_alpha, target_modules: targets, ...fields } = config.fields;
   if (Array.isArray(targets))
@@ -144,11 +150,14 @@ export function encodeAdapterConfig(
   return new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
 }
 
-/** Encodes the header of PEFT's file of tensors. Their float32 data must follow, in the order of `adapterTensors`. */
-export function encodeAdapterHeader(tensors: readonly NamedShape[]): Uint8Array {
+/**
+ * Encodes the header of PEFT's file of tensors. Their float32 data must follow, in the order of `adapterTensors`.
+ * @param baseWeights Hash of the weights that the adapter belongs to: see `hashWeights`.
+ */
+export function encodeAdapterHeader(tensors: readonly NamedShape[], baseWeights?: string): Uint8Array {
   return encodeHeader(
     tensors.map(({ name, dimensions }) => ({ name: `${peftPrefix}${name}`, dimensions, format: 'F32' })),
-    { format: 'pt' },
+    { format: 'pt', ...(baseWeights !== undefined && { base_weights: baseWeights }) },
   );
 }
 

@@ -1,7 +1,6 @@
-import { existsSync } from 'node:fs';
 import { chmod, copyFile, type FileHandle, open, readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { privateFile, writeFolderAtomically } from '../../../util/durable-files.ts';
+import { isFree, privateFile, writeNewFolder } from '../../../util/durable-files.ts';
 import { EngineError } from '../../engine.ts';
 import { formatBytes } from '../weights/safetensors.ts';
 import { type Adapter, adapterTensors, addAdapter } from './adapter.ts';
@@ -22,8 +21,8 @@ const isShared = (name: string) => /\.(json|jinja|txt|model)$|^(LICENSE|NOTICE)/
  * The folder appears completely or not at all.
  *
  * @param base Folder of the checkpoint that the adapter was trained on.
- * @param folder Must not exist yet.
- * @throws EngineError (`bad_option`) when it does, or when the base cannot be read.
+ * @param folder Must not exist yet, or be empty.
+ * @throws EngineError (`bad_option`) when it is not, or when the base cannot be read.
  */
 export async function writeMerged(
   base: string,
@@ -39,8 +38,9 @@ export async function writeMerged(
     ),
   );
   const tensors = (await selectTensors(files, config)).filter(({ name }) => targets.has(name));
-  if (existsSync(folder)) throw new EngineError('bad_option', `${folder} exists already: name a new folder`);
-  await writeFolderAtomically(folder, async (unfinished) => {
+  if (!(await isFree(folder)))
+    throw new EngineError('bad_option', `${folder} exists already: name a new or an empty folder`);
+  await writeNewFolder(folder, async (unfinished) => {
     for (const name of await readdir(base))
       if (isShared(name)) await copyDurably(join(base, name), join(unfinished, name));
     // Header and layout stay, so only the data of the targets is written anew.

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
+import { elementsOf, formatBytes } from '../weights/safetensors.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import { badCheckpoint } from './json-file.ts';
+import { toFloat32 } from './number-formats.ts';
 import { type CheckpointTensor, readTensor, TensorFiles } from './tensor-files.ts';
 import { checkpointTensors } from './tensors.ts';
 
@@ -37,14 +39,62 @@ const hashedValues = 4096;
 
 /** SHA-256 over values of all tensors, evenly spread. Another checkpoint, or the same one trained further, has another. */
 export function hashWeights(weights: Checkpoint['weights']): string {
-  const hash = createHash('sha256');
-  for (const [name, values] of [...weights].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const step = Math.max(1, Math.floor(values.length / hashedValues));
-    const count = Math.ceil(values.length / step);
-    hash.update(`${name} ${values.length}\n`);
-    hash.update(Float32Array.from({ length: count }, (_, index) => values[index * step] ?? 0));
+  const hash = new WeightsHash();
+  for (const [name, values] of [...weights].sort(byName)) {
+    hash.begin(name, values.length);
+    hash.add(values);
   }
-  return `sha256-${hash.digest('hex').slice(0, 32)}`;
+  return hash.digest();
+}
+
+/**
+ * `hashWeights` of a folder, with a piece of a tensor in memory at a time.
+ * @throws EngineError as `readCheckpoint`.
+ */
+export async function hashCheckpoint(folder: string): Promise<string> {
+  const config = await readConfig(folder);
+  await using files = await TensorFiles.open(folder);
+  const tensors = (await selectTensors(files, config)).map((tensor) => [tensor.name, tensor] as const);
+  const hash = new WeightsHash();
+  for (const [name, tensor] of tensors.sort(byName)) {
+    hash.begin(name, elementsOf(tensor.dimensions));
+    for await (const piece of tensor.file.pieces(tensor)) {
+      const values = new Float32Array(piece.length / formatBytes[tensor.format]);
+      toFloat32(tensor.format, piece, values);
+      hash.add(values);
+    }
+  }
+  return hash.digest();
+}
+
+const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1);
+
+/** A hash over values of tensors. The values of each may come in pieces. */
+class WeightsHash {
+  readonly #hash = createHash('sha256');
+  #step = 1;
+  /** Values until the next that counts. */
+  #skip = 0;
+
+  begin(name: string, length: number): void {
+    this.#step = Math.max(1, Math.floor(length / hashedValues));
+    this.#skip = 0;
+    this.#hash.update(`${name} ${length}\n`);
+  }
+
+  add(values: Float32Array): void {
+    const count = Math.max(0, Math.ceil((values.length - this.#skip) / this.#step));
+    const chosen = Float32Array.from(
+      { length: count },
+      (_, index) => values[this.#skip + index * this.#step] ?? 0,
+    );
+    this.#hash.update(chosen);
+    this.#skip += count * this.#step - values.length;
+  }
+
+  digest(): string {
+    return `sha256-${this.#hash.digest('hex').slice(0, 32)}`;
+  }
 }
 
 /** The tensors of a checkpoint in its files, checked against its configuration. */

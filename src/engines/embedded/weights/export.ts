@@ -27,7 +27,9 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
     });
   if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();
   const header =
-    model.kind === 'tiny' ? encodeVectorHeader(shapes, metadataOf(model)) : encodeAdapterHeader(shapes);
+    model.kind === 'tiny'
+      ? encodeVectorHeader(shapes, metadataOf(model))
+      : encodeAdapterHeader(shapes, model.weightsHash);
   async function* content(): AsyncGenerator<Uint8Array> {
     yield header;
     if (folder === null) yield new Uint8Array((await models.loadVector(weights)).buffer);

@@ -34,10 +34,56 @@ function headerOf(path: string, bytes: number): Uint8Array {
   write(path, 0);
   write(`${octal(0o644, 7)}\0${octal(0, 7)}\0${octal(0, 7)}\0`, 100);
   write(`${octal(bytes, 11)}\0${octal(0, 11)}\0`, 124);
-  // The checksum counts as eight spaces in itself.
-  write(`${' '.repeat(8)}0`, 148);
+  write('0', 156);
   write('ustar\x0000', 257);
-  const checksum = header.reduce((sum, byte) => sum + byte, 0);
-  write(`${octal(checksum, 6)}\0 `, 148);
+  write(`${octal(checksumOf(header), 6)}\0 `, 148);
   return header;
+}
+
+/** The sum of a header's bytes, with those of the checksum itself as spaces. */
+const checksumOf = (header: Uint8Array) =>
+  header.reduce((sum, byte, index) => sum + (index >= 148 && index < 156 ? 0x20 : byte), 0);
+
+/**
+ * Decodes a tar archive of plain files, piece by piece. The content of a file must be read to its end before the next.
+ * @throws Error when the archive is cut off, or is no archive of plain files.
+ */
+export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGenerator<TarFile> {
+  const chunks = archive[Symbol.asyncIterator]();
+  let rest: Uint8Array = new Uint8Array();
+  async function* take(bytes: number): AsyncGenerator<Uint8Array> {
+    for (let missing = bytes; missing > 0; ) {
+      if (rest.length === 0) {
+        const { value, done } = await chunks.next();
+        if (done) throw new Error('the archive is cut off');
+        rest = value;
+      }
+      const piece = rest.subarray(0, missing);
+      rest = rest.subarray(piece.length);
+      missing -= piece.length;
+      if (piece.length > 0) yield piece;
+    }
+  }
+  const taken = async (bytes: number) => {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of take(bytes)) pieces.push(piece);
+    return Buffer.concat(pieces);
+  };
+  try {
+    for (let header = await taken(blockBytes); header.some((byte) => byte !== 0); ) {
+      const text = (start: number, end: number) => header.toString('latin1', start, end).replace(/\0.*/s, '');
+      const path = text(0, 100);
+      const bytes = Number.parseInt(text(124, 136), 8);
+      const isPlain = ['', '0'].includes(text(156, 157)) && Number.isSafeInteger(bytes);
+      if (!isPlain || Number.parseInt(text(148, 156), 8) !== checksumOf(header))
+        throw new Error('it is not a tar archive of plain files');
+      yield { path, bytes, content: take(bytes) };
+      await taken(padded(bytes) - bytes);
+      header = await taken(blockBytes);
+    }
+    // What follows is padding; to its end, so that a cut connection is noticed.
+    while (!(await chunks.next()).done);
+  } finally {
+    await chunks.return?.();
+  }
 }

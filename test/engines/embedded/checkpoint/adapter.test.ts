@@ -97,9 +97,10 @@ describe('merging', () => {
     await expect(writeMerged(fixtureFolder('llama'), adapter, folder, { signal })).rejects.toThrow('enough');
     expect(await readdir(parent)).toEqual([]);
     await mkdir(folder);
+    await writeFile(join(folder, 'mine'), '');
     await expect(writeMerged(fixtureFolder('llama'), adapter, folder)).rejects.toMatchObject({
       code: 'bad_option',
-      message: `${folder} exists already: name a new folder`,
+      message: `${folder} exists already: name a new or an empty folder`,
     });
   });
 

@@ -10,6 +10,7 @@ import { freshOptimizer } from '../../../../src/engines/embedded/trainer/optimiz
 import { tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
 import { exportWeights } from '../../../../src/engines/embedded/weights/export.ts';
+import { decodeTar, encodeTar, type TarFile } from '../../../../src/engines/embedded/weights/tar.ts';
 import type { ExportedWeights, Weights } from '../../../../src/engines/engine.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { randomModel } from '../checkpoint/models.ts';
@@ -109,6 +110,47 @@ describe('exported weights', () => {
     await expect(bench.engine.exportWeights(checkpoint)).rejects.toThrow(/model\.safetensors/);
     await rm(path);
     await expect(read({ extension: '', bytes: 0, chunks })).rejects.toThrow(checkpoint.folder ?? '');
+  });
+});
+
+describe('a tar archive', () => {
+  const encoded = async () => {
+    const text = (value: string) => new TextEncoder().encode(value);
+    const files = [
+      { path: 'a/one', bytes: 700, content: [new Uint8Array(700).fill(7)] },
+      { path: 'a/empty', bytes: 0, content: [] },
+      { path: 'a/text', bytes: 5, content: [text('he'), text('llo')] },
+    ];
+    return Buffer.concat(await pieces(encodeTar(files)));
+  };
+  const pieces = async (content: TarFile['content']) => {
+    const all: Uint8Array[] = [];
+    for await (const piece of content) all.push(piece);
+    return all;
+  };
+  async function* chunked(bytes: Buffer, size: number) {
+    for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size);
+  }
+  async function decoded(archive: AsyncIterable<Uint8Array>) {
+    const files: [string, number, string][] = [];
+    for await (const { path, bytes, content } of decodeTar(archive))
+      files.push([path, bytes, Buffer.concat(await pieces(content)).toString()]);
+    return files;
+  }
+
+  it.each([1, 13, 512, 1 << 20])('is decoded from pieces of %i bytes', async (size) => {
+    expect(await decoded(chunked(await encoded(), size))).toEqual([
+      ['a/one', 700, '\u0007'.repeat(700)],
+      ['a/empty', 0, ''],
+      ['a/text', 5, 'hello'],
+    ]);
+  });
+
+  it('that is cut off or damaged is refused', async () => {
+    const archive = await encoded();
+    await expect(decoded(chunked(archive.subarray(0, 900), 512))).rejects.toThrow('cut off');
+    archive[3] = 65;
+    await expect(decoded(chunked(archive, 512))).rejects.toThrow('not a tar archive');
   });
 });
 

@@ -1,0 +1,225 @@
+import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join, resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import type { Client } from '../client/index.ts';
+import { MartingaleError, type Model } from '../contract/index.ts';
+import type { TarFile } from '../engines/embedded/weights/tar.ts';
+import { isFree, privateFile, writeNewFolder } from '../util/durable-files.ts';
+import { isSystemError } from '../util/error.ts';
+import { showFetch } from './checkpoint-flags.ts';
+import { serviceUrl } from './flags.ts';
+import { listenForInterrupt } from './program-end.ts';
+
+interface ExportOptions {
+  to: string;
+  merged?: boolean;
+  checkpoint?: string;
+  baseUrl: string;
+  apiKey?: string;
+}
+
+interface ExportedModel {
+  /** Its full name with the step. */
+  name: string;
+  modelId: string;
+  step: number;
+  baseModel: string;
+}
+
+async function exportModel(name: string, options: ExportOptions): Promise<void> {
+  const { merged = false, checkpoint, baseUrl, apiKey } = options;
+  const to = resolve(options.to);
+  if (!apiKey) throw badOption('a key of the service is missing: pass --api-key or set MARTINGALE_API_KEY');
+  if (merged && checkpoint === undefined)
+    throw badOption('--merged needs --checkpoint with the folder of the base model');
+  if (!(await isFree(to))) throw badOption(`--to ${to} exists already: name a new or an empty folder`);
+  // Loaded here, so that the other commands start without it.
+  const { createClient } = await import('../client/index.ts');
+  const client = createClient({ baseUrl, apiKey });
+  const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
+  const { signal } = interrupt;
+  try {
+    const model = await findCheckpoint(client, name, signal);
+    const base = checkpoint === undefined ? null : await openBase(checkpoint);
+    if (base && merged) await exportMerged({ client, model, base, to, signal });
+    else
+      await writing(to, async (folder) => {
+        await download({ client, model, folder, signal });
+        if (base) await nameBase(folder, base, model);
+      });
+    const what = merged ? `${model.name}, merged into ${base?.folder},` : model.name;
+    process.stdout.write(`${what} is in ${to}\n`);
+  } catch (error) {
+    if (interrupt.status === undefined) throw error;
+    process.stderr.write('Interrupted: nothing was exported.\n');
+    process.exitCode = interrupt.status;
+  } finally {
+    interrupt.release();
+    await client.close();
+  }
+}
+
+/** Finds the checkpoint of a name: `project/model` or `entity/project/model`, `:stepN` or the newest. */
+async function findCheckpoint(client: Client, text: string, signal: AbortSignal): Promise<ExportedModel> {
+  const [, path = '', stepText] = /^(.+?)(?::step(\d+))?$/.exec(text) ?? [];
+  const found: Model[] = [];
+  for await (const model of client.models.list({ signal }))
+    if ([fullName(model), `${model.project}/${model.name}`].includes(path)) found.push(model);
+  const [model, other] = found;
+  if (!model)
+    throw new MartingaleError(
+      'model_not_found',
+      `the service has no model ${path}: pass project/model, as it was trained`,
+    );
+  if (other)
+    throw badOption(
+      `${path} is the name of ${found.map(fullName).join(' and ')}: pass one of these, with its entity`,
+    );
+  const { id: modelId, base_model: baseModel } = model;
+  const step = stepText === undefined ? await newestStep(client, modelId, signal) : Number(stepText);
+  return { name: `${fullName(model)}:step${step}`, modelId, step, baseModel };
+}
+
+async function newestStep(client: Client, modelId: string, signal: AbortSignal): Promise<number> {
+  for await (const { step } of client.models.checkpoints.list(modelId, { order: 'desc', signal }))
+    return step;
+  throw new MartingaleError('model_not_found', `the model ${modelId} has no checkpoint`);
+}
+
+const fullName = ({ entity, project, name }: Model) => `${entity}/${project}/${name}`;
+
+type Base = Awaited<ReturnType<typeof openBase>>;
+
+async function openBase(checkpoint: string) {
+  const { inspectCheckpoint } = await import('../engines/embedded/open-checkpoint.ts');
+  const { folder, architecture } = await inspectCheckpoint({ folder: checkpoint }, showFetch);
+  // PEFT finds a checkpoint of the hub by its name.
+  const address = checkpoint.startsWith('hf:') ? checkpoint.slice(3).replace(/@.*$/, '') : folder;
+  return { folder, architecture, address };
+}
+
+interface Download {
+  client: Client;
+  model: ExportedModel;
+  folder: string;
+  signal: AbortSignal;
+}
+
+/** Stores the files of a checkpoint in a folder: those of an adapter, or the single one of a tiny model. */
+async function download({ client, model, folder, signal }: Download): Promise<void> {
+  const { decodeTar } = await import('../engines/embedded/weights/tar.ts');
+  const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
+  if (!file.fileName.endsWith('.tar')) return await store(join(folder, file.fileName), file.stream);
+  const { adapterConfigFile, adapterWeightsFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const missing = new Set<string>([adapterConfigFile, adapterWeightsFile]);
+  for await (const { path, content } of decodeTar(file.stream)) {
+    // The names are known, so that no archive can write elsewhere.
+    if (!missing.delete(basename(path))) throw badArchive(model, `has a file ${path}`);
+    await store(join(folder, basename(path)), content);
+  }
+  for (const name of missing) throw badArchive(model, `has no ${name}`);
+}
+
+async function store(path: string, content: TarFile['content']): Promise<void> {
+  await using file = await open(path, 'wx', privateFile);
+  for await (const piece of content) await file.appendFile(piece);
+  await file.sync();
+}
+
+/** @throws MartingaleError (`bad_option`) for a model without an adapter, whose download has all its weights. */
+async function checkAdapter(folder: string, { name, baseModel }: ExportedModel): Promise<void> {
+  const { adapterWeightsFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  if ((await readdir(folder)).includes(adapterWeightsFile)) return;
+  throw badOption(
+    `${name} is a model of ${baseModel}, which has no LoRA adapter: leave out --merged and --checkpoint`,
+  );
+}
+
+/** Names the base model in PEFT's configuration by an address where PEFT finds it. */
+async function nameBase(folder: string, base: Base, model: ExportedModel): Promise<void> {
+  await checkAdapter(folder, model);
+  await readAdapterOf(folder, base, model);
+  const { adapterConfigFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const path = join(folder, adapterConfigFile);
+  const config = { ...JSON.parse(await readFile(path, 'utf8')), base_model_name_or_path: base.address };
+  await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { flush: true });
+}
+
+/** @throws MartingaleError (`wrong_base`) if the adapter belongs to other weights than those of the base. */
+async function readAdapterOf(folder: string, { folder: base, architecture }: Base, model: ExportedModel) {
+  const { readAdapter, readBaseWeights } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const { hashCheckpoint } = await import('../engines/embedded/checkpoint/read-checkpoint.ts');
+  const wrong = (cause?: unknown) =>
+    new MartingaleError(
+      'wrong_base',
+      `${model.name} was trained on ${model.baseModel}, with other weights than those in ${base}: pass the folder ` +
+        `that the service has as ${model.baseModel} with --checkpoint`,
+      { cause },
+    );
+  const expected = await readBaseWeights(folder);
+  if (expected === undefined) throw badArchive(model, 'does not say which base weights it belongs to');
+  if (expected !== (await hashCheckpoint(base))) throw wrong();
+  return await readAdapter(folder, architecture);
+}
+
+interface MergedExport extends Omit<Download, 'folder'> {
+  base: Base;
+  to: string;
+}
+
+async function exportMerged({ base, to, ...rest }: MergedExport): Promise<void> {
+  const { writeMerged } = await import('../engines/embedded/checkpoint/merge.ts');
+  const folder = await mkdtemp(join(tmpdir(), 'martingale-export-'));
+  try {
+    await refusingFullDisks(folder, () => download({ ...rest, folder }));
+    await checkAdapter(folder, rest.model);
+    const adapter = await readAdapterOf(folder, base, rest.model);
+    await refusingFullDisks(to, () => writeMerged(base.folder, adapter, to, rest));
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const writing = (to: string, fill: (folder: string) => Promise<void>) =>
+  refusingFullDisks(to, () => writeNewFolder(to, fill));
+
+/** @throws MartingaleError (`storage_failed`) for an error of the operating system. */
+async function refusingFullDisks<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw new MartingaleError(
+      'storage_failed',
+      `${path} could not be written: ${error.message}. Free disk space or fix the cause, then export again: nothing is left there`,
+      { cause: error },
+    );
+  }
+}
+
+const badOption = (problem: string) => new MartingaleError('bad_option', problem);
+
+const badArchive = ({ name }: ExportedModel, problem: string) =>
+  new MartingaleError(
+    'bad_response',
+    `the download of ${name} is not a LoRA adapter in PEFT's form: it ${problem}`,
+  );
+
+export const exportCommand = (): Command =>
+  new Command('export')
+    .description(
+      "Write a trained model of a running service into a folder: PEFT's files, or a whole checkpoint.",
+    )
+    .argument('<model>', 'project/model, or entity/project/model; with :stepN for a certain checkpoint')
+    .requiredOption('--to <folder>', 'folder to write; it must be new or empty')
+    .option('--merged', 'write a whole checkpoint in Hugging Face form, with the adapter in its weights')
+    .option('--checkpoint <folder>', 'the base model: a folder, or hf:owner/name[@revision]; for --merged')
+    .addOption(
+      new Option('--base-url <url>', 'the service')
+        .env('MARTINGALE_BASE_URL')
+        .argParser(serviceUrl)
+        .default('http://127.0.0.1:8000'),
+    )
+    .addOption(new Option('--api-key <key>', 'key of the service').env('MARTINGALE_API_KEY'))
+    .action((model: string, options: ExportOptions) => exportModel(model, options));

@@ -1,0 +1,166 @@
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createClient } from '../../src/client/index.ts';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
+import { openModel, sft } from '../../src/index.ts';
+import { type RunningService, startService } from '../../src/service/index.ts';
+import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { readFixtureTensors } from '../engines/embedded/checkpoint/reference.ts';
+import { underFaults } from '../faults/driver/fault.ts';
+import { sharedFolder } from '../support/files.ts';
+import { fromSource, root } from '../support/programs.ts';
+
+const parent = sharedFolder();
+let base: string;
+let engine: Engine;
+let service: RunningService;
+
+beforeAll(async () => {
+  base = await generateCheckpoint(parent, 'qwen3');
+  engine = await createEmbeddedEngine({
+    threads: 1,
+    checkpoints: [{ folder: base, id: 'generated', lora: { rank: 3, targets: ['q_proj', 'down_proj'] } }],
+  });
+  service = await startService({ engine, dataFolder: join(parent, 'data') });
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  const model = await openModel({ client, project: 'shop', name: 'agent', baseModel: 'generated' });
+  const messages = [
+    { role: 'user' as const, content: 'a' },
+    { role: 'assistant' as const, content: 'b' },
+  ];
+  await sft({ model, examples: [{ messages }], learningRate: 0.05 });
+  await openModel({ client, project: 'shop', name: 'tiny', baseModel: 'martingale-tiny' });
+  await openModel({ client, entity: 'other', project: 'shop', name: 'tiny', baseModel: 'martingale-tiny' });
+  await client.close();
+});
+
+afterAll(async () => {
+  await service?.close();
+  await engine?.close();
+});
+
+/** `martingale export` to a folder, to its end. */
+async function run(
+  to: string,
+  flags: readonly string[],
+  { execArgv, env }: { execArgv: readonly string[]; env: NodeJS.ProcessEnv } = {
+    execArgv: [],
+    env: process.env,
+  },
+) {
+  const program = [...fromSource, ...execArgv, 'src/cli/main.ts', 'export', '--to', to, ...flags];
+  const child = spawn(process.execPath, program, {
+    cwd: root,
+    env: { ...env, MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = Promise.withResolvers<number | null>();
+  child.once('close', closed.resolve);
+  const [output, errors, status] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    closed.promise,
+  ]);
+  return { output, errors, status };
+}
+
+const valuesOf = async (file: string) => {
+  const tensors = await readFixtureTensors(`file://${file}`);
+  return (name: string) => tensors.get(name)?.data as Float32Array;
+};
+
+describe('martingale export', () => {
+  it("writes the two files of PEFT, and with --merged the base's files with W + B A alpha / rank", async () => {
+    const adapter = join(parent, 'adapter');
+    const { output, errors, status } = await run(adapter, ['shop/agent', '--checkpoint', base]);
+    expect([errors, status]).toEqual(['', 0]);
+    expect(output).toContain(`local/shop/agent:step1 is in ${adapter}`);
+    expect((await readdir(adapter)).sort()).toEqual(['adapter_config.json', 'adapter_model.safetensors']);
+    const config = JSON.parse(await readFile(join(adapter, 'adapter_config.json'), 'utf8'));
+    expect(config).toMatchObject({ base_model_name_or_path: base, r: 3, lora_alpha: 6 });
+
+    const merged = join(parent, 'merged');
+    // An empty folder may stand there.
+    await mkdir(merged);
+    expect(await run(merged, ['local/shop/agent:step1', '--merged', '--checkpoint', base])).toMatchObject({
+      errors: '',
+      status: 0,
+    });
+    expect((await readdir(merged)).sort()).toEqual((await readdir(base)).sort());
+    const old = await valuesOf(join(base, 'model.safetensors'));
+    const written = await valuesOf(join(merged, 'model.safetensors'));
+    const lora = await valuesOf(join(adapter, 'adapter_model.safetensors'));
+    const name = 'model.layers.1.mlp.down_proj';
+    const [w, changed] = [old(`${name}.weight`), written(`${name}.weight`)];
+    const a = lora(`base_model.model.${name}.lora_A.weight`);
+    const b = lora(`base_model.model.${name}.lora_B.weight`);
+    const inputs = a.length / 3;
+    let largest = 0;
+    for (let row = 0; row < w.length / inputs; row++)
+      for (let column = 0; column < inputs; column++) {
+        const index = row * inputs + column;
+        let change = 0;
+        for (let part = 0; part < 3; part++)
+          change += 2 * (b[row * 3 + part] as number) * (a[part * inputs + column] as number);
+        largest = Math.max(largest, Math.abs(change));
+        expect(changed[index]).toBeCloseTo((w[index] as number) + change, 5);
+      }
+    expect(largest).toBeGreaterThan(0.01);
+    const untouched = 'model.layers.1.self_attn.v_proj.weight';
+    expect(written(untouched)).toEqual(old(untouched));
+  });
+
+  it('writes the single file of a tiny model', async () => {
+    const folder = join(parent, 'tiny');
+    expect(await run(folder, ['local/shop/tiny:step0'])).toMatchObject({ errors: '', status: 0 });
+    const [file = '', ...others] = await readdir(folder);
+    expect([file.endsWith('.safetensors'), others]).toEqual([true, []]);
+  });
+
+  it('leaves nothing, and says why: wrong names, wrong flags, a full target, another base, a full disk', async () => {
+    const other = await generateCheckpoint(parent, 'qwen2');
+    const changed = await generateCheckpoint(join(parent, 'changed'), 'qwen3');
+    const weights = await readFile(join(changed, 'model.safetensors'));
+    weights.writeFloatLE(9, weights.length - 4 * 32);
+    await writeFile(join(changed, 'model.safetensors'), weights);
+    const target = join(parent, 'none');
+    const merged = ['shop/agent', '--merged', '--checkpoint'];
+    const cases: [string[], RegExp][] = [
+      [['shop/nobody'], /no model shop\/nobody.*\[model_not_found\]/],
+      [['shop/tiny'], /local\/shop\/tiny and other\/shop\/tiny|other\/shop\/tiny and local\/shop\/tiny/],
+      [['shop/agent:step7'], /404/],
+      [['shop/agent', '--merged'], /--merged needs --checkpoint/],
+      [[...merged, other], /other weights than those in .*qwen2-generated.*--checkpoint.*\[wrong_base\]/],
+      [[...merged, changed], /other weights than those in .*changed.*\[wrong_base\]/],
+      [
+        ['local/shop/tiny', '--merged', '--checkpoint', base],
+        /local\/shop\/tiny:step0 .*martingale-tiny.*--merged/,
+      ],
+    ];
+    for (const [flags, message] of cases) {
+      const { errors, status } = await run(target, flags);
+      expect([errors, status]).toEqual([expect.stringMatching(message), 1]);
+      expect(existsSync(target)).toBe(false);
+    }
+    expect(await run(parent, ['shop/agent'])).toMatchObject({
+      errors: expect.stringContaining('name a new or an empty folder'),
+      status: 1,
+    });
+    const disk = join(parent, 'disk');
+    await mkdir(disk);
+    const full = underFaults({ root: disk, mode: 'ENOSPC' });
+    for (const flags of [['shop/agent'], [...merged, base]]) {
+      const { errors, status } = await run(join(disk, 'to'), flags, full);
+      expect([errors, status]).toEqual([
+        expect.stringMatching(/disk\/to could not be written.*Free disk space/),
+        1,
+      ]);
+      expect(await readdir(disk)).toEqual([]);
+    }
+  });
+});
