@@ -13,7 +13,7 @@ interface Peers {
 const peers = {
   torch: {
     lists: ['requirements.txt'],
-    told: 'PyTorch, transformers and TRL, once: 2.6 GB to download, 4.6 GB on Linux, where the wheel needs its CUDA libraries even without a GPU. This takes two to ten minutes',
+    told: 'PyTorch, transformers, PEFT and TRL, once: 2.6 GB to download, 4.6 GB on Linux, where the wheel needs its CUDA libraries even without a GPU. This takes two to ten minutes',
   },
   art: {
     lists: ['../../conformance/art/requirements.txt'],
@@ -26,9 +26,12 @@ const peers = {
 
 /**
  * Path of a Python with the packages of a peer. The first call installs them and says so on standard error. Throws where
- * there is no Python 3.11 or the packages cannot be fetched.
+ * there is no Python 3.11 or the packages cannot be fetched. `MARTINGALE_PEER_PYTHON` names a Python that has those of
+ * `torch` already.
  */
 export async function peerPython(name: keyof typeof peers): Promise<string> {
+  const installed = process.env.MARTINGALE_PEER_PYTHON;
+  if (name === 'torch' && installed) return installed;
   const { lists, others = [], told }: Peers = peers[name];
   const { python } = await createPythonEnvironment({
     requirements: [

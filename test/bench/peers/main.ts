@@ -3,6 +3,8 @@ import { parseArgs } from 'node:util';
 import { delayMs } from '../rollouts.ts';
 import { head, machine, row, whole } from '../table.ts';
 import { benchChatPeers } from './chats.ts';
+import { checkpointShapes } from './checkpoint-shapes.ts';
+import { benchCheckpointPeers, type CheckpointNeeds } from './checkpoints.ts';
 import { benchEnginePeers } from './engine.ts';
 import { peerPython } from './environment.ts';
 import { benchGrpoPeers } from './grpo.ts';
@@ -10,10 +12,10 @@ import { benchRolloutPeers } from './rollouts.ts';
 
 const usage = `Usage: npm run bench:peers -- [options]
 
-Measures martingale beside PyTorch, TRL, transformers serve, ART and verifiers, in turn, on this machine. The first run
+Measures martingale beside PyTorch, TRL, transformers serve, PEFT, ART and verifiers, in turn, on this machine. The first run
 installs what its parts need.
 
-  --only PARTS      some of engine, grpo, chats, rollouts, separated by commas. Default: all
+  --only PARTS      some of engine, grpo, chats, rollouts, checkpoints, separated by commas. Default: all
   --quick           fewer sizes and rounds: a minute or two for each part
   --threads LIST    engine: numbers of threads. Default 1,2; with --quick 2
   --batches LIST    engine: batch sizes. Default 1,8,32,128; with --quick 8,128
@@ -21,18 +23,22 @@ installs what its parts need.
   --replies LIST    chats: tokens of each reply to 32 clients. Default 16,256; with --quick 16
   --flights LIST    rollouts: numbers in flight of one call, and of three turns up to 1,000 of them. Default 1000,4000;
                     with --quick 64
-  --rounds N        measurements of each figure, whose median counts. Default: engine 7, grpo 4, chats 5, rollouts 3;
-                    with --quick 3, 2, 2 and 1`;
+  --shapes LIST     checkpoints: shapes of weights. Default 135M,0.5B; with --quick 135M
+  --sequences LIST  checkpoints: replies at once. Default 1,8,32; with --quick 8
+  --rounds N        measurements of each figure, whose median counts. Default: engine 7, grpo 4, chats 5, rollouts 3,
+                    checkpoints 3; with --quick 3, 2, 2, 1 and 1`;
 
 const { values: flags } = parseArgs({
   options: {
-    only: { type: 'string', default: 'engine,grpo,chats,rollouts' },
+    only: { type: 'string', default: 'engine,grpo,chats,rollouts,checkpoints' },
     quick: { type: 'boolean', default: false },
     threads: { type: 'string' },
     batches: { type: 'string' },
     sizes: { type: 'string' },
     replies: { type: 'string' },
     flights: { type: 'string' },
+    shapes: { type: 'string' },
+    sequences: { type: 'string' },
     rounds: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -81,6 +87,19 @@ function rolloutOptions() {
   };
 }
 
+function checkpointOptions() {
+  const shapes = (flags.shapes ?? (flags.quick ? '135M' : '135M,0.5B')).split(',').map((name) => {
+    const shape = Object.hasOwn(checkpointShapes, name) ? checkpointShapes[name] : undefined;
+    if (!shape) throw new Error(`There is no shape ${name}.\n\n${usage}`);
+    return shape;
+  });
+  return {
+    shapes,
+    batches: numbers(flags.sequences ?? (flags.quick ? '8' : '1,8,32')),
+    rounds: wholeNumber(flags.rounds ?? (flags.quick ? '1' : '3')),
+  };
+}
+
 async function engineTable(python: string, options: ReturnType<typeof engineOptions>): Promise<void> {
   console.log('\nSampled and trained tokens a second, beside the same architecture in PyTorch:\n');
   head('what', 'threads', 'batch', 'martingale', 'PyTorch eager', 'compiled', 'martingale / faster');
@@ -123,6 +142,34 @@ async function rolloutTable(
     row(turns, whole(inFlight), what, perSecond.toFixed(1), times(ratio));
 }
 
+async function checkpointTable(python: string, options: ReturnType<typeof checkpointOptions>): Promise<void> {
+  console.log(
+    '\nCheckpoints with random weights and an adapter of rank 16 on 2 threads, tokens a second; our replies through the whole service, prompts of 128 tokens and 64 sampled:\n',
+  );
+  head('shape', 'what', 'martingale', 'PyTorch fp32', 'bf16', 'martingale / fp32', 'martingale / bf16');
+  const needed: CheckpointNeeds[] = [];
+  for await (const told of benchCheckpointPeers({ python, ...options })) {
+    if ('needs' in told) needed.push(told.needs);
+    else {
+      const { name, what, ours, float32, bfloat16, ratios } = told.row;
+      row(
+        ...[name, what, ours.toFixed(1), float32.toFixed(1), bfloat16.toFixed(1)],
+        ...[times(ratios.float32), times(ratios.bfloat16)],
+      );
+    }
+  }
+  const gigabytes = (bytes: number) => (bytes / 1e9).toFixed(2);
+  console.log(
+    '\nPeak memory of the processes in GB, seconds until martingale serve answers, and minutes of a GRPO step of 64 rollouts (200 tokens sampled of 400), computed from the rates above:\n',
+  );
+  head('shape', 'martingale GB', 'PyTorch fp32 GB', 'bf16 GB', 'serve s', 'GRPO step min');
+  for (const { name, peakBytes, serveSeconds, grpoMinutes } of needed)
+    row(
+      ...[name, gigabytes(peakBytes.ours), gigabytes(peakBytes.float32), gigabytes(peakBytes.bfloat16)],
+      ...[serveSeconds.toFixed(1), grpoMinutes === null ? '-' : grpoMinutes.toFixed(1)],
+    );
+}
+
 /** The parts by name. Each reads its flags, then installs its peers, then measures and prints its table. */
 const parts: Record<string, () => () => Promise<() => Promise<void>>> = {
   engine() {
@@ -151,6 +198,13 @@ const parts: Record<string, () => () => Promise<() => Promise<void>>> = {
     return async () => {
       const python = { art: await peerPython('art'), verifiers: await peerPython('verifiers') };
       return () => rolloutTable(python, options);
+    };
+  },
+  checkpoints() {
+    const options = checkpointOptions();
+    return async () => {
+      const python = await peerPython('torch');
+      return () => checkpointTable(python, options);
     };
   },
 };
