@@ -8,6 +8,7 @@ import { repeated, shellWord, wholeNumber } from './flags.ts';
 /** The values of the flags that `addCheckpointFlags` adds. */
 export interface CheckpointFlags {
   checkpoint: string[];
+  adapter?: string;
   loraRank?: number;
   loraAlpha?: number;
   loraTargets?: Targets;
@@ -28,6 +29,10 @@ export function addCheckpointFlags(command: Command): Command {
       'checkpoint in Hugging Face form to serve and train: a folder, or hf:owner/name[@revision]; repeatable',
       repeated,
       [],
+    )
+    .option(
+      '--adapter <folder>',
+      "LoRA adapter in PEFT's form with which the models of the checkpoint begin: its rank, alpha and targets count",
     )
     .option('--lora-rank <number>', 'rank of the adapters that training makes (default 16)', wholeNumber(1))
     .option('--lora-alpha <number>', 'alpha of the adapters (default twice the rank)', positiveNumber)
@@ -67,7 +72,7 @@ export function addCheckpointFlags(command: Command): Command {
  * @throws OptionError for a flag that has no checkpoint to act on.
  */
 export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
-  const { checkpoint, loraRank, loraAlpha, loraTargets, context, toolCalls, reasoning } = flags;
+  const { checkpoint, adapter, loraRank, loraAlpha, loraTargets, context, toolCalls, reasoning } = flags;
   const given = checkpointArguments(flags).trim();
   if (checkpoint.length === 0 && given !== '')
     throw new OptionError(
@@ -75,14 +80,21 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
       `There is no checkpoint for ${given} to act on. Pass its folder with --checkpoint, or leave this out.`,
       { option: 'checkpoint' },
     );
+  if (adapter !== undefined && checkpoint.length > 1)
+    throw new OptionError(
+      'invalid_run_option',
+      `--adapter ${adapter} belongs to one checkpoint, but there are ${checkpoint.length}: pass one --checkpoint.`,
+      { option: 'adapter' },
+    );
   const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
   const format = { toolCalls, reasoning };
-  return checkpoint.map((folder) => ({ folder, lora, contextLength: context, format }));
+  return checkpoint.map((folder) => ({ folder, adapter, lora, contextLength: context, format }));
 }
 
 /** The flags again, each after a space, as a shell reads them. */
 export function checkpointArguments({
   checkpoint,
+  adapter,
   loraRank,
   loraAlpha,
   loraTargets,
@@ -94,6 +106,7 @@ export function checkpointArguments({
 }: CheckpointFlags): string {
   return [
     ...checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
+    ['adapter', adapter && shellWord(adapter)],
     ['lora-rank', loraRank],
     ['lora-alpha', loraAlpha],
     ['lora-targets', loraTargets?.join(',')],

@@ -73,7 +73,12 @@ function tinkerOptions(flags: EngineFlags) {
     throw wrong('tinker-url', 'is missing: pass the address of the training server');
   if (folder === undefined || others.length > 0 || folder.startsWith('hf:'))
     throw wrong('checkpoint', "must be given once, with a folder of the server's base model");
-  const unused = { 'lora-alpha': flags.loraAlpha, 'lora-targets': flags.loraTargets, context: flags.context };
+  const unused = {
+    adapter: flags.adapter,
+    'lora-alpha': flags.loraAlpha,
+    'lora-targets': flags.loraTargets,
+    context: flags.context,
+  };
   const { trainingMemory, device } = flags;
   for (const [name, value] of Object.entries({ ...unused, 'training-memory': trainingMemory, device }))
     if (value !== undefined) throw wrong(name, 'is set on the training server; leave it out');

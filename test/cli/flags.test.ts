@@ -53,6 +53,14 @@ describe('the flags of checkpoints', () => {
     expect(checkpointArguments(parse())).toBe('');
   });
 
+  it('begin one checkpoint with an adapter', () => {
+    const flags = ['--checkpoint', 'a', '--adapter', './my adapter'];
+    expect(checkpointsOf(parse(...flags))).toMatchObject([{ folder: 'a', adapter: './my adapter' }]);
+    expect(checkpointArguments(parse(...flags))).toBe(" --checkpoint a --adapter './my adapter'");
+    expect(() => checkpointsOf(parse(...flags, '--checkpoint', 'b'))).toThrow(/one --checkpoint/);
+    expect(() => checkpointsOf(parse('--adapter', 'a'))).toThrow(/no checkpoint for --adapter a/);
+  });
+
   it('are refused without a checkpoint', () => {
     expect(checkpointsOf(parse())).toEqual([]);
     expect(() => checkpointsOf(parse('--lora-rank', '4'))).toThrow(

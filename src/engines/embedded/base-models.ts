@@ -29,6 +29,8 @@ export interface CheckpointModel extends BaseModel, LoraBase {
   parameters: number;
   folder: string;
   lora: LoraSettings;
+  /** The adapter that its models begin with, as a flat vector in shared memory; null without one. */
+  start: Float32Array | null;
   /** Its tokenizer and chat format. */
   language: SharedLanguage;
   /** Tokens that end a reply. */
@@ -109,7 +111,14 @@ export class BaseModels {
     const model = this.find(id);
     const shapes = this.trainedShapes(id);
     if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
-    return model.kind === 'tiny' ? initializeWeights(model.architecture, model.seed) : initialAdapter(shapes);
+    if (model.kind === 'tiny') return initializeWeights(model.architecture, model.seed);
+    return model.start ? Float32Array.from(model.start) : initialAdapter(shapes);
+  }
+
+  /** Whether these are a checkpoint's own weights, without an adapter that changes anything, or a tiny model's first. */
+  isBare({ baseModel: id, folder }: Weights): boolean {
+    const model = this.find(id);
+    return folder === null && (model.kind === 'tiny' || model.start === null);
   }
 }
 

@@ -4,11 +4,12 @@ import { type Language, readLanguage } from '../../language/chat/read-language.t
 import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
+import { readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
-import type { LoraSettings } from './lora/adapter-vector.ts';
+import { adapterVector, type LoraSettings } from './lora/adapter-vector.ts';
 
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
@@ -21,6 +22,12 @@ export interface CheckpointOptions {
   folder: string;
   /** Name of the base model. Default: the folder's name, or the name on the hub. */
   id?: string;
+  /**
+   * Folder of a LoRA adapter in PEFT's form, with which the models of this checkpoint begin: plain LoRA, without the
+   * variants that change what it computes. The base model itself samples with it too, and is with it the reference of a
+   * KL penalty. `lora` is the adapter's. Default: an adapter that changes nothing.
+   */
+  adapter?: string;
   /** The adapters that training makes. A target's matrix W acts as W + B A * alpha / rank. */
   lora?: {
     /** Default 16. */
@@ -93,7 +100,7 @@ export async function openCheckpoints(
 
 /** What a checkpoint's folder says of it without its weights. */
 export interface InspectedCheckpoint
-  extends Pick<CheckpointModel, 'id' | 'architecture' | 'lora' | 'parameters'> {
+  extends Pick<CheckpointModel, 'id' | 'architecture' | 'lora' | 'start' | 'parameters'> {
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
   modelType: ModelType;
@@ -107,10 +114,10 @@ export interface InspectedCheckpoint
  * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`), as `openCheckpoints`.
  */
 export async function inspectCheckpoint(
-  { folder: address, id = idOf(address), lora = {}, contextLength, format = {} }: CheckpointOptions,
+  { folder: address, id = idOf(address), adapter, lora = {}, contextLength, format = {} }: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<InspectedCheckpoint> {
-  const settings = loraSettings(lora);
+  const settings = adapter === undefined ? loraSettings(lora) : null;
   checkStyles(format);
   const folder = address.startsWith(hubPrefix) ? await fetched(address, onFetch) : resolve(address);
   const { architecture: own, modelType } = await readConfig(folder);
@@ -132,7 +139,10 @@ export async function inspectCheckpoint(
   const parameters = checkpointTensors(architecture)
     .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
     .reduce((sum, size) => sum + size, 0);
-  return { id, folder, modelType, architecture, language, lora: settings, parameters };
+  const begun = settings
+    ? { lora: settings, start: null }
+    : await readStart(resolve(adapter ?? ''), own, lora);
+  return { id, folder, modelType, architecture, language, parameters, ...begun };
 }
 
 async function openCheckpoint(
@@ -141,6 +151,8 @@ async function openCheckpoint(
 ): Promise<{ model: CheckpointModel; language: Language }> {
   const { language: read, modelType: _, ...inspected } = await inspectCheckpoint(options, onFetch);
   const { weights, endTokens } = await readCheckpoint(inspected.folder);
+  const weightsHash = hashWeights(weights);
+  if (options.adapter !== undefined) await checkBase(resolve(options.adapter), inspected.folder, weightsHash);
   const { contextLength } = inspected.architecture;
   const { shared, ...language } = read;
   const { vocabularySize } = language.tokenizer;
@@ -148,9 +160,36 @@ async function openCheckpoint(
     kind: 'checkpoint',
     ...inspected,
     ...{ contextLength, vocabularySize, weights, endTokens, defaults, language: shared },
-    weightsHash: hashWeights(weights),
+    weightsHash,
   };
   return { model, language };
+}
+
+/** The adapter in a folder: its settings and its values. */
+async function readStart(
+  folder: string,
+  architecture: CheckpointModel['architecture'],
+  given: NonNullable<CheckpointOptions['lora']>,
+): Promise<Pick<CheckpointModel, 'lora' | 'start'>> {
+  const adapter = await readAdapter(folder, architecture);
+  const lora = loraSettings(adapter);
+  for (const name of ['rank', 'alpha', 'targets'] as const) {
+    const [wanted, own] = [given[name], lora[name]].map((value) =>
+      [value ?? []].flat().toSorted().join(', '),
+    );
+    if (wanted !== '' && wanted !== own)
+      throw badOption(`lora.${name} is ${wanted}, but the adapter in ${folder} has ${own}: leave it out`);
+  }
+  return { lora, start: adapterVector(architecture, adapter) };
+}
+
+/** Adapters of martingale name the weights that they belong to. */
+async function checkBase(adapter: string, folder: string, weightsHash: string): Promise<void> {
+  const expected = await readBaseWeights(adapter);
+  if (expected !== undefined && expected !== weightsHash)
+    throw badOption(
+      `the adapter in ${adapter} was trained on other weights than those in ${folder}: give it the checkpoint that it was trained on`,
+    );
 }
 
 function loraSettings({

@@ -132,8 +132,7 @@ export class Pools {
         throw unreadableCheckpoint(weights.folder, error);
       });
     if (model.kind === 'tiny') return Decoder.create(this.#runtime, model.architecture, await load());
-    // An adapter that is not trained yet changes nothing.
-    const adapter = weights.folder === null ? null : { lora: model.lora, vector: await load() };
+    const adapter = this.#models.isBare(weights) ? null : { lora: model.lora, vector: await load() };
     return Decoder.ofCheckpoint(this.#runtime, model, adapter);
   }
 

@@ -10,7 +10,8 @@ interface Comparison {
   vector: Float32Array;
   /** The weights to compare with; null when the batch names none. */
   reference: Weights | null;
-  load(weights: Weights): Promise<Float32Array>;
+  /** Values of the reference; null for a base model without an adapter. */
+  load(weights: Weights): Promise<Float32Array | null>;
   signal: AbortSignal;
 }
 
@@ -34,8 +35,7 @@ export async function klPenaltyOf(
   const decisions = decisionsOf(step);
   const needsCurrent =
     config.klPenalty.source === 'current_learner' || decisions.some(({ logprob }) => logprob === null);
-  const values = reference.folder === null ? null : await load(reference);
-  const referenceLogprobs = await step.logprobs(values, signal);
+  const referenceLogprobs = await step.logprobs(await load(reference), signal);
   const current = needsCurrent ? await step.logprobs(vector, signal) : [];
   const terms = decisions.map(({ logprob }, index) => ({
     sampled: logprob,

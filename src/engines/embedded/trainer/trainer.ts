@@ -114,7 +114,8 @@ export class Trainer {
       throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const penalty = await klPenaltyOf(loss, {
       ...{ step: prepared, baseModel: model.baseModel, vector, reference, signal },
-      load: async (weights) => shareWeights(await this.#models.loadVector(weights)),
+      load: async (weights) =>
+        this.#models.isBare(weights) ? null : shareWeights(await this.#models.loadVector(weights)),
     });
     const batchLoss = new BatchLoss(loss, penalty?.shifts);
     const gradient = await prepared.gradientOf(vector, batchLoss, signal);

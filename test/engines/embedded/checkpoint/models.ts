@@ -15,6 +15,7 @@ function modelOf(id: string, folder: string, { architecture, weights }: LoraBase
   return {
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
     lora: { rank: 4, alpha: 8, targets: projections },
+    start: null,
     language: null,
     endTokens: [],
     weightsHash: hashWeights(weights),
