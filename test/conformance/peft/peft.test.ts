@@ -2,12 +2,17 @@ import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { createClient } from '../../../src/client/index.ts';
 import { encodeAdapter, readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../src/engines/embedded/checkpoint/config.ts';
 import { writeMerged } from '../../../src/engines/embedded/checkpoint/merge.ts';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { startService } from '../../../src/service/index.ts';
+import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
 import { fixtureFolder, fixtureNames } from '../../engines/embedded/checkpoint/reference.ts';
 import { temporaryFolder } from '../../support/files.ts';
+import { runProgram } from '../../support/programs.ts';
 
 const run = promisify(execFile);
 
@@ -47,4 +52,45 @@ describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {
       expect(format).toBe({ llama: 'torch.float32', qwen2: 'torch.bfloat16', qwen3: 'torch.float16' }[name]);
     },
   );
+
+  it('write an adapter with which a checkpoint begins, and load what `export --merged` wrote: same logits', async () => {
+    const folder = await temporaryFolder();
+    // As many rows as its tokenizer has ids: transformers counts further rows into the softmax, this engine does not.
+    const base = await generateCheckpoint(folder, 'qwen3', { vocabularySize: 709 });
+    const [adapter, merged] = [join(folder, 'adapter'), join(folder, 'merged')];
+    const tokens = Array.from({ length: 40 }, (_, index) => (index * 37 + 11) % 700);
+    const program = join(import.meta.dirname, 'start.py');
+    const logprobsOf = async (...args: string[]): Promise<number[]> =>
+      JSON.parse((await run(python ?? '', [program, ...args, JSON.stringify(tokens)])).stdout);
+    const expected = await logprobsOf('make', base, adapter);
+    const engine = await createEmbeddedEngine({
+      threads: 1,
+      checkpoints: [{ folder: base, id: 'begun', adapter }],
+    });
+    const service = await startService({ engine, dataFolder: join(folder, 'data') });
+    onTestFinished(async () => {
+      await service.close();
+      await engine.close();
+    });
+    const scored = await engine.scorePrompt({
+      weights: { baseModel: 'begun', folder: null },
+      prompt: tokens,
+      top: 0,
+    });
+    const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+    await client.models.create({ project: 'shop', name: 'agent', base_model: 'begun' });
+    await client.close();
+    await runProgram('src/cli/main.ts', {
+      args: ['export', 'shop/agent', '--merged', '--checkpoint', base, '--to', merged],
+      env: { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
+    });
+    const loaded = await logprobsOf('load', merged);
+    const plain = await logprobsOf('load', base);
+    for (const [index, logprob] of expected.entries()) {
+      expect(scored[index + 1]?.logprob).toBeCloseTo(logprob, 4);
+      expect(loaded[index]).toBeCloseTo(logprob, 4);
+    }
+    const changes = expected.map((logprob, index) => Math.abs(logprob - (plain[index] as number)));
+    expect(Math.max(...changes)).toBeGreaterThan(0.1);
+  });
 });
