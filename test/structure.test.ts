@@ -169,6 +169,22 @@ test('nothing imports by name what an older Node lacks, which fails before the v
   }
 });
 
+test('every module that is started by its URL is built as a file of its own', async () => {
+  const found = new Set<string>();
+  for (const file of await allFiles()) {
+    const text = await readFile(join(source, file), 'utf8');
+    // `workerModule` takes a path relative to its own file.
+    for (const [, path = ''] of text.matchAll(/workerModule\(\s*'([^']+)'/g))
+      found.add(join('engines/embedded/threads', path));
+    for (const [, path = ''] of text.matchAll(/`(\.[^`$]+)\$\{import\.meta\.url\.endsWith/g))
+      found.add(join(dirname(file), path));
+  }
+  const build = await readFile(join(source, '../build.ts'), 'utf8');
+  const [, list = ''] = /const started = \[([^\]]*)\]/.exec(build) ?? [];
+  const started = [...list.matchAll(/'([^']+)'/g)].map(([, path]) => path);
+  expect([...found].sort()).toEqual(started.sort());
+});
+
 const ofClient = ['@opentelemetry/api', 'eventsource-parser', 'zod'];
 const ofHarness = [...ofClient, '@ai-sdk/provider', 'lru-cache', 'p-queue'];
 const ofLanguage = ['@huggingface/tokenizers', 'lru-cache'];

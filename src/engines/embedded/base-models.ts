@@ -139,7 +139,3 @@ const tinyModels = new BaseModels([]);
 export function findBaseModel(id: string): TinyModel {
   return tinyModels.find(id) as TinyModel;
 }
-
-export function loadWeights(weights: Weights): Promise<Float32Array> {
-  return tinyModels.loadVector(weights);
-}

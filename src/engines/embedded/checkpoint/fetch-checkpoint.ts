@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { ListFileEntry } from '@huggingface/hub';
 import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
 import { EngineError } from '../../engine.ts';
+import { connection, defaultIdleTimeoutMs, type HubOptions, hubError, isRefusal, listing } from './hub.ts';
 
 export interface FetchProgress {
   /** The file that is being fetched. */
@@ -14,17 +15,10 @@ export interface FetchProgress {
   totalBytes: number;
 }
 
-export interface FetchOptions {
+export interface FetchOptions extends HubOptions {
   /** Folder that keeps what was fetched. */
   cache: string;
-  /** Default `https://huggingface.co`. */
-  hubUrl?: string;
-  /** For private repositories and those with terms to accept. */
-  accessToken?: string;
-  /** Milliseconds without an answer or a byte after which a connection counts as cut. Default 60000. */
-  idleTimeoutMs?: number;
   onProgress?: (progress: FetchProgress) => void;
-  signal?: AbortSignal;
 }
 
 export interface FetchedCheckpoint {
@@ -34,8 +28,6 @@ export interface FetchedCheckpoint {
   /** True when the hub was not reachable and an earlier fetch of the same revision is used. */
   isOffline: boolean;
 }
-
-const defaultIdleTimeoutMs = 60_000;
 
 /** Connections in a row that may bring no byte before the fetch fails. */
 const maxFailures = 3;
@@ -184,62 +176,4 @@ async function isIntact({ oid, lfs, size }: ListFileEntry, path: string): Promis
   const hash = lfs ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`);
   for await (const chunk of createReadStream(path)) hash.update(chunk);
   return hash.digest('hex') === (lfs?.oid ?? oid);
-}
-
-/** The connection of a short answer. */
-function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: FetchOptions) {
-  const deadline = AbortSignal.timeout(idleTimeoutMs);
-  const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
-  return connection({ ...options, signal });
-}
-
-function connection({
-  hubUrl,
-  accessToken,
-  signal,
-}: Pick<FetchOptions, 'hubUrl' | 'accessToken' | 'signal'>) {
-  return {
-    ...(hubUrl !== undefined && { hubUrl }),
-    ...(accessToken !== undefined && { accessToken }),
-    fetch: (input: Parameters<typeof fetch>[0], init?: RequestInit) =>
-      fetch(input, { ...init, signal: signal ?? null }),
-  };
-}
-
-/** The hub's answer, or undefined for an error of the connection. */
-const statusOf = (error: unknown): number | undefined =>
-  error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number'
-    ? error.statusCode
-    : undefined;
-
-const isRefusal = (error: unknown) => (statusOf(error) ?? 500) < 500;
-
-function hubError(
-  address: string,
-  cause: unknown,
-  { hubUrl = 'https://huggingface.co' }: FetchOptions,
-): EngineError {
-  if (EngineError.isInstance(cause)) return cause;
-  // Errors of a connection are inside those of `fetch`.
-  if (cause instanceof Error && 'syscall' in cause)
-    return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}`, { cause });
-  const status = statusOf(cause);
-  if (status !== undefined && status < 500) {
-    const remedy =
-      status === 401 || status === 403
-        ? 'Accept its terms on the hub and set HF_TOKEN, or check the name'
-        : 'Check the name and the revision';
-    const answer = cause instanceof Error ? cause.message : cause;
-    return new EngineError(
-      'hub_refused',
-      `hf:${address}: ${hubUrl} answered ${status}: ${answer}. ${remedy}`,
-      { cause },
-    );
-  }
-  const reason =
-    cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : cause;
-  const message =
-    `hf:${address} cannot be fetched: ${hubUrl} is not reachable (${reason}). ` +
-    'Try again, which continues where it stopped, or give the folder of a checkpoint that is here';
-  return new EngineError('hub_unreachable', message, { cause });
 }

@@ -1,6 +1,6 @@
 import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { loadWeights } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { GraphServer, RemoteGraphs } from '../../../../src/engines/embedded/trainer/graph-port.ts';
 import { LocalGraphs, TrainingSessions } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { shareWeights } from '../../../../src/engines/embedded/trainer/passes.ts';
@@ -14,7 +14,7 @@ async function open() {
   const sessions = new TrainingSessions(runtime);
   const server = new GraphServer(sessions);
   server.serve(port1);
-  const weights = shareWeights(await loadWeights(base));
+  const weights = shareWeights(await new BaseModels([]).loadVector(base));
   return { sessions, server, port: port1, remote: new RemoteGraphs(port2), weights };
 }
 

@@ -3,7 +3,7 @@ import { mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BaseModels, findBaseModel, loadWeights } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels, findBaseModel } from '../../../../src/engines/embedded/base-models.ts';
 import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { freshOptimizer } from '../../../../src/engines/embedded/trainer/optimizer.ts';
@@ -75,7 +75,7 @@ describe('exported weights', () => {
       });
       expect(aligned).toBe(true);
       expect(end).toBe(file.length);
-      const expected = await loadWeights(weights);
+      const expected = await new BaseModels([]).loadVector(weights);
       expect([...tensors.keys()].sort()).toEqual(
         tensorShapes(architecture)
           .map(({ name }) => name)
