@@ -49,7 +49,9 @@ export async function writeMerged(
         for (const tensor of tensors.filter(({ file }) => file.path === path))
           for await (const { bytes, position } of mergedPieces(tensor, adapter)) {
             signal?.throwIfAborted();
-            await copy.write(bytes, 0, bytes.length, position);
+            // One write may be short, as near a full disk.
+            for (let at = 0; at < bytes.length; )
+              at += (await copy.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
           }
       });
   });
