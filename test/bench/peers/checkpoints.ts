@@ -100,15 +100,23 @@ async function decode(target: Target, batch: number, words: number): Promise<num
   return (batch * reply * 1000) / (performance.now() - begun);
 }
 
-/** Trained tokens per second of `steps` optimizer steps after one that is not counted. */
-async function train(engine: Engine, baseModel: string, batch: number): Promise<number> {
+/**
+ * Trained tokens per second of an optimizer step after one that is not counted. `sharesPrompt`: all sequences begin with
+ * the same `prompt` tokens, as the rollouts of a group do; else they differ from the first token on.
+ */
+async function train(
+  engine: Engine,
+  baseModel: string,
+  { batch, sharesPrompt = false }: { batch: number; sharesPrompt?: boolean },
+): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   // Only tokens of text: a reply may contain no others.
   const tokenizer = engine.tokenizer(baseModel);
+  const textOf = (name: number) =>
+    tokenizer.encode(`${name} the quick brown fox jumps over the dog `.repeat(length));
+  const shared = sharesPrompt ? textOf(0).slice(0, prompt) : [];
   const datums = Array.from({ length: batch }, (_, row) => ({
-    tokens: tokenizer
-      .encode(`${row} the quick brown fox jumps over the dog `.repeat(length))
-      .slice(0, length),
+    tokens: [...shared, ...textOf(row + 1)].slice(0, length),
     spans: [
       {
         start: length - decisions,
@@ -246,9 +254,17 @@ async function* benchShape(
     }
     const request = { work: 'training', batch: trainingBatch, length, decisions };
     const training = await compare(`training ${trainingBatch}x${length}`, request, () =>
-      train(engine, name, trainingBatch),
+      train(engine, name, { batch: trainingBatch }),
     );
     yield { row: training };
+    const group = { batch: 2 * trainingBatch, sharesPrompt: true };
+    yield {
+      row: await compare(
+        `training ${group.batch}x${length} of one prompt`,
+        { ...request, batch: group.batch },
+        () => train(engine, name, group),
+      ),
+    };
     const seconds =
       decoding === null
         ? null

@@ -23,9 +23,10 @@ class ForwardPass extends TrainingGraph {
     let state = this.#embed();
     for (let layer = 0; layer < architecture.layers; layer++) {
       const mask = this.isLast(layer) ? this.#visible() : 'causal';
-      const { next, tape } = new Layer(this.layerParts(layer, mask)).forward(state);
+      const parts = new Layer(this.layerParts(layer, mask));
+      const tape = parts.forward(state);
       for (const [part, value] of Object.entries(tape)) output(`tape.${layer}.${part}`, value);
-      state = next;
+      state = parts.next(tape);
     }
     const final = normalize(graph, state, this.parameter('final_norm'), architecture.normEpsilon);
     output('tape.last', state);

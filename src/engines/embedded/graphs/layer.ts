@@ -80,8 +80,9 @@ export class Layer {
     this.#scale = 1 / Math.sqrt(parts.architecture.headWidth);
   }
 
-  forward(input: Value): { next: Value; tape: LayerTape } {
-    const { graph, architecture, linear, norm, matmul, mask } = this.#parts;
+  /** The forward pass up to what the backward pass needs; `next` completes it. */
+  forward(input: Value): LayerTape {
+    const { graph, architecture, linear, norm } = this.#parts;
     const { heads, keyValueHeads } = architecture;
     const attentionNorm = norm('input_layernorm').forward(input);
     const { output: normalized } = attentionNorm;
@@ -92,14 +93,12 @@ export class Layer {
     const placedQuery = this.#place('q_norm', query);
     const placedKey = this.#place('k_norm', key);
     const grouped = this.#group(placedQuery.output);
-    const products = matmul(grouped, placedKey.output, { transposeRight: true, scale: this.#scale });
-    const scores = graph.op('Add', [this.#ungroup(products), mask]);
-    const attention = this.#group(graph.op('Softmax', [scores], { axis: -1 }));
+    const attention = this.attention(grouped, placedKey.output);
     const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
     const middle = graph.op('Add', [this.#select(input), linear('o_proj').forward(mixed)]);
     const mlpNorm = norm('post_attention_layernorm').forward(middle);
-    const mlp = this.#mlp(mlpNorm.output);
-    const next = graph.op('Add', [middle, linear('down_proj').forward(mlp.inner)]);
+    const up = linear('up_proj').forward(mlpNorm.output);
+    const isGated = architecture.mlp === 'gated-silu';
     const tape: LayerTape = {
       input,
       attentionInverse: attentionNorm.inverse,
@@ -110,9 +109,9 @@ export class Layer {
       mixed,
       middle,
       mlpInverse: mlpNorm.inverse,
-      hidden: mlp.hidden,
+      hidden: isGated ? up : graph.op('Relu', [up]),
     };
-    if (mlp.gate !== undefined) tape.gate = mlp.gate;
+    if (isGated) tape.gate = linear('gate_proj').forward(mlpNorm.output);
     if (placedQuery.inverse !== undefined && placedKey.inverse !== undefined)
       Object.assign(tape, {
         rawQuery: query,
@@ -120,7 +119,23 @@ export class Layer {
         rawKey: key,
         keyInverse: placedKey.inverse,
       });
-    return { next, tape };
+    return tape;
+  }
+
+  /** The layer's output. */
+  next({ middle, hidden, gate }: LayerTape): Value {
+    const { graph, linear } = this.#parts;
+    const factor = gate === undefined ? hidden : this.#silu(gate).output;
+    const inner = graph.op('Mul', [factor, hidden]);
+    return graph.op('Add', [middle, linear('down_proj').forward(inner)]);
+  }
+
+  /** The attention of queries to keys, both as in the tape. */
+  attention(query: Value, key: Value): Value {
+    const { graph, matmul, mask } = this.#parts;
+    const products = matmul(query, key, { transposeRight: true, scale: this.#scale });
+    const scores = graph.op('Add', [this.#ungroup(products), mask]);
+    return this.#group(graph.op('Softmax', [scores], { axis: -1 }));
   }
 
   /** From dLoss/dnext to dLoss/dinput. */
@@ -137,17 +152,6 @@ export class Layer {
     const fromValue = linear('v_proj').backward(value, normalized, { added: fromKey });
     const attention = attentionNorm.backward(fromValue, tape.input, tape.attentionInverse);
     return graph.op('Add', [this.#spread(middleGradient), attention]);
-  }
-
-  #mlp(normalized: Value): { inner: Value; hidden: Value; gate?: Value } {
-    const { graph, linear, architecture } = this.#parts;
-    const up = linear('up_proj').forward(normalized);
-    if (architecture.mlp === 'squared-relu') {
-      const hidden = graph.op('Relu', [up]);
-      return { inner: graph.op('Mul', [hidden, hidden]), hidden };
-    }
-    const gate = linear('gate_proj').forward(normalized);
-    return { inner: graph.op('Mul', [this.#silu(gate).output, up]), hidden: up, gate };
   }
 
   #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: LayerTape): Value {

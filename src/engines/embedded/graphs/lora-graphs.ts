@@ -1,7 +1,14 @@
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
-import { Graph, type Value } from '../onnx/graph.ts';
+import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { Layer, type LayerParts, type Linear, type MatmulOptions, type NormName } from './layer.ts';
+import {
+  Layer,
+  type LayerParts,
+  type LayerTape,
+  type Linear,
+  type MatmulOptions,
+  type NormName,
+} from './layer.ts';
 import { Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
@@ -16,8 +23,9 @@ const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
  * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
  * matrices [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's
  * `<projection>.A` [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width],
- * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `causal` [time, time], and
- * `query_shape` and `key_shape`, [batch, time, heads, headWidth] of the queries and of the keys. Output: `next`.
+ * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `visible` [batch or 1, 1, time, time], 0 where a
+ * position may attend and a large negative number elsewhere, and `query_shape` and `key_shape`, [batch, time, heads,
+ * headWidth] of the queries and of the keys. Output: `next`.
  *
  * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. All nodes of
  * the graphs have kernels on WebGPU; on the CPU the runtime fuses transpositions and scales into the products. The shapes
@@ -25,7 +33,17 @@ const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
  */
 export function loraForwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
   const { graph, layer } = new LoraGraph(architecture, lora);
-  graph.output('next', layer.forward('state').next, ['tokens', architecture.width]);
+  graph.output('next', layer.next(layer.forward('state')), ['tokens', architecture.width]);
+  return graph.finish();
+}
+
+/** The same forward pass, with what `loraTapeGraph` takes from it as further outputs: see `keptShapes`. */
+export function loraKeepingGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, lora);
+  const tape = layer.forward('state');
+  graph.output('next', layer.next(tape), ['tokens', architecture.width]);
+  for (const [part, shape] of keptShapes(architecture))
+    graph.output(`tape.${part}`, tape[part] as Value, shape);
   return graph.finish();
 }
 
@@ -37,9 +55,51 @@ export function loraForwardGraph(architecture: Architecture, lora: LoraTargets):
 export function loraBackwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
   const { graph, layer } = new LoraGraph(architecture, lora, true);
   graph.input('gradient', 'float32', ['tokens', architecture.width]);
-  const { tape } = layer.forward('state');
+  const stateGradient = layer.backward('gradient', layer.forward('state'));
+  graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
+  return graph.finish();
+}
+
+/** The backward pass on what a forward pass has kept. Inputs beside those of `loraBackwardGraph`: `keptShapes`. */
+export function loraTapeGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, lora, true);
+  graph.input('gradient', 'float32', ['tokens', architecture.width]);
+  const kept = Object.fromEntries(
+    Array.from(keptShapes(architecture), ([part, shape]) => [
+      part,
+      graph.input(`tape.${part}`, 'float32', shape),
+    ]),
+  ) as Record<KeptPart, Value>;
+  const tape = { ...kept, input: 'state', attention: layer.attention(kept.query, kept.key) };
   graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
   return graph.finish();
+}
+
+/** Attention is computed again: it takes more memory than time. The input is kept in any case. */
+type KeptPart = Exclude<keyof LayerTape, 'input' | 'attention'>;
+
+/** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
+export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions> {
+  const { width, heads, keyValueHeads, headWidth, mlpWidth, mlp, queryKeyNorm } = architecture;
+  const keys = ['batch', keyValueHeads, 'time', headWidth];
+  const shapes = new Map<KeptPart, Dimensions>([
+    ['attentionInverse', ['tokens', 1]],
+    ['query', ['batch', keyValueHeads, 'queries', headWidth]],
+    ['key', keys],
+    ['value', keys],
+    ['mixed', ['tokens', heads * headWidth]],
+    ['middle', ['tokens', width]],
+    ['mlpInverse', ['tokens', 1]],
+    ['hidden', ['tokens', mlpWidth]],
+  ]);
+  if (mlp === 'gated-silu') shapes.set('gate', ['tokens', mlpWidth]);
+  if (queryKeyNorm)
+    shapes
+      .set('rawQuery', ['batch', heads, 'time', headWidth])
+      .set('queryInverse', ['batch', heads, 'time', 1])
+      .set('rawKey', keys)
+      .set('keyInverse', ['batch', keyValueHeads, 'time', 1]);
+  return shapes;
 }
 
 class LoraGraph {
@@ -57,7 +117,7 @@ class LoraGraph {
     const { graph } = this;
     graph.input('state', 'float32', ['tokens', width]);
     graph.input('positions', 'int64', ['batch', 'time']);
-    graph.input('causal', 'float32', ['time', 'time']);
+    graph.input('visible', 'float32', ['masks', 1, 'time', 'time']);
     if (positions !== 'learned')
       for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
     const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
@@ -71,7 +131,7 @@ class LoraGraph {
       norm: (name) => norms.get(name) as Norm,
       matmul: (left, right, options) => this.#matmul(left, right, options),
       headShape: (_, count) => (count === heads ? 'query_shape' : 'key_shape'),
-      mask: 'causal',
+      mask: 'visible',
       rotary: positions === 'learned' ? null : { positions: 'positions', cosines: 'cosines', sines: 'sines' },
     };
     this.layer = new Layer(parts);

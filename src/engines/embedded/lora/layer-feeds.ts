@@ -1,8 +1,10 @@
+import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
 import { normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings } from './adapter-vector.ts';
+import type { Branches } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
 export interface LoraBase {
@@ -62,4 +64,63 @@ export function adapterFeeds(
       runtime.float(vector.subarray(offset, offset + size), dimensions),
     ]),
   );
+}
+
+/** Padded rows that run together. */
+export interface PaddedTokens {
+  sequences: readonly (readonly number[])[];
+  /** Padded length. */
+  time: number;
+  /** Where the sequences that share a row part. Default: each row is one sequence. */
+  branches?: readonly Branches[];
+}
+
+/** Far below any attention score. */
+const masked = -1e9;
+
+/** What all layers get of a batch: shapes, positions and the mask of attention. */
+export function batchFeeds(
+  runtime: Runtime,
+  { positions: kind, heads, keyValueHeads, headWidth }: Architecture,
+  { sequences, time, branches = [] }: PaddedTokens,
+): Feeds {
+  const batch = sequences.length;
+  const parting = branches.some(({ starts }) => starts.length > 1);
+  const masks = parting ? batch : 1;
+  const visible = new Float32Array(masks * time * time);
+  const positions = new BigInt64Array(batch * time);
+  for (let row = 0; row < batch; row++) {
+    placeRow(positions.subarray(row * time, (row + 1) * time), branches[row]);
+    if (row < masks) maskRow(visible.subarray(row * time * time), time, branches[row]);
+  }
+  const shape = (count: number) =>
+    runtime.integer(BigInt64Array.from([batch, time, count, headWidth], BigInt), [4]);
+  const feeds: Feeds = {
+    query_shape: shape(heads),
+    key_shape: shape(keyValueHeads),
+    visible: runtime.float(visible, [masks, 1, time, time]),
+    positions: runtime.integer(positions, [batch, time]),
+  };
+  if (kind === 'learned') return feeds;
+  const { cosines, sines } = rotaryTables(kind, headWidth, time);
+  const table = (data: Float32Array) => runtime.float(data, [time, headWidth / 2]);
+  return { ...feeds, cosines: table(cosines), sines: table(sines) };
+}
+
+const whole: Branches = { shared: 0, starts: [0] };
+
+/** Writes the position of each token in its sequence. Padding continues the last sequence. */
+function placeRow(positions: BigInt64Array, { shared, starts }: Branches = whole): void {
+  for (const at of positions.keys()) positions[at] = BigInt(at);
+  for (const [sequence, start] of starts.entries())
+    for (let at = start; at < (starts[sequence + 1] ?? positions.length); at++)
+      positions[at] = BigInt(shared + at - start);
+}
+
+/** Masks what a token must not attend to [time, time]: later tokens, and those of other sequences. */
+function maskRow(visible: Float32Array, time: number, { shared, starts }: Branches = whole): void {
+  for (let at = 0; at < time; at++) visible.fill(masked, at * time + at + 1, (at + 1) * time);
+  for (const [sequence, start] of starts.entries())
+    for (let at = start; at < (starts[sequence + 1] ?? time); at++)
+      visible.fill(masked, at * time + shared, at * time + start);
 }

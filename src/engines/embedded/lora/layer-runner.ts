@@ -1,47 +1,52 @@
 import type { Tensor } from 'onnxruntime-common';
 import { EngineError } from '../../engine.ts';
-import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { loraBackwardGraph, loraForwardGraph } from '../graphs/lora-graphs.ts';
+import {
+  loraBackwardGraph,
+  loraForwardGraph,
+  loraKeepingGraph,
+  loraTapeGraph,
+} from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LoraSettings } from './adapter-vector.ts';
-import { adapterFeeds, adapterParts, type LoraBase, weightFeeds } from './layer-feeds.ts';
-
-/** Padded sequences that run together. */
-export interface PaddedTokens {
-  sequences: readonly (readonly number[])[];
-  /** Padded length. */
-  time: number;
-}
+import {
+  adapterFeeds,
+  adapterParts,
+  batchFeeds,
+  type LoraBase,
+  type PaddedTokens,
+  weightFeeds,
+} from './layer-feeds.ts';
 
 /** A forward pass through the layers, of which the input of each layer is kept. */
 export interface LayerPass {
   /** [tokens, width]: the input of each layer, then the last layer's output. */
   states: Tensor[];
+  /** What each layer kept for the backward pass; null where that pass computes it again. */
+  tapes: (Feeds | null)[];
   adapter: Float32Array | null;
   shared: Feeds;
   /** When it is aborted, no further layer runs. */
   signal: AbortSignal | undefined;
 }
 
-const masked = -1e9;
+export interface PassOptions {
+  /** The number of layers, the last ones, that keep what their backward pass needs: see `keptLayers`. Default 0. */
+  keptLayers?: number;
+  signal?: AbortSignal | undefined;
+}
 
 /**
  * Runs sequences through the layers of a checkpoint with a LoRA adapter, forward and backward, one layer at a time: the
- * same two graphs for all layers, on weights that stay where they are in memory.
+ * same graphs for all layers, on weights that stay where they are in memory.
  */
 export class LayerRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
   readonly #lora: LoraSettings;
-  readonly #sessions: { base: Session; forward: Session; backward: Session };
+  readonly #sessions: LayerSessions;
   readonly #layers: Feeds[];
 
-  private constructor(
-    runtime: Runtime,
-    base: LoraBase,
-    lora: LoraSettings,
-    sessions: { base: Session; forward: Session; backward: Session },
-  ) {
+  private constructor(runtime: Runtime, base: LoraBase, lora: LoraSettings, sessions: LayerSessions) {
     this.#runtime = runtime;
     this.#base = base;
     this.#lora = lora;
@@ -58,21 +63,31 @@ export class LayerRunner {
       base: await runtime.session(loraForwardGraph(architecture, { targets: [], scale: 1 })),
       forward: await runtime.session(loraForwardGraph(architecture, targets)),
       backward: await runtime.session(loraBackwardGraph(architecture, targets)),
+      keeping: await runtime.session(loraKeepingGraph(architecture, targets)),
+      fromTape: await runtime.session(loraTapeGraph(architecture, targets)),
     });
   }
 
   /** `adapter`: the flat vector; null runs the base model. */
-  async forward(batch: PaddedTokens, adapter: Float32Array | null, signal?: AbortSignal): Promise<LayerPass> {
-    const shared = this.#sharedFeeds(batch);
+  async forward(
+    batch: PaddedTokens,
+    adapter: Float32Array | null,
+    { keptLayers = 0, signal }: PassOptions = {},
+  ): Promise<LayerPass> {
+    const shared = batchFeeds(this.#runtime, this.#base.architecture, batch);
     const states = [this.#embed(batch)];
-    const session = adapter ? this.#sessions.forward : this.#sessions.base;
+    const tapes: (Feeds | null)[] = [];
+    const { base, forward, keeping } = this.#sessions;
     for (const [layer, weights] of this.#layers.entries()) {
       await untilMessagesArrived(signal);
       const feeds = { ...shared, ...weights, ...this.#adapterFeeds(adapter, layer) };
-      const { next } = await session.run({ ...feeds, state: states[layer] as Tensor });
+      const keeps = adapter !== null && layer >= this.#layers.length - keptLayers;
+      const session = keeps ? keeping : adapter ? forward : base;
+      const { next, ...tape } = await session.run({ ...feeds, state: states[layer] as Tensor });
       states.push(next as Tensor);
+      tapes.push(keeps ? (tape as Feeds) : null);
     }
-    return { states, adapter, shared, signal };
+    return { states, tapes, adapter, shared, signal };
   }
 
   /**
@@ -80,19 +95,24 @@ export class LayerRunner {
    * [tokens, width]. Ends the pass.
    */
   async backward(pass: LayerPass, gradient: Float32Array, total: Float32Array): Promise<void> {
-    const { states, shared, adapter, signal } = pass;
+    const { states, tapes, shared, adapter, signal } = pass;
     if (!adapter) throw new Error('a forward pass of the base model has no gradient');
     const { width } = this.#base.architecture;
     let outer = this.#runtime.float(gradient, [gradient.length / width, width]);
     for (let layer = this.#layers.length - 1; layer >= 0; layer--) {
       await untilMessagesArrived(signal);
-      freeAll([states.pop()?.data as Float32Array]);
-      const feeds = { ...shared, ...this.#layers[layer], ...this.#adapterFeeds(adapter, layer) };
-      const outputs = await this.#sessions.backward.run({
-        ...feeds,
+      freeTensors([states.pop() as Tensor]);
+      const tape = tapes.pop() ?? null;
+      const session = tape ? this.#sessions.fromTape : this.#sessions.backward;
+      const outputs = await session.run({
+        ...shared,
+        ...this.#layers[layer],
+        ...this.#adapterFeeds(adapter, layer),
+        ...tape,
         state: states[layer] as Tensor,
         gradient: outer,
       });
+      freeTensors(Object.values(tape ?? {}));
       const { state_gradient: next, ...gradients } = outputs;
       for (const { input, offset } of this.#adapterParts(layer)) {
         const part = gradients[`${input}.gradient`]?.data as Float32Array;
@@ -100,16 +120,16 @@ export class LayerRunner {
           total[offset + index] = (total[offset + index] as number) + (part[index] as number);
         freeAll([part]);
       }
-      freeAll([outer.data as Float32Array]);
+      freeTensors([outer]);
       outer = next as Tensor;
     }
-    freeAll([outer.data as Float32Array]);
+    freeTensors([outer]);
     this.end(pass);
   }
 
   /** Frees a pass that has no backward pass. */
-  end({ states }: LayerPass): void {
-    freeAll(states.splice(0).map(({ data }) => data as Float32Array));
+  end({ states, tapes }: LayerPass): void {
+    freeTensors([...states.splice(0), ...tapes.splice(0).flatMap((tape) => Object.values(tape ?? {}))]);
   }
 
   async release(): Promise<void> {
@@ -133,26 +153,6 @@ export class LayerRunner {
     return this.#runtime.float(states, [sequences.length * time, width]);
   }
 
-  #sharedFeeds({ sequences, time }: PaddedTokens): Feeds {
-    const { positions: kind, heads, keyValueHeads, headWidth } = this.#base.architecture;
-    const batch = sequences.length;
-    const causal = new Float32Array(time * time);
-    for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
-    const positions = BigInt64Array.from({ length: batch * time }, (_, index) => BigInt(index % time));
-    const shape = (count: number) =>
-      this.#runtime.integer(BigInt64Array.from([batch, time, count, headWidth], BigInt), [4]);
-    const feeds: Feeds = {
-      query_shape: shape(heads),
-      key_shape: shape(keyValueHeads),
-      causal: this.#runtime.float(causal, [time, time]),
-      positions: this.#runtime.integer(positions, [batch, time]),
-    };
-    if (kind === 'learned') return feeds;
-    const { cosines, sines } = rotaryTables(kind, headWidth, time);
-    const table = (data: Float32Array) => this.#runtime.float(data, [time, headWidth / 2]);
-    return { ...feeds, cosines: table(cosines), sines: table(sines) };
-  }
-
   /** The adapter's tensors in a layer, each with its name in the graphs. */
   #adapterParts(layer: number) {
     return adapterParts(this.#base.architecture, this.#lora, layer);
@@ -163,6 +163,18 @@ export class LayerRunner {
     return adapterFeeds(this.#runtime, this.#base.architecture, { lora: this.#lora, vector }, layer);
   }
 }
+
+interface LayerSessions {
+  /** Forward without the adapter. */
+  base: Session;
+  forward: Session;
+  backward: Session;
+  /** Forward, keeping what `fromTape`, a backward pass, needs. */
+  keeping: Session;
+  fromTape: Session;
+}
+
+const freeTensors = (tensors: readonly Tensor[]) => freeAll(tensors.map(({ data }) => data as Float32Array));
 
 /** Lets a cancellation arrive: not every runtime leaves the event loop free during a run. */
 async function untilMessagesArrived(signal: AbortSignal | undefined): Promise<void> {

@@ -1,4 +1,4 @@
-import { freeAll, type Runtime } from '../runtime.ts';
+import { type Device, freeAll, type Runtime } from '../runtime.ts';
 import { rowLength } from '../sampling/distribution.ts';
 import {
   addLogitsGradient,
@@ -12,17 +12,20 @@ import type { Decision, TrainingSequence } from '../trainer/decisions.ts';
 import type { LoraSettings } from './adapter-vector.ts';
 import { HeadRunner, type PlainDecision } from './head-runner.ts';
 import type { LoraBase } from './layer-feeds.ts';
-import { type LayerPass, LayerRunner } from './layer-runner.ts';
-import { batchSizeOf } from './training-memory.ts';
+import { type LayerPass, LayerRunner, type PassOptions } from './layer-runner.ts';
+import { type Row, rowIndex, toRows } from './shared-prefixes.ts';
+import { batchSizeOf, keptLayers, trainingBytes } from './training-memory.ts';
 
 /** Decisions whose logits leave the graphs together. */
 const logitRows = 16;
 
-/** Sequences that run together. */
+/** Rows that run together. */
 export interface LoraBatch {
-  sequences: readonly TrainingSequence[];
+  rows: readonly Row<TrainingSequence>[];
   /** Padded length. */
   time: number;
+  /** Layers whose forward pass keeps what the backward pass needs. */
+  keptLayers: number;
 }
 
 interface PlacedDecision {
@@ -38,31 +41,41 @@ export class LoraModel {
   readonly #base: LoraBase;
   readonly #layers: LayerRunner;
   readonly #head: HeadRunner;
+  readonly #device: Device;
 
-  private constructor(base: LoraBase, layers: LayerRunner, head: HeadRunner) {
+  private constructor(
+    { base, device }: { base: LoraBase; device: Device },
+    layers: LayerRunner,
+    head: HeadRunner,
+  ) {
     this.#base = base;
+    this.#device = device;
     this.#layers = layers;
     this.#head = head;
   }
 
   static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LoraModel> {
     const layers = await LayerRunner.create(runtime, base, lora);
-    return new LoraModel(base, layers, await HeadRunner.create(runtime, base));
+    const { device } = runtime;
+    return new LoraModel({ base, device }, layers, await HeadRunner.create(runtime, base));
   }
 
   /**
-   * Groups sequences of similar length into micro-batches that fit into `bytes` (see `trainingBytes`), and leaves out
-   * those without decisions. Throws an `EngineError` when one sequence alone does not fit.
+   * Groups rows of similar length into micro-batches that fit into `bytes` (see `trainingBytes`), and leaves out sequences
+   * without decisions. Throws an `EngineError` when one sequence alone does not fit.
    */
   toBatches(sequences: readonly TrainingSequence[], bytes: number): LoraBatch[] {
-    const byLength = sequences
-      .filter(({ decisions }) => decisions.length > 0)
-      .sort((a, b) => b.tokens.length - a.tokens.length);
+    const { architecture } = this.#base;
+    const trained = sequences.filter(({ decisions }) => decisions.length > 0);
+    const fits = (time: number) => trainingBytes(architecture, { sequences: 1, time }) <= bytes;
+    const byLength = toRows(trained, architecture, fits).sort((a, b) => b.tokens.length - a.tokens.length);
     const batches: LoraBatch[] = [];
     for (let start = 0; start < byLength.length; ) {
-      const time = (byLength[start] as TrainingSequence).tokens.length;
-      const count = batchSizeOf(this.#base.architecture, time, bytes);
-      batches.push({ sequences: byLength.slice(start, start + count), time });
+      const time = byLength[start]?.tokens.length ?? 0;
+      const count = batchSizeOf(architecture, time, bytes);
+      const rows = byLength.slice(start, start + count);
+      const size = { sequences: rows.length, time };
+      batches.push({ rows, time, keptLayers: this.#keptLayers(size, bytes) });
       start += count;
     }
     return batches;
@@ -79,7 +92,7 @@ export class LoraModel {
   ): Promise<number[]> {
     const logprobs: number[] = [];
     for (const batch of batches) {
-      const pass = await this.#forward(batch, adapter, signal);
+      const pass = await this.#forward(batch, adapter, { signal });
       const probabilities = await this.#probabilities(pass, placed(batch));
       for (const { logprob } of probabilities) logprobs.push(logprob);
       this.#layers.end(pass);
@@ -96,17 +109,21 @@ export class LoraModel {
   ): Promise<Float32Array> {
     const total = new Float32Array(adapter.length);
     for (const batch of batches) {
-      const pass = await this.#forward(batch, adapter, signal);
+      const { keptLayers } = batch;
+      const pass = await this.#forward(batch, adapter, { keptLayers, signal });
       const decisions = placed(batch);
       const probabilities = await this.#probabilities(pass, decisions);
       const slopes: Slope[] = [];
-      for (const sequence of batch.sequences) {
-        const own = probabilities.slice(slopes.length, slopes.length + sequence.decisions.length);
-        slopes.push(...loss.addDatum(sequence.decisions, own));
-      }
+      for (const { decisions: own } of sequencesOf(batch))
+        slopes.push(...loss.addDatum(own, probabilities.slice(slopes.length, slopes.length + own.length)));
       await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
     }
     return total;
+  }
+
+  /** On WebGPU every output is copied from the device and back, which takes longer than computing it again. */
+  #keptLayers(size: { sequences: number; time: number }, bytes: number): number {
+    return this.#device === 'cpu' ? keptLayers(this.#base.architecture, size, bytes) : 0;
   }
 
   async release(): Promise<void> {
@@ -115,11 +132,13 @@ export class LoraModel {
   }
 
   #forward(
-    { sequences, time }: LoraBatch,
+    { rows, time }: LoraBatch,
     adapter: Float32Array | null,
-    signal: AbortSignal,
+    options: PassOptions,
   ): Promise<LayerPass> {
-    return this.#layers.forward({ sequences: sequences.map(({ tokens }) => tokens), time }, adapter, signal);
+    const sequences = rows.map(({ tokens }) => tokens);
+    const branches = rows.map((row) => row.branches);
+    return this.#layers.forward({ sequences, time, branches }, adapter, options);
   }
 
   async #probabilities(pass: LayerPass, decisions: readonly PlacedDecision[]): Promise<Probability[]> {
@@ -179,12 +198,20 @@ export class LoraModel {
   }
 }
 
-function placed({ sequences, time }: LoraBatch): PlacedDecision[] {
-  return sequences
-    .flatMap(({ decisions }, sequence) =>
-      decisions.map((decision) => ({ decision, row: sequence * time + decision.position })),
-    )
-    .map((decision, index) => ({ ...decision, index }));
+/** The sequences of a micro-batch, in the order of its decisions. */
+export const sequencesOf = ({ rows }: LoraBatch): TrainingSequence[] =>
+  rows.flatMap(({ sequences }) => sequences);
+
+function placed({ rows, time }: LoraBatch): PlacedDecision[] {
+  const decisions = rows.flatMap(({ sequences, branches }, row) =>
+    sequences.flatMap(({ decisions: own }, sequence) =>
+      own.map((decision) => ({
+        decision,
+        row: row * time + rowIndex(branches, sequence, decision.position),
+      })),
+    ),
+  );
+  return decisions.map((decision, index) => ({ ...decision, index }));
 }
 
 /** Splits decisions into those whose distribution the head's graphs compute, and the others. */

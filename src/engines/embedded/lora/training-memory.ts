@@ -1,4 +1,5 @@
 import { EngineError } from '../../engine.ts';
+import { keptShapes } from '../graphs/lora-graphs.ts';
 import type { Architecture } from '../weights/architecture.ts';
 
 /** Decisions whose logits are computed together. */
@@ -34,6 +35,33 @@ export function trainingBytes(architecture: Architecture, { sequences, time }: B
     (alive.hidden * mlpWidth + alive.heads * (heads + keyValueHeads) * headWidth + alive.states * width);
   const logits = alive.logits * headRows * vocabularySize;
   return 4 * (inputs + scores + states + logits);
+}
+
+/** Bytes that one layer's forward pass keeps for the backward pass, beside its input. */
+export function keptBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
+  const { heads, keyValueHeads } = architecture;
+  const lengths: Record<string, number> = {
+    batch: sequences,
+    time,
+    tokens: sequences * time,
+    queries: (heads / keyValueHeads) * time,
+  };
+  let numbers = 0;
+  for (const shape of keptShapes(architecture).values())
+    numbers += shape.reduce<number>(
+      (size, length) => size * (typeof length === 'string' ? (lengths[length] as number) : length),
+      1,
+    );
+  return 4 * numbers;
+}
+
+/**
+ * Layers whose forward pass can keep what the backward pass needs, so that this need not compute it again. Layers that do
+ * not keep it run in sessions of their own, which keep as much memory as the others.
+ */
+export function keptLayers(architecture: Architecture, size: BatchSize, bytes: number): number {
+  const free = bytes - 2 * trainingBytes(architecture, size);
+  return Math.max(0, Math.min(architecture.layers, Math.floor(free / keptBytes(architecture, size))));
 }
 
 /**

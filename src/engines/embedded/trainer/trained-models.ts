@@ -1,5 +1,5 @@
 import type { BaseModels, CheckpointModel, EmbeddedBaseModel, TinyModel } from '../base-models.ts';
-import { LoraModel } from '../lora/lora-model.ts';
+import { LoraModel, sequencesOf } from '../lora/lora-model.ts';
 import type { Runtime } from '../runtime.ts';
 import { initializeWeights } from '../weights/initialize.ts';
 import { type GraphRunner, LocalGraphs, TrainingSessions } from './graph-runner.ts';
@@ -70,7 +70,7 @@ export class TrainedModels {
       prepare: (sequences) => {
         const batches = graphs.toBatches(sequences, this.#bytes);
         return {
-          sequences: batches.flatMap((batch) => batch.sequences),
+          sequences: batches.flatMap(sequencesOf),
           logprobs: (adapter, signal) => graphs.logprobs(batches, adapter, signal),
           gradientOf: (adapter, loss, signal) => graphs.gradientOf(batches, adapter, loss, signal),
         };

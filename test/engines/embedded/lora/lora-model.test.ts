@@ -3,7 +3,7 @@ import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { LoraModel } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { type LoraBatch, LoraModel, sequencesOf } from '../../../../src/engines/embedded/lora/lora-model.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
@@ -48,7 +48,7 @@ const model = await LoraModel.create(await loadRuntime('auto', 1), { architectur
 afterAll(() => model.release());
 
 /** Replies of letters, each with its own sampling parameters and advantage. */
-function sequencesOf(settings: readonly Partial<typeof plainSampling>[]): Promise<TrainingSequence[]> {
+function drawSequences(settings: readonly Partial<typeof plainSampling>[]): Promise<TrainingSequence[]> {
   const letter = () => 97 + Math.floor(random.uniform() * 26);
   return Promise.all(
     settings.map((sampling, index) => {
@@ -74,6 +74,17 @@ function sequencesOf(settings: readonly Partial<typeof plainSampling>[]): Promis
   );
 }
 
+/** A padded micro-batch of one sequence. */
+const alone = (sequence: TrainingSequence, keptLayers: number): LoraBatch => {
+  const { length: shared } = sequence.tokens;
+  const branches = { shared, starts: [shared] };
+  return {
+    rows: [{ tokens: sequence.tokens, sequences: [sequence], branches }],
+    time: shared + 2,
+    keptLayers,
+  };
+};
+
 /** The same sequences, whose distributions are all computed outside the graphs. */
 const outside = (sequences: readonly TrainingSequence[]): TrainingSequence[] =>
   sequences.map(({ tokens, decisions }) => ({
@@ -96,7 +107,7 @@ describe('a checkpoint in training', () => {
     ['PPO by sequence', { ppo: true, epsilon: 0.9, epsilon_high: 9, importance_sampling_level: 'sequence' }],
   ] as const)('has the same loss and gradient in the graphs and outside them: %s', async (_, given) => {
     const { loss } = resolveRlConfig(rlConfigSchema.parse(given), { learningRate: 1 });
-    const sequences = await sequencesOf([
+    const sequences = await drawSequences([
       {},
       { temperature: 0.7 },
       { temperature: 0 },
@@ -115,7 +126,7 @@ describe('a checkpoint in training', () => {
 
   it('has the gradient that its loss has by differences, under penalties, biases and temperatures', async () => {
     const config: LossConfig = { type: 'cross_entropy' };
-    const sequences = await sequencesOf([
+    const sequences = await drawSequences([
       { repetitionPenalty: 1.3 },
       { frequencyPenalty: 0.4, presencePenalty: 0.2, temperature: 0.8 },
       {
@@ -138,7 +149,7 @@ describe('a checkpoint in training', () => {
   });
 
   it('learns a cut-off distribution: top-k, top-p and min-p', async () => {
-    const sequences = await sequencesOf([{ topK: 40 }, { topP: 0.9 }, { minP: 0.01, temperature: 0.9 }]);
+    const sequences = await drawSequences([{ topK: 40 }, { topP: 0.9 }, { minP: 0.01, temperature: 0.9 }]);
     const config: LossConfig = { type: 'cross_entropy' };
     const before = await train(sequences, config);
     const scale = 0.05 / length(before.gradient);
@@ -148,28 +159,47 @@ describe('a checkpoint in training', () => {
   });
 
   it('gives the log-probabilities of the base model without the adapter, in the order of the batches', async () => {
-    const sequences = await sequencesOf([{}, { topK: 5 }, { temperature: 0.5 }]);
+    const sequences = await drawSequences([{}, { topK: 5 }, { temperature: 0.5 }]);
     const batches = model.toBatches(sequences, 1e9);
     const base = await model.logprobs(batches, null, signal);
     const zero = await model.logprobs(batches, new Float32Array(adapter.length), signal);
     const adapted = await model.logprobs(batches, adapter, signal);
-    expect(base).toHaveLength(
-      batches.flatMap(({ sequences }) => sequences.flatMap(({ decisions }) => decisions)).length,
-    );
+    expect(base).toHaveLength(batches.flatMap(sequencesOf).flatMap(({ decisions }) => decisions).length);
     for (const [index, logprob] of base.entries()) expect(zero[index]).toBeCloseTo(logprob, 5);
     expect(
       Math.max(...base.map((logprob, index) => Math.abs(logprob - (adapted[index] as number)))),
     ).toBeGreaterThan(1e-2);
   });
 
-  it('has the same gradient in one micro-batch and in several, and refuses a sequence that does not fit', async () => {
+  it('has the same log-probabilities and gradient, whether sequences share their first tokens in a row or not', async () => {
     const config: LossConfig = { type: 'cross_entropy' };
-    const sequences = await sequencesOf([{}, {}, {}, {}]);
+    const sequences = await drawSequences(new Array(8).fill({}));
+    const [first, second] = [sequences[6]?.tokens ?? [], sequences[7]?.tokens ?? []];
+    for (const [index, { tokens }] of sequences.entries()) {
+      const prompt = index % 3 === 0 ? first : second;
+      for (let at = 0; at < Math.min(2 + index, tokens.length); at++) tokens[at] = prompt[at] as number;
+    }
+    const batches = model.toBatches(sequences, 1e9);
+    const rows = batches.flatMap((batch) => batch.rows);
+    expect(rows.length).toBeLessThan(sequences.length);
+    expect(sequencesOf({ rows, time: 0, keptLayers: 0 })).toHaveLength(sequences.length);
+    const apart = batches.flatMap(sequencesOf).map((sequence) => alone(sequence, 0));
+    const [together, each] = [
+      await model.logprobs(batches, adapter, signal),
+      await model.logprobs(apart, adapter, signal),
+    ];
+    for (const [index, logprob] of each.entries()) expect(together[index]).toBeCloseTo(logprob, 4);
+    const gradient = await model.gradientOf(batches, adapter, new BatchLoss(config), signal);
+    const expected = await model.gradientOf(apart, adapter, new BatchLoss(config), signal);
+    const difference = gradient.map((value, index) => value - (expected[index] as number));
+    expect(length(difference)).toBeLessThan(1e-5 * length(expected));
+  });
+
+  it('has the same gradient in one micro-batch and in several, whatever layers keep, and refuses a sequence that does not fit', async () => {
+    const config: LossConfig = { type: 'cross_entropy' };
+    const sequences = await drawSequences([{}, {}, {}, {}]);
     const { gradient } = await train(sequences, config);
-    const several = sequences.map((sequence) => ({
-      sequences: [sequence],
-      time: sequence.tokens.length + 2,
-    }));
+    const several = sequences.map((sequence, index) => alone(sequence, index % 3));
     const other = await model.gradientOf(several, adapter, new BatchLoss(config), signal);
     expect(length(other.map((value, index) => value - (gradient[index] as number)))).toBeLessThan(
       1e-5 * length(gradient),

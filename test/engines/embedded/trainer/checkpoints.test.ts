@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
-import { LoraModel } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { LoraModel, sequencesOf } from '../../../../src/engines/embedded/lora/lora-model.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
@@ -145,9 +145,9 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
       await logprobs(null),
       await logprobs(await vectorIn('first')),
     ];
-    const sampled = batches.flatMap(({ sequences }) =>
-      sequences.flatMap(({ decisions }) => decisions.map(({ logprob }) => logprob)),
-    );
+    const sampled = batches
+      .flatMap(sequencesOf)
+      .flatMap(({ decisions }) => decisions.map(({ logprob }) => logprob));
     for (const [reference, expected] of [
       [base, ofBase],
       [checkpoint('first'), ofFirst],
