@@ -15,8 +15,12 @@ export interface BaseModel {
   vocabularySize: number;
   /** Null if not known. */
   parameters: number | null;
-  /** Whether its replies can be constrained. If not, calls that it begins by itself are free text. Default true. */
-  canConstrain?: boolean;
+  /**
+   * Whether another server samples and trains it, which tells the log-probabilities of the taken tokens alone, and knows
+   * neither cache salts nor priorities. Then replies are not constrained (calls that it begins by itself are free text),
+   * and jobs have no entropy bonus. Default false.
+   */
+  isRemote?: boolean;
   /** Used for options that a job's request leaves out. */
   defaults: { rlLearningRate: number; sftLearningRate: number; sftBatchSize: number };
 }

@@ -80,6 +80,9 @@ test('a model on a training server learns through the service, beside the tiny m
     });
   expect((await chat({ model: 'martingale-tiny' })).status).toBe(200);
   expect((await chat({ model: 'remote' })).status).toBe(200);
+  const several = await chat({ model: 'remote', n: 3, seed: 5 });
+  expect(await several.json()).toMatchObject({ choices: [{}, {}, {}] });
+  expect(server.received.map(({ body }) => body.num_samples)).toContain(3);
   const refused = await chat({ model: 'remote', response_format: { type: 'json_object' } });
   expect(refused.status).toBe(422);
   expect(await refused.text()).toContain('response_format');

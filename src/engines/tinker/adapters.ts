@@ -1,23 +1,21 @@
-import { randomUUID } from 'node:crypto';
-import { setInterval } from 'node:timers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { untilAborted } from '../../util/deadline.ts';
 import { EngineError } from '../engine.ts';
-import { type TinkerApi, TinkerError } from './tinker-api.ts';
+import { TinkerError } from './connection.ts';
+import { Session, type SessionOptions } from './session.ts';
 
 /** A LoRA adapter on the server. */
 export interface Adapter {
   readonly id: string;
-  /** Number of its next pass. */
+  /** Number of its next request, from 1. The hosted service takes the requests of an adapter in this order. */
   sequence: number;
   /** Name of its session for sampling, once it has one: from then on its weights never change. */
   sampler: Promise<string> | null;
+  /** Its files for sampling on the server. */
+  files: string[];
 }
 
-export interface AdaptersOptions {
-  api: TinkerApi;
-  /** The base model's name on the server. */
-  serverModel: string;
-  /** Rank of all adapters. */
-  rank: number;
+export interface AdaptersOptions extends SessionOptions {
   /** Adapters with the weights of checkpoints that are on the server at once, besides the one in training. */
   capacity: number;
 }
@@ -27,8 +25,8 @@ interface Held {
   users: number;
 }
 
-/** How often the server hears that this engine is there. Without that it drops all adapters after five minutes. */
-const heartbeatMs = 10_000;
+/** How long `end` waits for the server to hear of it. */
+const endMs = 2000;
 
 /**
  * The adapters of this engine on the server. Weights are only ever sampled through an adapter that loaded them from
@@ -39,15 +37,15 @@ export class Adapters {
   readonly #options: AdaptersOptions;
   /** By checkpoint, the least recently used first; null for the base model. */
   readonly #held = new Map<string | null, Held>();
+  /** All on the server, with those in training. */
+  readonly #open = new Set<Adapter>();
   /** Requests that wait for an adapter without users. */
   #waiting: (() => void)[] = [];
-  #session: Promise<string> | undefined;
-  readonly #heartbeat: NodeJS.Timeout;
+  readonly #session: Session;
 
   constructor(options: AdaptersOptions) {
     this.#options = options;
-    this.#heartbeat = setInterval(() => void this.#beat(), heartbeatMs);
-    this.#heartbeat.unref();
+    this.#session = new Session(options);
   }
 
   /**
@@ -62,10 +60,10 @@ export class Adapters {
     for (let isFirst = true; ; isFirst = false) {
       const held = await this.#hold(checkpoint, signal);
       try {
-        return await work(await held.adapter);
+        return await work(await untilAborted(held.adapter, signal));
       } catch (error) {
         const isLost = error instanceof TinkerError && error.code === 'engine_refused';
-        if (isLost || !(await isOpen(held))) this.#forget(checkpoint, held);
+        if (isLost) this.#forget(checkpoint, held);
         if (!isLost || !isFirst) throw error;
       } finally {
         held.users--;
@@ -76,15 +74,15 @@ export class Adapters {
 
   /** Opens an adapter with the weights of a checkpoint, or fresh ones for null, and with its optimizer if asked. */
   async open(checkpoint: string | null, { optimizer }: { optimizer: boolean }): Promise<Adapter> {
-    const { api, serverModel, rank } = this.#options;
-    const begun = await this.#createModel(serverModel, rank);
-    const adapter: Adapter = { id: String(begun.model_id), sequence: 1, sampler: null };
+    const { api } = this.#options;
+    const adapter: Adapter = { id: await this.#session.createModel(), sequence: 1, sampler: null, files: [] };
+    this.#open.add(adapter);
     if (checkpoint !== null)
       try {
-        const body = { model_id: adapter.id, path: checkpoint, optimizer };
+        const body = { model_id: adapter.id, path: checkpoint, optimizer, seq_id: adapter.sequence++ };
         await api.operation('load_weights', body, { repeat: 'never' });
       } catch (error) {
-        this.close(adapter);
+        void this.close(adapter);
         if (error instanceof TinkerError && error.code === 'engine_refused' && !isLoss(error))
           throw new EngineError(
             'checkpoint_missing',
@@ -102,17 +100,27 @@ export class Adapters {
     return adapter.sampler;
   }
 
-  /** Frees an adapter's place on the server, and its file for sampling. Does not wait for it. */
-  close({ id, sampler }: Adapter): void {
+  /** Frees an adapter's place on the server, and its files for sampling. */
+  async close(adapter: Adapter): Promise<void> {
+    if (!this.#open.delete(adapter)) return;
     const { api } = this.#options;
-    void api
-      .operation('unload_model', { model_id: id }, { repeat: 'harmless' })
-      .then(async () => {
-        if (sampler !== null)
-          await api.remove(`training_runs/${id}/checkpoints/sampler_weights/${samplerFile}`);
-      })
+    const { id, files } = adapter;
+    try {
+      await api.operation('unload_model', { model_id: id }, { repeat: 'harmless' });
+      for (const file of files) await api.remove(`training_runs/${id}/checkpoints/sampler_weights/${file}`);
+    } catch {
       // A server that is away or was restarted has lost the adapter; a silent one drops it after five minutes.
-      .catch(() => undefined);
+    }
+  }
+
+  /**
+   * Keeps an adapter that was trained for sampling from its checkpoint, which has the same weights, if a place is free:
+   * then they need not be loaded. It must not be trained any more.
+   */
+  keep(checkpoint: string, adapter: Adapter): void {
+    if (!this.#held.has(checkpoint) && this.#makeRoom())
+      this.#held.set(checkpoint, { adapter: Promise.resolve(adapter), users: 0 });
+    else void this.close(adapter);
   }
 
   /** Forgets the adapter of a checkpoint that is going to be deleted. */
@@ -121,20 +129,31 @@ export class Adapters {
     if (held?.users === 0) this.#forget(checkpoint, held);
   }
 
-  end(): void {
-    clearInterval(this.#heartbeat);
-    for (const [checkpoint, held] of this.#held) this.#forget(checkpoint, held);
+  /** Frees all places on the server, as far as it answers soon. */
+  async end(): Promise<void> {
+    this.#session.end();
+    this.#held.clear();
+    const closed = Promise.all([...this.#open].map((adapter) => this.close(adapter)));
+    const stop = new AbortController();
+    await Promise.race([closed, sleep(endMs, undefined, { signal: stop.signal }).catch(() => undefined)]);
+    stop.abort();
   }
 
-  async #openSampler({ id }: Adapter): Promise<string> {
-    const body = { model_id: id, sampling_session_seq_id: 1, seq_id: 1 };
-    const { sampling_session_id: session } = await this.#options.api.operation(
-      'save_weights_for_sampler',
-      body,
-      { repeat: 'never' },
-    );
-    if (typeof session === 'string') return session;
-    throw new EngineError('engine_unsupported', 'the training server opened no session for sampling');
+  #openSampler(adapter: Adapter): Promise<string> {
+    const sequence = adapter.sequence++;
+    // SkyRL names the file by these numbers.
+    adapter.files.push(`ss1_seq${sequence}`);
+    const body = { model_id: adapter.id, sampling_session_seq_id: 1, seq_id: sequence };
+    const session = this.#options.api
+      .operation('save_weights_for_sampler', body, { repeat: 'never' })
+      .then(({ sampling_session_id: name }) => {
+        if (typeof name === 'string') return name;
+        throw new EngineError('engine_unsupported', 'the training server opened no session for sampling');
+      });
+    session.catch(() => {
+      adapter.sampler = null;
+    });
+    return session;
   }
 
   async #hold(checkpoint: string | null, signal: AbortSignal | undefined): Promise<Held> {
@@ -148,72 +167,33 @@ export class Adapters {
         this.#held.set(checkpoint, held);
         return held;
       }
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      await untilAborted(new Promise<void>((resolve) => this.#waiting.push(resolve)), signal);
     }
   }
 
   /** Opens an adapter in a free place; undefined if all are in use. */
   #add(checkpoint: string | null): Held | undefined {
-    if (this.#held.size >= this.#options.capacity) {
-      const idle = [...this.#held].find(([, { users }]) => users === 0);
-      if (!idle) return undefined;
-      this.#forget(...idle);
-    }
+    if (!this.#makeRoom()) return undefined;
     const adapter = this.open(checkpoint, { optimizer: false });
-    adapter.catch(() => undefined);
-    return { adapter, users: 0 };
+    const held = { adapter, users: 0 };
+    adapter.catch(() => this.#forget(checkpoint, held));
+    return held;
+  }
+
+  /** Whether a place is free, or became so. */
+  #makeRoom(): boolean {
+    if (this.#held.size < this.#options.capacity) return true;
+    const idle = [...this.#held].find(([, { users }]) => users === 0);
+    if (idle) this.#forget(...idle);
+    return idle !== undefined;
   }
 
   #forget(checkpoint: string | null, held: Held): void {
     if (this.#held.get(checkpoint) === held) this.#held.delete(checkpoint);
     void held.adapter.then((adapter) => this.close(adapter)).catch(() => undefined);
   }
-
-  async #createModel(serverModel: string, rank: number): Promise<Record<string, unknown>> {
-    const { api } = this.#options;
-    for (let isFirst = true; ; isFirst = false)
-      try {
-        this.#session ??= this.#openSession();
-        const lora = { rank, seed: 0 };
-        const body = { session_id: await this.#session, base_model: serverModel, lora_config: lora };
-        const begun = await api.post('create_model', body, { repeat: 'never' });
-        return { ...begun, ...(await api.result(begun)) };
-      } catch (error) {
-        // The session is lost after a restart of the server.
-        this.#session = undefined;
-        if (!(error instanceof TinkerError && error.status === 404 && isFirst)) throw error;
-      }
-  }
-
-  async #openSession(): Promise<string> {
-    const body = { tags: ['martingale', randomUUID()], sdk_version: 'martingale' };
-    const { session_id: session } = await this.#options.api.post('create_session', body, {
-      repeat: 'harmless',
-    });
-    return String(session);
-  }
-
-  async #beat(): Promise<void> {
-    const session = this.#session;
-    if (!session) return;
-    try {
-      await this.#options.api.post('session_heartbeat', { session_id: await session }, { repeat: 'never' });
-    } catch (error) {
-      const isLost = error instanceof TinkerError && error.status === 404;
-      if (isLost && this.#session === session) this.#session = undefined;
-    }
-  }
 }
-
-/** Name of an adapter's only file for sampling, by the numbers that `#openSampler` sends. */
-const samplerFile = 'ss1_seq1';
 
 /** Whether the server has lost an adapter, by a restart. It says so with these words, not with a status. */
 export const isLoss = ({ message }: TinkerError): boolean =>
   /not loaded|(session|future) not found/i.test(message);
-
-const isOpen = (held: Held): Promise<boolean> =>
-  held.adapter.then(
-    () => true,
-    () => false,
-  );

@@ -1,1 +1,4 @@
-export * from './tinker-engine.ts';
+import '../../platform/check-node.ts';
+
+export { combineEngines } from '../combined-engine.ts';
+export { createTinkerEngine, type TinkerEngineOptions } from './tinker-engine.ts';

@@ -57,7 +57,7 @@ export async function probe(api: TinkerApi, adapters: Adapters, serverModel: str
     if (Math.abs(twice / once - 2) < 0.02) return 'sum';
     throw wrong(api, `a sequence twice has ${twice / once} times the gradient of once, neither 1 nor 2`);
   } finally {
-    adapters.close(adapter);
+    void adapters.close(adapter);
   }
 }
 
@@ -65,7 +65,7 @@ export async function probe(api: TinkerApi, adapters: Adapters, serverModel: str
 async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[]): Promise<number> {
   const sequence = adapter.sequence++;
   await api.pass(adapter.id, data, { loss: 'importance_sampling', sequence, isForwardOnly: false });
-  const body = { model_id: adapter.id, adam_params: { learning_rate: 0 } };
+  const body = { model_id: adapter.id, adam_params: { learning_rate: 0 }, seq_id: adapter.sequence++ };
   const { metrics } = await api.operation('optim_step', body, { repeat: 'never' });
   const { grad_norm: norm } = gradientNormOf(metrics);
   if (norm === undefined || norm === 0) throw wrong(api, 'it tells no norm of the gradient');

@@ -22,7 +22,7 @@ export const unsupported = (option: string, remedy: string): EngineError =>
 
 export const constraintRefused = (): EngineError =>
   unsupported(
-    'a constraint (tool_choice "required" or a function, strict tools, response_format, structured_outputs)',
+    'a constraint (response_format, structured_outputs, tool_choice "required" or a function, strict tools, parallel_tool_calls false, reasoning_effort)',
     'the server samples free text only; ask for the form in the prompt, and check the reply',
   );
 

@@ -19,7 +19,7 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { Adapters } from './adapters.ts';
-import { generate } from './generate.ts';
+import { Sampler } from './generate.ts';
 import { pathOf, writeManifest } from './manifest.ts';
 import { probe, serverModelOf } from './probe.ts';
 import { constraintRefused, unsupported } from './refusals.ts';
@@ -74,12 +74,14 @@ export async function createTinkerEngine({
   const language = await readLanguage(checkpoint);
   const baseModel = await readBaseModel(checkpoint, { id, language });
   const api = new TinkerApi({ url, apiKey });
+  let adapters: Adapters | undefined;
   try {
     const serverModel = await serverModelOf(api);
-    const adapters = new Adapters({ api, serverModel, rank, capacity: places - 1 });
+    adapters = new Adapters({ api, serverModel, rank, capacity: places - 1 });
     const reduction = await probe(api, adapters, serverModel);
     return new TinkerEngine({ api, adapters, baseModel, language, reduction });
   } catch (error) {
+    await adapters?.end();
     await api.close();
     throw error;
   }
@@ -98,17 +100,31 @@ class TinkerEngine implements Engine {
   readonly baseModels: readonly BaseModel[];
   readonly logitsProcessors: readonly string[] = [];
   readonly #parts: Parts;
+  readonly #sampler: Sampler;
   readonly #training = new FairMutex({
     maxWaiting: 1000,
     maxWaitMs: maxTimerMs,
     refusal: () =>
       new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
   });
+  /** Paths on the server by the folders of checkpoints that were sampled. */
+  readonly #paths = new Map<string, string>();
   readonly #closed = new AbortController();
 
   constructor(parts: Parts) {
     this.#parts = parts;
     this.baseModels = [parts.baseModel];
+    const { api, adapters, language, baseModel } = parts;
+    const { contextLength } = baseModel;
+    const { signal: closed } = this.#closed;
+    this.#sampler = new Sampler({
+      api,
+      adapters,
+      ...language,
+      contextLength,
+      pathOf: (weights) => this.#pathOf(weights),
+      closed,
+    });
   }
 
   tokenizer(): Tokenizer {
@@ -124,14 +140,11 @@ class TinkerEngine implements Engine {
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
-    const { language, baseModel, ...server } = this.#parts;
-    const { vocabularySize, contextLength } = baseModel;
+    const { vocabularySize } = this.#parts.baseModel;
     const wrong = request.prompt.find((token) => !(token >= 0 && token < vocabularySize));
     if (wrong !== undefined || request.prompt.length === 0)
       throw new EngineError('bad_prompt', `token ${wrong} of the prompt is outside the vocabulary`);
-    const signal = this.#untilClosed(request.signal);
-    const sampling = { ...server, ...language, contextLength };
-    const generation = await generate(sampling, await pathOf(request.weights), { ...request, signal });
+    const generation = await this.#sampler.generate(request);
     const { tokens, logprobs, topLogprobs } = generation;
     onDelta?.({ tokens, logprobs, topLogprobs });
     return generation;
@@ -182,6 +195,7 @@ class TinkerEngine implements Engine {
   /** The weights stay on the server, because a fork may begin from them. */
   async drop(weights: Weights): Promise<void> {
     this.#parts.adapters.drop(await pathOf(weights).catch(() => null));
+    if (weights.folder !== null) this.#paths.delete(weights.folder);
   }
 
   async check(): Promise<void> {
@@ -190,8 +204,17 @@ class TinkerEngine implements Engine {
 
   async close(): Promise<void> {
     this.#closed.abort(new EngineError('engine_closed', 'the engine is closed'));
-    this.#parts.adapters.end();
+    await this.#parts.adapters.end();
     await this.#parts.api.close();
+  }
+
+  /** As `pathOf`; a manifest never changes, so it is read once. */
+  async #pathOf(weights: Weights): Promise<string | null> {
+    const { folder } = weights;
+    if (folder === null) return null;
+    const path = this.#paths.get(folder) ?? (await pathOf(weights));
+    if (path !== null) this.#paths.set(folder, path);
+    return path;
   }
 
   #untilClosed(signal: AbortSignal | undefined): AbortSignal {
@@ -211,7 +234,7 @@ async function readBaseModel(
       contextLength: max_position_embeddings,
       vocabularySize: language.tokenizer.vocabularySize,
       parameters: null,
-      canConstrain: false,
+      isRemote: true,
       defaults: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
     };
   } catch (cause) {

@@ -32,7 +32,7 @@ export function sequencesOf(
   { vocabularySize, contextLength }: { vocabularySize: number; contextLength: number },
 ): StepSequence[] {
   if (loss.type !== 'cross_entropy' && loss.entropyCoefficient !== 0)
-    throw unsupported('entropy_coef', 'the server does not tell the entropy; leave it out');
+    throw unsupported('entropy_coefficient', 'the server does not tell the entropy; leave it out');
   const sequences = datums.map((datum) => sequenceOf(datum)).filter(({ decisions }) => decisions.length > 0);
   for (const { datum } of sequences) {
     // A token outside the vocabulary would make the adapter's weights NaN.

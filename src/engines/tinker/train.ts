@@ -3,8 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { TrainingBatch, TrainRequest } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { type Adapter, type Adapters, isLoss } from './adapters.ts';
+import { TinkerError } from './connection.ts';
 import type { TinkerDatum } from './messages.ts';
-import { type TinkerApi, TinkerError } from './tinker-api.ts';
+import type { TinkerApi } from './tinker-api.ts';
 import { lossOf, type Reduction, sequencesOf } from './train-step.ts';
 
 export interface Training {
@@ -25,8 +26,12 @@ interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'signal'> {
 /** Adam's decays and epsilon, as for local models; the weights do not decay. */
 const adam = { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0 };
 
-/** Tokens in one pass. */
+/**
+ * Tokens and sequences in one pass. The hosted service takes at most 1024 sequences and 5 MB, of which a token of ours
+ * needs 24 bytes. The server samples between passes, so short ones also keep sampling from waiting long.
+ */
 const tokensPerPass = 65_536;
+const sequencesPerPass = 1024;
 
 const pauseMs = 500;
 
@@ -59,18 +64,21 @@ export async function train(training: Training, job: Job): Promise<string> {
       }
       const saved = await training.api.operation(
         'save_weights',
-        { model_id: adapter.id, path: `martingale-${randomUUID()}` },
+        { model_id: adapter.id, path: `martingale-${randomUUID()}`, seq_id: adapter.sequence++ },
         { repeat: 'never', signal: job.signal },
       );
-      if (typeof saved.path === 'string') return saved.path;
-      throw new EngineError('engine_unsupported', 'the training server named no path of the checkpoint');
+      if (typeof saved.path !== 'string')
+        throw new EngineError('engine_unsupported', 'the training server named no path of the checkpoint');
+      training.adapters.keep(saved.path, adapter);
+      adapter = undefined;
+      return saved.path;
     } catch (error) {
       job.signal?.throwIfAborted();
       if (!isServerLost(error) || losses >= maxLosses) throw error;
       losses = error.code === 'engine_away' ? 0 : losses + 1;
       await sleep(pauseMs, undefined, { signal: job.signal });
     } finally {
-      if (adapter) training.adapters.close(adapter);
+      if (adapter) void training.adapters.close(adapter);
     }
   }
 }
@@ -98,7 +106,11 @@ async function trainStep(
   await passes(api, adapter, step.data, { isForwardOnly: false, signal });
   const { metrics } = await api.operation(
     'optim_step',
-    { model_id: adapter.id, adam_params: { learning_rate: learningRate, ...adam } },
+    {
+      model_id: adapter.id,
+      adam_params: { learning_rate: learningRate, ...adam },
+      seq_id: adapter.sequence++,
+    },
     { repeat: 'never', signal },
   );
   const tokens = data.reduce((sum, datum) => sum + datum.tokens.length, 0);
@@ -132,7 +144,11 @@ async function passes(
     let to = from;
     let tokens = 0;
     do tokens += data[to++]?.tokens.length ?? 0;
-    while (to < data.length && tokens + (data[to]?.tokens.length ?? 0) <= tokensPerPass);
+    while (
+      to < data.length &&
+      to - from < sequencesPerPass &&
+      tokens + (data[to]?.tokens.length ?? 0) <= tokensPerPass
+    );
     const sequence = adapter.sequence++;
     logprobs.push(
       ...(await api.pass(adapter.id, data.slice(from, to), { loss, sequence, isForwardOnly, signal })),

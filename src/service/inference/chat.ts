@@ -48,6 +48,7 @@ export async function prepareChat(
   const caller = { tenant: access.tenant, signal: whileWaiting };
   const constraint = mayConstrain(request) ? await constraints.check(base, request, caller) : null;
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
+  if (base.isRemote) refuseScheduling(request, base.id);
   const prompt = await toPrompt(request, { tools, base, caller });
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
   refuseLongReports(request, maxTokens);
@@ -204,6 +205,15 @@ export function toUsage(
 /** There is only one tier; it is reported if the request names a tier. */
 export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
+}
+
+/** Another server has a cache and a queue of its own. */
+function refuseScheduling(request: ParsedChatCompletionRequest, baseModel: string): void {
+  const { cache_salt: salt, priority = 0 } = request;
+  const refused = salt !== undefined ? 'cache_salt' : priority !== 0 ? 'priority' : null;
+  if (refused === null) return;
+  const message = `does not reach the training server that samples ${baseModel}; leave it out`;
+  throw invalidField([refused], message, request[refused]);
 }
 
 /**

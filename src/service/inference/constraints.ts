@@ -133,7 +133,7 @@ export class Constraints {
   }
 
   async #check(
-    { id: baseModel, contextLength, canConstrain = true }: BaseModel,
+    { id: baseModel, contextLength, isRemote = false }: BaseModel,
     fields: ConstraintFields,
     caller: Caller,
   ): Promise<CheckedConstraint | null> {
@@ -144,8 +144,9 @@ export class Constraints {
       engine: this.#engine.name,
       parseJson: parseFieldJson,
     });
-    if (constraint === null || (!canConstrain && mayBeFree(constraint, fields))) return null;
+    if (constraint === null || (isRemote && mayBeFree(constraint, fields))) return null;
     const refusal = await this.#refusalOf(baseModel, constraint, caller);
+    if (refusal !== null && isRemote) throw refused(fields, constrainingField(fields), refusal);
     if (refusal !== null)
       throw await this.#validationError(baseModel, constraint, { fields, caller, refusal });
     return {
@@ -188,19 +189,14 @@ export class Constraints {
     const own = content.length > 0 ? await this.#refusalOf(baseModel, { branches: content }, caller) : null;
     const isAmbiguous = own === null && refusal.code === 'calls_ambiguous';
     const location = isAmbiguous ? ['tool_choice'] : own === null ? ['tools'] : contentLocation(fields);
-    const cause = own ?? refusal;
-    return new RequestValidationError(
-      [
-        {
-          loc: ['body', ...location],
-          msg: cause.message,
-          type: 'unsupported_constraint',
-          input: valueAt(fields, location),
-        },
-      ],
-      { cause },
-    );
+    return refused(fields, location, own ?? refusal);
   }
+}
+
+function refused(fields: ConstraintFields, location: Location, cause: MartingaleError): Error {
+  const input = valueAt(fields, location);
+  const issue = { loc: ['body', ...location], msg: cause.message, type: 'unsupported_constraint', input };
+  return new RequestValidationError([issue], { cause });
 }
 
 type ConstraintBranch = Constraint['branches'][number];
@@ -212,11 +208,33 @@ function contentOf(branch: ConstraintBranch): ConstraintBranch | null {
   return grammar.type === 'text_or_calls' ? { ...branch, grammar: grammar.content } : branch;
 }
 
-/** Whether a constraint holds for calls alone that the model may begin, and no tool insists on its schema. */
-const mayBeFree = ({ branches, reasoning }: Constraint, { tools = [] }: ConstraintFields): boolean =>
-  !reasoning &&
-  !tools?.some((tool) => tool.function.strict === true) &&
-  branches.every(({ grammar }) => grammar.type === 'text_or_calls' && grammar.content.type === 'text');
+/**
+ * Whether replies of an engine without constraints are right as they come: any text, or calls that the model may begin, if
+ * no tool insists on its schema.
+ */
+function mayBeFree({ branches }: Constraint, fields: ConstraintFields): boolean {
+  const insists = fields.parallel_tool_calls === false || hasStrictTools(fields);
+  const isFree = ({ grammar }: ConstraintBranch) =>
+    grammar.type === 'text' ||
+    (grammar.type === 'text_or_calls' && grammar.content.type === 'text' && !insists);
+  return !limitsReasoning(fields) && branches.every(isFree);
+}
+
+const hasStrictTools = ({ tools }: ConstraintFields) =>
+  tools?.some((tool) => tool.function.strict === true) ?? false;
+
+const limitsReasoning = ({ reasoning_effort: effort }: ConstraintFields) =>
+  effort !== undefined && effort !== 'none';
+
+/** The field for which replies would have to be constrained. */
+function constrainingField(fields: ConstraintFields): Location {
+  const { response_format: format } = fields;
+  if (fields.structured_outputs !== undefined || (format !== undefined && format.type !== 'text'))
+    return contentLocation(fields);
+  if (limitsReasoning(fields)) return ['reasoning_effort'];
+  if (fields.tool_choice !== undefined && fields.tool_choice !== 'auto') return ['tool_choice'];
+  return fields.parallel_tool_calls === false ? ['parallel_tool_calls'] : ['tools'];
+}
 
 /** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
 function refuseLongFields(fields: ConstraintFields): void {

@@ -33,6 +33,7 @@ export async function toPrompt(
   const { contextLength } = base;
   const characters = charactersIn([request.messages, request.documents, request.chat_template_kwargs]);
   renderer.checkSize(characters, contextLength);
+  checkTools(request, tools.format, base.id);
   const turns = await toTurns(request, { inTimeSlices: characters > longText });
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
@@ -65,6 +66,21 @@ export async function toPrompt(
     turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds) ||
     rendered.splices.includes(null);
   return { tokens, own, retokenized };
+}
+
+/** A template that never looks at tools would leave them out in silence. */
+function checkTools(
+  { tools, tool_choice: choice, chat_template: own }: ParsedChatCompletionRequest,
+  { template, toolTemplate }: ChatFormat,
+  baseModel: string,
+): void {
+  if (!tools?.length || choice === 'none' || own !== undefined) return;
+  if (/\btools\b/.test(template + (toolTemplate ?? ''))) return;
+  throw invalidField(
+    ['tools'],
+    `cannot be given to ${baseModel}, whose chat template shows no tools to the model; leave them out, or send a chat_template that does`,
+    tools.map(({ function: { name } }) => name),
+  );
 }
 
 const passesToTemplate = (request: ParsedChatCompletionRequest): boolean =>

@@ -129,6 +129,12 @@ async function resolveConfig(
 ): Promise<ResolvedRlConfig> {
   const base = baseModelOf(engine, model.baseModel);
   const { config } = resolveRlConfig(requested, { learningRate: base.defaults.rlLearningRate });
+  if (base.isRemote && config.entropy_coefficient !== 0)
+    throw unsupportedField(
+      ['experimental_config', 'entropy_coefficient'],
+      config.entropy_coefficient,
+      `the training server of ${base.id} does not tell the entropy; leave it out`,
+    );
   const { kl_penalty_reference_step: reference, kl_penalty_step_lag: lag } = config;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(

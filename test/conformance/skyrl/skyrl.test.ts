@@ -75,12 +75,13 @@ describe('SkyRL with its JAX backend', { tags: ['long'] }, () => {
       apiKey: service.apiKey,
       runDirectory: `${folder}/run`,
       model: { project: 'skyrl', name: 'letters', baseModel: 'remote' },
-      config: { learning_rate: 0.02 },
+      // Faster is chance: some seeds settle on a few letters and learn no more.
+      config: { learning_rate: 0.006 },
       seed: 1,
-      steps: 14,
+      steps: 16,
       keepCheckpoints: 'all',
       groupsPerStep: 4,
-      rolloutsPerGroup: 8,
+      rolloutsPerGroup: 16,
       onEvent: (event) => {
         if (event.type === 'step') {
           rewards.push(event.reward ?? Number.NaN);

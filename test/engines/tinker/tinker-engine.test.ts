@@ -1,74 +1,20 @@
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Engine, TrainingBatch, Weights } from '../../../src/engines/engine.ts';
-import { createTinkerEngine } from '../../../src/engines/tinker/index.ts';
+import { describe, expect, test } from 'vitest';
 import { datumLoss, type LossConfig, plainSampling } from '../../../src/learning/index.ts';
 import { sharedFolder } from '../../support/files.ts';
-import { generateCheckpoint } from '../embedded/checkpoint/generated.ts';
-import { type Fault, TinkerServer } from './tinker-server.ts';
+import {
+  baseModel,
+  batch,
+  datums,
+  ppo,
+  sampleFrom,
+  serverOf,
+  tinkerEngines,
+  untrained,
+  vocabularySize,
+} from './support.ts';
+import type { Fault, TinkerServer } from './tinker-server.ts';
 
-const parent = sharedFolder();
-/** That of the tokenizer. */
-const vocabularySize = 709;
-const baseModel = 'base';
-const untrained: Weights = { baseModel, folder: null };
-
-async function open(server: TinkerServer, options = {}): Promise<Engine> {
-  const checkpoint = await generateCheckpoint(parent, 'qwen3');
-  const engine = await createTinkerEngine({
-    url: server.url,
-    checkpoint,
-    id: baseModel,
-    rank: 4,
-    ...options,
-  });
-  onTestFinished(() => engine.close());
-  return engine;
-}
-
-const sampleFrom = (engine: Engine, weights: Weights, options = {}) =>
-  engine.generate({
-    ...{ weights, prompt: [5, 6, 7], sampling: plainSampling, seed: 1, maxTokens: 5, stopStrings: [] },
-    ...{ stopTokens: [], constraint: null, topLogprobs: 0, priority: 0, cacheSalt: null },
-    ...options,
-  });
-
-const ppo: LossConfig = {
-  ...{ type: 'ppo', epsilon: 0.1, epsilonHigh: 0.3, maskRatio: false, maxRatio: null, tau: 0.1 },
-  ...{ precalculateLogprobs: false, entropyCoefficient: 0, importanceLevel: 'sequence', truncation: null },
-  klPenalty: null,
-};
-
-/** Two sequences of different lengths, one with two spans. */
-const datums = [
-  {
-    tokens: [5, 6, 7, 8, 9, 10],
-    spans: [
-      { ...{ start: 2, length: 2, logprobs: [-6.5, -6.7] }, advantage: 1 },
-      { ...{ start: 5, length: 1, logprobs: [-6.4] }, advantage: -0.5 },
-    ],
-  },
-  { tokens: [6, 11, 12], spans: [{ start: 1, length: 1, logprobs: [-6.6], advantage: 2 }] },
-].map(({ tokens, spans }) => ({
-  tokens,
-  spans: spans.map((span) => ({ ...span, sampling: plainSampling, constraint: null, weight: 0.25 })),
-}));
-
-const batch = (options: Partial<TrainingBatch> = {}): TrainingBatch => ({
-  ...{ datums, loss: ppo, reference: null, learningRate: 0.1 },
-  ...options,
-});
-
-async function trainOnce(engine: Engine, from: Weights, name: string, batches = [batch()]) {
-  const metrics: Record<string, number>[] = [];
-  const folder = join(parent, `${name}-${crypto.randomUUID()}`);
-  await engine.train({ from, folder, batches, onStep: (step) => metrics.push(step) });
-  const { path } = JSON.parse(await readFile(join(folder, 'tinker.json'), 'utf8'));
-  return { weights: { baseModel, folder }, path: path as string, metrics };
-}
-
-const serverOf = (options = {}) => TinkerServer.start({ vocabularySize, ...options });
+const { open, trainOnce } = tinkerEngines(sharedFolder());
 
 describe('a model on a training server', () => {
   test('is sampled from, with the log-probabilities of its own tokens', async () => {
@@ -215,7 +161,7 @@ describe('what the server cannot do is refused by name', () => {
     const engine = await open(await serverOf());
     const loss = { ...ppo, entropyCoefficient: 0.01 };
     await expect(trainOnce(engine, untrained, 'entropy', [batch({ loss })])).rejects.toMatchObject({
-      message: expect.stringContaining('entropy_coef'),
+      message: expect.stringContaining('entropy_coefficient'),
     });
   });
 

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { type ProtobufField, ProtobufWriter, protobufFields } from '../../../src/util/protobuf.ts';
 
@@ -10,17 +11,22 @@ interface Received {
   /** `POST asample` without the address. */
   path: string;
   model: string | undefined;
+  /** Empty for a pass. */
+  body: Partial<RequestBody>;
 }
 
 /** The fields of all requests. */
 interface RequestBody {
   model_id: string;
   session_id: string;
+  model_seq_id?: number;
+  seq_id?: number;
   request_id: string;
   path: string;
   optimizer: boolean;
   adam_params: { learning_rate: number; beta1?: number; beta2?: number; eps?: number };
   prompt: { chunks: { tokens: number[] }[] };
+  num_samples: number;
   sampling_params: { max_tokens: number; temperature: number; seed?: number; stop?: number[] };
   sampling_session_id?: string;
   prompt_logprobs?: boolean;
@@ -31,13 +37,23 @@ interface AdapterState {
   gradient: Float64Array;
   sequences: number;
   moments: { first: Float64Array; second: Float64Array; updates: number };
-  /** Whether it has been trained since it was opened, so that it must not be sampled. */
+  /** Whether it has been trained since its session for sampling was opened, so that it must not be sampled. */
   isTrained: boolean;
 }
 
 interface ServerOptions {
   vocabularySize: number;
   reduction?: 'mean' | 'sum';
+  /**
+   * Answers as the hosted service's public client expects: it wants this key, numbered requests and small passes, says
+   * `try_again`, and tells errors with status 200.
+   */
+  hostedKey?: string;
+  /**
+   * Milliseconds that a result is held after it is asked for. Default: the first request for each is answered at once with
+   * 408.
+   */
+  delayMs?: number;
   /** Called with each request; may let it fail before or after its work is done. */
   fault?: (received: Received, when: 'before' | 'after') => Fault | undefined;
 }
@@ -49,10 +65,18 @@ interface ServerOptions {
 export class TinkerServer {
   readonly received: Received[] = [];
   fault: NonNullable<ServerOptions['fault']>;
+  /** Adapters that it can have at once. */
+  places = 32;
+  /** Called with each request before it is served; what it returns is waited for. */
+  hold: (received: Received) => Promise<void> | undefined = () => undefined;
   url = '';
   readonly #size: number;
   readonly #reduction: 'mean' | 'sum';
+  readonly #hostedKey: string | undefined;
+  readonly #delayMs: number | undefined;
   readonly #base: Float64Array[];
+  /** What `#row` has computed, by the adapter's bias. */
+  readonly #rows = new WeakMap<object, Float64Array[]>();
   #sessions = new Set<string>();
   #adapters = new Map<string, AdapterState>();
   readonly #samplers = new Map<string, string>();
@@ -60,8 +84,16 @@ export class TinkerServer {
   readonly #results = new Map<string, { type: string; body: Uint8Array | string } | { error: string }>();
   #count = 0;
 
-  private constructor({ vocabularySize, reduction = 'mean', fault = () => undefined }: ServerOptions) {
+  private constructor({
+    vocabularySize,
+    reduction = 'mean',
+    hostedKey,
+    delayMs,
+    fault = () => undefined,
+  }: ServerOptions) {
     this.#size = vocabularySize;
+    this.#delayMs = delayMs;
+    this.#hostedKey = hostedKey;
     this.#reduction = reduction;
     this.fault = fault;
     this.#base = Array.from({ length: vocabularySize }, (_, row) =>
@@ -69,16 +101,23 @@ export class TinkerServer {
     );
   }
 
+  /** A server for the rest of the test. */
   static async start(options: ServerOptions): Promise<TinkerServer> {
+    const { tinker, close } = await TinkerServer.listen(options);
+    onTestFinished(close);
+    return tinker;
+  }
+
+  static async listen(options: ServerOptions): Promise<{ tinker: TinkerServer; close: () => void }> {
     const tinker = new TinkerServer(options);
     const server = createServer((request, response) => void tinker.#answer(request, response));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', 1024, resolve));
     tinker.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    onTestFinished(() => {
+    const close = () => {
       server.close();
       server.closeAllConnections();
-    });
-    return tinker;
+    };
+    return { tinker, close };
   }
 
   /** Forgets all that is not a checkpoint, as a restart does. */
@@ -101,7 +140,10 @@ export class TinkerServer {
   /** The log-probabilities of all tokens after a token. */
   #row(adapter: Pick<AdapterState, 'bias'> | undefined, previous: number): Float64Array {
     const logits = this.#base[previous] as Float64Array;
-    return logSoftmax(logits.map((logit, id) => logit + (adapter?.bias[id] ?? 0)));
+    const rows = this.#rows.get(adapter?.bias ?? this.#base) ?? [];
+    rows[previous] ??= logSoftmax(logits.map((logit, id) => logit + (adapter?.bias[id] ?? 0)));
+    this.#rows.set(adapter?.bias ?? this.#base, rows);
+    return rows[previous];
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -112,19 +154,21 @@ export class TinkerServer {
     const isPass = path.endsWith('forward_backward');
     const json = isPass || body.length === 0 ? {} : JSON.parse(Buffer.from(body).toString());
     const model = isPass ? textOf(fieldsOf(body).get(1)) : json.model_id;
-    const received = { path, model };
+    const received: Received = { path, model, body: json };
     this.received.push(received);
     const fail = (fault: Fault | undefined): boolean => {
       if (fault === 'cut') response.destroy();
       else if (typeof fault === 'number') response.writeHead(fault).end('{"detail":"a fault of the test"}');
       return fault !== undefined;
     };
+    await this.hold(received);
     if (fail(this.fault(received, 'before'))) return;
     let answer: { type: string; body: Uint8Array | string };
     try {
+      if (this.#hostedKey !== undefined) this.#checkHosted(request, { path, model, json, body });
       const value = isPass ? this.#begin(() => this.#pass(body)) : this.#serve(path, json);
       answer =
-        'type' in value
+        'body' in value
           ? (value as typeof answer)
           : { type: 'application/json', body: JSON.stringify(value) };
     } catch (error) {
@@ -133,6 +177,7 @@ export class TinkerServer {
       return;
     }
     if (fail(this.fault(received, 'after'))) return;
+    if (this.#delayMs !== undefined && path.endsWith('retrieve_future')) await sleep(this.#delayMs);
     response.writeHead(200, { 'content-type': answer.type }).end(answer.body);
   }
 
@@ -148,19 +193,27 @@ export class TinkerServer {
     if (route === 'create_model') {
       if (!this.#sessions.has(body.session_id)) lost('Session not found', 404);
       const id = `model_${++this.#count}`;
-      this.#adapters.set(id, this.#fresh(new Float64Array(this.#size)));
-      return { ...this.#begin(() => ({ model_id: id })), model_id: id };
+      const begun = this.#begin(() => {
+        if (this.#adapters.size >= this.places)
+          throw new Error(`Maximum number of LoRA adapters (${this.places + 1}) reached`);
+        this.#adapters.set(id, this.#fresh(new Float64Array(this.#size)));
+        return { model_id: id };
+      });
+      return { ...begun, model_id: id };
     }
     if (route === 'unload_model')
       return this.#begin(() => ({ unloaded: this.#adapters.delete(body.model_id) }));
     if (route === 'retrieve_future') {
-      // Each first question comes too early.
-      if (!this.#asked.has(body.request_id)) {
-        this.#asked.add(body.request_id);
-        lost('Timeout waiting for result', 408);
-      }
+      const isHosted = this.#hostedKey !== undefined;
       const result = this.#results.get(body.request_id) ?? lost('Future not found', 404);
-      return 'error' in result ? lost(result.error, 400) : result;
+      // Each first question comes too early.
+      if (this.#delayMs === undefined && !this.#asked.has(body.request_id)) {
+        this.#asked.add(body.request_id);
+        if (!isHosted) lost('Timeout waiting for result', 408);
+        return { type: 'try_again', request_id: body.request_id, queue_state: 'paused_capacity' };
+      }
+      if (!('error' in result)) return result;
+      return isHosted ? { error: result.error, category: 'user' } : lost(result.error, 400);
     }
     if (route === 'optim_step') return this.#begin(() => this.#step(body.model_id, body.adam_params));
     if (route === 'save_weights')
@@ -182,7 +235,7 @@ export class TinkerServer {
       const session = `sampling_${++this.#count}`;
       this.#samplers.set(session, body.model_id);
       return this.#begin(() => {
-        this.#adapter(body.model_id);
+        this.#adapter(body.model_id).isTrained = false;
         return { sampling_session_id: session };
       });
     }
@@ -192,6 +245,26 @@ export class TinkerServer {
   }
 
   readonly #asked = new Set<string>();
+  readonly #numbers = new Map<string, number>();
+
+  #checkHosted(
+    { headers }: IncomingMessage,
+    request: { path: string; model: string | undefined; json: Partial<RequestBody>; body: Uint8Array },
+  ): void {
+    const { path, model, json, body } = request;
+    if (headers['x-api-key'] !== this.#hostedKey) lost('Unknown API key', 401);
+    if (path.endsWith('create_model') && json.model_seq_id === undefined)
+      lost('model_seq_id is missing', 422);
+    if (model === undefined || path.endsWith('unload_model')) return;
+    const isPass = path.endsWith('forward_backward');
+    const fields = isPass ? [...protobufFields(body)] : [];
+    if (body.length > 5_000_000 || fields.filter(({ field }) => field === 3).length > 1024)
+      lost('The pass is too large', 413);
+    const number = isPass ? Number(fields.find(({ field }) => field === 2)?.integer) : json.seq_id;
+    const expected = (this.#numbers.get(model) ?? 0) + 1;
+    if (number !== expected) lost(`request ${number} of ${model} instead of ${expected}`, 400);
+    this.#numbers.set(model, expected);
+  }
 
   #begin(work: () => object): { request_id: string } {
     const id = String(++this.#count);
@@ -199,7 +272,7 @@ export class TinkerServer {
       const result = work();
       this.#results.set(
         id,
-        'type' in result
+        'body' in result
           ? (result as { type: string; body: Uint8Array })
           : { type: 'application/json', body: JSON.stringify(result) },
       );
@@ -267,22 +340,37 @@ export class TinkerServer {
       adapter.bias[at] = (adapter.bias[at] as number) - (rate * mean) / (Math.sqrt(square) + eps);
     }
     adapter.gradient.fill(0);
+    this.#rows.delete(adapter.bias);
     adapter.sequences = 0;
     adapter.isTrained ||= rate !== 0;
     return { metrics: { 'skyrl.ai/grad_norm': Math.sqrt(squares), 'skyrl.ai/learning_rate': rate } };
   }
 
-  #sample({ prompt, sampling_params: parameters, ...body }: RequestBody): object {
+  #sample({ prompt, sampling_params: parameters, num_samples: samples, ...body }: RequestBody): object {
     const { sampling_session_id: session, prompt_logprobs: wanted } = body;
     const adapter = session ? this.#adapter(this.#samplers.get(session) ?? '') : undefined;
-    if (adapter?.isTrained) throw new Error('an adapter in training was sampled');
+    if (adapter?.isTrained) throw new Error('an adapter was sampled that was trained further');
     const tokens = prompt.chunks[0]?.tokens ?? [];
     const prompted = tokens.slice(1).map((token, at) => this.#row(adapter, tokens[at] as number)[token] ?? 0);
+    const answer = new ProtobufWriter();
+    const seed = parameters.seed ?? ++this.#count;
+    if (!(seed >= 0 && seed + samples <= 2 ** 31)) throw new Error(`seed ${seed} is not one of 31 bits`);
+    for (let index = 0; index < samples; index++)
+      answer.message(1, this.#reply(adapter, tokens.at(-1) as number, { ...parameters, seed: seed + index }));
+    if (wanted) answer.bytes(2, bytesOf(Float32Array.from(prompted)));
+    return { type: 'application/x-protobuf', body: answer.finish() };
+  }
+
+  #reply(
+    adapter: AdapterState | undefined,
+    previous: number,
+    parameters: RequestBody['sampling_params'] & { seed: number },
+  ): ProtobufWriter {
     const reply: number[] = [];
     const logprobs: number[] = [];
-    let state = (parameters.seed ?? ++this.#count) + 1;
+    let state = parameters.seed + 1;
     while (reply.length < parameters.max_tokens && !parameters.stop?.includes(reply.at(-1) ?? -1)) {
-      const row = this.#row(adapter, reply.at(-1) ?? (tokens.at(-1) as number));
+      const row = this.#row(adapter, reply.at(-1) ?? previous);
       state = (state * 48_271) % 2_147_483_647;
       let left = state / 2_147_483_647;
       let token = row.findIndex((logprob) => {
@@ -296,10 +384,7 @@ export class TinkerServer {
     }
     const isStopped = parameters.stop?.includes(reply.at(-1) ?? -1) === true;
     const sequence = new ProtobufWriter().integer(1, isStopped ? 0 : 1);
-    sequence.bytes(2, bytesOf(Int32Array.from(reply))).bytes(3, bytesOf(Float32Array.from(logprobs)));
-    const answer = new ProtobufWriter().message(1, sequence);
-    if (wanted) answer.bytes(2, bytesOf(Float32Array.from(prompted)));
-    return { type: 'application/x-protobuf', body: answer.finish() };
+    return sequence.bytes(2, bytesOf(Int32Array.from(reply))).bytes(3, bytesOf(Float32Array.from(logprobs)));
   }
 }
 

@@ -1,0 +1,58 @@
+import { writeFile } from 'node:fs/promises';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { type RunningService, startService } from '../../../src/service/index.ts';
+import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
+import { sharedFolder } from '../../support/files.ts';
+
+const parent = sharedFolder();
+let engine: Engine;
+let service: RunningService;
+
+beforeAll(async () => {
+  const folder = await generateCheckpoint(parent, 'qwen2');
+  await writeFile(
+    `${folder}/chat_template.jinja`,
+    '{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}',
+  );
+  engine = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder, id: 'toolless' }] });
+  service = await startService({ engine, dataFolder: `${parent}/data` });
+});
+afterAll(async () => {
+  await service?.close();
+  await engine?.close();
+});
+
+async function chat(fields: object) {
+  const response = await fetch(`${service.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+    body: JSON.stringify({
+      model: 'toolless',
+      messages: [{ role: 'user', content: 'hello' }],
+      tools: [{ type: 'function', function: { name: 'press', parameters: { type: 'object' } } }],
+      max_completion_tokens: 2,
+      ...fields,
+    }),
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+it('tools for a checkpoint whose template does not show them are refused by name', async () => {
+  const { status, text } = await chat({});
+  expect(status).toBe(422);
+  expect(text).toContain('whose chat template shows no tools to the model');
+  expect(text).toContain('"tools"');
+});
+
+it.each([
+  ['that may not be called', { tool_choice: 'none' }],
+  [
+    'with a template of the request that shows them',
+    { chat_template: '{{ tools | length }}{% for message in messages %}{{ message.content }}{% endfor %}' },
+  ],
+  ['of which there are none', { tools: [] }],
+])('tools %s are no reason to refuse', async (_, fields) => {
+  expect(await chat(fields)).toMatchObject({ status: 200 });
+});
