@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { build, type Plugin } from 'esbuild';
+import { bundlePage } from './src/view/page-files.ts';
 
 /**
  * Builds the package: `node build.ts [FOLDER]`, by default `dist`. The modules that several entries share are joined
@@ -100,3 +101,9 @@ for (const entry of entries) {
 }
 const assets = 'language/tokenizer/assets';
 cpSync(join(source, assets), join(out, assets), { recursive: true });
+
+const templates = 'cli/init/templates';
+cpSync(join(source, templates), join(out, templates), { recursive: true });
+
+mkdirSync(join(out, 'view/page'), { recursive: true });
+for (const { name, body } of await bundlePage()) writeFileSync(join(out, 'view/page', name), body);

@@ -1,6 +1,6 @@
 import './platform/check-node.ts';
 
-/** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
+/** For tests of environments and rewards without a model: scripted replies, recorded model calls, and whole steps. */
 export {
   type RecordCallsOptions,
   type RecordedRequest,
@@ -10,6 +10,8 @@ export {
   recordCalls,
   replayCalls,
   replayModel,
+  type ScriptedReply,
+  scriptedModel,
 } from './model/index.ts';
 export {
   type ReplayDifference,

@@ -8,6 +8,7 @@ const source = fileURLToPath(new URL('../src/', import.meta.url));
 /** From the ground up: a floor may use those after it in the list. */
 const floors = [
   'cli',
+  'view',
   'training',
   'evaluation',
   'progress',
@@ -31,7 +32,7 @@ const floors = [
 const doors = ['index.ts', 'loop.ts', 'records.ts', 'testing.ts'];
 
 /** The second door of a room, beside its `index.ts`. */
-const sideDoors = ['contract/basics.ts'];
+const sideDoors = ['contract/basics.ts', 'progress/report.ts'];
 
 /** The harness and the service meet on the wire alone. */
 const apart: readonly (readonly [string, string])[] = [
@@ -79,7 +80,7 @@ async function packagesLoadedBy(entry: string): Promise<string[]> {
 const floorOf = (file: string): string => file.split('/')[0] ?? '';
 
 const allFiles = async () =>
-  (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  (await readdir(source, { recursive: true })).filter((file) => /\.tsx?$/.test(file));
 
 /** The sets of files that import each other, in circles of any length (Tarjan, SIAM J. Comput. 1972). */
 function circlesIn(imports: ReadonlyMap<string, readonly string[]>): string[][] {
@@ -149,7 +150,7 @@ test('every entry of the package looks at the version of Node before anything el
     ...Object.values(manifest.bin),
     ...Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default])),
   ];
-  expect(built).toHaveLength(9);
+  expect(built).toHaveLength(10);
   for (const path of built) {
     const file = path.replace('./dist/', '').replace('.js', '.ts');
     expect([file, (await importsOf(file))[0]]).toEqual([file, 'platform/check-node.ts']);
@@ -189,7 +190,7 @@ const ofClient = ['@opentelemetry/api', 'eventsource-parser', 'zod'];
 const ofHarness = [...ofClient, '@ai-sdk/provider', 'lru-cache', 'p-queue'];
 const ofLanguage = ['@huggingface/tokenizers', 'lru-cache'];
 
-// The time of a start is mostly the number of modules. Loaded at first use: undici, the AI SDK, ONNX Runtime.
+// The time of a start is mostly the number of modules. Loaded at first use elsewhere: undici, the AI SDK, ONNX Runtime.
 test.each([
   ['index.ts', ofHarness],
   ['loop.ts', ofHarness],
@@ -199,6 +200,7 @@ test.each([
   ['rollout/threads/thread.ts', ofHarness.filter((name) => name !== 'p-queue')],
   ['cli/index.ts', [...ofHarness, 'commander']],
   ['engines/embedded/index.ts', ofLanguage],
+  ['engines/tinker/index.ts', [...ofLanguage, 'undici', 'zod']],
   ['engines/embedded/sampler/worker.ts', ofLanguage],
   ['engines/embedded/trainer/worker.ts', ofLanguage],
   ['language/constraint/checker/worker.ts', ofLanguage],

@@ -3,20 +3,33 @@ import '../platform/check-node.ts';
 
 import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
+import { completionCommand } from './completion.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { exportCommand } from './export.ts';
+import { exportRunCommand } from './export-run/export-run.ts';
+import { initCommand } from './init/init.ts';
 import { keysCommand } from './keys.ts';
+import { preflightCommands } from './preflight/preflight.ts';
 import { describeFailure } from './program-end.ts';
+import { runCommands } from './run-commands/run-commands.ts';
 import { serveCommand } from './serve.ts';
+import { serviceCommands } from './service-commands/service-commands.ts';
+import { viewCommand } from './view.ts';
 
 const program = new Command('martingale')
   .description('Train TypeScript agents by reinforcement learning.')
   .version(martingaleVersion)
+  .addCommand(initCommand())
   .addCommand(serveCommand())
+  .addCommand(viewCommand())
   .addCommand(doctorCommand())
   .addCommand(exportCommand())
+  .addCommand(exportRunCommand())
   .addCommand(keysCommand())
   .showHelpAfterError();
+for (const command of [...runCommands(), ...preflightCommands(), ...serviceCommands()])
+  program.addCommand(command);
+program.addCommand(completionCommand(program));
 
 try {
   await program.parseAsync();

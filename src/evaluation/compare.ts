@@ -17,6 +17,9 @@ const compareNames = {
   seed: true,
 } satisfies OptionNames<CompareOptions>;
 
+/** The part of an evaluation that is compared. */
+export type ComparedScores = Pick<Evaluation, 'environment' | 'policy' | 'perScenario'>;
+
 export interface PairedScore {
   key: string;
   a: number;
@@ -49,7 +52,7 @@ export interface Comparison {
  * external model. Pairing removes the differences in difficulty between scenarios.
  * @throws OptionError if the two have different environments.
  */
-export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {
+export function compare(a: ComparedScores, b: ComparedScores, options: CompareOptions = {}): Comparison {
   checkOptionNames('compare()', options, compareNames);
   const { measure = 'reward', seed = 0 } = options;
   if (a.environment !== b.environment) {
@@ -101,7 +104,7 @@ export function describeComparison(comparison: Comparison): string {
   ].join('\n');
 }
 
-function scoresOf({ perScenario }: Evaluation, measure: 'reward' | 'success'): Map<string, number> {
+function scoresOf({ perScenario }: ComparedScores, measure: 'reward' | 'success'): Map<string, number> {
   return new Map(
     perScenario.flatMap((score) => {
       const value = score[measure];

@@ -1,4 +1,5 @@
 export {
+  type ComparedScores,
   type CompareOptions,
   type Comparison,
   compare,
@@ -8,7 +9,7 @@ export {
 } from './compare.ts';
 export { average, type Estimate, estimate, type Interval, type PassAt } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
-export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
+export { type ScenarioScore, type SuccessOf, scenarioKeys, successOf } from './score-scenario.ts';
 export {
   type EvaluationRow,
   evaluationCsv,

@@ -38,3 +38,4 @@ export {
 } from './replay-calls.ts';
 export { differences, quoted, type RecordedAnswer, ReplaySource } from './replay-source.ts';
 export { policy, type RolloutModel, runWithModel } from './rollout-model.ts';
+export { type ScriptedReply, scriptedModel } from './scripted-model.ts';

@@ -59,6 +59,9 @@ export interface StartedCall {
   callId: string | undefined;
   /** Whether the agent set the call's seed. */
   hasAgentSeed: boolean;
+  /** When it began and when it was sent, in milliseconds of its trajectory. */
+  begunMs: number;
+  sentMs: number;
 }
 
 export interface StreamedReply {
@@ -112,6 +115,7 @@ export class PolicyCaller implements EndpointModel {
     if (!scope) this.checkOutside();
     const trajectory = record ? scope : undefined;
     const started = trajectory?.startCall();
+    const begunMs = trajectory?.milliseconds ?? 0;
     const limit = minOf(settings.max_completion_tokens, trajectory?.remainingTokens);
     return {
       tools,
@@ -120,6 +124,8 @@ export class PolicyCaller implements EndpointModel {
       index: started?.index ?? 0,
       callId: started?.callId,
       hasAgentSeed: seed !== undefined,
+      begunMs,
+      sentMs: begunMs,
       signal: anySignal(signal, scope?.signal),
       body: {
         ...settings,
@@ -187,6 +193,7 @@ export class PolicyCaller implements EndpointModel {
       const labels = { provider: providerName, model: name };
       const attributes = requestAttributes(body, trajectory?.id);
       return await runModelCall({ name, labels, attributes, budget, signal }, async ({ span, onRetry }) => {
+        call.sentMs = trajectory?.milliseconds ?? 0;
         if (callTimeoutMs === undefined) return work(span, { signal, onRetry });
         const deadline = new Deadline(callTimeoutMs, signal, () => timedOut(name, callTimeoutMs));
         try {
@@ -300,12 +307,16 @@ async function* readAndRecord(
 function record(call: StartedCall, choice: Choice, promptTokenIds: number[], model: string): void {
   const { trajectory, index, tools, body } = call;
   if (!trajectory) return;
-  trajectory.record({ index, messages: body.messages, tools, choice, promptTokenIds, model });
+  const { begunMs, sentMs } = call;
+  const times = [tenths(begunMs), tenths(sentMs), tenths(trajectory.milliseconds)] as const;
+  trajectory.record({ index, messages: body.messages, tools, choice, promptTokenIds, model, times });
   trajectory.endCall(isCutByContext(body, choice) ? 'cut_by_context' : 'answered', index);
   const { observations } = trajectory;
   if (isGreedy(body, choice)) observations.greedyCalls++;
   if (call.hasAgentSeed) observations.agentSeeds++;
 }
+
+const tenths = (milliseconds: number): number => Math.round(milliseconds * 10) / 10;
 
 /** Whether the reply was cut before it reached the requested maximum of tokens: the context was full. */
 function isCutByContext(

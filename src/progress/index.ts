@@ -1,17 +1,13 @@
 export { type BeforeAfter, type EvaluatedModel, type NextCommand, printBeforeAfter } from './comparison.ts';
 export { counted } from './format.ts';
 export { openProgress, type ProgressOption, writeJsonLine } from './open-progress.ts';
+export type { Alarm, AlarmKind, GroupComparison, NoSignalCause, StepReport } from './report.ts';
 export type {
-  Alarm,
-  AlarmKind,
   EvaluationScore,
-  GroupComparison,
-  NoSignalCause,
   RunEndReason,
   RunEvent,
   RunListener,
   RunValidation,
-  StepReport,
   VersionChange,
 } from './run-event.ts';
 export type { ProgressView } from './view.ts';

@@ -1,6 +1,6 @@
 import { printable } from '../contract/index.ts';
 import { failureText } from './format.ts';
-import type { Alarm } from './run-event.ts';
+import type { Alarm } from './report.ts';
 import type { RunProgress } from './run-progress.ts';
 import { type Line, type Style, wrap } from './text.ts';
 

@@ -16,7 +16,8 @@ import {
   versionLines,
 } from './format.ts';
 import { alarmTitle } from './live-parts.ts';
-import type { RunEvent, StepReport } from './run-event.ts';
+import type { StepReport } from './report.ts';
+import type { RunEvent } from './run-event.ts';
 import {
   advance,
   isEvaluation,

@@ -1,5 +1,6 @@
 import type { FailureKind } from '../rollout/index.ts';
-import type { Alarm, RunEvent, StepReport } from './run-event.ts';
+import type { Alarm, StepReport } from './report.ts';
+import type { RunEvent } from './run-event.ts';
 
 type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
 

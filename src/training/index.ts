@@ -16,6 +16,7 @@ export {
 export type { LostJobOptions } from './lost-job.ts';
 export type { ModelSource } from './model-source.ts';
 export {
+  groupFiles,
   type RunEvaluation,
   type RunReader,
   readRun,
@@ -35,6 +36,7 @@ export {
   rescore,
 } from './replay/rescore.ts';
 export { RunDirectory } from './run-directory.ts';
+export { isRunActive, stepName } from './run-files.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { JobRecord, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';

@@ -41,12 +41,31 @@ export function lockRun(path: string): RunLock {
   };
 }
 
+/**
+ * Whether a process works on a run at this moment. Reads the lock alone, for an instant in which a beginning run waits.
+ */
+export function isRunActive(path: string): boolean {
+  const file = join(path, lockFile);
+  if (!existsSync(file)) return false;
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(file, { readOnly: true });
+    database.prepare('SELECT count(*) FROM sqlite_master').get();
+    return false;
+  } catch (error) {
+    return error instanceof Error && /locked|busy/i.test(error.message);
+  } finally {
+    database?.close();
+  }
+}
+
 function openLock(file: string): DatabaseSync {
   try {
     // SQLite would create the file readable for everyone. An existing file is not opened: closing it would drop its
     // locks.
     if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600));
-    return new DatabaseSync(file);
+    // The timeout is for whoever looks whether the run is active.
+    return new DatabaseSync(file, { timeout: 200 });
   } catch (cause) {
     throw notLocked(file, cause);
   }

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { type Evaluation, evaluate } from '../evaluation/index.ts';
+import { type Estimate, type Evaluation, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
@@ -98,6 +98,7 @@ async function validate<Schema extends z.ZodType, Outcome>(
     name,
     policy: model.name,
     score,
+    intervals: { reward: endsOf(evaluation.reward), success: endsOf(evaluation.success) },
     scenarios: evaluation.perScenario.length,
     scored: evaluation.reward.count,
     counts,
@@ -112,6 +113,9 @@ async function validate<Schema extends z.ZodType, Outcome>(
   const checkpoint = model.step ?? 0;
   return { name, step: finishedSteps, policy: model.name, checkpoint, ...score, failedShare, usage };
 }
+
+const endsOf = (estimate: Estimate | null): [number, number] | null =>
+  estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;
 
 interface StoredEvaluation<Schema extends z.ZodType> {
   validation: ValidationOptions<Schema>;

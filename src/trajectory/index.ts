@@ -11,6 +11,7 @@ export {
   replyKey,
   sampledMessage,
   type TrajectoryCall,
+  textOf,
 } from './recorded-call.ts';
 export {
   currentTrajectory,

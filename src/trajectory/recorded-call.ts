@@ -1,5 +1,8 @@
 import type { Choice, Message, Tool, ToolCall } from '../contract/index.ts';
 
+/** When a call began, got its slot, and was answered, in milliseconds from the start of its rollout. */
+export type CallTimes = readonly [begun: number, sent: number, answered: number];
+
 /** One answered model call, as sent over the wire. */
 export interface RecordedCall {
   /** Index of the call in the trajectory. Calls are numbered in the order they began. */
@@ -14,6 +17,8 @@ export interface RecordedCall {
   model: string;
   /** Only for an external model, whose tokens are unknown: the history holds this message instead of the choice. */
   external?: { reply: Message; sampledTokens: number };
+  /** Absent if they are not known. */
+  times?: CallTimes | undefined;
 }
 
 /** One answered call of an external model. Its messages are known, its tokens are not. */

@@ -2,7 +2,7 @@ import type { Choice, Message, Tool } from '../contract/index.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
 import { type Conversation, History, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
-import { type RecordedCall, sampledMessage, textOf } from './recorded-call.ts';
+import { type CallTimes, type RecordedCall, sampledMessage, textOf } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
 import { type UnexpectedCallReason, unexpectedCall, unexpectedReasons } from './trajectory-error.ts';
 import type { UnrewardedTrajectory } from './trajectory-options.ts';
@@ -36,6 +36,8 @@ interface CallRecord extends SentMessages {
   reward?: number;
   /** Absent if the same as the conversation's; null for no tools. */
   tools?: Tool[] | null;
+  /** Begun, sent and answered, from the start of the rollout; absent if not known. */
+  milliseconds?: CallTimes;
 }
 
 /**
@@ -131,7 +133,7 @@ function callRecords(trajectory: Trajectory): CallRecord[] {
     ),
   );
   return trajectory.log.calls.flatMap((call): CallRecord[] => {
-    const { index, model, tools, messages, choice, external, promptTokens, reward } = call;
+    const { index, model, tools, messages, choice, external, promptTokens, reward, times } = call;
     const position = positions.get(external?.reply ?? choice);
     const history = position && histories[position.history];
     if (!position || !history) return [];
@@ -145,6 +147,7 @@ function callRecords(trajectory: Trajectory): CallRecord[] {
           ? { spoken: { sampled_tokens: external.sampledTokens, finish_reason: choice.finish_reason } }
           : {}),
         ...(reward === undefined ? {} : { reward }),
+        ...(times ? { milliseconds: times } : {}),
         ...(isSameTools(tools, history.tools) ? {} : { tools: tools ?? null }),
         ...packSentMessages(messages, history.entries.slice(0, position.entry)),
       },
@@ -153,7 +156,7 @@ function callRecords(trajectory: Trajectory): CallRecord[] {
 }
 
 function readCall(call: CallRecord, conversations: readonly Conversation[], policy: string): LoggedCall {
-  const { index, history, entry, model = policy } = call;
+  const { index, history, entry, model = policy, milliseconds: times } = call;
   const conversation = conversations[history];
   const answer = conversation && readChoice(call, conversation);
   if (!answer)
@@ -169,6 +172,7 @@ function readCall(call: CallRecord, conversations: readonly Conversation[], poli
     ...answer,
     promptTokens: call.prompt_tokens,
     reward: call.reward,
+    ...(times ? { times } : {}),
   };
 }
 

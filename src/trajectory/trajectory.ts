@@ -141,8 +141,13 @@ export class Trajectory {
       turns: this.#startedCalls,
       tokens: this.log.sampledTokens,
       toolCalls: this.log.toolCalls,
-      milliseconds: this.#tookMs ?? performance.now() - this.#startedMs,
+      milliseconds: this.milliseconds,
     };
+  }
+
+  /** Since the rollout began; its duration once it has ended. */
+  get milliseconds(): number {
+    return this.#tookMs ?? performance.now() - this.#startedMs;
   }
 
   /** Tokens that the rollout may still sample; undefined without a limit. */

@@ -1,10 +1,15 @@
 import { spawn } from 'node:child_process';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { MachineReport, ModelReport } from '../../src/cli/doctor/report.ts';
+import { checkSurroundings } from '../../src/cli/doctor/surroundings.ts';
+import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { sharedFolder } from '../support/files.ts';
+import { startServer, unusedUrl } from '../support/http-server.ts';
 import { fromSource, root } from '../support/programs.ts';
+import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 const parent = sharedFolder();
 let folder: string;
@@ -100,5 +105,49 @@ describe('martingale doctor', () => {
     expect(errors).toMatch(message);
     expect(output).toBe('');
     expect(status).toBe(1);
+  });
+});
+
+describe('martingale doctor, around the machine', () => {
+  type Checks = { name: string; isWell: boolean; text: string }[];
+  const base = { data: parent, port: 0, env: {} };
+  const namesOf = (checks: Checks) => checks.map(({ name, isWell }) => `${name} ${isWell}`);
+
+  it('checks disk, port, and the service with its key, clock and model', async () => {
+    const service = await startService({ engine: new ScriptedEngine(), dataFolder: join(parent, 'data') });
+    onTestFinished(() => service.close());
+    const { url: baseUrl, apiKey } = service;
+    const model = baseModel.id;
+    const all = await checkSurroundings({ ...base, baseUrl, apiKey, model });
+    expect(namesOf(all)).toEqual([
+      'disk true',
+      'port true',
+      'service true',
+      'clock true',
+      'model true',
+      'tracing true',
+    ]);
+    const wrong = await checkSurroundings({ ...base, baseUrl, apiKey: 'wrong', model });
+    expect(wrong[2]).toMatchObject({ name: 'service', isWell: false, text: expect.stringContaining('401') });
+    const used = await checkSurroundings({ ...base, port: Number(new URL(baseUrl).port) });
+    expect(used[1]).toMatchObject({ isWell: true, text: expect.stringContaining('is in use') });
+  });
+
+  it('sends an empty batch to the collector of traces', async () => {
+    const paths: string[] = [];
+    const { url, close } = await startServer(({ url: path = '' }, response) => {
+      paths.push(path);
+      response.writeHead(path.startsWith('/good') ? 200 : 404).end();
+    });
+    onTestFinished(close);
+    const tracingOf = async (env: Record<string, string>) =>
+      (await checkSurroundings({ ...base, env })).at(-1);
+    expect(await tracingOf({ OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/good/` })).toMatchObject({ isWell: true });
+    expect(await tracingOf({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/bad` })).toMatchObject({
+      isWell: false,
+    });
+    expect(paths).toEqual(['/good/v1/traces', '/bad']);
+    const gone = await tracingOf({ OTEL_EXPORTER_OTLP_ENDPOINT: await unusedUrl() });
+    expect(gone).toMatchObject({ isWell: false, text: expect.stringContaining('cannot be reached') });
   });
 });

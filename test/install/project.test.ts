@@ -49,7 +49,7 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
 
   it('type-checks with TypeScript 5.9 and the newest, with both module resolutions', async () => {
     await project.succeed('npm install --save-dev typescript-5@npm:typescript@5.9');
-    const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
+    const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing', '/tinker'];
     const imports = entries.map((entry, index) => `import * as m${index} from 'martingale${entry}';`);
     const used = `console.log(${entries.map((_, index) => `m${index}`).join()});\n`;
     await writeFile(join(project.folder, 'entries.ts'), `${imports.join('\n')}\n${used}`);

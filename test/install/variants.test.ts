@@ -13,7 +13,7 @@ import { root } from '../support/programs.ts';
 import { firstProgram, guideCommands, Project, pack } from './project.ts';
 
 const olderNodes = ['18', '20', '22.12', '22.18', '23'];
-const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
+const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing', '/tinker'];
 const recipes = ['desk', 'search', 'sort', 'tone'];
 const trained = /^0 [01]\.\d\d\n1 [01]\.\d\d\nThe record is in /;
 

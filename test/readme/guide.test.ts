@@ -28,6 +28,7 @@ import {
 } from '../../src/index.ts';
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { TinkerServer } from '../engines/tinker/tinker-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
 import { type Snippet, typeScriptSnippets } from './documents.ts';
@@ -488,4 +489,33 @@ describe('the rest of README and docs', () => {
     const notRun = others.filter(({ code }) => !namesOf(code).some((name) => here.includes(`>('${name}'`)));
     expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });
+});
+
+it('serves a training server beside the tiny models from one program', async () => {
+  type ServeBoth = (
+    url: string,
+    checkpoint: string,
+    dataFolder: string,
+  ) => Promise<{ service: { url: string; apiKey: string }; close(): Promise<void> }>;
+  const serveBoth = await exported<ServeBoth>('serveBoth');
+  const { url } = await TinkerServer.start({ vocabularySize: 709 });
+  const checkpoint = await generateCheckpoint(folder, 'qwen2');
+  const { service, close } = await serveBoth(url, checkpoint, join(folder, 'both'));
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  for (const model of ['large', 'martingale-tiny']) {
+    const messages = [{ role: 'user' as const, content: 'hello' }];
+    const { choices } = await client.chat.completions.create({ model, messages, max_tokens: 3 });
+    expect(choices).toHaveLength(1);
+  }
+  await client.close();
+  await close();
+});
+
+it('tests an environment with scripted replies', async () => {
+  type RewardOf = (environment: Environment, scenario: unknown, reply: string) => Promise<number | null>;
+  const rewardOf = await exported<RewardOf>('rewardOf');
+  const stockroom = await exported<Environment>('stockroom');
+  const scenario = { item: 'cup', left: 3 };
+  expect(await rewardOf(stockroom, scenario, '3 left')).toBeCloseTo(1.1);
+  expect(await rewardOf(stockroom, scenario, 'many')).toBeCloseTo(0.1);
 });

@@ -1,5 +1,5 @@
 import { availableParallelism, totalmem } from 'node:os';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
 import type { CheckpointOptions, EmbeddedEngineOptions } from '../../engines/embedded/index.ts';
 import {
@@ -9,12 +9,13 @@ import {
   describeFormat,
   showFetch,
 } from '../checkpoint-flags.ts';
-import { wholeNumber } from '../flags.ts';
+import { dataFlag, serviceUrl, wholeNumber } from '../flags.ts';
 import { needsOf, stepTimeOf } from './needs.ts';
 import { probe, type StepSize } from './probe.ts';
 import { type MachineReport, type ModelReport, reportText } from './report.ts';
+import { type CheckOptions, checkSurroundings } from './surroundings.ts';
 
-interface DoctorOptions extends CheckpointFlags, StepSize {
+interface DoctorOptions extends CheckpointFlags, StepSize, Omit<CheckOptions, 'env'> {
   threads?: number;
   batch: number;
   json?: boolean;
@@ -27,14 +28,16 @@ async function doctor({ threads, json, ...rest }: DoctorOptions): Promise<void> 
       'bad_option',
       `--sampled is ${rest.sampled}, but must be less than --sequence, ${rest.sequence}, which has the prompt too`,
     );
+  const checks = await checkSurroundings({ ...rest, env: process.env });
   const { machine, limits } = await examineMachine(threads, rest);
   const checkpoints = checkpointsOf(rest);
   const models: ModelReport[] = [];
   for (const checkpoint of checkpoints) models.push(await examineCheckpoint(checkpoint, rest, limits));
   if (checkpoints.length === 0) models.push(await examineTinyModel(rest, limits));
-  const report = { machine, step: stepOf(rest), models };
+  const report = { machine, checks, step: stepOf(rest), models };
   process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
-  if (models.some(({ refusals }) => refusals.length > 0)) process.exitCode = 1;
+  const isWell = checks.every((check) => check.isWell);
+  if (!isWell || models.some(({ refusals }) => refusals.length > 0)) process.exitCode = 1;
 }
 
 interface Limits {
@@ -155,9 +158,22 @@ export const doctorCommand = (): Command =>
     .option('--rollouts <number>', 'rollouts of a training step', wholeNumber(1), 64)
     .option('--sampled <tokens>', 'tokens that the model samples in a rollout', wholeNumber(1), 200)
     .option('--sequence <tokens>', 'all tokens of a rollout, with its prompt', wholeNumber(2), 400)
+    .addOption(dataFlag())
+    .addOption(
+      new Option('--port <number>', 'port that serve would use')
+        .argParser(wholeNumber(1, 65_535))
+        .default(8000),
+    )
+    .addOption(
+      new Option('--base-url <url>', 'a service to check, with its key and clock')
+        .env('MARTINGALE_BASE_URL')
+        .argParser(serviceUrl),
+    )
+    .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
+    .option('--model <name>', 'a model of that service to ask for one token')
     .option('--json', 'write the report as JSON')
     .addHelpText(
       'after',
-      '\nThe exit status is 1 if the machine or a checkpoint cannot be used, or a limit would refuse such a step.',
+      '\nThe exit status is 1 if a check fails, a checkpoint cannot be used, or a limit would refuse such a step.',
     )
     .action((options: DoctorOptions) => doctor(options));

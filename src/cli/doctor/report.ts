@@ -1,6 +1,7 @@
 import { alignColumns } from '../../util/text-table.ts';
 import { gigabytes, type Needs, type StepTime } from './needs.ts';
 import type { Rates, StepSize } from './probe.ts';
+import type { Check } from './surroundings.ts';
 
 /** What was found of this machine. Sizes are in bytes. */
 export interface MachineReport {
@@ -39,15 +40,17 @@ type Row = [name: string, value: string];
 /** The report for people: a table for the machine and one for each model. */
 export function reportText({
   machine,
+  checks,
   step,
   models,
 }: {
   machine: MachineReport;
+  checks: readonly Check[];
   step: StepSize;
   models: readonly ModelReport[];
 }): string {
   const tables = [
-    ['This machine', machineRows(machine)] as const,
+    ['This machine', [...machineRows(machine), ...checks.map(checkRow)]] as const,
     ...models.map((model) => [model.id, modelRows(model, machine, step)] as const),
   ];
   const width = Math.max(...tables.flatMap(([, rows]) => rows.map(([name]) => name.length)));
@@ -58,6 +61,8 @@ export function reportText({
     })
     .join('\n');
 }
+
+const checkRow = ({ name, isWell, text }: Check): Row => [name, isWell ? text : `NOT WELL: ${text}`];
 
 function machineRows(machine: MachineReport): Row[] {
   const { node, platform, cores, threads, runtime, selfTest, memoryBytes, usableBytes, trainingBytes } =

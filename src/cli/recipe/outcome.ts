@@ -66,7 +66,7 @@ const resumeCommand = (run: RunContext): string =>
   `${trainCommand(run, run.options)} --run-directory ${shellWord(shortPath(run.runDirectory))} --resume`;
 
 /** In the repository the `martingale` command is not installed. */
-const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- serve' : 'npx martingale serve';
+const ownCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale --' : 'npx martingale';
 
 /** Commands to try after a run. */
 export function nextCommands(finished: Finished): NextCommand[] {
@@ -93,7 +93,7 @@ export function nextCommands(finished: Finished): NextCommand[] {
   if (dataFolder !== null)
     commands.push({
       what: 'Serve the trained model:',
-      command: `${ownKey}${serveCommand} --data ${shellWord(shortPath(dataFolder))}${checkpointArguments(options)}`,
+      command: `${ownKey}${ownCommand} serve --data ${shellWord(shortPath(dataFolder))}${checkpointArguments(options)}`,
     });
   if (talkCommand !== undefined)
     commands.push(
@@ -101,7 +101,8 @@ export function nextCommands(finished: Finished): NextCommand[] {
         ? { what: 'Talk to the trained agent:', command: talk + repeatedFlags(finished).serviceFlags }
         : { what: 'and, in another terminal, talk to the agent:', command: ownKey + talk },
     );
-  return commands;
+  const shown = shellWord(shortPath(finished.runDirectory));
+  return [...commands, { what: 'See the run in a browser:', command: `${ownCommand} view ${shown}` }];
 }
 
 /** The comparison shown at the end; null without both evaluations. */

@@ -13,7 +13,10 @@ import { addedFigures } from '../run-state.ts';
 
 /** A validation, as read from a run's events. */
 export interface RunEvaluation
-  extends Pick<Extract<RunEvent, { type: 'evaluated' }>, 'name' | 'policy' | 'score' | 'scenarios'> {
+  extends Pick<
+    Extract<RunEvent, { type: 'evaluated' }>,
+    'name' | 'policy' | 'score' | 'intervals' | 'scenarios'
+  > {
   /** Number of finished steps before it. */
   step: number;
 }
@@ -29,6 +32,8 @@ export interface RunReader {
   /** One for each step, in order. If a step ran twice, the later one. */
   reports(): Promise<StepReport[]>;
   evaluations(): Promise<RunEvaluation[]>;
+  /** Its events with their times (ISO 8601), in order, without the progress of single rollouts. */
+  events(): AsyncGenerator<RunEvent & { time: string }, undefined>;
   /**
    * Names that `groups` accepts: steps (`step-0000`) and evaluations (`before`, `after`), sorted. Includes unfinished
    * steps, with the groups that have ended.
@@ -60,6 +65,7 @@ export async function readRun(runDirectory: string): Promise<RunReader> {
     summary: () => readObject(join(path, 'summary.json')),
     reports: () => readReports(join(path, 'metrics.jsonl')),
     evaluations: () => readEvaluations(join(path, 'events.jsonl')),
+    events: () => readEvents(join(path, 'events.jsonl')),
     groupNames: async () => [...(await groupFiles(path)).keys()].sort(),
     groups: (which) => readGroups(path, typeof which === 'number' ? stepName(which) : which),
   };
@@ -98,18 +104,29 @@ async function readEvaluations(file: string): Promise<RunEvaluation[]> {
   for await (const event of readValues(file)) {
     if (isReport(event)) step = event.step + 1;
     if (!isEvaluated(event)) continue;
-    const { name, policy, score, scenarios } = event;
-    evaluations.set(name, { name, policy, score, scenarios, step });
+    const { name, policy, score, intervals, scenarios } = event;
+    evaluations.set(name, { name, policy, score, scenarios, step, ...(intervals ? { intervals } : {}) });
   }
   return [...evaluations.values()].sort((a, b) => a.step - b.step);
 }
+
+async function* readEvents(file: string): AsyncGenerator<RunEvent & { time: string }, undefined> {
+  for await (const event of readValues(file)) {
+    if (!isEvent(event))
+      throw new RunError('invalid_run_record', `${file} has a line that is no event of a run.`);
+    yield event;
+  }
+}
+
+const isEvent = (value: unknown): value is RunEvent & { time: string } =>
+  isObject(value) && typeof value.type === 'string' && typeof value.time === 'string';
 
 /** Suffix of the journal of an unfinished step: its groups, in the order in which they ended. */
 const journalEnd = '.journal.jsonl';
 const wholeEnd = '.jsonl';
 
-/** Maps each name to its file. */
-async function groupFiles(path: string): Promise<Map<string, string>> {
+/** The files of a run's groups by their names (see `RunReader.groupNames`): of an unfinished step, its journal. */
+export async function groupFiles(path: string): Promise<Map<string, string>> {
   const folder = join(path, 'trajectories');
   const files = await readdir(folder).catch((error) => {
     if (hasCode(error, 'ENOENT')) return [];

@@ -42,6 +42,7 @@ describe('the next commands', () => {
       'npm start -- --seed 2 --steps 100',
       'MARTINGALE_API_KEY=mine npm run martingale -- serve --data runs/one/service',
       'MARTINGALE_API_KEY=mine npx tsx recipes/desk/talk.ts --model local/desk/seed-1',
+      'npm run martingale -- view runs/one',
     ]);
   });
 
@@ -79,6 +80,7 @@ describe('the next commands', () => {
       'npm start -- --seed 1 --steps 200 --groups 4 --base-model other --base-url http://host --api-key "$KEY"',
       'npm start -- --seed 2 --steps 100 --groups 4 --base-model other --base-url http://host --api-key "$KEY"',
       'npx tsx recipes/desk/talk.ts --model local/desk/seed-1 --base-url http://host --api-key "$KEY"',
+      'npm run martingale -- view runs/one',
     ]);
     vi.stubEnv('MARTINGALE_API_KEY', 'hush');
     expect(commandsAfter(flags, null).join()).not.toContain('--api-key');

@@ -3,11 +3,15 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
 import type { Json } from '../../service/harness.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { heldJob, until } from './held-job.ts';
 import { useAll } from './scenario.ts';
 import { smallDisk } from './small-disk.ts';
 import { start, startIn } from './started.ts';
+
+const parent = sharedFolder();
 
 test('a full disk is reported, and everything continues when there is room', async (context) => {
   const disk = await smallDisk();
@@ -79,38 +83,48 @@ test('a service does not start on a read-only data folder, and says why', {
   expect(await useAll(after, 'after', () => {})).toEqual([]);
 });
 
-test('a checkpoint that does not fit keeps its job waiting and is written completely when it fits', {
-  tags: ['long'],
-}, async (context) => {
-  const disk = await smallDisk();
-  if (!disk) return context.skip();
-  const { under, place, seen, remount } = disk;
-  const dataFolder = join(place, 'data');
-  const env = { ...process.env, MARTINGALE_TEST_ENGINE: 'embedded' };
-  const { call, follow } = await start(dataFolder, { under, env });
-  const user = { role: 'user', content: 'hi' };
-  const base = { base_model: 'martingale-tiny', project: 'desk' };
-  const { body: model } = await call('POST', '/v1/preview/models', base);
-  const chat = (name: string) =>
-    call('POST', '/v1/chat/completions', {
-      ...{ model: name, messages: [user], n: 2, max_tokens: 4, logprobs: true, return_token_ids: true },
+test.for([
+  ['a tiny model', 'martingale-tiny'],
+  ["a checkpoint's adapter", 'generated'],
+] as const)(
+  'the weights of %s that do not fit keep their job waiting and are written completely when they fit',
+  {
+    tags: ['long'],
+  },
+  async ([, baseModel], context) => {
+    const disk = await smallDisk();
+    if (!disk) return context.skip();
+    const { under, place, seen, remount } = disk;
+    const dataFolder = join(place, 'data');
+    const env: NodeJS.ProcessEnv = { ...process.env, MARTINGALE_TEST_ENGINE: 'embedded' };
+    if (baseModel === 'generated') env.MARTINGALE_TEST_CHECKPOINT = await generateCheckpoint(parent, 'qwen3');
+    const { call, follow } = await start(dataFolder, { under, env });
+    const user = { role: 'user', content: 'hi' };
+    const base = { base_model: baseModel, project: 'desk' };
+    const { body: model } = await call('POST', '/v1/preview/models', base);
+    const chat = (name: string) =>
+      call('POST', '/v1/chat/completions', {
+        ...{ model: name, messages: [user], n: 2, max_tokens: 4, logprobs: true, return_token_ids: true },
+      });
+    const { choices } = (await chat(baseModel)).body;
+    const trajectories = choices.map((choice: Json, reward: number) => ({
+      ...{ messages_and_choices: [user, choice], reward },
+    }));
+    const { body: job } = await call('POST', '/v1/preview/training-jobs', {
+      ...{ model_id: model.id, trajectory_groups: [{ trajectories }] },
     });
-  const { choices } = (await chat('martingale-tiny')).body;
-  const trajectories = choices.map((choice: Json, reward: number) => ({
-    ...{ messages_and_choices: [user, choice], reward },
-  }));
-  const { body: job } = await call('POST', '/v1/preview/training-jobs', {
-    ...{ model_id: model.id, trajectory_groups: [{ trajectories }] },
-  });
-  const waits = await until(call, '/v1/system-check', ({ body }) => !body.training_queue.success);
-  expect(waits.body.training_queue.error).toMatch(/storage_full/);
-  expect((await chat('martingale-tiny')).status).toBe(200);
-  // What did not fit takes no space.
-  const checkpoints = join(dataFolder, 'models', model.id, 'checkpoints');
-  expect(readdirSync(seen(checkpoints))).toEqual([]);
-  expect(remount('size=64m')).toBe(0);
-  const types = (await follow(job.id)).map(({ type }) => type);
-  expect(types).toEqual(['training_started', 'gradient_step', 'training_ended']);
-  const { entity, project, name } = model;
-  expect((await chat(`${entity}/${project}/${name}`)).body.model).toBe(`${entity}/${project}/${name}:step1`);
-});
+    const waits = await until(call, '/v1/system-check', ({ body }) => !body.training_queue.success);
+    expect(waits.body.training_queue.error).toMatch(/storage_full/);
+    expect((await chat(baseModel)).status).toBe(200);
+    // What did not fit takes no space.
+    const checkpoints = join(dataFolder, 'models', model.id, 'checkpoints');
+    expect(readdirSync(seen(checkpoints))).toEqual([]);
+    expect(remount('size=64m')).toBe(0);
+    const types = (await follow(job.id)).map(({ type }) => type);
+    expect(types).toEqual(['training_started', 'gradient_step', 'training_ended']);
+    const { entity, project, name } = model;
+    expect((await chat(`${entity}/${project}/${name}`)).body.model).toBe(
+      `${entity}/${project}/${name}:step1`,
+    );
+  },
+);

@@ -1,5 +1,6 @@
 // A service with a scripted engine in its own process: `storage-service.ts <data folder>`. It trains only while the
-// file MARTINGALE_TEST_HOLD does not exist. MARTINGALE_TEST_ENGINE=embedded chooses the embedded engine.
+// file MARTINGALE_TEST_HOLD does not exist. MARTINGALE_TEST_ENGINE=embedded chooses the embedded engine, and
+// MARTINGALE_TEST_CHECKPOINT a folder for it, which it serves as `generated`.
 import { existsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
@@ -17,8 +18,13 @@ function scripted(): ScriptedEngine {
   return engine;
 }
 
+const checkpoint = process.env.MARTINGALE_TEST_CHECKPOINT;
+// The adapter and its optimizer take 6 MB.
+const checkpoints =
+  checkpoint === undefined ? [] : [{ folder: checkpoint, id: 'generated', lora: { rank: 512 } }];
 const isEmbedded = process.env.MARTINGALE_TEST_ENGINE === 'embedded';
-const engine = isEmbedded ? await createEmbeddedEngine({ threads: 1 }) : scripted();
+const engine = isEmbedded ? await createEmbeddedEngine({ threads: 1, checkpoints }) : scripted();
+
 try {
   const service = await startService({
     ...{ engine, dataFolder, apiKey: 'test-key' },

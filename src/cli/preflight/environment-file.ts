@@ -1,0 +1,56 @@
+import { existsSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { MartingaleError } from '../../contract/index.ts';
+import { type Environment, isEnvironment, ScenarioSet } from '../../environment/index.ts';
+
+export interface EnvironmentFile {
+  environment: Environment;
+  scenarios: readonly unknown[];
+}
+
+/**
+ * Loads the environment that a module exports by default, and its scenarios: the export `scenarios`, or the one named by
+ * `exportName`; an array or a finite ScenarioSet. At most `most` scenarios are taken.
+ *
+ * @throws MartingaleError (`bad_environment_file`) that names what is missing; errors of the module as they are.
+ */
+export async function loadEnvironmentFile(
+  file: string,
+  { exportName, most }: { exportName: string; most: number },
+): Promise<EnvironmentFile> {
+  const path = resolve(file);
+  if (!existsSync(path)) throw badFile(path, 'does not exist');
+  const module: Record<string, unknown> = await import(pathToFileURL(path).href).catch((error) => {
+    if (error?.code === 'ERR_UNKNOWN_FILE_EXTENSION' || error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')
+      throw badFile(
+        path,
+        'is not one that Node runs by itself: start the command with tsx, as `npx tsx node_modules/.bin/martingale`',
+        error,
+      );
+    throw error;
+  });
+  const environment = module.default ?? module.environment;
+  if (!isEnvironment(environment))
+    throw badFile(path, 'exports no environment: it needs `export default defineEnvironment(...)`');
+  return {
+    environment: environment as Environment,
+    scenarios: await scenariosOf(module[exportName], { path, exportName, most }),
+  };
+}
+
+async function scenariosOf(
+  found: unknown,
+  { path, exportName, most }: { path: string; exportName: string; most: number },
+): Promise<readonly unknown[]> {
+  const isSet = found instanceof ScenarioSet;
+  const scenarios = isSet ? (await found.take(most)).map(({ scenario }) => scenario) : found;
+  if (Array.isArray(scenarios) && scenarios.length > 0) return scenarios.slice(0, most);
+  throw badFile(
+    path,
+    `has no scenarios in its export \`${exportName}\`: export an array or a ScenarioSet, or name another export with --scenarios`,
+  );
+}
+
+const badFile = (path: string, problem: string, cause?: unknown): MartingaleError =>
+  new MartingaleError('bad_environment_file', `${basename(path)} (${path}) ${problem}.`, { cause });

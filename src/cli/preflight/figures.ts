@@ -1,0 +1,152 @@
+import { average } from '../../evaluation/index.ts';
+import { hasSignal } from '../../learning/index.ts';
+import {
+  type FailureKind,
+  failureKinds,
+  type GroupsResult,
+  type RolloutCounts,
+} from '../../rollout/index.ts';
+import type { ShortcutResult } from './shortcuts.ts';
+
+/** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
+export const sizes = [
+  { name: 'small', steps: 20, groups: 8, rollouts: 8 },
+  { name: 'usual', steps: 100, groups: 16, rollouts: 8 },
+  { name: 'large', steps: 200, groups: 32, rollouts: 16 },
+] as const;
+
+export interface Prices {
+  promptTokensPerMillion: number;
+  sampledTokensPerMillion: number;
+}
+
+/** What a run of a size needs for its rollouts alone. */
+export interface RunCost {
+  name: string;
+  rollouts: number;
+  promptTokens: number;
+  sampledTokens: number;
+  /** At the pace of the rollouts that ran. */
+  rolloutMinutes: number;
+  /** In the currency of the prices; null without them. */
+  cost: number | null;
+}
+
+export interface PreflightFigures {
+  model: string;
+  counts: RolloutCounts;
+  reward: { mean: number; min: number; max: number } | null;
+  success: number | null;
+  groups: number;
+  groupsWithSignal: number;
+  /** Of a completed rollout, all its calls. */
+  promptTokens: number;
+  sampledTokens: number;
+  calls: number;
+  longestPrompt: number;
+  /** Temperatures that the agent asked for; 0 never differs, so it teaches nothing. */
+  temperatures: number[];
+  failures: FailureKind[];
+  rolloutsPerSecond: number;
+  costs: RunCost[];
+  shortcuts: ShortcutResult[];
+  warnings: string[];
+}
+
+/** Reads a few dozen rollouts. */
+export function figuresOf(
+  { groups, counts, durationMs }: GroupsResult<unknown>,
+  { model, prices, shortcuts }: { model: string; prices: Prices | null; shortcuts: ShortcutResult[] },
+): PreflightFigures {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const rewards = trajectories.flatMap(({ reward }) => reward ?? []);
+  const successes = trajectories.flatMap(({ metrics }) =>
+    metrics.success === undefined ? [] : Number(metrics.success),
+  );
+  const calls = trajectories.flatMap(({ log }) => log.calls);
+  const rolloutsPerSecond = (counts.completed / Math.max(1, durationMs)) * 1000;
+  const usage = {
+    promptTokens: average(trajectories.map(({ promptTokens }) => promptTokens)),
+    sampledTokens: average(trajectories.map(({ sampledTokens }) => sampledTokens)),
+  };
+  const signal = groups.filter(({ trajectories: some }) =>
+    hasSignal(some.map(({ reward }) => ({ reward: reward ?? 0, credits: [] }))),
+  );
+  const figures = {
+    model,
+    counts,
+    reward:
+      rewards.length > 0
+        ? { mean: average(rewards), min: Math.min(...rewards), max: Math.max(...rewards) }
+        : null,
+    success: successes.length > 0 ? average(successes) : null,
+    groups: groups.length,
+    groupsWithSignal: signal.length,
+    ...usage,
+    calls: trajectories.length > 0 ? calls.length / trajectories.length : 0,
+    longestPrompt: Math.max(0, ...calls.map(({ promptTokens }) => promptTokens)),
+    temperatures: [...new Set(calls.flatMap(({ choice }) => choice.sampling?.temperature ?? []))].sort(),
+    failures: failureKinds(groups),
+    rolloutsPerSecond,
+    costs: sizes.map((size) => costOf(size, { ...usage, rolloutsPerSecond, prices })),
+    shortcuts,
+  };
+  return { ...figures, warnings: warningsOf(figures) };
+}
+
+function costOf(
+  { name, steps, groups, rollouts: each }: (typeof sizes)[number],
+  {
+    promptTokens,
+    sampledTokens,
+    rolloutsPerSecond,
+    prices,
+  }: { promptTokens: number; sampledTokens: number; rolloutsPerSecond: number; prices: Prices | null },
+): RunCost {
+  const rollouts = steps * groups * each;
+  const tokens = {
+    promptTokens: Math.round(rollouts * promptTokens),
+    sampledTokens: Math.round(rollouts * sampledTokens),
+  };
+  return {
+    name: `${name}: ${steps} steps of ${groups} x ${each}`,
+    rollouts,
+    ...tokens,
+    rolloutMinutes: rollouts / Math.max(1e-9, rolloutsPerSecond) / 60,
+    cost:
+      prices &&
+      (tokens.promptTokens * prices.promptTokensPerMillion +
+        tokens.sampledTokens * prices.sampledTokensPerMillion) /
+        1e6,
+  };
+}
+
+/** What would waste a run. */
+function warningsOf(figures: Omit<PreflightFigures, 'warnings'>): string[] {
+  const { counts, reward, groups, groupsWithSignal, temperatures, shortcuts } = figures;
+  const better = shortcuts.filter((one) => reward !== null && (one.reward ?? -Infinity) > reward.mean);
+  return [
+    ...(counts.completed === 0 ? ['No rollout completed: nothing can be learned. Read the failures.'] : []),
+    ...(counts.completed > 0 && counts.failed * 5 > counts.dispatched
+      ? [`${counts.failed} of ${counts.dispatched} rollouts failed: they do not train.`]
+      : []),
+    ...(counts.completed > 0 && groupsWithSignal === 0
+      ? [
+          'No group has rewards that differ: nothing can be learned. Make the reward finer, or the scenarios easier.',
+        ]
+      : groupsWithSignal * 4 < groups
+        ? [
+            `Only ${groupsWithSignal} of ${groups} groups have rewards that differ: most rollouts teach nothing.`,
+          ]
+        : []),
+    ...(temperatures.includes(0)
+      ? [
+          'The agent samples at temperature 0: its replies do not differ. Leave the temperature out, or set 1.',
+        ]
+      : []),
+    ...better.map(
+      ({ name, reward: earned }) =>
+        `A shortcut earns more than the model: ${name} gets ${Number((earned ?? 0).toPrecision(3))}. Training would find it; mend the reward.`,
+    ),
+  ];
+}

@@ -1,0 +1,188 @@
+import { createInterface } from 'node:readline/promises';
+import { Command, Option } from 'commander';
+import type { Client } from '../../client/index.ts';
+import { jsonLine, MartingaleError, type Message, printable, printableLines } from '../../contract/index.ts';
+import { alignColumns } from '../../util/text-table.ts';
+import { wholeNumber } from '../flags.ts';
+import { addServiceFlags, findModel, jsonFlag, nameOf, type ServiceFlags, withClient } from './connect.ts';
+
+const print = (text: string): void => void process.stdout.write(text);
+
+const models = (flags: ServiceFlags) =>
+  withClient(flags, async (client, signal) => {
+    const rows = [['MODEL', 'BASE MODEL', 'ID']];
+    for await (const model of client.models.list({ signal })) {
+      if (flags.json) print(jsonLine(model));
+      rows.push([nameOf(model), model.base_model, model.id].map(printable));
+    }
+    if (!flags.json)
+      print(rows.length === 1 ? 'The service has no models.\n' : `${alignColumns(rows).join('\n')}\n`);
+  });
+
+interface CheckpointFlags extends ServiceFlags {
+  delete?: number[];
+  yes?: boolean;
+}
+
+const checkpoints = (name: string, flags: CheckpointFlags) =>
+  withClient(flags, async (client, signal) => {
+    const model = await findModel(client, name, signal);
+    if (flags.delete)
+      return deleteCheckpoints(client, { id: model.id, name: nameOf(model), ...flags, signal });
+    const rows = [['STEP', 'NAME', 'LAST METRICS']];
+    for await (const checkpoint of client.models.checkpoints.list(model.id, { order: 'desc', signal })) {
+      const { step, metrics } = checkpoint;
+      if (flags.json) print(jsonLine(checkpoint));
+      const shown = Object.entries(metrics)
+        .slice(0, 4)
+        .map(([key, value]) => `${key} ${Number(value.toPrecision(4))}`);
+      rows.push([String(step), `${nameOf(model)}:step${step}`, shown.join(', ')].map(printable));
+    }
+    if (!flags.json) print(`${alignColumns(rows).join('\n')}\n`);
+  });
+
+async function deleteCheckpoints(
+  client: Client,
+  {
+    id,
+    name,
+    delete: steps = [],
+    yes,
+    signal,
+  }: CheckpointFlags & { id: string; name: string; signal: AbortSignal },
+): Promise<void> {
+  const what = `step ${steps.join(', ')} of ${name}`;
+  if (!yes) {
+    if (!process.stdin.isTTY)
+      throw new MartingaleError('bad_option', `deleting ${what} needs --yes where nobody can be asked.`);
+    const lines = createInterface({ input: process.stdin, output: process.stderr });
+    const answer = await lines.question(`Delete ${what}? This cannot be undone. [y/N] `, { signal });
+    lines.close();
+    if (!/^y(es)?$/i.test(answer.trim())) return print('nothing was deleted\n');
+  }
+  const { deleted_count: count, not_found_steps: missing } = await client.models.checkpoints.delete(
+    id,
+    { steps },
+    { signal },
+  );
+  print(`deleted ${count}${missing.length > 0 ? `; there is no step ${missing.join(', ')}` : ''}\n`);
+}
+
+interface JobFlags extends ServiceFlags {
+  follow?: boolean;
+  cancel?: boolean;
+}
+
+const job = (id: string, flags: JobFlags) =>
+  withClient(flags, async (client, signal) => {
+    const found = flags.cancel
+      ? await client.trainingJobs.cancel(id, { signal })
+      : await client.trainingJobs.get(id, { signal });
+    if (flags.json || !flags.follow) print(flags.json ? jsonLine(found) : `${found.id}  ${found.status}\n`);
+    const events = flags.follow
+      ? client.trainingJobs.follow(id, { signal })
+      : client.trainingJobs.events(id, { signal });
+    for await (const event of events) {
+      if (flags.json) print(jsonLine(event));
+      else print(`${printable(event.type)}  ${printable(JSON.stringify(event.data ?? {}))}\n`);
+    }
+  });
+
+interface ChatFlags extends ServiceFlags {
+  model: string;
+  system?: string;
+  maxTokens: number;
+  temperature?: number;
+}
+
+/** Talks to a model: one message of the command line, or a conversation of the terminal's lines. */
+const chat = (message: string | undefined, flags: ChatFlags) =>
+  withClient(flags, async (client, signal) => {
+    const messages: Message[] = flags.system === undefined ? [] : [{ role: 'system', content: flags.system }];
+    const ask = async (content: string) => {
+      messages.push({ role: 'user', content });
+      messages.push({ role: 'assistant', content: await answer(client, messages, flags, signal) });
+    };
+    if (message !== undefined) return ask(message);
+    const isTerminal = process.stdin.isTTY === true;
+    const lines = createInterface(
+      isTerminal ? { input: process.stdin, output: process.stdout } : { input: process.stdin },
+    );
+    signal.addEventListener('abort', () => lines.close(), { once: true });
+    lines.setPrompt('you> ');
+    if (isTerminal) lines.prompt();
+    for await (const line of lines) {
+      if (line.trim() !== '') await ask(line);
+      if (isTerminal) lines.prompt();
+    }
+  });
+
+/** Prints the reply as it is sampled. What the model writes cannot command the terminal. */
+async function answer(
+  client: Client,
+  messages: readonly Message[],
+  { model, maxTokens, temperature, json }: ChatFlags,
+  signal: AbortSignal,
+): Promise<string> {
+  const body = {
+    model,
+    messages: [...messages],
+    max_completion_tokens: maxTokens,
+    ...(temperature === undefined ? {} : { temperature }),
+  };
+  if (json) {
+    const completion = await client.chat.completions.create(body, { signal });
+    print(jsonLine(completion));
+    return completion.choices[0]?.message.content ?? '';
+  }
+  let text = '';
+  for await (const { choices } of await client.chat.completions.create(
+    { ...body, stream: true },
+    { signal },
+  )) {
+    const piece = choices[0]?.delta.content ?? '';
+    text += piece;
+    print(printableLines(piece));
+  }
+  print('\n');
+  return text;
+}
+
+/** The commands that look into a service. */
+export const serviceCommands = (): Command[] => [
+  addServiceFlags(
+    new Command('models').description('List the models of a service.').addOption(jsonFlag()),
+  ).action(models),
+  addServiceFlags(
+    new Command('checkpoints')
+      .description('List the checkpoints of a model, or delete some.')
+      .argument('<model>', 'project/model, or entity/project/model')
+      .addOption(
+        new Option('--delete <steps...>', 'delete these steps').argParser(
+          (text: string, before: number[] = []) => [...before, wholeNumber(0)(text)],
+        ),
+      )
+      .option('--yes', 'do not ask before deleting')
+      .addOption(jsonFlag()),
+  ).action(checkpoints),
+  addServiceFlags(
+    new Command('jobs')
+      .description('Show a training job and its events.')
+      .argument('<id>', 'id of the job, as a run keeps it in jobs/')
+      .option('--follow', 'wait for its events until it ends')
+      .option('--cancel', 'cancel it')
+      .addOption(jsonFlag()),
+  ).action(job),
+  addServiceFlags(
+    new Command('chat')
+      .description('Talk to a model of a service.')
+      .argument('[message]', 'one message; without it a conversation, a line each')
+      .requiredOption('--model <name>', 'project/model, entity/project/model:stepN, or a base model')
+      .option('--system <text>', 'instructions')
+      .addOption(
+        new Option('--max-tokens <count>', 'tokens of a reply').argParser(wholeNumber(1)).default(512),
+      )
+      .option('--temperature <value>', 'default: that of the service', Number)
+      .addOption(jsonFlag()),
+  ).action(chat),
+];

@@ -1,0 +1,131 @@
+import type { Choice, Message } from '../contract/index.ts';
+import { type TrajectoryRecord, textOf } from '../trajectory/index.ts';
+import type { HistoryDetail, SampledReply, TokenRow, ToolUse, TurnView } from './api.ts';
+import { conversationsOf } from './group-file.ts';
+
+type Conversation = ReturnType<typeof conversationsOf>[number];
+type CallRecord = TrajectoryRecord['record']['calls'][number];
+
+/** The turns of the main conversation. */
+export const mainTurns = (trajectory: TrajectoryRecord): TurnView[] =>
+  turnsOf(trajectory, callsOf(trajectory, 0), trajectory.record.policy);
+
+const callsOf = (trajectory: TrajectoryRecord, history: number): Map<number, CallRecord> =>
+  new Map(
+    trajectory.record.calls.flatMap((call) =>
+      call.history === history ? [[call.entry, call] as const] : [],
+    ),
+  );
+
+/** What decides whether and how the choices of a rollout train. */
+export interface Credit {
+  /** Advantages of the choices, over all conversations in order; null if the rollout does not train. */
+  advantages: readonly number[] | null;
+  /** Why the rollout does not train. */
+  why: string | null;
+}
+
+/** All conversations of a rollout, with their tokens. */
+export function historiesOf(trajectory: TrajectoryRecord, { advantages, why }: Credit): HistoryDetail[] {
+  let at = 0;
+  return conversationsOf(trajectory).map((conversation, history) => {
+    const calls = callsOf(trajectory, history);
+    const replies = conversation.messages_and_choices.flatMap((entry, position): SampledReply[] => {
+      if (!('message' in entry)) return [];
+      const advantage = advantages?.[at++] ?? null;
+      return [toReply(entry, { call: calls.get(position), advantage, why })];
+    });
+    const tools = (conversation.tools ?? []).map((tool) => tool.function.name);
+    return { turns: turnsOf(conversation, calls, trajectory.record.policy), tools, replies };
+  });
+}
+
+function turnsOf(
+  { messages_and_choices: entries }: Conversation,
+  calls: ReadonlyMap<number, CallRecord>,
+  policy: string | null,
+): TurnView[] {
+  const toolNames = new Map<string, string>();
+  return entries.map((entry, at): TurnView => {
+    const call = calls.get(at);
+    const turn = 'message' in entry ? sampledTurn(entry) : messageTurn(entry, toolNames);
+    for (const { id, name } of turn.tools ?? []) if (id !== undefined) toolNames.set(id, name);
+    return {
+      ...turn,
+      ...(call ? { call: call.index } : {}),
+      ...(call?.spoken ? { tokens: call.spoken.sampled_tokens } : {}),
+      ...(call?.reward === undefined ? {} : { reward: call.reward }),
+      ...(call?.model === undefined || call.model === policy ? {} : { model: call.model }),
+    };
+  });
+}
+
+function sampledTurn({ message, finish_reason: finish, token_ids: ids }: Choice): TurnView {
+  const { content, reasoning_content: reasoning, tool_calls: calls } = message;
+  return {
+    role: 'assistant',
+    text: content ?? '',
+    ...(reasoning || message.reasoning ? { reasoning: reasoning || message.reasoning || '' } : {}),
+    ...(calls?.length ? { tools: calls.map(toUse) } : {}),
+    ...(ids ? { tokens: ids.length } : {}),
+    finish,
+  };
+}
+
+function messageTurn(message: Message, toolNames: ReadonlyMap<string, string>): TurnView {
+  const turn: TurnView = { role: message.role, text: textOf(message.content) };
+  if (message.role === 'tool') return { ...turn, tool: toolNames.get(message.tool_call_id ?? '') };
+  if (message.role !== 'assistant') return turn;
+  const reasoning = message.reasoning_content || message.reasoning;
+  return {
+    ...turn,
+    ...(reasoning ? { reasoning } : {}),
+    ...(message.tool_calls?.length ? { tools: message.tool_calls.map(toUse) } : {}),
+  };
+}
+
+const toUse = (call: { id?: string; function: { name: string; arguments: string } }): ToolUse => ({
+  ...(call.id === undefined ? {} : { id: call.id }),
+  name: call.function.name,
+  arguments: call.function.arguments,
+});
+
+function toReply(
+  choice: Choice,
+  { call, advantage, why }: { call: CallRecord | undefined; advantage: number | null; why: string | null },
+): SampledReply {
+  const tokens = tokensOf(choice);
+  const reason =
+    why ?? (tokens.length === 0 ? 'it has no token ids' : advantage === 0 ? 'its advantage is 0' : null);
+  return {
+    call: call?.index ?? 0,
+    advantage,
+    trains: reason === null,
+    why: reason,
+    temperature: choice.sampling?.temperature ?? null,
+    constraint: choice.sampling?.constraint == null ? null : 'a grammar or choice held it',
+    promptTokens: call?.prompt_tokens ?? 0,
+    tokens,
+  };
+}
+
+function tokensOf({ token_ids: ids, logprobs }: Choice): TokenRow[] {
+  const entries = logprobs?.content ?? [];
+  return (ids ?? []).map((id, at) => {
+    const entry = entries[at];
+    const others = entry?.top_logprobs ?? [];
+    return {
+      id,
+      text: entry?.token ?? '',
+      logprob: entry?.logprob ?? null,
+      entropy: others.length > 1 ? entropyOf(others.map(({ logprob }) => logprob)) : null,
+    };
+  });
+}
+
+/** Of the reported alternatives, in nats; what they leave counts as one more. */
+function entropyOf(logprobs: readonly number[]): number {
+  const shares = logprobs.map(Math.exp);
+  const rest = Math.max(0, 1 - shares.reduce((sum, share) => sum + share, 0));
+  return [...shares, rest].reduce((sum, share) => (share > 0 ? sum - share * Math.log(share) : sum), 0);
+}

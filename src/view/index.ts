@@ -1,0 +1,6 @@
+export type * from './api.ts';
+export { type Difference, differencesOf } from './differences.ts';
+export { type Exported, exportPage } from './export-page.ts';
+export { RunViews } from './run-views.ts';
+export { type RunningView, startView, type ViewOptions } from './start-view.ts';
+export { ViewError, type ViewErrorCode } from './view-error.ts';

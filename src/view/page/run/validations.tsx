@@ -1,0 +1,79 @@
+import type { RunDetail } from '../../api.ts';
+import { formatNumber, formatShare } from '../parts/format.ts';
+import { addressOf } from '../router.ts';
+import { stepTitle } from '../step/step-title.ts';
+
+/** The validations of a run with their 95 % intervals. */
+export function Validations({ run: { id, evaluations, names } }: { run: RunDetail }) {
+  const kept = evaluations.filter(({ name }) => names.includes(name));
+  const [first, last] = [kept[0], kept.at(-1)];
+  const hasSuccess = evaluations.some(({ success }) => success !== null);
+  return (
+    <section class="panel" aria-label="Validations">
+      <div class="panel-head">
+        <h2>Validation</h2>
+        {first && last && first !== last && (
+          <a class="button" href={addressOf(['flips', id, first.name, id, last.name])}>
+            What changed from {stepTitle(first.name).toLowerCase()} to {stepTitle(last.name).toLowerCase()}
+          </a>
+        )}
+      </div>
+      <div class="table-scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Validation</th>
+              <th scope="col" class="number">
+                Reward
+              </th>
+              {hasSuccess && (
+                <th scope="col" class="number">
+                  Success
+                </th>
+              )}
+              <th scope="col" class="number">
+                Scenarios
+              </th>
+              <th scope="col">Policy</th>
+            </tr>
+          </thead>
+          <tbody>
+            {evaluations.map((one) => (
+              <tr key={one.name}>
+                <th scope="row">
+                  {names.includes(one.name) ? (
+                    <a href={addressOf(['runs', id, 'steps', one.name])}>{stepTitle(one.name)}</a>
+                  ) : (
+                    stepTitle(one.name)
+                  )}
+                </th>
+                <td class="number">
+                  <b>{formatNumber(one.reward)}</b>
+                  <Range of={one.rewardInterval} format={formatNumber} />
+                </td>
+                {hasSuccess && (
+                  <td class="number">
+                    <b>{formatShare(one.success)}</b>
+                    <Range of={one.successInterval} format={formatShare} />
+                  </td>
+                )}
+                <td class="number">{one.scenarios}</td>
+                <td class="mono">{one.policy}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Range({ of, format }: { of: readonly [number, number] | null; format: (value: number) => string }) {
+  if (!of) return null;
+  return (
+    <span class="muted">
+      {' '}
+      {format(of[0])} to {format(of[1])}
+    </span>
+  );
+}

@@ -1,0 +1,206 @@
+import { useMemo, useState } from 'preact/hooks';
+import type { GroupRow, StepDetail } from '../../api.ts';
+import { useApi } from '../api-client.ts';
+import { type Figure, Figures } from '../parts/figures.tsx';
+import { counted, formatCount, formatNumber, formatSeconds, formatShare } from '../parts/format.ts';
+import { Histogram } from '../parts/histogram.tsx';
+import { KindButtons } from '../parts/kind-buttons.tsx';
+import { Data, Nothing } from '../parts/states.tsx';
+import { VirtualList } from '../parts/virtual-list.tsx';
+import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
+import { useKeys } from '../shell/keys.ts';
+import { Failures } from './failures.tsx';
+import { GroupLine } from './group-line.tsx';
+import { stepTitle } from './step-title.ts';
+import './step.css';
+
+/** A step or an evaluation: its counts, rewards, failures and groups. */
+export function Step({ params, query }: PanelProps<'run' | 'which'>) {
+  const path = ['runs', params.run, 'steps', params.which].map(encodeURIComponent).join('/');
+  const loaded = useApi<StepDetail>(path);
+  return <Data of={loaded}>{(step) => <StepPanel step={step} query={query} />}</Data>;
+}
+
+const kinds = { signal: 'With signal', silent: 'Without signal', failed: 'With failures' } as const;
+type Kind = keyof typeof kinds;
+
+const isOfKind: Record<Kind, (group: GroupRow) => boolean> = {
+  signal: ({ hasSignal }) => hasSignal,
+  silent: ({ hasSignal }) => !hasSignal,
+  failed: ({ rollouts }) => rollouts.some(({ status }) => status !== 'completed'),
+};
+
+function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query'] }) {
+  const { groups, bins, failures, problems } = step;
+  const [cursor, setCursor] = useState(-1);
+  const bin = query.bin === undefined ? null : Number(query.bin);
+  const kind = Object.hasOwn(kinds, query.show ?? '') ? (query.show as Kind) : null;
+  const filter = (query.filter ?? '').toLowerCase();
+  const shown = useMemo(
+    () =>
+      groups.filter(
+        (group) =>
+          (kind === null || isOfKind[kind](group)) &&
+          (bin === null || group.rollouts.some(({ reward }) => isIn(bins, bin, reward))) &&
+          group.scenario.toLowerCase().includes(filter),
+      ),
+    [groups, bins, bin, kind, filter],
+  );
+  const to = (which: string | null) => which !== null && goTo(addressOf(['runs', step.run, 'steps', which]));
+  const open = (group: GroupRow | undefined) =>
+    group && goTo(addressOf(['runs', step.run, 'steps', step.which, 'groups', group.group]));
+  useKeys([
+    { key: 'j', does: 'Next group', run: () => setCursor(Math.min(cursor + 1, shown.length - 1)) },
+    { key: 'k', does: 'Previous group', run: () => setCursor(Math.max(cursor - 1, 0)) },
+    { key: 'Enter', does: 'Open the group', run: () => open(shown[Math.max(cursor, 0)]) },
+    { key: 'ArrowRight', does: 'Next step', run: () => to(step.next) },
+    { key: 'ArrowLeft', does: 'Previous step', run: () => to(step.previous) },
+  ]);
+  const rewards = groups.flatMap(({ rollouts }) => rollouts.flatMap(({ reward }) => reward ?? []));
+  const range = { from: Math.min(...rewards), to: Math.max(...rewards) };
+  return (
+    <>
+      <Head step={step} />
+      {problems.length > 0 && (
+        <p class="tag warn" role="alert">
+          Left out: {problems.join('; ')}
+        </p>
+      )}
+      {bins.length > 0 && (
+        <section class="panel" aria-label="Rewards">
+          <div class="panel-head">
+            <h2>Rewards of {counted(rewards.length, 'rollout')}</h2>
+            {bin !== null && (
+              <button type="button" class="button" onClick={() => setQuery({ bin: null })}>
+                All rewards
+              </button>
+            )}
+          </div>
+          <Histogram
+            bins={bins}
+            chosen={bin}
+            label="Rollouts by reward; a bar shows only its groups"
+            onChoose={(index) => setQuery({ bin: index })}
+          />
+        </section>
+      )}
+      {failures.length > 0 && <Failures step={step} />}
+      <section class="panel" aria-label="Groups">
+        <div class="panel-head">
+          <h2>
+            {shown.length === groups.length
+              ? counted(groups.length, 'group')
+              : `${shown.length} of ${counted(groups.length, 'group')}`}
+          </h2>
+          <input
+            class="field"
+            type="search"
+            placeholder="Filter"
+            aria-label="Filter groups by their scenario"
+            data-filter
+            value={query.filter ?? ''}
+            onInput={({ currentTarget }) => setQuery({ filter: currentTarget.value }, { replace: true })}
+          />
+          <fieldset class="buttons" aria-label="Which groups">
+            <KindButtons
+              kinds={kinds}
+              chosen={kind}
+              countOf={(one) => groups.filter(isOfKind[one]).length}
+              onChoose={(one) => setQuery({ show: one })}
+            />
+          </fieldset>
+        </div>
+        {shown.length === 0 ? (
+          <Nothing title={groups.length === 0 ? 'No group has ended yet' : 'No group fits'} />
+        ) : (
+          <VirtualList
+            items={shown}
+            rowHeight={44}
+            label="Groups"
+            cursor={cursor}
+            keyOf={({ group }) => group}
+          >
+            {(group) => (
+              <GroupLine
+                group={group}
+                range={range}
+                href={addressOf(['runs', step.run, 'steps', step.which, 'groups', group.group])}
+              />
+            )}
+          </VirtualList>
+        )}
+      </section>
+    </>
+  );
+}
+
+function isIn(bins: StepDetail['bins'], index: number, reward: number | null): boolean {
+  const bin = bins[index];
+  if (!bin || reward === null) return false;
+  const isLast = index === bins.length - 1;
+  return reward >= bin.from && (reward < bin.to || ((isLast || bin.from === bin.to) && reward <= bin.to));
+}
+
+function Head({ step: { run, which, step, report, groups, previous, next } }: { step: StepDetail }) {
+  const rollouts = groups.flatMap((group) => group.rollouts);
+  const count = (status: string) => rollouts.filter((rollout) => rollout.status === status).length;
+  const [completed, failed, cancelled] = ['completed', 'failed', 'cancelled'].map(count);
+  const rewards = rollouts.flatMap(({ reward }) => reward ?? []);
+  const mean = rewards.length > 0 ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null;
+  const figures: readonly Figure[] = [
+    ['Reward', formatNumber(report?.reward ?? mean)],
+    ...(report && report.success !== null ? [['Success', formatShare(report.success)] as const] : []),
+    ['Completed', String(completed), `of ${rollouts.length}`],
+    ...(failed ? [['Failed', String(failed)] as const] : []),
+    ...(cancelled ? [['Cancelled', String(cancelled)] as const] : []),
+    ...(step === null
+      ? []
+      : [
+          [
+            'Signal',
+            String(groups.filter(({ hasSignal }) => hasSignal).length),
+            `of ${counted(groups.length, 'group')}`,
+          ] as const,
+        ]),
+    ...(report && report.staleness.max > 0
+      ? [['Staleness', formatNumber(report.staleness.mean)] as const]
+      : []),
+    ...(report ? [['Tokens', formatCount(report.usage.sampledTokens), 'sampled'] as const] : []),
+    ...(report ? [['Time', formatSeconds(report.seconds)] as const] : []),
+  ];
+  return (
+    <>
+      <div class="heading">
+        <h1>{stepTitle(which)}</h1>
+        {report ? (
+          <span class="muted">{report.policy}</span>
+        ) : (
+          step !== null && <span class="muted">Goes on</span>
+        )}
+        <span class="spacer" />
+        <div class="buttons">
+          <a class="button" href={addressOf(['runs', run, 'steps', which, 'timeline'])}>
+            Timeline
+          </a>
+          <StepLink run={run} which={previous} word="Previous" />
+          <StepLink run={run} which={next} word="Next" />
+        </div>
+      </div>
+      <Figures figures={figures} />
+    </>
+  );
+}
+
+function StepLink({ run, which, word }: { run: string; which: string | null; word: string }) {
+  if (which === null)
+    return (
+      <button type="button" class="button" disabled>
+        {word}
+      </button>
+    );
+  return (
+    <a class="button" href={addressOf(['runs', run, 'steps', which])} title={stepTitle(which)}>
+      {word}
+    </a>
+  );
+}

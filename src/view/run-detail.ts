@@ -1,0 +1,68 @@
+import type { Alarm, RunEvent, StepReport } from '../progress/index.ts';
+import { type RunEvaluation, readRun } from '../training/index.ts';
+import type { EvaluationRow, RunDetail } from './api.ts';
+import type { FoundRun } from './find-runs.ts';
+import { readRow } from './run-row.ts';
+import { inOrder, whichOf } from './which.ts';
+
+/** More steps than this are too many to draw: each n-th is sent, and those with an alarm. */
+export const maxReports = 500;
+
+/** A run with its curves, alarms and validations. */
+export async function readDetail(run: FoundRun): Promise<RunDetail> {
+  const row = await readRow(run);
+  if (row.status === 'broken')
+    return {
+      ...row,
+      config: {},
+      reports: [],
+      stepsApart: 1,
+      alarms: [],
+      evaluations: [],
+      names: [],
+      failures: [],
+    };
+  const reader = await readRun(run.folder);
+  const alarms: Alarm[] = [];
+  const failures: RunDetail['failures'] = [];
+  for await (const event of reader.events()) {
+    if (event.type === 'alarm') alarms.push(alarmOf(event));
+    if (event.type === 'failures') failures.push(...failuresOf(event));
+  }
+  const reports = await reader.reports();
+  const stepsApart = Math.max(1, Math.ceil(reports.length / maxReports));
+  return {
+    ...row,
+    config: (await reader.config()) ?? {},
+    reports: thinned(reports, stepsApart, alarms),
+    stepsApart,
+    alarms,
+    evaluations: (await reader.evaluations()).map(toRow),
+    names: inOrder((await reader.groupNames()).map(whichOf)),
+    failures: failures.slice(-20).reverse(),
+  };
+}
+
+function alarmOf({ kind, cause, step, message, lookAt }: Extract<RunEvent, { type: 'alarm' }>): Alarm {
+  return { kind, ...(cause === undefined ? {} : { cause }), step, message, lookAt };
+}
+
+const failuresOf = ({ step, kinds }: Extract<RunEvent, { type: 'failures' }>) =>
+  kinds.map(({ code, message, count }) => ({ step: step ?? null, kind: `${code}: ${message}`, count }));
+
+/** The first, each n-th and the last report, and those with an alarm. */
+function thinned(reports: readonly StepReport[], apart: number, alarms: readonly Alarm[]): StepReport[] {
+  const wanted = new Set(alarms.map(({ step }) => step));
+  return reports.filter(({ step }, at) => at % apart === 0 || at === reports.length - 1 || wanted.has(step));
+}
+
+const toRow = ({ name, step, policy, score, intervals, scenarios }: RunEvaluation): EvaluationRow => ({
+  name,
+  step,
+  policy,
+  reward: score.reward,
+  rewardInterval: intervals?.reward ?? null,
+  success: score.success,
+  successInterval: intervals?.success ?? null,
+  scenarios,
+});

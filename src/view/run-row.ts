@@ -1,0 +1,107 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { StepReport } from '../progress/index.ts';
+import { isRunActive, type RunReader, readRun } from '../training/index.ts';
+import { isObject } from '../util/json.ts';
+import type { RunRow, RunStatus } from './api.ts';
+import type { FoundRun } from './find-runs.ts';
+
+const ends: readonly RunStatus[] = ['finished', 'stopped', 'early_stop', 'budget', 'failed'];
+
+/** Points of the small curve beside a run. */
+const maxPoints = 60;
+
+/** The row of a run in the list of runs. A run that cannot be read is `broken`, with the reason. */
+export async function readRow(run: FoundRun): Promise<RunRow> {
+  try {
+    return await toRow(run, await readRun(run.folder));
+  } catch (error) {
+    return {
+      ...emptyRow(run),
+      changed: await changedAt(run.folder),
+      status: 'broken',
+      problem: error instanceof Error ? error.message : String(error),
+    };
+  }
+}
+
+async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
+  const [config, summary, reports] = [await reader.config(), await reader.summary(), await reader.reports()];
+  const last = reports.at(-1);
+  const { started, steps, model }: Record<string, unknown> = config ?? {};
+  const costs = reports.flatMap(({ usage }) => usage.cost ?? []);
+  return {
+    ...emptyRow(run),
+    ...endOf(run.folder, summary, reports.length),
+    model:
+      typeof summary?.model === 'string'
+        ? summary.model
+        : (last?.policy ?? (typeof model === 'string' ? model : null)),
+    environment: config?.environment ?? null,
+    step: reports.length,
+    steps: last?.steps ?? (typeof steps === 'number' ? steps : 0),
+    reward: last?.reward ?? null,
+    success: last?.success ?? null,
+    rewards: meansOf(reports, maxPoints),
+    cost: costs.length > 0 ? sum(costs) : null,
+    tokens: sum(reports.map(({ usage }) => usage.promptTokens + usage.sampledTokens)),
+    started: typeof started === 'string' ? started : null,
+    changed: await changedAt(run.folder),
+    seconds: typeof summary?.seconds === 'number' ? summary.seconds : null,
+  };
+}
+
+const emptyRow = ({ id, name, folder }: FoundRun): RunRow => ({
+  id,
+  name,
+  folder,
+  status: 'crashed',
+  because: null,
+  model: null,
+  environment: null,
+  step: 0,
+  steps: 0,
+  reward: null,
+  success: null,
+  rewards: [],
+  cost: null,
+  tokens: 0,
+  started: null,
+  changed: new Date(0).toISOString(),
+  seconds: null,
+  problem: null,
+});
+
+/** A summary with fewer steps than there are is from before the run was resumed. */
+function endOf(
+  folder: string,
+  summary: Record<string, unknown> | null,
+  steps: number,
+): Pick<RunRow, 'status' | 'because'> {
+  if (isRunActive(folder)) return { status: 'running', because: null };
+  const status = ends.find((end) => end === summary?.reason);
+  if (!status || summary?.steps !== steps) return { status: 'crashed', because: null };
+  const error = isObject(summary.error) ? summary.error.message : undefined;
+  const because = [summary.because, error].find((text) => typeof text === 'string');
+  return { status, because: typeof because === 'string' ? because : null };
+}
+
+/** Mean rewards of stretches of steps, at most `most`. */
+function meansOf(reports: readonly StepReport[], most: number): number[] {
+  const size = Math.max(1, Math.ceil(reports.length / most));
+  return Array.from({ length: Math.ceil(reports.length / size) }, (_, at) => {
+    const stretch = reports.slice(at * size, (at + 1) * size);
+    return sum(stretch.map(({ reward }) => reward)) / stretch.length;
+  });
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** When a file of the run last changed, ISO 8601. */
+async function changedAt(folder: string): Promise<string> {
+  const files = ['', 'config.json', 'metrics.jsonl', 'events.jsonl', 'summary.json'];
+  const times = await Promise.all(
+    files.map(async (file) => (await stat(join(folder, file)).catch(() => null))?.mtimeMs ?? 0),
+  );
+  return new Date(Math.max(...times)).toISOString();
+}

@@ -1,0 +1,119 @@
+import { groupFiles, readRun } from '../training/index.ts';
+import type {
+  Flips,
+  GroupDetail,
+  RolloutDetail,
+  RunDetail,
+  RunRow,
+  RunsList,
+  StepDetail,
+  Timeline,
+} from './api.ts';
+import { type FoundRun, findRuns } from './find-runs.ts';
+import { flipsOf, type Side } from './flips.ts';
+import { advantageOptions, groupDetail, rolloutDetail } from './group-detail.ts';
+import { type GroupFacts, GroupFiles, readGroup } from './group-file.ts';
+import { readDetail } from './run-detail.ts';
+import { readRow } from './run-row.ts';
+import { runSignature } from './run-signature.ts';
+import { type FoundGroups, stepDetail, timelineOf } from './step-detail.ts';
+import { notFound } from './view-error.ts';
+import { inOrder, nameOfWhich, whichOf } from './which.ts';
+
+/** Everything that is shown of the runs in some folders, read from their files at each call. Writes nothing there. */
+export class RunViews {
+  readonly folders: readonly string[];
+  readonly #files = new GroupFiles();
+  readonly #rows = new Map<string, { signature: string; row: RunRow }>();
+
+  constructor(folders: readonly string[]) {
+    this.folders = folders;
+  }
+
+  async list(): Promise<Omit<RunsList, 'service'>> {
+    const runs = await Promise.all((await findRuns(this.folders)).map((run) => this.#row(run)));
+    return {
+      folders: [...this.folders],
+      runs: runs.sort((a, b) => (b.started ?? b.changed).localeCompare(a.started ?? a.changed)),
+    };
+  }
+
+  /** @throws ViewError if there is no such run. */
+  async find(id: string): Promise<FoundRun> {
+    const run = (await findRuns(this.folders)).find((found) => found.id === id);
+    if (run) return run;
+    throw notFound(`There is no run "${id}" in ${this.folders.join(', ')}.`);
+  }
+
+  async run(id: string): Promise<RunDetail> {
+    return readDetail(await this.find(id));
+  }
+
+  async step(id: string, which: string): Promise<StepDetail> {
+    return stepDetail(await this.#groups(id, which));
+  }
+
+  async timeline(id: string, which: string): Promise<Timeline> {
+    return timelineOf(await this.#groups(id, which));
+  }
+
+  async group(id: string, which: string, group: number): Promise<GroupDetail> {
+    return groupDetail(await this.#shown(id, which, group));
+  }
+
+  async rollout(id: string, which: string, group: number, rollout: number): Promise<RolloutDetail> {
+    const shown = await this.#shown(id, which, group);
+    const count = shown.record.rollouts.length;
+    if (rollout >= count)
+      throw notFound(`Group ${group} has ${count} rollouts, from 0: there is no ${rollout}.`);
+    return rolloutDetail(shown, rollout);
+  }
+
+  async flips(a: { id: string; which: string }, b: { id: string; which: string }): Promise<Flips> {
+    return flipsOf(await this.#side(a.id, a.which), await this.#side(b.id, b.which));
+  }
+
+  async #row(run: FoundRun): Promise<RunRow> {
+    const signature = await runSignature(run.folder);
+    const known = this.#rows.get(run.folder);
+    if (known?.signature === signature) return { ...known.row, id: run.id, name: run.name };
+    const row = await readRow(run);
+    this.#rows.set(run.folder, { signature, row });
+    return row;
+  }
+
+  async #groups(id: string, which: string): Promise<FoundGroups> {
+    const run = await this.find(id);
+    const files = await groupFiles(run.folder);
+    const names = inOrder([...files.keys()].map(whichOf));
+    const path = files.get(nameOfWhich(which));
+    if (path === undefined)
+      throw notFound(
+        `The run "${id}" has no groups of "${which}"${names.length > 0 ? `, but of ${listOf(names)}` : ' yet'}.`,
+      );
+    const step = /^\d+$/.test(which) ? Number(which) : null;
+    return { run, which, step, file: await this.#files.read(path), names };
+  }
+
+  async #shown(id: string, which: string, group: number) {
+    const found = await this.#groups(id, which);
+    const facts: GroupFacts | undefined = found.file.groups.find((one) => one.group === group);
+    if (!facts) throw notFound(`"${which}" of the run "${id}" has no group ${group}.`);
+    const record = await readGroup(found.file.path, facts);
+    const config = (await (await readRun(found.run.folder)).config()) ?? {};
+    return { found, facts, record, options: advantageOptions(config, found.step ?? 0) };
+  }
+
+  async #side(id: string, which: string): Promise<Side> {
+    const found = await this.#groups(id, which);
+    const reader = await readRun(found.run.folder);
+    const policy =
+      found.step === null
+        ? (await reader.evaluations()).find(({ name }) => name === which)?.policy
+        : (await reader.reports()).find(({ step }) => step === found.step)?.policy;
+    return { found, policy: policy ?? null };
+  }
+}
+
+const listOf = (names: readonly string[]): string =>
+  names.length <= 8 ? names.join(', ') : `${names.slice(0, 3).join(', ')}, …, ${names.slice(-3).join(', ')}`;

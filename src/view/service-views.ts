@@ -1,0 +1,93 @@
+import { type Client, isRequestError } from '../client/index.ts';
+import type { ServiceDetail, ServiceModel, ServiceQuestion, ServiceReply } from './api.ts';
+import { ViewError } from './view-error.ts';
+
+const maxModels = 200;
+const maxCheckpoints = 50;
+const answerMs = 120_000;
+
+/** What is shown of a service. Its key stays here. */
+export class ServiceViews {
+  readonly #client: Client;
+  readonly address: string;
+
+  constructor(client: Client, address: string) {
+    this.#client = client;
+    this.address = address;
+  }
+
+  async detail(): Promise<ServiceDetail> {
+    return this.#asking(async () => {
+      const models: ServiceModel[] = [];
+      for await (const { id, entity, project, name, base_model: baseModel } of this.#client.models.list()) {
+        if (models.length === maxModels) break;
+        const whole = `${entity}/${project}/${name}`;
+        models.push({ name: whole, baseModel, checkpoints: await this.#checkpoints(id, whole) });
+      }
+      // Another service may have no such check.
+      const check = await this.#client.systemCheck().catch(() => ({}));
+      return {
+        address: this.address,
+        parts: Object.entries(check).map(([name, { success, ...numbers } = { success: false }]) => ({
+          name,
+          isWell: success,
+          text: inWords(numbers),
+        })),
+        models,
+        baseModels: await this.#client.models.baseModels(),
+      };
+    });
+  }
+
+  /** Asks a checkpoint. The answer is not recorded. */
+  async ask({ model, messages, temperature, maxTokens }: ServiceQuestion): Promise<ServiceReply> {
+    const signal = AbortSignal.timeout(answerMs);
+    return this.#asking(async () => {
+      const body = { model, messages, temperature, max_completion_tokens: maxTokens };
+      const {
+        choices,
+        model: answered,
+        usage,
+      } = await this.#client.chat.completions.create(body, { signal });
+      const { content, reasoning_content: reasoning } = choices[0]?.message ?? {};
+      return {
+        text: content ?? '',
+        reasoning: reasoning ?? null,
+        sampledTokens: usage?.completion_tokens ?? 0,
+        model: answered,
+      };
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#client.close();
+  }
+
+  async #checkpoints(id: string, model: string): Promise<ServiceModel['checkpoints']> {
+    const checkpoints: ServiceModel['checkpoints'] = [];
+    for await (const { step, metrics } of this.#client.models.checkpoints.list(id, { order: 'desc' })) {
+      if (checkpoints.length === maxCheckpoints) break;
+      checkpoints.push({ step, name: `${model}:step${step}`, metrics });
+    }
+    return checkpoints;
+  }
+
+  async #asking<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (cause) {
+      if (!isRequestError(cause)) throw cause;
+      throw new ViewError('service_failed', `The service ${this.address}: ${cause.message}`, { cause });
+    }
+  }
+}
+
+/** `in hand 3, oldest ms 120`: the numbers that a part of the service reports. */
+const inWords = (numbers: Readonly<Record<string, unknown>>): string =>
+  Object.entries(numbers)
+    .filter(([, value]) => typeof value === 'string' || typeof value === 'number')
+    .map(
+      ([name, value]) =>
+        `${name.replaceAll('_', ' ')} ${typeof value === 'number' ? Math.round(value * 1000) / 1000 : value}`,
+    )
+    .join(', ');

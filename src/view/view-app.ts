@@ -1,0 +1,179 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { type Context, Hono } from 'hono';
+import { streamSSE } from 'hono/streaming';
+import { z } from 'zod';
+import type { Changes } from './changes.ts';
+import type { PageFile } from './page-files.ts';
+import type { RunViews } from './run-views.ts';
+import type { ServiceViews } from './service-views.ts';
+import { notFound, ViewError } from './view-error.ts';
+
+export interface ViewApp {
+  views: RunViews;
+  changes: Changes;
+  service: ServiceViews | null;
+  page: readonly PageFile[];
+  /** Whoever knows it may see everything. */
+  secret: string;
+}
+
+export const newSecret = (): string => randomBytes(24).toString('base64url');
+
+const policy = [
+  "default-src 'self'",
+  "img-src 'self' data:",
+  "object-src 'none'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const headers = {
+  'Content-Security-Policy': policy,
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Referrer-Policy': 'same-origin',
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-store',
+};
+
+const questionSchema = z.strictObject({
+  model: z.string().min(1).max(1000),
+  messages: z
+    .array(
+      z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string().max(1_000_000) }),
+    )
+    .min(1)
+    .max(1000),
+  temperature: z.number().min(0).max(10),
+  maxTokens: z.number().int().min(1).max(1_000_000),
+});
+
+/**
+ * The page and its API. The first visit has the secret in its address (`/?key=...`) and gets it as a cookie; the page then
+ * removes it from the address. Only hosts of this machine are answered, so that no name of another one leads here.
+ */
+export function createViewApp({ views, changes, service, page, secret }: ViewApp): Hono {
+  const app = new Hono();
+  app.use(async (context, next) => {
+    for (const [name, value] of Object.entries(headers)) context.header(name, value);
+    if (!isLocal(context.req.header('host')))
+      return context.text('This page answers only under 127.0.0.1 and localhost.', 421);
+    if (!isKnown(context, secret))
+      return context.text('Open the address that `martingale view` has printed, with its key.', 403);
+    await next();
+  });
+  app.onError((error, context) => {
+    const status = error instanceof ViewError ? statuses[error.code] : 500;
+    const message = error instanceof Error ? error.message : String(error);
+    return context.json({ error: { message } }, status, headers);
+  });
+  app.notFound(() => {
+    throw notFound('There is no such address.');
+  });
+
+  app.get('/', (context) => sendFile(page, 'index.html', { 'Set-Cookie': cookieOf(context, secret) }));
+  app.get('/api/events', (context) =>
+    streamSSE(context, async (stream) => {
+      const stop = changes.follow((change) => {
+        void stream.writeSSE({ event: 'change', data: JSON.stringify(change) });
+      });
+      stream.onAbort(stop);
+      await stream.writeSSE({ event: 'ready', data: '{}' });
+      // Ends with the connection.
+      await new Promise<void>((resolve) => stream.onAbort(resolve));
+    }),
+  );
+  app.get('/api/*', async (context) => {
+    const path = context.req.path.slice('/api/'.length);
+    if (!path.endsWith('.json')) throw notFound('There is no such address.');
+    return context.json(await answer({ views, service }, path.slice(0, -'.json'.length)));
+  });
+  app.post('/api/service/chat', async (context) => {
+    if (!isOwnPage(context)) throw new ViewError('bad_request', 'A chat is asked from the page alone.');
+    const parsed = questionSchema.safeParse(await context.req.json().catch(() => null));
+    if (!parsed.success) throw new ViewError('bad_request', z.prettifyError(parsed.error));
+    return context.json(await withService(service).ask(parsed.data));
+  });
+  app.get('/:name', (context) => sendFile(page, context.req.param('name')));
+  return app;
+}
+
+const statuses = { not_found: 404, bad_request: 400, service_failed: 502 } as const;
+
+/** The answer of a GET, by its path without `.json`. */
+export async function answer(
+  { views, service }: Pick<ViewApp, 'views' | 'service'>,
+  path: string,
+): Promise<object> {
+  const [first = '', ...rest] = path.split('/').map(decoded);
+  if (first === 'service' && rest.length === 0) return withService(service).detail();
+  if (first === 'flips' && rest.length === 4) {
+    const [runA = '', whichA = '', runB = '', whichB = ''] = rest;
+    return views.flips({ id: runA, which: whichA }, { id: runB, which: whichB });
+  }
+  if (first !== 'runs') throw notFound('There is no such address.');
+  const [run, steps, which, part, group, rollouts, rollout] = rest;
+  if (run === undefined) return { ...(await views.list()), service: service?.address ?? null };
+  if (steps === undefined) return views.run(run);
+  if (steps !== 'steps' || which === undefined) throw notFound('There is no such address.');
+  if (part === undefined) return views.step(run, which);
+  if (part === 'timeline' && group === undefined) return views.timeline(run, which);
+  if (part !== 'groups' || group === undefined) throw notFound('There is no such address.');
+  if (rollouts === undefined) return views.group(run, which, wholeNumber(group));
+  if (rollouts !== 'rollouts' || rollout === undefined || rest.length > 7)
+    throw notFound('There is no such address.');
+  return views.rollout(run, which, wholeNumber(group), wholeNumber(rollout));
+}
+
+function wholeNumber(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new ViewError('bad_request', `"${text}" is not a number of a group or rollout.`);
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new ViewError('bad_request', 'The address cannot be decoded.');
+  }
+}
+
+function withService(service: ServiceViews | null): ServiceViews {
+  if (service) return service;
+  throw notFound('No service is shown. Start `martingale view` with --base-url.');
+}
+
+const isLocal = (host = ''): boolean => /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/.test(host);
+
+/** Whether a browser says that this page asks, and not another site. */
+const isOwnPage = ({ req }: Context): boolean =>
+  req.header('sec-fetch-site') === 'same-origin' || req.header('origin') === `http://${req.header('host')}`;
+
+/** Cookies are shared by all ports of a host, so the name has the port. */
+const cookieName = (context: Context): string =>
+  `martingale-view-${new URL(`http://${context.req.header('host')}`).port || '80'}`;
+
+const cookieOf = (context: Context, secret: string): string =>
+  `${cookieName(context)}=${secret}; HttpOnly; SameSite=Strict; Path=/`;
+
+function isKnown(context: Context, secret: string): boolean {
+  const cookies = (context.req.header('cookie') ?? '').split(/; */);
+  const prefix = `${cookieName(context)}=`;
+  const told = cookies.flatMap((cookie) => (cookie.startsWith(prefix) ? cookie.slice(prefix.length) : []));
+  const key = context.req.path === '/' ? context.req.query('key') : undefined;
+  return [...told, key ?? ''].some((text) => isSame(text, secret));
+}
+
+function isSame(text: string, secret: string): boolean {
+  const [given, wanted] = [Buffer.from(text), Buffer.from(secret)];
+  return given.length === wanted.length && timingSafeEqual(given, wanted);
+}
+
+function sendFile(page: readonly PageFile[], name: string, more: Record<string, string> = {}): Response {
+  const file = page.find((one) => one.name === name);
+  if (!file) throw notFound('There is no such address.');
+  return new Response(Buffer.from(file.body), {
+    headers: { ...headers, ...more, 'Content-Type': file.type },
+  });
+}

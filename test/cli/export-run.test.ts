@@ -1,0 +1,90 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, expect, it } from 'vitest';
+import { SftExamples } from '../../src/cli/export-run/sft-examples.ts';
+import { sftExampleSchema } from '../../src/contract/index.ts';
+import { readRun } from '../../src/training/index.ts';
+import { sharedFolder, temporaryFolder } from '../support/files.ts';
+import { runProgram } from '../support/programs.ts';
+import { makeRun } from '../view/make-run.ts';
+
+const folder = sharedFolder();
+
+beforeAll(() =>
+  makeRun({ runDirectory: join(folder, 'desk'), steps: 2, groupsPerStep: 4, rolloutsPerGroup: 4, pace: 0.3 }),
+);
+
+async function exported(as: string, ...more: string[]): Promise<string> {
+  const to = join(await temporaryFolder(), 'out.json');
+  await runProgram('src/cli/main.ts', {
+    args: ['export-run', 'desk', '--in', folder, '--as', as, '--to', to, ...more],
+  });
+  return readFile(to, 'utf8');
+}
+
+it('csv has a line for each rollout, failed ones too, with its metrics', async () => {
+  const [titles = '', ...rows] = (await exported('csv', '--step', '0', '1')).trimEnd().split('\r\n');
+  expect(titles).toBe(
+    'groups_of,group,scenario,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
+  );
+  expect(rows).toHaveLength(32);
+  const rewards = rows.filter((row) => row.includes(',completed,')).map((row) => row.split(','));
+  for (const cells of rewards) expect(Number(cells[7])).toBeCloseTo(Number(cells[11]) + Number(cells[12]), 9);
+});
+
+it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {
+  const lines = (await exported('sft', '--min-reward', '1')).trimEnd().split('\n');
+  for (const line of lines) expect(sftExampleSchema.safeParse(JSON.parse(line)).error).toBeUndefined();
+  expect(new Set(lines).size).toBe(lines.length);
+  const rewards = new Map<string, number>();
+  const run = await readRun(join(folder, 'desk'));
+  for (const name of await run.groupNames())
+    for await (const { scenario, trajectories } of run.groups(name))
+      for (const { reward = 0 } of trajectories)
+        rewards.set(JSON.stringify(scenario), Math.max(reward, rewards.get(JSON.stringify(scenario)) ?? -1));
+  expect(lines).toHaveLength([...rewards.values()].filter((reward) => reward >= 1).length);
+  await expect(exported('sft', '--min-reward', '9')).rejects.toThrow(
+    'no rollout of the run has a reward of at least 9',
+  );
+});
+
+it('sft keeps tools and reasoning, and leaves out what has no reply', () => {
+  const examples = new SftExamples({ minReward: 0 });
+  const tools = [{ type: 'function' as const, function: { name: 'look', parameters: {} } }];
+  const record = { id: 'a', policy: null, seed: 1, turns: 1, milliseconds: 1, calls: [], stop_reason: null };
+  const reply = {
+    index: 0,
+    message: { role: 'assistant' as const, content: 'here', reasoning_content: 'think' },
+    finish_reason: 'stop' as const,
+    token_ids: [1, 2],
+  };
+  const base = { group: 0, metadata: {}, rollouts: [], failures: [] };
+  const user = { role: 'user' as const, content: 'where?' };
+  examples.add({
+    ...base,
+    scenario: 1,
+    trajectories: [{ messages_and_choices: [user, reply], tools, reward: 1, record }],
+  });
+  examples.add({ ...base, scenario: 2, trajectories: [{ messages_and_choices: [user], reward: 1, record }] });
+  expect(examples.lines.map((line) => JSON.parse(line))).toEqual([
+    { messages: [user, { role: 'assistant', content: 'here', reasoning_content: 'think' }], tools },
+  ]);
+});
+
+it('refuses a file that exists, a step that is not there, and an unknown form', async () => {
+  await expect(exported('csv', '--step', '9')).rejects.toThrow(
+    'no groups of --step 9: it has after, before, step-0000',
+  );
+  await expect(exported('pdf')).rejects.toThrow(/csv, sft, inspect, atif, trackio/);
+  const args = [
+    'export-run',
+    'desk',
+    '--in',
+    folder,
+    '--as',
+    'csv',
+    '--to',
+    join(folder, 'desk', 'config.json'),
+  ];
+  await expect(runProgram('src/cli/main.ts', { args })).rejects.toThrow('exists already');
+});

@@ -1,0 +1,91 @@
+import { execFile } from 'node:child_process';
+import { cp, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { agents, projectFiles } from '../../src/cli/init/project.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { fromSource, root, runProgram, typeCheck } from '../support/programs.ts';
+
+const run = promisify(execFile);
+const init = (...args: string[]) => runProgram('src/cli/main.ts', { args: ['init', ...args] });
+
+/** A project with this repository's packages, and martingale from its sources. */
+async function projectOf(agent: string): Promise<string> {
+  const folder = join(await temporaryFolder(), 'my project');
+  await init(folder, '--agent', agent);
+  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
+  return folder;
+}
+
+async function checkProject(agent: string): Promise<void> {
+  const folder = await projectOf(agent);
+  const { dependencies } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
+  const known = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  for (const name of Object.keys(dependencies))
+    if (name !== 'martingale')
+      expect({ ...known.dependencies, ...known.devDependencies }).toHaveProperty([name]);
+  const paths = {
+    martingale: [join(root, 'src/index.ts')],
+    'martingale/*': [join(root, 'src/*.ts'), join(root, 'src/*/index.ts')],
+  };
+  const check = join(folder, 'tsconfig.check.json');
+  await writeFile(check, JSON.stringify({ extends: './tsconfig.json', compilerOptions: { paths } }));
+  // The package is checked with its own, stricter options.
+  const wrong = (await typeCheck(check))
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('src/'));
+  expect(wrong).toEqual([]);
+  const { stdout } = await run(process.execPath, [...fromSource, '--test', 'environment.test.ts'], {
+    cwd: folder,
+  });
+  expect(stdout).toMatch(/pass 1\n/);
+}
+
+describe('martingale init', () => {
+  it('makes a project whose types and test hold', () => checkProject('ai-sdk'));
+
+  it.for(agents.slice(1))('makes one with %s', { tags: ['long'] }, (agent) => checkProject(agent));
+
+  it('trains the tiny model to a higher reward, and the commands of the skill work on it', {
+    tags: ['long'],
+  }, async () => {
+    const folder = await projectOf('ai-sdk');
+    const node = (...args: string[]) => run(process.execPath, [...fromSource, ...args], { cwd: folder });
+    const { stdout } = await node('train.ts', '--json', '--seed', '1');
+    const { evaluation } = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
+    expect(evaluation.after.reward).toBeGreaterThan(evaluation.before.reward + 0.3);
+    // The skill compares two runs by name.
+    const [name = ''] = await readdir(join(folder, 'runs'));
+    await rename(join(folder, 'runs', name), join(folder, 'runs', 'first'));
+    await cp(join(folder, 'runs', 'first'), join(folder, 'runs', 'second'), { recursive: true });
+    const skill = await readFile(join(root, 'docs/skill/SKILL.md'), 'utf8');
+    const commands = [...skill.matchAll(/^ *npx martingale (.+)$/gm)].map(([, command = '']) =>
+      command.split(' '),
+    );
+    expect(commands.length).toBeGreaterThan(6);
+    for (const command of commands.filter(([first = '']) => !['init', 'view'].includes(first))) {
+      const { stdout: said } = await node(join(root, 'src/cli/main.ts'), ...command);
+      expect(said.length, command.join(' ')).toBeGreaterThan(20);
+    }
+  });
+
+  it('refuses a folder that has one of its files, and writes nothing', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'train.ts'), 'mine');
+    await expect(init(folder)).rejects.toThrow(/has train\.ts already: nothing was written/);
+    expect(await readFile(join(folder, 'train.ts'), 'utf8')).toBe('mine');
+    await expect(readFile(join(folder, 'package.json'))).rejects.toThrow('ENOENT');
+    await expect(init(folder, '--agent', 'cobol')).rejects.toThrow(
+      /ai-sdk, openai, agents, langgraph, python/,
+    );
+  });
+
+  it('adds the skill for coding agents, alone or with a project', async () => {
+    const folder = await temporaryFolder();
+    await init(folder, '--only-skill');
+    const skill = await readFile(join(folder, '.claude/skills/martingale/SKILL.md'), 'utf8');
+    expect(skill).toBe(await readFile(join(root, 'docs/skill/SKILL.md'), 'utf8'));
+    expect([...(await projectFiles(folder, 'python')).keys()]).toContain('agent.py');
+  });
+});

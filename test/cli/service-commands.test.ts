@@ -1,0 +1,72 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { createClient } from 'martingale';
+import { type RunningService, startService } from 'martingale/service';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { sharedFolder } from '../support/files.ts';
+import { runProgram } from '../support/programs.ts';
+import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
+
+const folder = sharedFolder();
+let service: RunningService;
+
+beforeAll(async () => {
+  const engine = new ScriptedEngine();
+  engine.replies = [{ tokens: tokensOf('hello \u001b[31mred', special.end) }];
+  service = await startService({ engine, dataFolder: join(folder, 'data') });
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  await client.models.create({ entity: 'a', project: 'shop', name: 'desk', base_model: baseModel.id });
+  await client.close();
+});
+afterAll(() => service?.close());
+
+const martingale = (...args: string[]) =>
+  runProgram('src/cli/main.ts', {
+    args,
+    env: { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
+  });
+
+it('models and checkpoints list what a service has', async () => {
+  expect(await martingale('models')).toMatch(/^MODEL.*\na\/shop\/desk +\S+ +[\w-]{36}\n$/);
+  expect(JSON.parse(await martingale('models', '--json'))).toMatchObject({ project: 'shop', name: 'desk' });
+  expect(await martingale('checkpoints', 'shop/desk')).toMatch(/^STEP.*\n0 +a\/shop\/desk:step0/);
+  await expect(martingale('checkpoints', 'shop/absent')).rejects.toThrow(
+    'the service has no model shop/absent',
+  );
+});
+
+it('checkpoints are deleted only when somebody says so', async () => {
+  await expect(martingale('checkpoints', 'shop/desk', '--delete', '7')).rejects.toThrow('needs --yes');
+  expect(await martingale('checkpoints', 'shop/desk', '--delete', '7', '--yes')).toBe(
+    'deleted 0; there is no step 7\n',
+  );
+});
+
+it('jobs says that there is no such job, and a missing key is named', async () => {
+  await expect(martingale('jobs', '00000000-0000-4000-8000-000000000000')).rejects.toThrow(/404/);
+  const env = { MARTINGALE_API_KEY: '' };
+  await expect(runProgram('src/cli/main.ts', { args: ['models'], env })).rejects.toThrow(
+    'a key of the service is missing',
+  );
+});
+
+it('chat prints what a model says, without what could command the terminal', async () => {
+  expect(await martingale('chat', 'hi', '--model', 'a/shop/desk')).toBe('hello red\n');
+  const completion = JSON.parse(await martingale('chat', 'hi', '--model', 'a/shop/desk:step0', '--json'));
+  expect(completion.model).toBe('a/shop/desk:step0');
+});
+
+it('completion offers commands and flags in bash', async () => {
+  const script = await martingale('completion', 'bash');
+  const complete = async (...words: string[]) => {
+    const list = ['martingale', ...words].map((word) => `'${word}'`).join(' ');
+    const body = `${script}\nCOMP_WORDS=(${list}); COMP_CWORD=${words.length}; _martingale; echo "\${COMPREPLY[@]}"`;
+    return (await promisify(execFile)('bash', ['-c', body])).stdout.trim().split(' ');
+  };
+  expect(await complete('pre')).toEqual(['preflight']);
+  expect(await complete('show', '--w')).toEqual(['--worst']);
+  expect(await complete('keys', '')).toEqual(expect.arrayContaining(['create', 'list', 'revoke']));
+  expect(await complete('show', 'a-run', '--st')).toEqual(['--step']);
+  for (const shell of ['zsh', 'fish']) expect(await martingale('completion', shell)).toContain('preflight');
+});
