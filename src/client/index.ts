@@ -18,9 +18,9 @@ export type {
   ReportedTrainingEvent,
   ReportedTrainingJob,
 } from './reported.ts';
-export type { CallOptions, IdempotentCallOptions, ListOptions } from './requester.ts';
+export type { CallOptions, IdempotentCallOptions, ListOptions, OrderedListOptions } from './requester.ts';
 export type { ChatCompletions, StreamedChatRequest, WholeChatRequest } from './resources/chat.ts';
-export type { CheckpointFile, Checkpoints, ListCheckpointsOptions } from './resources/checkpoints.ts';
+export type { CheckpointFile, Checkpoints } from './resources/checkpoints.ts';
 export type { FollowOptions } from './resources/follow-events.ts';
 export type { InferenceModels, Models } from './resources/models.ts';
 export type { SftTrainingJobs, TrainingJobs } from './resources/training-jobs.ts';

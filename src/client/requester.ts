@@ -29,6 +29,11 @@ export interface ListOptions extends CallOptions {
   limit?: number | undefined;
 }
 
+export interface OrderedListOptions extends ListOptions {
+  /** `asc`, the default: oldest first. `desc`: newest first. */
+  order?: 'asc' | 'desc' | undefined;
+}
+
 export interface IdempotentCallOptions extends CallOptions {
   /**
    * The service acts once per key and returns the first answer again for the same key and body, even after a restart.

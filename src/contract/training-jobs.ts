@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { boundedNumber, list, numberList, optional, record, text } from './bounded.ts';
 import { trainingLimits } from './limits.ts';
+import { pageSchema } from './page.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
 
 /**
@@ -191,6 +192,37 @@ export const trainingJobSchema = z
   })
   .meta({ id: 'TrainingJob' });
 
+export const trainingJobPageSchema = pageSchema(trainingJobSchema).meta({ id: 'TrainingJobPage' });
+
+/** The tokens of a trajectory that a job trained on: an extension. */
+export const trajectoryTokensSchema = z
+  .object({
+    id: z.string().describe('Number of the trajectory among those that trained, from 0.'),
+    group: z.number().int().describe("Index in the job's `trajectory_groups`."),
+    trajectory: z.number().int().describe("Index in the group's `trajectories`."),
+    choices: z.array(
+      z.object({
+        choice: z
+          .number()
+          .int()
+          .describe('Number of the choice in the trajectory, from 0, over all its histories in order.'),
+        logprobs: z
+          .array(z.number().nullable())
+          .describe(
+            'For each token its log-probability under the weights before the update; null if it had no alternative.',
+          ),
+        clipped: z
+          .array(z.number().int())
+          .describe('Indices of the tokens whose loss a clip, cap, mask or truncation changed.'),
+      }),
+    ),
+  })
+  .meta({ id: 'TrajectoryTokens' });
+
+export const trajectoryTokensPageSchema = pageSchema(trajectoryTokensSchema).meta({
+  id: 'TrajectoryTokensPage',
+});
+
 export type RlConfig = z.input<typeof rlConfigSchema>;
 export type ParsedRlConfig = z.output<typeof rlConfigSchema>;
 export type CreateTrainingJobRequest = z.input<typeof createTrainingJobRequestSchema>;
@@ -198,4 +230,5 @@ export type CreateSftTrainingJobRequest = z.input<typeof createSftTrainingJobReq
 export type JobStatus = z.infer<typeof jobStatusSchema>;
 export type JobKind = z.infer<typeof jobKindSchema>;
 export type Untrained = z.infer<typeof untrainedSchema>;
+export type TrajectoryTokens = z.infer<typeof trajectoryTokensSchema>;
 export type TrainingJob = z.infer<typeof trainingJobSchema>;

@@ -126,14 +126,22 @@ export interface TrainingBatch {
   learningRate: number;
 }
 
+/** What a step found of the sampled tokens of its batch: those of all spans of all datums, in order. */
+export interface TrainedTokens {
+  /** Log-probability under the weights before the update (natural logarithm); NaN for a token that did not train. */
+  logprobs: Float32Array;
+  /** 1 where clip, cap, mask or truncation changed the loss of the token. */
+  clipped: Uint8Array;
+}
+
 export interface TrainRequest {
   from: Weights;
   /** Absolute path of the new checkpoint. It must not exist yet, and it appears completely or not at all. */
   folder: string;
   /** Read one at a time, each when its step begins. */
   batches: AsyncIterable<TrainingBatch> | Iterable<TrainingBatch>;
-  /** Called after each optimizer step with its metrics. */
-  onStep: (metrics: Record<string, number>) => void;
+  /** Called after each optimizer step with its metrics and, in reinforcement learning, what it found of the tokens. */
+  onStep: (metrics: Record<string, number>, tokens?: TrainedTokens) => void;
   signal?: AbortSignal;
 }
 

@@ -2,11 +2,17 @@ import { choiceAdvantages, groupStandardDeviation, hasSignal } from './advantage
 import { type Datum, LearningError, type Span } from './datum.ts';
 import type { ResolvedRlConfig } from './resolve-config.ts';
 
+export interface SpanOrigin {
+  /** The choice's credit; absent or null: its trajectory's reward applies. */
+  credit?: number | null;
+  /** Number of the choice in its trajectory, which `Batch.origins` tells again. */
+  choice?: number;
+}
+
 /** One history of a trajectory, tokenized. */
 export interface SampledSequence<Constraint> {
   tokens: number[];
-  /** `credit`: the choice's credit; absent or null: its trajectory's reward applies. */
-  spans: (Omit<Span<Constraint>, 'advantage' | 'weight'> & { credit?: number | null })[];
+  spans: (Omit<Span<Constraint>, 'advantage' | 'weight'> & SpanOrigin)[];
 }
 
 export interface RewardedTrajectory<Constraint> {
@@ -42,9 +48,16 @@ export interface BatchCounts {
   reward_std_dev: number;
 }
 
+export interface DatumOrigin {
+  trajectory: number;
+  choices: (number | undefined)[];
+}
+
 export interface Batch<Constraint> {
   /** In the order of the groups, trajectories and histories. */
   datums: Datum<Constraint>[];
+  /** Where each datum comes from: its trajectory's index in the batch, and the choice of each span. */
+  origins: DatumOrigin[];
   /** Whether the returns differ in any group. */
   hasSignal: boolean;
   counts: BatchCounts;
@@ -92,16 +105,22 @@ export function* makeDatums<Constraint>(
   }
   if (config.normalize_advantages) yield* normalize(trajectories);
   const datums: Datum<Constraint>[] = [];
+  const origins: DatumOrigin[] = [];
   let decisions = 0;
-  for (const trajectory of trajectories) {
+  for (const [index, trajectory] of trajectories.entries()) {
     if (config.entropy_coefficient > 0 || hasAdvantage(trajectory)) {
       decisions += weigh(trajectory, trajectories.length);
-      for (const sequence of trajectory) if (sum(sequence.decisions) > 0) datums.push(sequence.datum);
+      for (const { datum, decisions: own, choices } of trajectory) {
+        if (sum(own) === 0) continue;
+        datums.push(datum);
+        origins.push({ trajectory: index, choices });
+      }
     }
     yield;
   }
   return {
     datums,
+    origins,
     hasSignal: differ,
     counts: {
       num_groups_submitted: groups.length,
@@ -122,6 +141,7 @@ interface CountedDatum<Constraint> {
   datum: Datum<Constraint>;
   /** The number of decisions in each span. */
   decisions: number[];
+  choices: DatumOrigin['choices'];
 }
 
 /** The sequences of each trajectory as datums whose weights are still 0. */
@@ -132,11 +152,15 @@ function withAdvantages<Constraint>(
   return trajectories.map(({ sequences }, index) => {
     let choice = 0;
     return sequences.map(({ tokens, spans: sampled }) => {
-      const spans = sampled.map(({ credit: _, ...span }) => {
+      const spans = sampled.map(({ credit: _, choice: __, ...span }) => {
         checkSpan(span, tokens.length);
         return { ...span, advantage: advantages[index]?.[choice++] ?? 0, weight: 0 };
       });
-      return { datum: { tokens, spans }, decisions: spans.map(countDecisions) };
+      return {
+        datum: { tokens, spans },
+        decisions: spans.map(countDecisions),
+        choices: sampled.map((span) => span.choice),
+      };
     });
   });
 }

@@ -7,6 +7,7 @@ import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';
 import type { RecentPayloads } from './jobs/packed-trajectories.ts';
+import type { RecentTokens } from './jobs/trained-tokens.ts';
 import type { DataFiles } from './store/files.ts';
 import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
@@ -33,6 +34,7 @@ export interface ServiceContext {
   events: JobEvents;
   queue: JobQueue;
   recentPayloads: RecentPayloads;
+  recentTokens: RecentTokens;
   models: ModelResolver;
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;

@@ -138,3 +138,9 @@ export const unsupportedField = (loc: (string | number)[], input: unknown, reaso
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** A page was asked for after an item that is not in the list. */
+export function unknownCursor(after: string): RequestValidationError {
+  const msg = 'no item of this list has this id (it may have been deleted); start again without after';
+  return new RequestValidationError([{ loc: ['query', 'after'], msg, type: 'value_error', input: after }]);
+}

@@ -10,6 +10,7 @@ import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { RecentPayloads } from './jobs/packed-trajectories.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
+import { RecentTokens } from './jobs/trained-tokens.ts';
 import { removeUnused, repair } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
@@ -26,7 +27,8 @@ type OpenedPart =
   | 'constraints'
   | 'tools'
   | 'idempotency'
-  | 'recentPayloads';
+  | 'recentPayloads'
+  | 'recentTokens';
 
 /** Opens the data folder, repairs what a crash left, and assembles the service. No job runs yet. */
 export async function openService({
@@ -49,12 +51,13 @@ export async function openService({
   const constraints = new Constraints(engine, store);
   const tools = baseModelTools(engine);
   const recentPayloads = new RecentPayloads();
+  const recentTokens = new RecentTokens();
   const queue = new JobQueue({
     engine,
     store,
     files,
     events,
-    prepare: jobPreparation({ engine, store, files, constraints, tools, recentPayloads }),
+    prepare: jobPreparation({ engine, store, files, constraints, tools, recentPayloads, recentTokens }),
     onEnd: (jobId) => recentPayloads.forget(jobId),
     onCheckpoint: () => models.forget(),
     log,
@@ -73,6 +76,7 @@ export async function openService({
     tools,
     idempotency,
     recentPayloads,
+    recentTokens,
   };
 }
 

@@ -38,7 +38,7 @@ export {
 export { RunDirectory } from './run-directory.ts';
 export { isRunActive, stepName } from './run-files.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
-export type { JobRecord, RunState } from './run-state.ts';
+export type { GroupTokens, JobRecord, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export { type SftOptions, type SftResult, sft } from './sft.ts';
 export { repeatedShare } from './step-report.ts';
@@ -57,3 +57,4 @@ export type {
   ValidationOptions,
   WarmStart,
 } from './train-options.ts';
+export { readGroupTokens } from './trained-tokens.ts';

@@ -14,8 +14,9 @@ import {
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
-import { begunFiles, isRun, lockRun, type RunLock, stepName } from './run-files.ts';
+import { begunFiles, isRun, lockRun, type RunLock, stepName, tokensFile } from './run-files.ts';
 import {
+  type GroupTokens,
   jobRecordSchema,
   loggingSchema,
   runStateSchema,
@@ -60,6 +61,8 @@ export const runFiles = {
  *     trajectories/before.jsonl             the groups of a validation, under its name
  *     evaluations/step-0000/                a validation in progress, under the number of finished steps
  *     jobs/step-0000.json                   the training job: its request (by reference), id and outcome
+ *     tokens/step-0000.jsonl                what the job found of the sampled tokens, one group per line, if the service
+ *                                           tells it
  *     jobs/warm-start.json                  the same for the supervised training before the first step
  *     logged/step-0000.json                 whether a service without idempotency keys has stored the groups
  *     summary.json                          how the run ended
@@ -171,6 +174,11 @@ export class RunDirectory {
     return file;
   }
 
+  async writeTokens(step: number, groups: Iterable<GroupTokens>): Promise<void> {
+    await makeOwnFolder(join(this.path, 'tokens'));
+    await this.#writeAtomically(tokensFile(step), linesOf(groups));
+  }
+
   /**
    * Appends a finished group to the journal of an unfinished step. Groups that end while others are being written are
    * written together.
@@ -276,6 +284,10 @@ const lineOf = (group: RolloutGroup) => `${JSON.stringify(toGroupRecord(group))}
 /** Makes one line at a time, so that the event loop gets a tick between groups. */
 function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
   for (const group of groups) yield lineOf(group);
+}
+
+function* linesOf(values: Iterable<unknown>): Generator<string> {
+  for (const value of values) yield `${JSON.stringify(value)}\n`;
 }
 
 /** Most characters of lines that are kept. */

@@ -97,3 +97,6 @@ export const isRun = (names: readonly string[]) =>
 
 /** `step-0000`. Padded, so that names sort like steps. */
 export const stepName = (step: number) => `step-${String(step).padStart(4, '0')}`;
+
+/** File of what the job of a step found of its tokens, relative to the run directory. */
+export const tokensFile = (step: number) => `tokens/${stepName(step)}.jsonl`;

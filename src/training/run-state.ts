@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type RlConfig, untrainedSchema } from '../contract/index.ts';
+import { type RlConfig, type TrajectoryTokens, untrainedSchema } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isObject } from '../util/json.ts';
@@ -122,3 +122,9 @@ export const stepReportSchema = z
     (value) => z.looseObject({ step: z.int(), reward: z.number() }).safeParse(value).success,
   )
   .transform((report): StepReport => ({ ...addedFigures, ...report }));
+
+/** What a job found of the tokens of a group's trajectories, by their index in the group. */
+export interface GroupTokens {
+  group: number;
+  trajectories: Pick<TrajectoryTokens, 'trajectory' | 'choices'>[];
+}

@@ -24,6 +24,7 @@ import type { RunState } from './run-state.ts';
 import { rolloutFigures, toStepReport } from './step-report.ts';
 import { logOnce, submitTraining } from './submit-training.ts';
 import type { TrainResult, TrainSettings } from './train-options.ts';
+import { recordTokens } from './trained-tokens.ts';
 
 /** A run in progress: what its parts share. */
 export interface RunContext<Schema extends z.ZodType, Outcome> {
@@ -88,9 +89,8 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     run.reportFailures({ name: stepName(step), step }, rollouts.groups);
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
 
-    const groups = rollouts.groups
-      .filter(({ isTrainable }) => isTrainable)
-      .map((group) => group.toTrajectoryGroup());
+    const trainable = rollouts.groups.filter(({ isTrainable }) => isTrainable);
+    const groups = trainable.map((group) => group.toTrajectoryGroup());
     const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
     const config = configOf(settings, step);
     // Without an entropy bonus, equal rewards give no gradient: the service would reject the job, or train on nothing.
@@ -111,12 +111,16 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       return rolloutFigures(rollouts.groups);
     });
     recorded.catch(() => undefined);
-    const job = await running.catch(async (error: unknown) => {
+    const ended = await running.catch(async (error: unknown) => {
       await recorded.catch(() => undefined);
       throw error;
     });
+    const job = ended?.outcome ?? null;
     training ??= job ? clock.lap() : 0;
     const checkpoint = clock.lap();
+    const jobId = job && !job.untrained ? ended?.jobId : undefined;
+    const groupsOfJob = trainable.filter((_, at) => (groups[at]?.trajectories.length ?? 0) > 0);
+    if (jobId !== undefined) await recordTokens(run, { step, jobId, groups: groupsOfJob });
     const figures = await recorded;
     const log = clock.lap();
 
@@ -200,8 +204,9 @@ interface StepJob {
 async function runStepJob<Schema extends z.ZodType, Outcome>(
   { settings, directory, model, signal }: RunContext<Schema, Outcome>,
   { step, groups, config, onProgress }: StepJob,
-): Promise<JobEnd> {
+): Promise<{ outcome: JobEnd; jobId: string | undefined }> {
   const before = await directory.read(runFiles.job(step));
+  let jobId = before?.jobId;
   const request = {
     step,
     modelId: requireModelId(model),
@@ -210,13 +215,16 @@ async function runStepJob<Schema extends z.ZodType, Outcome>(
     config: before ? before.config : (config ?? null),
     trajectories: trajectoriesFile(stepName(step)),
   };
-  return runJob({
+  const outcome = await runJob({
     kind: 'rl',
     model,
     name: `The training job of step ${step + 1}`,
     advice: resumeAdvice,
     before,
-    save: (state) => directory.write(runFiles.job(step), { ...request, ...state }),
+    save: (state) => {
+      jobId = state.jobId;
+      return directory.write(runFiles.job(step), { ...request, ...state });
+    },
     create: (idempotencyKey, graceSignal) =>
       submitTraining({
         model,
@@ -230,4 +238,5 @@ async function runStepJob<Schema extends z.ZodType, Outcome>(
     lostJob: settings.lostJob,
     signal,
   });
+  return { outcome, jobId };
 }

@@ -200,6 +200,10 @@ export interface TokenRow {
   logprob: number | null;
   /** In nats, from the reported alternatives where they were asked for; else null. */
   entropy: number | null;
+  /** Log-probability when the job trained on it; null if that is not known or it did not train. */
+  trainedLogprob: number | null;
+  /** Whether the job's clip, cap, mask or truncation changed its loss. */
+  clipped: boolean;
 }
 
 /** A reply and its tokens. */
@@ -330,6 +334,21 @@ export interface ServiceModel {
   baseModel: string;
   /** Newest first; at most 50. `name` is what a chat calls it; `metrics` are the last ones of its job. */
   checkpoints: { step: number; name: string; metrics: Record<string, number> }[];
+  /** Training jobs, newest first; at most 20. None where the service does not list them. */
+  jobs: ServiceJob[];
+}
+
+export interface ServiceJob {
+  id: string;
+  /** `rl` or `sft`. */
+  kind: string;
+  status: string;
+  /** Of the checkpoint that it made; null until then. */
+  step: number | null;
+  created: string | null;
+  /** From its start to its end; null until then. */
+  seconds: number | null;
+  error: string | null;
 }
 
 export interface ServiceQuestion {

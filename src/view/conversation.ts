@@ -23,17 +23,31 @@ export interface Credit {
   advantages: readonly number[] | null;
   /** Why the rollout does not train. */
   why: string | null;
+  /** What the job found of the tokens, by the choice's number over all conversations. */
+  trained: ReadonlyMap<number, TrainedChoice>;
+}
+
+/** What the job found of the tokens of a choice. */
+export interface TrainedChoice {
+  logprobs: readonly (number | null)[];
+  /** Indices of the tokens whose loss was clipped. */
+  clipped: readonly number[];
 }
 
 /** All conversations of a rollout, with their tokens. */
-export function historiesOf(trajectory: TrajectoryRecord, { advantages, why }: Credit): HistoryDetail[] {
+export function historiesOf(
+  trajectory: TrajectoryRecord,
+  { advantages, why, trained }: Credit,
+): HistoryDetail[] {
   let at = 0;
   return conversationsOf(trajectory).map((conversation, history) => {
     const calls = callsOf(trajectory, history);
     const replies = conversation.messages_and_choices.flatMap((entry, position): SampledReply[] => {
       if (!('message' in entry)) return [];
-      const advantage = advantages?.[at++] ?? null;
-      return [toReply(entry, { call: calls.get(position), advantage, why })];
+      const number = at++;
+      const advantage = advantages?.[number] ?? null;
+      const found = trained.get(number);
+      return [toReply(entry, { call: calls.get(position), advantage, why, found })];
     });
     const tools = (conversation.tools ?? []).map((tool) => tool.function.name);
     return { turns: turnsOf(conversation, calls, trajectory.record.policy), tools, replies };
@@ -92,9 +106,19 @@ const toUse = (call: { id?: string; function: { name: string; arguments: string 
 
 function toReply(
   choice: Choice,
-  { call, advantage, why }: { call: CallRecord | undefined; advantage: number | null; why: string | null },
+  {
+    call,
+    advantage,
+    why,
+    found,
+  }: {
+    call: CallRecord | undefined;
+    advantage: number | null;
+    why: string | null;
+    found: TrainedChoice | undefined;
+  },
 ): SampledReply {
-  const tokens = tokensOf(choice);
+  const tokens = tokensOf(choice, found);
   const reason =
     why ?? (tokens.length === 0 ? 'it has no token ids' : advantage === 0 ? 'its advantage is 0' : null);
   return {
@@ -109,7 +133,8 @@ function toReply(
   };
 }
 
-function tokensOf({ token_ids: ids, logprobs }: Choice): TokenRow[] {
+function tokensOf({ token_ids: ids, logprobs }: Choice, found: TrainedChoice | undefined): TokenRow[] {
+  const clipped = new Set(found?.clipped);
   const entries = logprobs?.content ?? [];
   return (ids ?? []).map((id, at) => {
     const entry = entries[at];
@@ -119,6 +144,8 @@ function tokensOf({ token_ids: ids, logprobs }: Choice): TokenRow[] {
       text: entry?.token ?? '',
       logprob: entry?.logprob ?? null,
       entropy: others.length > 1 ? entropyOf(others.map(({ logprob }) => logprob)) : null,
+      trainedLogprob: found?.logprobs[at] ?? null,
+      clipped: clipped.has(at),
     };
   });
 }

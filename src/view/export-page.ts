@@ -11,6 +11,8 @@ export interface ExportOptions {
   to: string;
   /** Most rollouts of a run whose conversations are written; those of further steps are left out, evenly. */
   maxRollouts: number;
+  /** Called as runs are written, with a fraction for the one that is being written. */
+  onProgress?: ((done: number, total: number) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -25,7 +27,13 @@ export interface Exported {
  * Writes the page with all its answers as files, which any web server can show. A run with too many rollouts keeps its
  * curves and the lists of all steps; the groups are those of every n-th step. The folder is whole or absent.
  */
-export async function exportPage({ folders, to, maxRollouts, signal }: ExportOptions): Promise<Exported> {
+export async function exportPage({
+  folders,
+  to,
+  maxRollouts,
+  onProgress,
+  signal,
+}: ExportOptions): Promise<Exported> {
   const views = new RunViews(folders);
   const exported: Exported = { runs: 0, files: 0, leftOut: {} };
   await writeNewFolder(to, async (folder) => {
@@ -46,7 +54,8 @@ export async function exportPage({ folders, to, maxRollouts, signal }: ExportOpt
     for (const { id } of runs) {
       exported.runs++;
       const { names, evaluations } = await store<Awaited<ReturnType<RunViews['run']>>>(`runs/${id}`);
-      const left = await exportSteps({ views, store, id, names, maxRollouts });
+      const onStep = (share: number) => onProgress?.(exported.runs - 1 + share, runs.length);
+      const left = await exportSteps({ views, store, id, names, maxRollouts, onStep });
       if (left.length > 0) exported.leftOut[id] = left;
       const kept = evaluations.map(({ name }) => name).filter((name) => names.includes(name));
       for (const [at, a] of kept.entries())
@@ -62,10 +71,12 @@ interface StepsExport {
   id: string;
   names: readonly string[];
   maxRollouts: number;
+  /** Gets the share of the steps whose conversations are written. */
+  onStep: (share: number) => void;
 }
 
 /** Returns the names whose groups are left out. */
-async function exportSteps({ views, store, id, names, maxRollouts }: StepsExport): Promise<string[]> {
+async function exportSteps({ views, store, id, names, maxRollouts, onStep }: StepsExport): Promise<string[]> {
   const sizes = new Map<string, number>();
   for (const which of names) {
     const { groups } = await views.step(id, which);
@@ -79,7 +90,9 @@ async function exportSteps({ views, store, id, names, maxRollouts }: StepsExport
   const total = [...sizes.values()].reduce((sum, size) => sum + size, 0);
   const apart = Math.max(1, Math.ceil(total / maxRollouts));
   const isKept = (at: number) => at % apart === 0 || at === names.length - 1;
-  for (const which of names.filter((_, at) => isKept(at))) {
+  for (const [at, which] of names.entries()) {
+    onStep(at / names.length);
+    if (!isKept(at)) continue;
     const { groups } = await views.step(id, which);
     for (const { group, rollouts } of groups) {
       const path = `runs/${id}/steps/${which}/groups/${group}`;

@@ -1,9 +1,10 @@
 import { type AdvantageOptions, choiceAdvantages } from '../learning/index.ts';
 import type { GroupRecord } from '../rollout/index.ts';
+import type { GroupTokens } from '../training/index.ts';
 import type { TrajectoryRecord } from '../trajectory/index.ts';
 import { isObject } from '../util/json.ts';
 import type { FailureRow, GroupDetail, RolloutDetail, RolloutSummary } from './api.ts';
-import { historiesOf, mainTurns } from './conversation.ts';
+import { type Credit, historiesOf, mainTurns } from './conversation.ts';
 import { conversationsOf, creditedOf, type GroupFacts, partsOf } from './group-file.ts';
 import type { FoundGroups } from './step-detail.ts';
 import { stretchesOf } from './stretches.ts';
@@ -14,6 +15,8 @@ interface Shown {
   facts: GroupFacts;
   record: GroupRecord;
   options: AdvantageOptions;
+  /** What the job found of the group's tokens, if that is recorded. */
+  tokens: GroupTokens | null;
 }
 
 export function groupDetail(shown: Shown): GroupDetail {
@@ -56,6 +59,7 @@ export function rolloutDetail(shown: Shown, at: number): RolloutDetail {
   const { found, facts, record } = shown;
   const { rollout, trajectory, failure } = partsOf(record, at);
   const credit = creditOf(shown, at);
+  const trained = trainedOf(shown, at);
   return {
     run: found.run.id,
     which: found.which,
@@ -77,7 +81,7 @@ export function rolloutDetail(shown: Shown, at: number): RolloutDetail {
     advantage: meanOf(credit.advantages),
     startTime: trajectory?.start_time ?? null,
     milliseconds: rollout.duration_ms,
-    histories: trajectory ? historiesOf(trajectory, credit) : [],
+    histories: trajectory ? historiesOf(trajectory, { ...credit, trained }) : [],
     stretches: trajectory ? stretchesOf(trajectory, rollout.duration_ms) : [],
     siblings: record.rollouts.map((_, sibling) => sibling),
   };
@@ -98,6 +102,14 @@ function creditOf({ found, facts, record, options }: Shown, at: number) {
   if (!facts.hasSignal) return { advantages: null, why: 'the rewards of its group are equal' };
   const advantages = choiceAdvantages(record.trajectories.map(creditedOf), options)[rollout.trajectory] ?? [];
   return { advantages, why: null };
+}
+
+/** What the job found of a rollout's tokens. */
+function trainedOf({ record, tokens }: Shown, at: number): Credit['trained'] {
+  const rollout = record.rollouts[at];
+  if (!tokens || rollout?.status !== 'completed') return new Map();
+  const found = tokens.trajectories.find(({ trajectory }) => trajectory === rollout.trajectory);
+  return new Map(found?.choices.map((choice) => [choice.choice, choice]));
 }
 
 /** The options of a step that advantages depend on; `config` is the run's `config.json`. */

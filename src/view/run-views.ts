@@ -1,4 +1,4 @@
-import { groupFiles, readRun } from '../training/index.ts';
+import { groupFiles, readGroupTokens, readRun } from '../training/index.ts';
 import type {
   Flips,
   GroupDetail,
@@ -101,7 +101,8 @@ export class RunViews {
     if (!facts) throw notFound(`"${which}" of the run "${id}" has no group ${group}.`);
     const record = await readGroup(found.file.path, facts);
     const config = (await (await readRun(found.run.folder)).config()) ?? {};
-    return { found, facts, record, options: advantageOptions(config, found.step ?? 0) };
+    const tokens = found.step === null ? null : await readGroupTokens(found.run.folder, found.step, group);
+    return { found, facts, record, options: advantageOptions(config, found.step ?? 0), tokens };
   }
 
   async #side(id: string, which: string): Promise<Side> {

@@ -1,9 +1,10 @@
 import { type Client, isRequestError } from '../client/index.ts';
-import type { ServiceDetail, ServiceModel, ServiceQuestion, ServiceReply } from './api.ts';
+import type { ServiceDetail, ServiceJob, ServiceModel, ServiceQuestion, ServiceReply } from './api.ts';
 import { ViewError } from './view-error.ts';
 
 const maxModels = 200;
 const maxCheckpoints = 50;
+const maxJobs = 20;
 const answerMs = 120_000;
 
 /** What is shown of a service. Its key stays here. */
@@ -22,7 +23,12 @@ export class ServiceViews {
       for await (const { id, entity, project, name, base_model: baseModel } of this.#client.models.list()) {
         if (models.length === maxModels) break;
         const whole = `${entity}/${project}/${name}`;
-        models.push({ name: whole, baseModel, checkpoints: await this.#checkpoints(id, whole) });
+        models.push({
+          name: whole,
+          baseModel,
+          checkpoints: await this.#checkpoints(id, whole),
+          jobs: await this.#jobs(id),
+        });
       }
       // Another service may have no such check.
       const check = await this.#client.systemCheck().catch(() => ({}));
@@ -70,6 +76,29 @@ export class ServiceViews {
       checkpoints.push({ step, name: `${model}:step${step}`, metrics });
     }
     return checkpoints;
+  }
+
+  async #jobs(model: string): Promise<ServiceJob[]> {
+    const jobs: ServiceJob[] = [];
+    try {
+      for await (const job of this.#client.trainingJobs.list(model, { order: 'desc' })) {
+        if (jobs.length === maxJobs) break;
+        const { id, kind, status, step, created_at: created, started_at: started, ended_at: ended } = job;
+        jobs.push({
+          id,
+          kind: kind ?? 'job',
+          status: status ?? 'unknown',
+          step: step ?? null,
+          created: created ?? null,
+          seconds: started && ended ? (Date.parse(ended) - Date.parse(started)) / 1000 : null,
+          error: job.error_message ?? null,
+        });
+      }
+    } catch (error) {
+      // Services of other makers do not list jobs.
+      if (!isRequestError(error) || ![404, 405, 501].includes(error.status ?? 0)) throw error;
+    }
+    return jobs;
   }
 
   async #asking<Result>(work: () => Promise<Result>): Promise<Result> {

@@ -50,10 +50,10 @@ function timed(engine: Engine, times: EngineTimes): Engine {
       let last = performance.now();
       await engine.train({
         ...request,
-        onStep: (metrics) => {
+        onStep: (...step) => {
           times.gradient += performance.now() - last;
           last = performance.now();
-          request.onStep(metrics);
+          request.onStep(...step);
         },
       });
       times.saving += performance.now() - last;

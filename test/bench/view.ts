@@ -97,6 +97,37 @@ await shows('the run with its curves', `${address}#/runs/large`, '.chart canvas'
 await shows('a step', `${address}#/runs/large/steps/7`, '.group-line');
 await shows('its timeline', `${address}#/runs/large/steps/7/timeline`, 'a.lane');
 await shows('a group', `${address}#/runs/large/steps/7/groups/3`, '.column');
+
+/** Scrolls down what is shown for two seconds, and tells how long its frames took. */
+const scrolls = async (name: string, at: string, what: string) => {
+  await page.goto(at);
+  await page.locator(what).first().waitFor();
+  await page.mouse.move(700, 600);
+  const frames = page.evaluate<number[]>(`new Promise((resolve) => {
+    const times = [];
+    let last = performance.now();
+    const end = last + 2000;
+    const next = (now) => {
+      times.push(now - last);
+      last = now;
+      if (now < end) requestAnimationFrame(next);
+      else resolve(times.slice(1));
+    };
+    requestAnimationFrame(next);
+  })`);
+  for (let turn = 0; turn < 40; turn++) {
+    await page.mouse.wheel(0, 400);
+    await page.waitForTimeout(30);
+  }
+  const times = (await frames).sort((a, b) => a - b);
+  const share = (part: number) => (times[Math.floor(part * (times.length - 1))] ?? 0).toFixed(0);
+  row(name, share(0.5), share(0.95), share(1));
+};
+console.log('');
+head('scrolling, ms a frame', 'median', '95 %', 'longest');
+await scrolls('a step', `${address}#/runs/large/steps/7`, '.group-line');
+await scrolls('its timeline', `${address}#/runs/large/steps/7/timeline`, 'a.lane');
+await scrolls('tokens', `${address}#/runs/large/steps/7/groups/3/rollouts/2?view=tokens`, '.token');
 await browser.close();
 await view.close();
 await rm(root, { recursive: true });

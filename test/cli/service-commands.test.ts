@@ -43,6 +43,27 @@ it('checkpoints are deleted only when somebody says so', async () => {
   );
 });
 
+it('jobs lists those of all models or of one, newest first', async () => {
+  expect(await martingale('jobs')).toBe('There are no training jobs.\n');
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  const { data } = await client.models.list();
+  const line = {
+    messages: [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: 'hello' },
+    ],
+  };
+  const { url } = await client.uploads.create(JSON.stringify(line));
+  const job = await client.sftTrainingJobs.create({ model_id: data[0]?.id ?? '', training_data_url: url });
+  for await (const _ of client.trainingJobs.follow(job.id));
+  await client.close();
+  const rows = new RegExp(`^MODEL.*\\na/shop/desk +1 +sft +succeeded +\\S+ +${job.id}\\n$`);
+  expect(await martingale('jobs')).toMatch(rows);
+  expect(await martingale('jobs', 'shop/desk')).toMatch(rows);
+  expect(JSON.parse(await martingale('jobs', '--json'))).toMatchObject({ id: job.id, kind: 'sft' });
+  await expect(martingale('jobs', '--follow')).rejects.toThrow('--follow needs the id of a job');
+});
+
 it('jobs says that there is no such job, and a missing key is named', async () => {
   await expect(martingale('jobs', '00000000-0000-4000-8000-000000000000')).rejects.toThrow(/404/);
   const env = { MARTINGALE_API_KEY: '' };

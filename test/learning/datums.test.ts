@@ -120,9 +120,28 @@ describe('makeDatums', () => {
     expect(counts.num_trainable_tokens).toBe(1);
   });
 
+  it('tells of each datum its trajectory in the batch, and of each span its choice', () => {
+    const twice = {
+      tokens: [1, 2, 3],
+      spans: [1, 2].map((start) => ({ ...sequence(-1).spans[0], start, choice: start })),
+    };
+    const silent = { trajectories: [2, 2].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
+    const group = {
+      trajectories: [
+        { reward: 0, sequences: [sequence(0)] },
+        { reward: 1, sequences: [twice as ReturnType<typeof sequence>, sequence(-1)] },
+      ],
+    };
+    expect(makeDatums([silent, group], config).origins).toEqual([
+      { trajectory: 3, choices: [1, 2] },
+      { trajectory: 3, choices: [undefined] },
+    ]);
+  });
+
   it('makes an empty batch from no groups', () => {
     expect(makeDatums([], config)).toEqual({
       datums: [],
+      origins: [],
       hasSignal: false,
       counts: {
         num_groups_submitted: 0,

@@ -11,6 +11,7 @@ import type {
   GenerationDelta,
   ScoredToken,
   ScorePromptRequest,
+  TrainedTokens,
   TrainingBatch,
   TrainRequest,
   Weights,
@@ -112,6 +113,8 @@ export class ScriptedEngine implements Engine {
   /** Awaited before each generation and each gradient step, with the signal of the work. */
   hold: ((place: 'generate' | 'train') => Promise<void>) | null = null;
   failTraining: Error | null = null;
+  /** What a gradient step reports of its tokens. Absent: nothing. */
+  tokensOf: ((batch: TrainingBatch) => TrainedTokens) | null = null;
   failGeneration: Error | null = null;
 
   tokenizer(): Tokenizer {
@@ -215,7 +218,7 @@ export class ScriptedEngine implements Engine {
       if (this.failTraining) throw this.failTraining;
       this.trained.push({ ...batch, from });
       steps++;
-      onStep({ loss: 1 / steps, grad_norm: 0.5 });
+      onStep({ loss: 1 / steps, grad_norm: 0.5 }, this.tokensOf?.(batch));
     }
     await mkdir(dirname(folder), { recursive: true });
     await mkdir(`${folder}.partial`, { recursive: true });

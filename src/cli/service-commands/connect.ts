@@ -45,6 +45,8 @@ export async function withClient(
   }
 }
 
+export const print = (text: string): void => void process.stdout.write(text);
+
 export const nameOf = ({ entity, project, name }: Model): string => `${entity}/${project}/${name}`;
 
 /** The model of a name: `project/model`, or `entity/project/model`. */

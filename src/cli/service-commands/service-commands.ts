@@ -4,9 +4,16 @@ import type { Client } from '../../client/index.ts';
 import { jsonLine, MartingaleError, type Message, printable, printableLines } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import { wholeNumber } from '../flags.ts';
-import { addServiceFlags, findModel, jsonFlag, nameOf, type ServiceFlags, withClient } from './connect.ts';
-
-const print = (text: string): void => void process.stdout.write(text);
+import {
+  addServiceFlags,
+  findModel,
+  jsonFlag,
+  nameOf,
+  print,
+  type ServiceFlags,
+  withClient,
+} from './connect.ts';
+import { jobsCommand } from './jobs.ts';
 
 const models = (flags: ServiceFlags) =>
   withClient(flags, async (client, signal) => {
@@ -67,26 +74,6 @@ async function deleteCheckpoints(
   );
   print(`deleted ${count}${missing.length > 0 ? `; there is no step ${missing.join(', ')}` : ''}\n`);
 }
-
-interface JobFlags extends ServiceFlags {
-  follow?: boolean;
-  cancel?: boolean;
-}
-
-const job = (id: string, flags: JobFlags) =>
-  withClient(flags, async (client, signal) => {
-    const found = flags.cancel
-      ? await client.trainingJobs.cancel(id, { signal })
-      : await client.trainingJobs.get(id, { signal });
-    if (flags.json || !flags.follow) print(flags.json ? jsonLine(found) : `${found.id}  ${found.status}\n`);
-    const events = flags.follow
-      ? client.trainingJobs.follow(id, { signal })
-      : client.trainingJobs.events(id, { signal });
-    for await (const event of events) {
-      if (flags.json) print(jsonLine(event));
-      else print(`${printable(event.type)}  ${printable(JSON.stringify(event.data ?? {}))}\n`);
-    }
-  });
 
 interface ChatFlags extends ServiceFlags {
   model: string;
@@ -165,14 +152,7 @@ export const serviceCommands = (): Command[] => [
       .option('--yes', 'do not ask before deleting')
       .addOption(jsonFlag()),
   ).action(checkpoints),
-  addServiceFlags(
-    new Command('jobs')
-      .description('Show a training job and its events.')
-      .argument('<id>', 'id of the job, as a run keeps it in jobs/')
-      .option('--follow', 'wait for its events until it ends')
-      .option('--cancel', 'cancel it')
-      .addOption(jsonFlag()),
-  ).action(job),
+  jobsCommand(),
   addServiceFlags(
     new Command('chat')
       .description('Talk to a model of a service.')

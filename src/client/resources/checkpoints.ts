@@ -10,7 +10,7 @@ import type { OpenAnswer } from '../call.ts';
 import { RequestError } from '../errors.ts';
 import { type PageList, parserOf } from '../parse.ts';
 import { reportedCheckpointSchema, reportedPageSchema } from '../reported.ts';
-import { type CallOptions, type ListOptions, path, Resource } from '../requester.ts';
+import { type CallOptions, type OrderedListOptions, path, Resource } from '../requester.ts';
 import type { Repeat } from '../retry.ts';
 import { excerpt } from '../status-error.ts';
 
@@ -72,16 +72,11 @@ async function writeAtomically(file: string, opened: () => Promise<CheckpointFil
   }
 }
 
-export interface ListCheckpointsOptions extends ListOptions {
-  /** Order by step. Default `asc`; `desc` is newest first. */
-  order?: 'asc' | 'desc' | undefined;
-}
-
 const checkpointPageSchema = reportedPageSchema(reportedCheckpointSchema);
 
 /** Checkpoints of a model: its weights after each training job. Step 0 is the base model. */
 export class Checkpoints extends Resource {
-  list(modelId: string, { order, ...options }: ListCheckpointsOptions = {}): PageList<Checkpoint> {
+  list(modelId: string, { order, ...options }: OrderedListOptions = {}): PageList<Checkpoint> {
     const target = path`/preview/models/${modelId}/checkpoints`;
     return this.requester.pages(target, options, parserOf(checkpointPageSchema), order);
   }

@@ -1,4 +1,9 @@
-import type { CreateSftTrainingJobRequest, CreateTrainingJobRequest } from '../../contract/index.ts';
+import {
+  type CreateSftTrainingJobRequest,
+  type CreateTrainingJobRequest,
+  type TrajectoryTokens,
+  trajectoryTokensSchema,
+} from '../../contract/index.ts';
 import { jsonInSlices } from '../json-slices.ts';
 import { configBody } from '../options.ts';
 import { type PageList, parserOf } from '../parse.ts';
@@ -7,15 +12,20 @@ import {
   type ReportedTrainingEvent,
   type ReportedTrainingJob,
   reportedJobSchema,
+  reportedPageSchema,
 } from '../reported.ts';
 import {
   type CallOptions,
   type IdempotentCallOptions,
   type ListOptions,
+  type OrderedListOptions,
   path,
   Resource,
 } from '../requester.ts';
 import { type FollowOptions, followEvents, parseEventPage } from './follow-events.ts';
+
+const jobPageSchema = reportedPageSchema(reportedJobSchema);
+const tokenPageSchema = reportedPageSchema(trajectoryTokensSchema);
 
 /** Reinforcement-learning jobs. All methods except `create` also take supervised jobs. */
 export class TrainingJobs extends Resource {
@@ -33,6 +43,28 @@ export class TrainingJobs extends Resource {
 
   get(jobId: string, options: CallOptions = {}): Promise<ReportedTrainingJob> {
     return this.requester.read(path`/preview/training-jobs/${jobId}`, options, parserOf(reportedJobSchema));
+  }
+
+  /** The jobs of a model, of either kind. An extension: other services answer 404 or 405. */
+  list(modelId: string, { order, ...options }: OrderedListOptions = {}): PageList<ReportedTrainingJob> {
+    return this.requester.pages(
+      path`/preview/models/${modelId}/training-jobs`,
+      options,
+      parserOf(jobPageSchema),
+      order,
+    );
+  }
+
+  /**
+   * What a reinforcement-learning job found of each sampled token, by trajectory. An extension: other services answer
+   * 404 or 405, and so does ours when it no longer knows them.
+   */
+  tokens(jobId: string, options: ListOptions = {}): PageList<TrajectoryTokens> {
+    return this.requester.pages(
+      path`/preview/training-jobs/${jobId}/tokens`,
+      options,
+      parserOf(tokenPageSchema),
+    );
   }
 
   /** Cancels a running job, which then leaves no checkpoint. An extension: other services may not have it. */

@@ -8,6 +8,7 @@ import {
 } from '../../learning/index.ts';
 import type { TrainingBatch } from '../engine.ts';
 import { EngineError } from '../engine.ts';
+import type { TokenResults } from '../token-results.ts';
 import type { TinkerDatum } from './messages.ts';
 import { refuseSampling, unsupported } from './refusals.ts';
 
@@ -90,7 +91,14 @@ export function lossOf(
     loss,
     reference,
     reduction,
-  }: { loss: TrainingBatch['loss']; reference: readonly Float32Array[] | null; reduction: Reduction },
+    tokens,
+  }: {
+    loss: TrainingBatch['loss'];
+    reference: readonly Float32Array[] | null;
+    reduction: Reduction;
+    /** Gets the log-probability of each decision, and whether its loss was clipped. */
+    tokens?: TokenResults | undefined;
+  },
 ): { data: TinkerDatum[]; metrics: Record<string, number> } {
   const diagnostics = new OffPolicyDiagnostics();
   const penalty = penaltyOf(sequences, logprobs, reference, loss);
@@ -111,11 +119,14 @@ export function lossOf(
       advantages: new Float32Array(size),
     };
     const factor = reduction === 'mean' ? decisions.length * sequences.length : 1;
-    for (const [index, { position, logprob, span }] of decisions.entries()) {
+    for (const [index, decision] of decisions.entries()) {
+      const { position, logprob, span } = decision;
       inputs.weights[position] = 1;
       inputs.advantages[position] = -(gradient[index] as number) * span.weight * factor;
       total += (losses[index] as number) * span.weight;
-      diagnostics.add((terms[index] as { logprob: number }).logprob, logprob, clipped[index] === true);
+      const { logprob: now } = terms[index] as { logprob: number };
+      diagnostics.add(now, logprob, clipped[index] === true);
+      tokens?.set(decision, now, clipped[index] === true);
     }
     count += decisions.length;
     return { ...datum, inputs };

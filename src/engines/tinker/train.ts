@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TrainingBatch, TrainRequest } from '../engine.ts';
 import { EngineError } from '../engine.ts';
+import { type StepResult, TokenResults } from '../token-results.ts';
 import { type Adapter, type Adapters, isLoss } from './adapters.ts';
 import { TinkerError } from './connection.ts';
 import type { TinkerDatum } from './messages.ts';
@@ -57,10 +58,10 @@ export async function train(training: Training, job: Job): Promise<string> {
         const batch = taken[step] ?? (await coming.next()).value;
         if (!batch) break;
         taken[step] = batch;
-        const metrics = await trainStep(training, adapter, batch, job);
+        const { metrics, tokens } = await trainStep(training, adapter, batch, job);
         if (step < reported) continue;
         reported++;
-        job.onStep(metrics);
+        job.onStep(metrics, tokens);
       }
       const saved = await training.api.operation(
         'save_weights',
@@ -93,7 +94,7 @@ async function trainStep(
   adapter: Adapter,
   batch: TrainingBatch,
   { referenceOf, signal }: Job,
-): Promise<Record<string, number>> {
+): Promise<StepResult> {
   const started = performance.now();
   const { loss, learningRate } = batch;
   const sequences = sequencesOf(batch, limits);
@@ -102,7 +103,8 @@ async function trainStep(
   const logprobs = await forward(adapter);
   const hasPenalty = loss.type !== 'cross_entropy' && loss.klPenalty !== null;
   const reference = hasPenalty ? await adapters.withWeights(await referenceOf(batch), forward, signal) : null;
-  const step = lossOf(sequences, logprobs, { loss, reference, reduction });
+  const tokens = loss.type === 'cross_entropy' ? undefined : new TokenResults(batch.datums);
+  const step = lossOf(sequences, logprobs, { loss, reference, reduction, tokens });
   await passes(api, adapter, step.data, { isForwardOnly: false, signal });
   const { metrics } = await api.operation(
     'optim_step',
@@ -113,12 +115,15 @@ async function trainStep(
     },
     { repeat: 'never', signal },
   );
-  const tokens = data.reduce((sum, datum) => sum + datum.tokens.length, 0);
+  const count = data.reduce((sum, datum) => sum + datum.tokens.length, 0);
   return {
-    ...step.metrics,
-    ...gradientNormOf(metrics),
-    learning_rate: learningRate,
-    tokens_per_second: (tokens * 1000) / (performance.now() - started),
+    metrics: {
+      ...step.metrics,
+      ...gradientNormOf(metrics),
+      learning_rate: learningRate,
+      tokens_per_second: (count * 1000) / (performance.now() - started),
+    },
+    tokens: tokens?.all(),
   };
 }
 

@@ -9,6 +9,7 @@ import { type RecentPayloads, readPacked } from './packed-trajectories.ts';
 import { type KlReference, prepareRlJob } from './rl-job.ts';
 import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
 import type { PreparedJob } from './train-job.ts';
+import type { JobTokens, RecentTokens } from './trained-tokens.ts';
 
 interface PrepareDependencies {
   engine: Engine;
@@ -17,6 +18,7 @@ interface PrepareDependencies {
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;
   recentPayloads: RecentPayloads;
+  recentTokens: RecentTokens;
 }
 
 /** Returns the function that prepares a job's training from its record and its payload. */
@@ -27,6 +29,7 @@ export function jobPreparation({
   constraints,
   tools,
   recentPayloads,
+  recentTokens,
 }: PrepareDependencies) {
   return async (job: JobRecord, model: ModelRecord, signal: AbortSignal): Promise<PreparedJob> => {
     const base = baseModelOf(engine, model.baseModel);
@@ -37,8 +40,9 @@ export function jobPreparation({
       return prepareSftJob(files.uploadLines(job.uploadSha256 ?? ''), config, dependencies, signal);
     }
     const reference = (config: KlReference) => findKlReference({ store, files }, model, config);
+    const onTokens = (tokens: JobTokens) => recentTokens.keep(job.id, tokens);
     const packed = recentPayloads.take(job.id) ?? readPacked(payloadOf(files, job.id));
-    return prepareRlJob(packed, job.resolvedConfig, { ...dependencies, reference }, signal);
+    return prepareRlJob(packed, job.resolvedConfig, { ...dependencies, reference, onTokens }, signal);
   };
 }
 

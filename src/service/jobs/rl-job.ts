@@ -14,6 +14,7 @@ import { groupsField } from '../bodies/grouped-body.ts';
 import { ServiceError } from '../errors.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 import type { PreparedJob } from './train-job.ts';
+import type { JobTokens, TrainedDatum } from './trained-tokens.ts';
 
 /** The options that name the reference of the KL penalty. */
 export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
@@ -21,6 +22,8 @@ export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | '
 interface RlJobDependencies extends TrajectoryDependencies {
   /** Finds the weights of the KL penalty's reference. */
   reference: (config: KlReference) => Promise<Weights>;
+  /** Gets what the step found of the tokens. */
+  onTokens: (tokens: JobTokens) => void;
 }
 
 /**
@@ -54,7 +57,7 @@ export async function prepareRlJob(
   const making = makeDatums(rewarded, config);
   let made = making.next();
   for (; !made.done; made = making.next()) if (slices.over) await slices.pause();
-  const { datums, counts, hasSignal } = made.value;
+  const { datums, origins, counts, hasSignal } = made.value;
   if (datums.length === 0) {
     const hasChoices = rewarded.some((group) =>
       group.trajectories.some(({ sequences }) => sequences.length > 0),
@@ -63,7 +66,18 @@ export async function prepareRlJob(
   }
   const reference = loss.klPenalty ? await dependencies.reference(config) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };
+  const places = rewarded.flatMap(({ trajectories }, group) =>
+    trajectories.map((_, trajectory) => ({ group, trajectory })),
+  );
+  const trained = datums.map(({ spans }, at): TrainedDatum => {
+    const { trajectory, choices } = origins[at] as (typeof origins)[number];
+    return {
+      ...(places[trajectory] as (typeof places)[number]),
+      spans: spans.map(({ length }, span) => ({ choice: choices[span] ?? 0, length })),
+    };
+  });
   return {
+    onTokens: (tokens) => dependencies.onTokens({ datums: trained, tokens }),
     steps: 1,
     batches: (async function* () {
       yield { batch, counts: { ...counts } };

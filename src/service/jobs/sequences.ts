@@ -20,6 +20,8 @@ export interface Sampled {
   constraint: Constraint | null;
   /** The choice's credit; absent or null: its trajectory's reward applies. */
   credit?: number | null;
+  /** Number of the choice in its trajectory, from 0. Absent in supervised training. */
+  choice?: number;
 }
 
 export interface TrainingConversation extends Conversation {
@@ -110,8 +112,11 @@ export async function trajectorySequences(
   dependencies: TrajectoryDependencies,
 ): Promise<SampledSequence<Constraint>[]> {
   const sequences: SampledSequence<Constraint>[] = [];
-  for (const { history, path } of historiesOf(trajectory, location))
-    sequences.push(...(await historySequences(history, path, dependencies)));
+  let before = 0;
+  for (const { history, path } of historiesOf(trajectory, location)) {
+    sequences.push(...(await historySequences(history, path, dependencies, before)));
+    before += history.messages_and_choices.filter((item) => 'message' in item).length;
+  }
   return sequences;
 }
 
@@ -119,10 +124,12 @@ async function historySequences(
   history: History,
   location: Location,
   { constraints, tools, base }: TrajectoryDependencies,
+  choicesBefore: number,
 ): Promise<SampledSequence<Constraint>[]> {
   const conversation: TrainingConversation = { turns: [], tools: history.tools, location, sampled: [] };
   /** For each turn its choice, or null for a message. */
   const choices: (Choice | null)[] = [];
+  let number = choicesBefore;
   const own: SampledSequence<Constraint>[] = [];
   const slices = new TimeSlices();
   for (const [index, item] of history.messages_and_choices.entries()) {
@@ -138,7 +145,7 @@ async function historySequences(
     choices.push(choice);
     const turn = choiceToTurn(choice, at);
     conversation.turns.push(turn);
-    const sampled = await toSampled(choice, turn.tokenIds ?? [], at, constraints);
+    const sampled = { ...(await toSampled(choice, turn.tokenIds ?? [], at, constraints)), choice: number++ };
     const { prompt_token_ids: prompt } = choice;
     const hasOwnPrompt = prompt && choice.sampling?.own_prompt;
     if (hasOwnPrompt) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));

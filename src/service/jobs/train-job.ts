@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Untrained } from '../../contract/index.ts';
-import type { Engine, TrainingBatch } from '../../engines/engine.ts';
+import type { Engine, TrainedTokens, TrainingBatch, TrainRequest } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, JobSuccess, ModelRecord, Store } from '../store/store.ts';
@@ -55,7 +55,8 @@ export async function trainJob(
       yield next.batch;
     }
   }
-  const onStep = (metrics: Record<string, number>) => {
+  const onStep: TrainRequest['onStep'] = (metrics, tokens) => {
+    if (tokens) prepared.onTokens?.(tokens);
     const data = Object.entries({ ...metrics, ...counts.shift() });
     // JSON has no NaN: it would arrive as null.
     lastMetrics = Object.fromEntries(data.filter(([, value]) => Number.isFinite(value)));
@@ -100,6 +101,8 @@ export interface CountedBatch {
 export interface PreparedTraining {
   /** Whether the checkpoint stores the metrics of the last step. Default true. */
   keepsMetrics?: boolean;
+  /** Gets what a step found of its tokens, if the engine tells it. */
+  onTokens?: (tokens: TrainedTokens) => void;
   /** Number of gradient steps. */
   steps: number;
   /** Made one at a time, when the engine needs them. */

@@ -133,6 +133,13 @@ export const examples = {
     error_message: 'The job was cancelled while it ran.',
     step: null,
   },
+  jobPage: page(job),
+  tokenPage: page({
+    id: '0',
+    group: 0,
+    trajectory: 1,
+    choices: [{ choice: 0, logprobs: [-0.41, null, -2.3], clipped: [2] }],
+  }),
   event,
   eventPage: page(event),
   health: { status: 'ok' },

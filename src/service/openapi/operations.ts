@@ -218,6 +218,27 @@ export const operations = {
     answer: { schema: contract.trainingJobSchema, example: examples.job },
     errors: [404],
   },
+  listJobs: {
+    method: 'get',
+    path: `${model}/training-jobs`,
+    summary: 'List Training Jobs',
+    tag: 'training',
+    description: 'An extension of this service. The jobs of a model, of either kind, oldest first.',
+    query: contract.orderedPageQuerySchema,
+    answer: { schema: contract.trainingJobPageSchema, example: examples.jobPage },
+    errors: [404],
+  },
+  listTokens: {
+    method: 'get',
+    path: `${job}/tokens`,
+    summary: 'List Trained Tokens',
+    tag: 'training',
+    description:
+      'An extension of this service. What a reinforcement-learning job found of each sampled token: its log-probability under the weights before the update, and whether its loss was clipped. Known for the newest jobs (64 MiB, about 13 million tokens) until the service restarts; otherwise a 404.',
+    query: contract.pageQuerySchema,
+    answer: { schema: contract.trajectoryTokensPageSchema, example: examples.tokenPage },
+    errors: [404],
+  },
   listEvents: {
     method: 'get',
     path: `${job}/events`,

@@ -1,9 +1,16 @@
 import type { Context } from 'hono';
 import { accepts } from 'hono/accepts';
-import { pageQuerySchema, type TrainingEvent, type TrainingJob, type Upload } from '../../contract/index.ts';
+import {
+  orderedPageQuerySchema,
+  pageQuerySchema,
+  type TrainingEvent,
+  type TrainingJob,
+  type Upload,
+} from '../../contract/index.ts';
 import { type Access, accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
-import { notFound, ServiceError } from '../errors.ts';
+import { notFound, ServiceError, unknownCursor } from '../errors.ts';
+import { tokenPage } from '../jobs/trained-tokens.ts';
 import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
@@ -12,6 +19,7 @@ import { submittedBy } from '../telemetry.ts';
 import { checkTrainingData, keepTrainingData } from '../training-data/keep.ts';
 import { validate } from '../validation.ts';
 import { createRlJob, createSftJob, type JobOrigin } from './create-jobs.ts';
+import { findModel } from './models.ts';
 import { answerBodyOnce, answerOnce, type Register, toPage } from './route.ts';
 
 /** After this much silence a comment is sent, so that neither end takes the connection for dead. */
@@ -46,6 +54,27 @@ export function trainingJobRoutes(on: Register, service: ServiceContext): void {
   on(operations.getJob, async (context) =>
     context.json(toTrainingJob(await findJob(service, accessOf(context), context.req.param('job_id')))),
   );
+
+  on(operations.listJobs, async (context) => {
+    const { id } = await findModel(service, accessOf(context), context.req.param('model_id'));
+    const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
+    return context.json(toPage(await store.jobsOf(id, query), toTrainingJob));
+  });
+
+  on(operations.listTokens, async (context) => {
+    const job = await findJob(service, accessOf(context), context.req.param('job_id'));
+    const query = validate(pageQuerySchema, context.req.query(), 'query');
+    const tokens = job.status === 'succeeded' ? service.recentTokens.of(job.id) : undefined;
+    if (!tokens)
+      throw new ServiceError(
+        404,
+        'tokens_not_known',
+        `The tokens of the job ${job.id} are not known: they are kept for the newest reinforcement-learning jobs that trained, until the service restarts.`,
+      );
+    const page = tokenPage(tokens, query);
+    if (!page) throw unknownCursor(query.after ?? '');
+    return context.json(toPage(page, (item) => item));
+  });
 
   on(operations.cancelJob, (context) =>
     answerOnce(service, context, async () => {

@@ -1,6 +1,6 @@
 import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { DatabaseSync } from '../../platform/sqlite.ts';
-import { RequestValidationError, ServiceError } from '../errors.ts';
+import { ServiceError, unknownCursor } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
 import { prepareSchema, storeSchema } from './schema.ts';
 import type { PageRequest, StoredPage } from './store.ts';
@@ -119,7 +119,7 @@ export class SqliteDatabase {
 
 /** A list that is read in pages: rows of a table, optionally of one parent, ordered by a unique column. */
 interface PagedList {
-  table: 'models' | 'checkpoints' | 'events';
+  table: 'models' | 'checkpoints' | 'jobs' | 'events';
   order: 'sequence' | 'step';
   parent?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
 }
@@ -149,11 +149,6 @@ export function readPage<Item>(
     page.limit + 1,
   );
   return { items: rows.slice(0, page.limit).map(read), hasMore: rows.length > page.limit };
-}
-
-function unknownCursor(after: string): RequestValidationError {
-  const msg = 'no item of this list has this id (it may have been deleted); start again without after';
-  return new RequestValidationError([{ loc: ['query', 'after'], msg, type: 'value_error', input: after }]);
 }
 
 export function text(row: Row, column: string): string {

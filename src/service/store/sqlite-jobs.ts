@@ -29,6 +29,11 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return database.find(toJob, 'SELECT * FROM jobs WHERE id = ?', id);
     },
 
+    async jobsOf(modelId, page) {
+      const parent = { column: 'model_id', id: modelId } as const;
+      return readPage(database, toJob, { table: 'jobs', order: 'sequence', parent }, page);
+    },
+
     async hasJob(id) {
       return database.one('SELECT 1 FROM jobs WHERE id = ?', id) !== undefined;
     },

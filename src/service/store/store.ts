@@ -140,6 +140,7 @@ export interface JobStore {
   /** Does nothing if a job with this id exists. Resolves to false if its model is deleted. */
   insertJob(job: JobRecord): Promise<boolean>;
   job(id: string): Promise<JobRecord | undefined>;
+  jobsOf(modelId: string, page: PageRequest): Promise<StoredPage<JobRecord>>;
   hasJob(id: string): Promise<boolean>;
   /** The oldest unfinished job of each model, oldest first. */
   firstJobs(): Promise<WaitingJob[]>;

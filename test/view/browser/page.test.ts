@@ -1,10 +1,11 @@
-import { cp, readFile, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { Choice } from '../../../src/contract/index.ts';
 import { exportPage, type RunningView, startView } from '../../../src/view/index.ts';
 import { sharedFolder, temporaryFolder } from '../../support/files.ts';
 import { startServer } from '../../support/http-server.ts';
@@ -29,6 +30,7 @@ let service: RunningService;
 
 beforeAll(async () => {
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 3, groupsPerStep: 4, rolloutsPerGroup: 4 });
+  await withTokens(join(folder, 'desk'));
   await makeRun({
     runDirectory: join(folder, 'faster'),
     steps: 3,
@@ -57,6 +59,32 @@ afterAll(async () => {
   await view?.close();
   await service?.close();
 });
+
+/** Writes what a job found of the tokens of step 1, as the harness does: each a little likelier, the second clipped. */
+async function withTokens(run: string): Promise<void> {
+  const lines = (await readFile(join(run, 'trajectories', 'step-0001.jsonl'), 'utf8')).trim().split('\n');
+  const groups = lines.map((line) => {
+    const { group, trajectories } = JSON.parse(line);
+    const choicesOf = ({ messages_and_choices: entries }: { messages_and_choices: Partial<Choice>[] }) =>
+      entries.flatMap(({ logprobs }) => (logprobs?.content ? [logprobs.content] : []));
+    return {
+      group,
+      trajectories: trajectories.map((trajectory: Parameters<typeof choicesOf>[0], at: number) => ({
+        trajectory: at,
+        choices: choicesOf(trajectory).map((content, choice) => ({
+          choice,
+          logprobs: content.map(({ logprob }) => logprob + 0.2),
+          clipped: [1],
+        })),
+      })),
+    };
+  });
+  await mkdir(join(run, 'tokens'), { recursive: true });
+  await writeFile(
+    join(run, 'tokens', 'step-0001.jsonl'),
+    groups.map((group) => `${JSON.stringify(group)}\n`).join(''),
+  );
+}
 
 /** Opens an address of the page; problems of its scripts fail the test. */
 async function open(
@@ -105,6 +133,7 @@ const addresses = {
   group: '/runs/desk/steps/1/groups/0',
   rollout: '/runs/desk/steps/1/groups/0/rollouts/1',
   tokens: '/runs/desk/steps/1/groups/0/rollouts/1?view=tokens',
+  ratio: '/runs/desk/steps/1/groups/0/rollouts/1?view=tokens&shade=ratio',
   hostile: '/runs/hostile/steps/0/groups/0/rollouts/0',
   flips: '/flips/desk/before/desk/after',
   service: '/service',
@@ -208,6 +237,17 @@ describe('the way through a run', () => {
     expect(await page.locator('.token-heading').last().textContent()).toMatch(/Call 1, \d+ prompt tokens/);
     const ids = await page.evaluate<string[]>('[...document.querySelectorAll("[id]")].map(({ id }) => id)');
     expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it('tokens show how much likelier training found them, and which losses were clipped', async () => {
+    const { page } = await open(`${addresses.tokens}&token=0.1`);
+    await page.getByRole('button', { name: 'Ratio' }).click();
+    const numbers = page.locator('.token-numbers');
+    await expect.poll(() => numbers.textContent()).toContain('Ratio1.221, clipped');
+    expect(await page.locator('.token.plus-2').count()).toBeGreaterThan(1);
+    expect(await page.locator('.token-strip .token.clipped').count()).toBe(1);
+    const other = await open(addresses.tokens.replace('steps/1', 'steps/0'));
+    expect(await other.page.getByRole('button', { name: 'Ratio' }).count()).toBe(0);
   });
 
   it('a timeline shows its longest rollouts first and leads to them', async () => {

@@ -1,5 +1,6 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
+import type { TokenResults } from '../../token-results.ts';
 import {
   type Distribution,
   entropyOf,
@@ -15,15 +16,20 @@ export class BatchLoss {
   readonly #config: LossConfig;
   readonly #advantageShifts: Float64Array | null;
   readonly #diagnostics = new OffPolicyDiagnostics();
+  readonly #tokens: TokenResults | undefined;
   #decisions = 0;
   #loss = 0;
   #policyLoss = 0;
   #entropy = 0;
 
-  /** `advantageShifts`: those of the KL penalty, in the order in which the decisions are added; null without one. */
-  constructor(config: LossConfig, advantageShifts: Float64Array | null = null) {
+  /**
+   * `advantageShifts`: those of the KL penalty, in the order in which the decisions are added; null without one.
+   * `tokens` gets the log-probability of each decision, and whether its loss was clipped.
+   */
+  constructor(config: LossConfig, advantageShifts: Float64Array | null = null, tokens?: TokenResults) {
     this.#config = config;
     this.#advantageShifts = advantageShifts;
+    this.#tokens = tokens;
   }
 
   /**
@@ -63,10 +69,12 @@ export class BatchLoss {
       advantage: decision.span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
     }));
     const { losses, gradient, clipped } = datumLoss(terms, this.#config);
-    for (const [at, { logprob: sampled, span }] of decisions.entries()) {
+    for (const [at, decision] of decisions.entries()) {
+      const { logprob: sampled, span } = decision;
       const { logprob, entropy } = probabilities[at] as Probability;
       const loss = losses[at] as number;
       this.#diagnostics.add(logprob, sampled, clipped[at] === true);
+      this.#tokens?.set(decision, logprob, clipped[at] === true);
       this.#policyLoss += span.weight * loss;
       this.#loss += span.weight * (loss - bonus * entropy);
       this.#entropy += entropy;

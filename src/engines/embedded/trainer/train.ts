@@ -1,5 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { TrainingBatch, TrainRequest } from '../../engine.ts';
+import type { StepResult } from '../../token-results.ts';
 import type { GraphCall, TrainerCall } from '../threads/worker-messages.ts';
 import type { RunningThread } from '../threads/worker-thread.ts';
 
@@ -39,7 +40,8 @@ async function runJob(
       signal?.throwIfAborted();
       for (const part of inMessages(datums, tokensPerMessage))
         await thread.call({ type: 'datums', datums: part });
-      onStep(await thread.call({ type: 'step', batch }, { signal }));
+      const { metrics, tokens } = await thread.call<StepResult>({ type: 'step', batch }, { signal });
+      onStep(metrics, tokens);
     }
     signal?.throwIfAborted();
     await thread.call({ type: 'save', folder });

@@ -1,6 +1,7 @@
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
+import { type StepResult, TokenResults } from '../../token-results.ts';
 import type { BaseModels } from '../base-models.ts';
 import { defaultTrainingBytes } from '../memory.ts';
 import type { Runtime } from '../runtime.ts';
@@ -90,8 +91,8 @@ export class Trainer {
     this.#cancellation.abort(new EngineError('training_cancelled', 'the training was cancelled'));
   }
 
-  /** Takes one optimizer step over all datums of the batch and returns its metrics. */
-  async step({ datums, loss, reference, learningRate }: TrainingBatch): Promise<Record<string, number>> {
+  /** Takes one optimizer step over all datums of the batch. */
+  async step({ datums, loss, reference, learningRate }: TrainingBatch): Promise<StepResult> {
     const run = this.#current();
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
       throw new EngineError(
@@ -117,7 +118,8 @@ export class Trainer {
       load: async (weights) =>
         this.#models.isBare(weights) ? null : shareWeights(await this.#models.loadVector(weights)),
     });
-    const batchLoss = new BatchLoss(loss, penalty?.shifts);
+    const results = loss.type === 'cross_entropy' ? undefined : new TokenResults(datums);
+    const batchLoss = new BatchLoss(loss, penalty?.shifts, results);
     const gradient = await prepared.gradientOf(vector, batchLoss, signal);
     signal.throwIfAborted();
     const length = norm(gradient);
@@ -133,13 +135,14 @@ export class Trainer {
     run.steps++;
     const tokens = prepared.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     const seconds = (performance.now() - started) / 1000;
-    return {
+    const metrics = {
       ...batchLoss.metrics(),
       ...(penalty ? { kl_policy_ref: penalty.mean } : {}),
       grad_norm: length,
       learning_rate: learningRate,
       tokens_per_second: tokens / seconds,
     };
+    return { metrics, tokens: results?.all() };
   }
 
   async save(folder: string): Promise<void> {

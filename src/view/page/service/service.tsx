@@ -1,6 +1,6 @@
-import type { ServiceDetail, ServiceModel } from '../../api.ts';
+import type { ServiceDetail, ServiceJob, ServiceModel } from '../../api.ts';
 import { useApi } from '../api-client.ts';
-import { counted, formatNumber, inWords } from '../parts/format.ts';
+import { counted, formatAge, formatNumber, formatSeconds, inWords } from '../parts/format.ts';
 import { Data, Nothing } from '../parts/states.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { type PanelProps, setQuery } from '../router.ts';
@@ -42,13 +42,14 @@ function ServicePanel({ service, query }: { service: ServiceDetail; query: Panel
   );
 }
 
-function ModelPart({ model: { name, baseModel, checkpoints } }: { model: ServiceModel }) {
+function ModelPart({ model: { name, baseModel, checkpoints, jobs } }: { model: ServiceModel }) {
   return (
     <details class="model-part">
       <summary>
         {name}{' '}
         <span class="muted">
           of {baseModel}, {counted(checkpoints.length, 'checkpoint')}
+          {jobs.length > 0 && `, ${stateOfJobs(jobs)}`}
         </span>
       </summary>
       <div class="table-scroll">
@@ -85,6 +86,51 @@ function ModelPart({ model: { name, baseModel, checkpoints } }: { model: Service
           </tbody>
         </table>
       </div>
+      {jobs.length > 0 && <Jobs jobs={jobs} />}
     </details>
+  );
+}
+
+function stateOfJobs(jobs: readonly ServiceJob[]): string {
+  const open = jobs.filter(({ status }) => status === 'queued' || status === 'running');
+  const [newest] = jobs;
+  return open.length > 0
+    ? `${counted(open.length, 'job')} open`
+    : `newest job ${newest?.status ?? 'unknown'}`;
+}
+
+const looks: Readonly<Record<string, 'good' | 'bad' | 'plain'>> = { succeeded: 'good', failed: 'bad' };
+
+function Jobs({ jobs }: { jobs: readonly ServiceJob[] }) {
+  return (
+    <div class="table-scroll">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">Status</th>
+            <th scope="col">Checkpoint</th>
+            <th scope="col">Took</th>
+            <th scope="col">Created</th>
+          </tr>
+        </thead>
+        <tbody>
+          {jobs.map(({ id, kind, status, step, created, seconds, error }) => (
+            <tr key={id}>
+              <th scope="row">
+                <span class="mono">{id.slice(0, 8)}</span> <span class="muted">{kind}</span>
+              </th>
+              <td>
+                <Tag is={looks[status] ?? 'plain'}>{inWords(status)}</Tag>{' '}
+                {error && <span class="muted">{error}</span>}
+              </td>
+              <td>{step === null ? '–' : `step ${step}`}</td>
+              <td>{formatSeconds(seconds)}</td>
+              <td class="muted">{created === null ? '–' : formatAge(created)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

@@ -1,5 +1,5 @@
 /** What the shade of a token tells. */
-export const shadings = ['probability', 'entropy', 'advantage'] as const;
+export const shadings = ['probability', 'entropy', 'advantage', 'ratio'] as const;
 export type Shading = (typeof shadings)[number];
 
 /** A step of the scale of probabilities: tokens with at least this probability, and below that of the step before. */
@@ -30,6 +30,16 @@ export function signedLevel(value: number | null, largest: number): number {
   if (value === null || value === 0 || largest <= 0) return 0;
   const strength = Math.min(3, Math.max(1, Math.ceil((Math.abs(value) / largest) * 3)));
   return value < 0 ? -strength : strength;
+}
+
+/** Bounds of the size of a log-ratio, from the weakest shade to the strongest. */
+const ratioBounds = [0.01, 0.1, 0.5];
+
+/** A shade of the importance ratio, -3 to 3: above 1 the trainer found the token more likely than the sampler did. */
+export function ratioLevel(logRatio: number | null): number {
+  if (logRatio === null) return 0;
+  const strength = ratioBounds.filter((bound) => Math.abs(logRatio) >= bound).length;
+  return logRatio < 0 ? -strength : strength;
 }
 
 /** Shades of entropy in nats: none below 0.1, the strongest from 3. */

@@ -8,6 +8,7 @@ import {
   entropyLevel,
   probabilityLevel,
   probabilityShades,
+  ratioLevel,
   type Shading,
   shadings,
   signedLevel,
@@ -44,13 +45,18 @@ export function Tokens({
   if (places.length === 0)
     return <Nothing title="No tokens">An external model answered: it returns no token ids.</Nothing>;
   const shown = places[hovered ?? cursor];
-  const hasEntropy = places.some(({ token }) => token.entropy !== null);
+  const known: Record<Shading, boolean> = {
+    probability: true,
+    entropy: places.some(({ token }) => token.entropy !== null),
+    advantage: true,
+    ratio: places.some(({ token }) => token.trainedLogprob !== null),
+  };
   return (
     <>
       <div class="token-bar">
         <div class="buttons">
           {shadings
-            .filter((one) => one !== 'entropy' || hasEntropy)
+            .filter((one) => known[one])
             .map((one) => (
               <button
                 key={one}
@@ -59,11 +65,11 @@ export function Tokens({
                 aria-pressed={one === shading}
                 onClick={() => setQuery({ shade: one }, { replace: true })}
               >
-                {one === 'probability' ? 'Probability' : one === 'entropy' ? 'Entropy' : 'Advantage'}
+                {shadingNames[one]}
               </button>
             ))}
         </div>
-        <Legend shading={shading} />
+        <Legend shading={shading} hasClipped={places.some(({ token }) => token.clipped)} />
       </div>
       <TokenStrip
         cells={cells}
@@ -78,6 +84,13 @@ export function Tokens({
   );
 }
 
+const shadingNames: Record<Shading, string> = {
+  probability: 'Probability',
+  entropy: 'Entropy',
+  advantage: 'Advantage',
+  ratio: 'Ratio',
+};
+
 const placesOf = ({ replies }: HistoryDetail): Place[] =>
   replies.flatMap((reply) => reply.tokens.map((token, at) => ({ token, reply, isFirst: at === 0 })));
 
@@ -89,6 +102,7 @@ function cellsOf(places: readonly Place[], history: HistoryDetail, shading: Shad
       reply.trains ? 'trained' : 'masked',
       // One choice alone was allowed, so it teaches nothing.
       token.logprob === 0 && reply.constraint !== null ? 'forced' : '',
+      token.clipped ? 'clipped' : '',
       shadeOf(token, reply, shading, largest),
     ].join(' '),
     heading: isFirst ? headingOf(reply, history) : undefined,
@@ -98,9 +112,13 @@ function cellsOf(places: readonly Place[], history: HistoryDetail, shading: Shad
 function shadeOf(token: TokenRow, reply: SampledReply, shading: Shading, largest: number): string {
   if (shading === 'probability') return `shade-${probabilityLevel(token.logprob)}`;
   if (shading === 'entropy') return `shade-${entropyLevel(token.entropy)}`;
-  const level = signedLevel(reply.advantage, largest);
+  const level = shading === 'ratio' ? ratioLevel(logRatioOf(token)) : signedLevel(reply.advantage, largest);
   return level === 0 ? '' : level > 0 ? `plus-${level}` : `minus-${-level}`;
 }
+
+/** Log of how much more likely the token was when the job trained on it than when it was sampled. */
+const logRatioOf = ({ logprob, trainedLogprob }: TokenRow): number | null =>
+  logprob === null || trainedLogprob === null ? null : trainedLogprob - logprob;
 
 /** `Call 1, 212 prompt tokens, after user: where is my order`. */
 function headingOf({ call, why, promptTokens }: SampledReply, { turns }: HistoryDetail): string {
@@ -111,7 +129,7 @@ function headingOf({ call, why, promptTokens }: SampledReply, { turns }: History
   return `Call ${call}${prompt}${after}${why === null ? '' : ` (not trained: ${why})`}`;
 }
 
-function Legend({ shading }: { shading: Shading }) {
+function Legend({ shading, hasClipped }: { shading: Shading; hasClipped: boolean }) {
   return (
     <ul class="legend" aria-label="What the shades mean">
       {shading === 'probability' &&
@@ -137,6 +155,21 @@ function Legend({ shading }: { shading: Shading }) {
           </li>
         </>
       )}
+      {shading === 'ratio' && (
+        <>
+          <li>
+            <i class="swatch plus-2" /> likelier when it trained
+          </li>
+          <li>
+            <i class="swatch minus-2" /> less likely
+          </li>
+        </>
+      )}
+      {hasClipped && (
+        <li>
+          <span class="token clipped">clipped</span> the loss has a bound
+        </li>
+      )}
       <li>
         <span class="token forced">forced</span> the only choice
       </li>
@@ -149,10 +182,14 @@ function Legend({ shading }: { shading: Shading }) {
 
 function Numbers({ place: { token, reply } }: { place: Place }) {
   const { logprob, entropy, id, text } = token;
+  const logRatio = logRatioOf(token);
   const figures: readonly (readonly [string, string])[] = [
     ['Id', String(id)],
     ['Log-probability', formatNumber(logprob)],
     ['Probability', logprob === null ? '–' : formatShare(Math.exp(logprob))],
+    ...(logRatio === null
+      ? []
+      : [['Ratio', `${formatNumber(Math.exp(logRatio))}${token.clipped ? ', clipped' : ''}`] as const]),
     ...(entropy === null ? [] : [['Entropy', `${formatNumber(entropy)} nats`] as const]),
     ['Advantage', formatSigned(reply.advantage)],
     ['Trains', reply.trains ? 'yes' : (reply.why ?? 'no')],
