@@ -4,6 +4,7 @@ import type { Engine } from '../engines/engine.ts';
 import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
 import { OptionError } from '../util/option-error.ts';
 import { repeated, shellWord, wholeNumber } from './flags.ts';
+import { taskBar } from './task-bar.ts';
 
 /** The values of the flags that `addCheckpointFlags` adds. */
 export interface CheckpointFlags {
@@ -121,19 +122,14 @@ export function checkpointArguments({
     .join('');
 }
 
-/** Shows how far a checkpoint is fetched, on a line of a terminal; elsewhere nothing. */
-export function showFetch({ file, bytes, totalBytes }: FetchProgress): void {
-  const { stderr } = process;
-  const now = performance.now();
-  if (!stderr.isTTY || (now - shownAt < 100 && bytes < totalBytes)) return;
-  shownAt = now;
-  const share = totalBytes === 0 ? 1 : bytes / totalBytes;
-  const bar = '█'.repeat(Math.round(share * 20)).padEnd(20, '░');
-  const size = `${Math.floor(share * 100)}% of ${(totalBytes / 1e6).toFixed(0)} MB`;
-  stderr.write(`\r\u001b[K${bar} ${size}  ${file}${bytes === totalBytes ? '\n' : ''}`);
-}
+/** Shows how far a checkpoint is fetched. */
+export const showFetch = ({ file, bytes, totalBytes }: FetchProgress): void => {
+  fetching ??= taskBar();
+  fetching.show(bytes, totalBytes, `of ${(totalBytes / 1e6).toFixed(0)} MB  ${file}`);
+  if (bytes >= totalBytes) fetching = undefined;
+};
 
-let shownAt = Number.NEGATIVE_INFINITY;
+let fetching: ReturnType<typeof taskBar> | undefined;
 
 /** A line for each of the last `count` base models, which are the checkpoints: what was found in their folders. */
 export function describeCheckpoints(engine: Engine, count: number): string[] {

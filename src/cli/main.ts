@@ -5,8 +5,7 @@ import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
 import { completionCommand } from './completion.ts';
 import { doctorCommand } from './doctor/doctor.ts';
-import { exportCommand } from './export.ts';
-import { exportRunCommand } from './export-run/export-run.ts';
+import { exportCommand } from './export/export.ts';
 import { initCommand } from './init/init.ts';
 import { keysCommand } from './keys.ts';
 import { preflightCommands } from './preflight/preflight.ts';
@@ -24,7 +23,6 @@ const program = new Command('martingale')
   .addCommand(viewCommand())
   .addCommand(doctorCommand())
   .addCommand(exportCommand())
-  .addCommand(exportRunCommand())
   .addCommand(keysCommand())
   .showHelpAfterError();
 for (const command of [...runCommands(), ...preflightCommands(), ...serviceCommands()])

@@ -6,6 +6,7 @@ import { MartingaleError } from '../contract/index.ts';
 import { counted } from '../progress/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './program-end.ts';
+import { taskBar } from './task-bar.ts';
 
 interface ViewOptions {
   port: number;
@@ -58,8 +59,16 @@ async function writePage(folders: readonly string[], to: string, { maxRollouts }
   const { exportPage } = await import('../view/index.ts');
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
+  const bar = taskBar();
   try {
-    const { runs, files, leftOut } = await exportPage({ folders, to: resolve(to), maxRollouts, signal });
+    const { runs, files, leftOut } = await exportPage({
+      folders,
+      to: resolve(to),
+      maxRollouts,
+      onProgress: bar.show,
+      signal,
+    });
+    bar.clear();
     process.stdout.write(`${counted(runs, 'run')} in ${resolve(to)}, ${counted(files, 'file')}\n`);
     for (const [run, names] of Object.entries(leftOut))
       process.stderr.write(
@@ -70,6 +79,7 @@ async function writePage(folders: readonly string[], to: string, { maxRollouts }
     process.stderr.write('Interrupted: nothing was exported.\n');
     process.exitCode = interrupt.status;
   } finally {
+    bar.clear();
     interrupt.release();
   }
 }

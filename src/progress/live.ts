@@ -127,7 +127,7 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
   const running = endedAtMs === null;
   const metrics = leadingMetric(phase.metrics);
   const amount = total === null ? count(done) : `${count(done)}/${count(total)}`;
-  const left: Line = [
+  const what: Line = [
     phaseMark(phase),
     { text: pad(phase.phase, nameWidth) },
     {
@@ -137,16 +137,19 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
       style: 'dim',
     },
   ];
-  const right: Line = [{ text: duration((endedAtMs ?? nowMs) - startedAtMs), style: 'dim' }];
-  const cells = Math.min(24, columns - lineWidth(left) - lineWidth(right) - 2 * barGap);
-  if (!running || total === null || cells < 8) return spread(left, right, columns);
+  const spentMs = (endedAtMs ?? nowMs) - startedAtMs;
+  const isTimed = running && total !== null && done > 0 && done < total && columns >= 60;
+  const left = isTimed ? `, ${duration((spentMs / done) * (total - done))} left` : '';
+  const right: Line = [{ text: `${duration(spentMs)}${left}`, style: 'dim' }];
+  const cells = Math.min(24, columns - lineWidth(what) - lineWidth(right) - 2 * barGap);
+  if (!running || total === null || cells < 8) return spread(what, right, columns);
   const { filled, rest } = bar(done, total, cells);
   const drawn: Line = [
     { text: ' '.repeat(barGap) },
     { text: filled, style: 'cyan' },
     { text: rest, style: 'dim' },
   ];
-  return spread([...left, ...drawn], right, columns);
+  return spread([...what, ...drawn], right, columns);
 }
 
 function milestoneLine(milestone: Milestone, canvas: Canvas): Line {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
-import { SftExamples } from '../../src/cli/export-run/sft-examples.ts';
+import { SftExamples } from '../../src/cli/export/sft-examples.ts';
 import { sftExampleSchema } from '../../src/contract/index.ts';
 import { readRun } from '../../src/training/index.ts';
 import { sharedFolder, temporaryFolder } from '../support/files.ts';
@@ -17,7 +17,7 @@ beforeAll(() =>
 async function exported(as: string, ...more: string[]): Promise<string> {
   const to = join(await temporaryFolder(), 'out.json');
   await runProgram('src/cli/main.ts', {
-    args: ['export-run', 'desk', '--in', folder, '--as', as, '--to', to, ...more],
+    args: ['export', 'desk', '--in', folder, '--to', as, '--out', to, ...more],
   });
   return readFile(to, 'utf8');
 }
@@ -75,15 +75,18 @@ it('refuses a file that exists, a step that is not there, and an unknown form', 
   await expect(exported('csv', '--step', '9')).rejects.toThrow(
     'no groups of --step 9: it has after, before, step-0000',
   );
-  await expect(exported('pdf')).rejects.toThrow(/csv, sft, inspect, atif, trackio/);
+  await expect(exported('pdf')).rejects.toThrow(/inspect, trackio, atif, csv, sft/);
+  await expect(exported('csv', '--merged')).rejects.toThrow(
+    '--merged is for models, and --to csv writes a run',
+  );
   const args = [
-    'export-run',
+    'export',
     'desk',
     '--in',
     folder,
-    '--as',
-    'csv',
     '--to',
+    'csv',
+    '--out',
     join(folder, 'desk', 'config.json'),
   ];
   await expect(runProgram('src/cli/main.ts', { args })).rejects.toThrow('exists already');

@@ -53,7 +53,7 @@ async function run(
     env: process.env,
   },
 ) {
-  const program = [...fromSource, ...execArgv, 'src/cli/main.ts', 'export', '--to', to, ...flags];
+  const program = [...fromSource, ...execArgv, 'src/cli/main.ts', 'export', '--out', to, ...flags];
   const child = spawn(process.execPath, program, {
     cwd: root,
     env: { ...env, MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },

@@ -72,7 +72,7 @@ describe('live view', () => {
 
   it('shows a running warm start, with a bar if it fits', () => {
     expect(draw(80, phase(25, 250)).at(-1)).toMatch(
-      /^› warm start +25\/250 · loss 0\.432 {3}██░{22} +1\.0 s$/,
+      /^› warm start +25\/250 · loss 0\.432 {3}█+░{8,} +1\.0 s, 9\.0 s left$/,
     );
     expect(draw(50, phase(25, 250)).at(-1)).toMatch(/^› warm start +25\/250 · loss 0\.432 +1\.0 s$/);
   });

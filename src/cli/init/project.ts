@@ -4,7 +4,7 @@ import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { martingaleVersion } from '../../util/version.ts';
 
-export const agents = ['ai-sdk', 'openai', 'agents', 'langgraph', 'python'] as const;
+export const agents = ['ai-sdk', 'openai', 'agents', 'langgraph', 'mastra', 'python'] as const;
 export type AgentKind = (typeof agents)[number];
 
 /** Packages of an agent beside those of every project. Majors, so that an old npm installs what was tested. */
@@ -17,6 +17,7 @@ const packagesOf: Record<AgentKind, Record<string, string>> = {
     '@langchain/langgraph': '~1.4.8',
     '@langchain/openai': '^1.6.0',
   },
+  mastra: { '@mastra/core': '^1.71.0' },
   python: {},
 };
 

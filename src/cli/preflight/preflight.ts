@@ -8,6 +8,7 @@ import { alignColumns } from '../../util/text-table.ts';
 import { wholeNumber } from '../flags.ts';
 import { listenForInterrupt } from '../program-end.ts';
 import { percentage, shortNumber, turnLines } from '../run-commands/text.ts';
+import { taskBar } from '../task-bar.ts';
 import { loadEnvironmentFile } from './environment-file.ts';
 import { figuresOf, type PreflightFigures, type Prices } from './figures.ts';
 import { addModelFlags, type ModelFlags, openModelOf } from './open-model.ts';
@@ -48,7 +49,15 @@ async function preflight(file: string, flags: PreflightFlags): Promise<void> {
     most: count,
   });
   await withModel(flags, async (model, signal) => {
-    const result = await runGroups({ environment, scenarios, rolloutsPerGroup, model, signal });
+    const bar = taskBar();
+    const result = await runGroups({
+      environment,
+      scenarios,
+      rolloutsPerGroup,
+      model,
+      onProgress: ({ done, total }) => bar.show(done, total, `${done} of ${counted(total, 'rollout')}`),
+      signal,
+    }).finally(bar.clear);
     const shortcuts = await tryShortcuts(shortcutsOf(result.groups), { environment, scenarios, signal });
     const figures = figuresOf(result, { model: model.name, prices: pricesOf(flags), shortcuts });
     if (json) process.stdout.write(jsonLine(figures));

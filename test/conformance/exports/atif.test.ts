@@ -20,7 +20,7 @@ for file in glob.glob(sys.argv[1] + "/*.json"):
 print(json.dumps(rewards))
 `;
 
-it("Harbor's models accept every rollout that export-run writes as ATIF", { tags: ['long'] }, async ({
+it("Harbor's models accept every rollout that export writes as ATIF", { tags: ['long'] }, async ({
   skip,
 }) => {
   const environment = await pythonEnvironment({
@@ -40,7 +40,7 @@ it("Harbor's models accept every rollout that export-run writes as ATIF", { tags
   const folder = await temporaryFolder();
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 1, groupsPerStep: 4, rolloutsPerGroup: 4 });
   const to = join(folder, 'atif');
-  const args = ['export-run', 'desk', '--in', folder, '--as', 'atif', '--step', '0', '--to', to];
+  const args = ['export', 'desk', '--in', folder, '--to', 'atif', '--step', '0', '--out', to];
   await runProgram('src/cli/main.ts', { args });
   const { stdout } = await promisify(execFile)(environment.python, ['-c', script, to]);
   const expected: Record<string, number | null> = {};

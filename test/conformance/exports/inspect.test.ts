@@ -32,7 +32,7 @@ it('inspect_ai reads the log of a run: scenarios as samples, rollouts as epochs'
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 1, groupsPerStep: 3, rolloutsPerGroup: 3 });
   const file = join(folder, 'desk.json');
   await runProgram('src/cli/main.ts', {
-    args: ['export-run', 'desk', '--in', folder, '--as', 'inspect', '--step', '0', '--to', file],
+    args: ['export', 'desk', '--in', folder, '--to', 'inspect', '--step', '0', '--out', file],
   });
   const { stdout } = await promisify(execFile)(environment.python, ['-c', script, file]);
   const log = JSON.parse(stdout);

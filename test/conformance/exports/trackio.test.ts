@@ -43,7 +43,7 @@ it('a Trackio server has the figures of all steps, once, however often they are 
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 4, groupsPerStep: 2, rolloutsPerGroup: 2 });
   const send = (token: string) =>
     runProgram('src/cli/main.ts', {
-      args: ['export-run', 'desk', '--in', folder, '--as', 'trackio', '--to', url],
+      args: ['export', 'desk', '--in', folder, '--to', 'trackio', '--out', url],
       env: { TRACKIO_WRITE_TOKEN: token },
     });
   expect(await send('secret')).toMatch(/^4 steps in .*, project ticket desk\n$/);

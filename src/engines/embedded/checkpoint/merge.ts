@@ -28,7 +28,7 @@ export async function writeMerged(
   base: string,
   adapter: Adapter,
   folder: string,
-  { signal }: { signal?: AbortSignal } = {},
+  { signal, onProgress }: { signal?: AbortSignal; onProgress?: (done: number, total: number) => void } = {},
 ): Promise<void> {
   const config = await readConfig(base);
   await using files = await TensorFiles.open(base);
@@ -40,19 +40,22 @@ export async function writeMerged(
   const tensors = (await selectTensors(files, config)).filter(({ name }) => targets.has(name));
   if (!(await isFree(folder)))
     throw new EngineError('bad_option', `${folder} exists already: name a new or an empty folder`);
+  let written = 0;
   await writeNewFolder(folder, async (unfinished) => {
     for (const name of await readdir(base))
       if (isShared(name)) await copyDurably(join(base, name), join(unfinished, name));
     // Header and layout stay, so only the data of the targets is written anew.
     for (const { path } of files.files)
       await copyDurably(path, join(unfinished, basename(path)), async (copy) => {
-        for (const tensor of tensors.filter(({ file }) => file.path === path))
+        for (const tensor of tensors.filter(({ file }) => file.path === path)) {
+          onProgress?.(written++, tensors.length);
           for await (const { bytes, position } of mergedPieces(tensor, adapter)) {
             signal?.throwIfAborted();
             // One write may be short, as near a full disk.
             for (let at = 0; at < bytes.length; )
               at += (await copy.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
           }
+        }
       });
   });
 }

@@ -1,18 +1,17 @@
 import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { Command, Option } from 'commander';
-import type { Client } from '../client/index.ts';
-import { MartingaleError, type Model } from '../contract/index.ts';
-import type { TarFile } from '../engines/embedded/weights/tar.ts';
-import { isFree, privateFile, writeNewFolder } from '../util/durable-files.ts';
-import { isSystemError } from '../util/error.ts';
-import { showFetch } from './checkpoint-flags.ts';
-import { serviceUrl } from './flags.ts';
-import { listenForInterrupt } from './program-end.ts';
+import type { Client } from '../../client/index.ts';
+import { MartingaleError, type Model } from '../../contract/index.ts';
+import type { TarFile } from '../../engines/embedded/weights/tar.ts';
+import { isFree, privateFile, writeNewFolder } from '../../util/durable-files.ts';
+import { isSystemError } from '../../util/error.ts';
+import { showFetch } from '../checkpoint-flags.ts';
+import { listenForInterrupt } from '../program-end.ts';
+import { taskBar } from '../task-bar.ts';
 
-interface ExportOptions {
-  to: string;
+export interface ModelExport {
+  out: string;
   merged?: boolean;
   checkpoint?: string;
   baseUrl: string;
@@ -27,15 +26,16 @@ interface ExportedModel {
   baseModel: string;
 }
 
-async function exportModel(name: string, options: ExportOptions): Promise<void> {
+/** Writes a checkpoint of a running service into a folder. */
+export async function exportModel(name: string, options: ModelExport): Promise<void> {
   const { merged = false, checkpoint, baseUrl, apiKey } = options;
-  const to = resolve(options.to);
+  const to = resolve(options.out);
   if (!apiKey) throw badOption('a key of the service is missing: pass --api-key or set MARTINGALE_API_KEY');
   if (merged && checkpoint === undefined)
     throw badOption('--merged needs --checkpoint with the folder of the base model');
-  if (!(await isFree(to))) throw badOption(`--to ${to} exists already: name a new or an empty folder`);
+  if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new or an empty folder`);
   // Loaded here, so that the other commands start without it.
-  const { createClient } = await import('../client/index.ts');
+  const { createClient } = await import('../../client/index.ts');
   const client = createClient({ baseUrl, apiKey });
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
@@ -92,7 +92,7 @@ const fullName = ({ entity, project, name }: Model) => `${entity}/${project}/${n
 type Base = Awaited<ReturnType<typeof openBase>>;
 
 async function openBase(checkpoint: string) {
-  const { inspectCheckpoint } = await import('../engines/embedded/open-checkpoint.ts');
+  const { inspectCheckpoint } = await import('../../engines/embedded/open-checkpoint.ts');
   const { folder, architecture } = await inspectCheckpoint({ folder: checkpoint }, showFetch);
   // PEFT finds a checkpoint of the hub by its name.
   const address = checkpoint.startsWith('hf:') ? checkpoint.slice(3).replace(/@.*$/, '') : folder;
@@ -108,10 +108,12 @@ interface Download {
 
 /** Stores the files of a checkpoint in a folder: those of an adapter, or the single one of a tiny model. */
 async function download({ client, model, folder, signal }: Download): Promise<void> {
-  const { decodeTar } = await import('../engines/embedded/weights/tar.ts');
+  const { decodeTar } = await import('../../engines/embedded/weights/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
   if (!file.fileName.endsWith('.tar')) return await store(join(folder, file.fileName), file.stream);
-  const { adapterConfigFile, adapterWeightsFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const { adapterConfigFile, adapterWeightsFile } = await import(
+    '../../engines/embedded/checkpoint/adapter.ts'
+  );
   const missing = new Set<string>([adapterConfigFile, adapterWeightsFile]);
   for await (const { path, content } of decodeTar(file.stream)) {
     // The names are known, so that no archive can write elsewhere.
@@ -129,7 +131,7 @@ async function store(path: string, content: TarFile['content']): Promise<void> {
 
 /** @throws MartingaleError (`bad_option`) for a model without an adapter, whose download has all its weights. */
 async function checkAdapter(folder: string, { name, baseModel }: ExportedModel): Promise<void> {
-  const { adapterWeightsFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const { adapterWeightsFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
   if ((await readdir(folder)).includes(adapterWeightsFile)) return;
   throw badOption(
     `${name} is a model of ${baseModel}, which has no LoRA adapter: leave out --merged and --checkpoint`,
@@ -140,7 +142,7 @@ async function checkAdapter(folder: string, { name, baseModel }: ExportedModel):
 async function nameBase(folder: string, base: Base, model: ExportedModel): Promise<void> {
   await checkAdapter(folder, model);
   await readAdapterOf(folder, base, model);
-  const { adapterConfigFile } = await import('../engines/embedded/checkpoint/adapter.ts');
+  const { adapterConfigFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
   const path = join(folder, adapterConfigFile);
   const config = { ...JSON.parse(await readFile(path, 'utf8')), base_model_name_or_path: base.address };
   await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { flush: true });
@@ -148,8 +150,8 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
 
 /** @throws MartingaleError (`wrong_base`) if the adapter belongs to other weights than those of the base. */
 async function readAdapterOf(folder: string, { folder: base, architecture }: Base, model: ExportedModel) {
-  const { readAdapter, readBaseWeights } = await import('../engines/embedded/checkpoint/adapter.ts');
-  const { hashCheckpoint } = await import('../engines/embedded/checkpoint/read-checkpoint.ts');
+  const { readAdapter, readBaseWeights } = await import('../../engines/embedded/checkpoint/adapter.ts');
+  const { hashCheckpoint } = await import('../../engines/embedded/checkpoint/read-checkpoint.ts');
   const wrong = (cause?: unknown) =>
     new MartingaleError(
       'wrong_base',
@@ -169,14 +171,17 @@ interface MergedExport extends Omit<Download, 'folder'> {
 }
 
 async function exportMerged({ base, to, ...rest }: MergedExport): Promise<void> {
-  const { writeMerged } = await import('../engines/embedded/checkpoint/merge.ts');
+  const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
+  const bar = taskBar();
   const folder = await mkdtemp(join(tmpdir(), 'martingale-export-'));
   try {
     await refusingFullDisks(folder, () => download({ ...rest, folder }));
     await checkAdapter(folder, rest.model);
     const adapter = await readAdapterOf(folder, base, rest.model);
-    await refusingFullDisks(to, () => writeMerged(base.folder, adapter, to, rest));
+    const { show: onProgress } = bar;
+    await refusingFullDisks(to, () => writeMerged(base.folder, adapter, to, { ...rest, onProgress }));
   } finally {
+    bar.clear();
     await rm(folder, { recursive: true, force: true });
   }
 }
@@ -205,21 +210,3 @@ const badArchive = ({ name }: ExportedModel, problem: string) =>
     'bad_response',
     `the download of ${name} is not a LoRA adapter in PEFT's form: it ${problem}`,
   );
-
-export const exportCommand = (): Command =>
-  new Command('export')
-    .description(
-      "Write a trained model of a running service into a folder: PEFT's files, or a whole checkpoint.",
-    )
-    .argument('<model>', 'project/model, or entity/project/model; with :stepN for a certain checkpoint')
-    .requiredOption('--to <folder>', 'folder to write; it must be new or empty')
-    .option('--merged', 'write a whole checkpoint in Hugging Face form, with the adapter in its weights')
-    .option('--checkpoint <folder>', 'the base model: a folder, or hf:owner/name[@revision]; for --merged')
-    .addOption(
-      new Option('--base-url <url>', 'the service')
-        .env('MARTINGALE_BASE_URL')
-        .argParser(serviceUrl)
-        .default('http://127.0.0.1:8000'),
-    )
-    .addOption(new Option('--api-key <key>', 'key of the service').env('MARTINGALE_API_KEY'))
-    .action((model: string, options: ExportOptions) => exportModel(model, options));

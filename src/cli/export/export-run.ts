@@ -1,6 +1,5 @@
 import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { Command, Option } from 'commander';
 import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
 import { counted } from '../../progress/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
@@ -14,21 +13,25 @@ import { inspectLog } from './inspect-log.ts';
 import { SftExamples } from './sft-examples.ts';
 import { logToTrackio } from './trackio.ts';
 
-interface ExportRunFlags {
-  as: 'csv' | 'sft' | 'inspect' | 'atif' | 'trackio';
-  to: string;
+/** What a run can be written as. */
+export const runForms = ['inspect', 'trackio', 'atif', 'csv', 'sft'] as const;
+
+export interface RunExport {
+  to: (typeof runForms)[number];
+  out: string;
   in: string;
   step?: string[];
   minReward: number;
 }
 
-async function exportRun(name: string | undefined, flags: ExportRunFlags): Promise<void> {
-  const { as, step, minReward } = flags;
+/** Writes a run for other programs. */
+export async function exportRun(name: string | undefined, flags: RunExport): Promise<void> {
+  const { to: as, step, minReward } = flags;
   const { row } = await chooseRun(name, flags.in);
   const run = await readRun(row.folder);
-  if (as === 'trackio') return exportFigures(run, row, flags.to);
-  const to = resolve(flags.to);
-  if (!(await isFree(to))) throw badOption(`--to ${to} exists already: name a new one`);
+  if (as === 'trackio') return exportFigures(run, row, flags.out);
+  const to = resolve(flags.out);
+  if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new one`);
   const names = await namesOf(run, step);
   const count =
     as === 'atif'
@@ -37,11 +40,11 @@ async function exportRun(name: string | undefined, flags: ExportRunFlags): Promi
   process.stdout.write(`${counted(count, as === 'sft' ? 'example' : 'rollout')} in ${to}\n`);
 }
 
-/** The figures of the steps, to a server: `--to` is its address. */
+/** The figures of the steps, to a server: `--out` is its address. */
 async function exportFigures(run: RunReader, row: RunRow, url: string): Promise<void> {
   const token = process.env.TRACKIO_WRITE_TOKEN;
   if (!URL.canParse(url))
-    throw badOption(`--to ${url} is not the address of a Trackio server, such as http://127.0.0.1:7860`);
+    throw badOption(`--out ${url} is not the address of a Trackio server, such as http://127.0.0.1:7860`);
   if (!token) throw badOption("the server's write token is missing: set TRACKIO_WRITE_TOKEN");
   const reports = await run.reports();
   const target = { url, token, project: row.environment ?? 'martingale', run: row.name };
@@ -135,23 +138,3 @@ async function* groupsOf(run: RunReader, names: readonly string[]): AsyncGenerat
 }
 
 const badOption = (problem: string) => new MartingaleError('bad_option', problem);
-
-export const exportRunCommand = (): Command =>
-  new Command('export-run')
-    .description(
-      'Write a run for other programs: a table, supervised examples, a log of Inspect, ATIF, or to a Trackio server.',
-    )
-    .argument('[run]', 'its folder, or its name in --in (default: the newest)')
-    .addOption(
-      new Option('--as <form>', 'form of the file')
-        .choices(['csv', 'sft', 'inspect', 'atif', 'trackio'])
-        .makeOptionMandatory(),
-    )
-    .requiredOption(
-      '--to <file>',
-      'file to write (of atif a folder; of trackio the address of a server); it must be new. Inspect opens .json',
-    )
-    .option('--step <steps...>', 'steps from 0, or evaluations such as after (default: all)')
-    .option('--min-reward <reward>', 'with --as sft: lowest reward of an example', Number, 1)
-    .addOption(new Option('--in <folder>', 'where the run is looked for by name').default('runs'))
-    .action(exportRun);

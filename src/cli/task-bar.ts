@@ -1,0 +1,35 @@
+import { duration } from '../progress/index.ts';
+
+const pauseMs = 100;
+
+/** How far a task is, in whatever it counts. */
+export type ShowTask = (done: number, total: number, what?: string) => void;
+
+/**
+ * Shows on a line of a terminal how far a task is, and how long the rest takes at the pace so far; elsewhere nothing.
+ * The line goes when the task is done, or with `clear`.
+ */
+export function taskBar(stderr: { isTTY?: boolean; write: (text: string) => unknown } = process.stderr): {
+  show: ShowTask;
+  clear: () => void;
+} {
+  const startedAt = performance.now();
+  let shownAt = Number.NEGATIVE_INFINITY;
+  const clear = () => {
+    if (stderr.isTTY && shownAt > 0) stderr.write('\r\u001b[K');
+  };
+  return {
+    clear,
+    show(done, total, what = '') {
+      const now = performance.now();
+      if (!stderr.isTTY) return;
+      if (done >= total) return clear();
+      if (now - shownAt < pauseMs) return;
+      shownAt = now;
+      const share = total === 0 ? 1 : done / total;
+      const bar = '█'.repeat(Math.round(share * 20)).padEnd(20, '░');
+      const left = done > 0 ? `, ${duration(((now - startedAt) / done) * (total - done))} left` : '';
+      stderr.write(`\r\u001b[K${bar} ${Math.floor(share * 100)}%${left}${what === '' ? '' : `  ${what}`}`);
+    },
+  };
+}
