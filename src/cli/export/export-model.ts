@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
 import { MartingaleError, type Model } from '../../contract/index.ts';
-import type { TarFile } from '../../engines/embedded/weights/tar.ts';
 import { isFree, privateFile, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
+import type { TarFile } from '../../util/tar.ts';
 import { showFetch } from '../checkpoint-flags.ts';
 import { listenForInterrupt } from '../program-end.ts';
 import { taskBar } from '../task-bar.ts';
@@ -108,7 +108,7 @@ interface Download {
 
 /** Stores the files of a checkpoint in a folder: those of an adapter, or the single one of a tiny model. */
 async function download({ client, model, folder, signal }: Download): Promise<void> {
-  const { decodeTar } = await import('../../engines/embedded/weights/tar.ts');
+  const { decodeTar } = await import('../../util/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
   if (!file.fileName.endsWith('.tar')) return await store(join(folder, file.fileName), file.stream);
   const { adapterConfigFile, adapterWeightsFile } = await import(

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, request } from 'undici';
+import { Agent, type Dispatcher, interceptors, request } from 'undici';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 
@@ -48,6 +48,7 @@ interface RequestOptions extends CallOptions {
 export class Connection {
   readonly url: string;
   readonly #headers: Record<string, string>;
+  readonly #dispatcher: Dispatcher;
   readonly #agent = new Agent({
     headersTimeout: answerMs,
     bodyTimeout: answerMs,
@@ -59,6 +60,8 @@ export class Connection {
   constructor(url: string, apiKey: string | undefined) {
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { 'x-api-key': apiKey };
+    // A download is elsewhere on the server.
+    this.#dispatcher = this.#agent.compose(interceptors.redirect({ maxRedirections: 3 }));
   }
 
   async close(): Promise<void> {
@@ -96,7 +99,7 @@ export class Connection {
     try {
       const { statusCode, headers, body } = await request(`${this.url}/api/v1/${path}`, {
         method,
-        dispatcher: this.#agent,
+        dispatcher: method === 'GET' ? this.#dispatcher : this.#agent,
         headers: { ...this.#headers, ...(data ? { 'content-type': data.type } : {}), accept: protobufType },
         ...(data ? { body: data.body } : {}),
         ...(signal ? { signal } : {}),

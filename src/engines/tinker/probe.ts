@@ -30,6 +30,7 @@ export async function probe(api: TinkerApi, adapters: Adapters, serverModel: str
   const targets = [1, 4, 1, 5];
   const adapter = await adapters.open(null, { optimizer: false });
   try {
+    await holdsAnother(api, adapters);
     const [trained = new Float32Array()] = await api.pass(adapter.id, [{ tokens, targets, inputs: null }], {
       ...{ loss: 'cross_entropy', sequence: adapter.sequence++, isForwardOnly: true },
     });
@@ -61,6 +62,15 @@ export async function probe(api: TinkerApi, adapters: Adapters, serverModel: str
   }
 }
 
+/** Refuses a server that has room for one adapter only, as SkyRL's FSDP backend: one trains while others are sampled. */
+async function holdsAnother(api: TinkerApi, adapters: Adapters): Promise<void> {
+  const second = await adapters.open(null, { optimizer: false }).catch((error: unknown) => {
+    if (!(error instanceof EngineError) || error.code === 'engine_away') throw error;
+    throw wrong(api, `it holds one adapter at a time (${error.message})`);
+  });
+  void adapters.close(second);
+}
+
 /** The norm of the gradient of a step that changes nothing. */
 async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[]): Promise<number> {
   const sequence = adapter.sequence++;
@@ -75,5 +85,5 @@ async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[
 const wrong = (api: TinkerApi, problem: string) =>
   new EngineError(
     'engine_unsupported',
-    `the training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works`,
+    `the training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works; its Megatron backend holds several adapters too`,
   );

@@ -55,6 +55,11 @@ export class TinkerApi {
     return jsonOf(await this.#connection.request('POST', path, { data, repeat, signal }));
   }
 
+  /** A file of the server. */
+  async download(path: string): Promise<Uint8Array> {
+    return (await this.#connection.request('GET', path, { repeat: 'harmless' })).body;
+  }
+
   /** Removes a file of the server; one that is not there is removed already. */
   async remove(path: string): Promise<void> {
     await this.#connection.request('DELETE', path, { repeat: 'harmless' }).catch((error: unknown) => {

@@ -19,6 +19,7 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { Adapters } from './adapters.ts';
+import { exportAdapter } from './export-adapter.ts';
 import { Sampler } from './generate.ts';
 import { pathOf, writeManifest } from './manifest.ts';
 import { probe, serverModelOf } from './probe.ts';
@@ -188,8 +189,9 @@ class TinkerEngine implements Engine {
     );
   }
 
-  async exportWeights(): Promise<ExportedWeights> {
-    throw unsupported('download', "the adapter is on the training server: see its checkpoints' folder");
+  async exportWeights(weights: Weights): Promise<ExportedWeights> {
+    const { api, adapters, baseModel } = this.#parts;
+    return exportAdapter({ api, adapters, baseModel: baseModel.id }, await pathOf(weights));
   }
 
   /** The weights stay on the server, because a fork may begin from them. */

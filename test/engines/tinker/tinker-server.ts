@@ -1,8 +1,16 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createGzip } from 'node:zlib';
 import { onTestFinished } from 'vitest';
 import { type ProtobufField, ProtobufWriter, protobufFields } from '../../../src/util/protobuf.ts';
+import { encodeTar } from '../../../src/util/tar.ts';
+
+/** `model/name` of a route of files for sampling. */
+const fileOf = (route: string): string =>
+  route.replace(/^.*training_runs\/([^/]+)\/checkpoints\/(?:sampler_weights\/)?([^/]+).*$/, '$1/$2');
 
 /** What a server does instead of answering: ends the connection, answers a status, or waits for ever. */
 export type Fault = 'cut' | 'silent' | number;
@@ -80,6 +88,13 @@ export class TinkerServer {
   #sessions = new Set<string>();
   #adapters = new Map<string, AdapterState>();
   readonly #samplers = new Map<string, string>();
+  /** Adapters as files for sampling, by the model and their name. */
+  readonly files = new Map<string, Float64Array>();
+  /** The names and contents of such a file's archive. */
+  archiveOf = (bias: Float64Array): Record<string, Uint8Array> => ({
+    'adapter_config.json': Buffer.from('{"peft_type":"LORA","r":4,"base_model_name_or_path":"/secret"}'),
+    'adapter_model.safetensors': new Uint8Array(bias.buffer),
+  });
   readonly checkpoints = new Map<string, Pick<AdapterState, 'bias' | 'moments'>>();
   readonly #results = new Map<string, { type: string; body: Uint8Array | string } | { error: string }>();
   #count = 0;
@@ -151,6 +166,10 @@ export class TinkerServer {
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = new Uint8Array(Buffer.concat(chunks));
     const path = `${request.method} ${(request.url ?? '').replace('/api/v1/', '')}`;
+    if (path.startsWith('GET training_runs/')) {
+      this.received.push({ path, model: undefined, body: {} });
+      return this.#download(request.url ?? '', response);
+    }
     const isPass = path.endsWith('forward_backward');
     const json = isPass || body.length === 0 ? {} : JSON.parse(Buffer.from(body).toString());
     const model = isPass ? textOf(fieldsOf(body).get(1)) : json.model_id;
@@ -179,6 +198,26 @@ export class TinkerServer {
     if (fail(this.fault(received, 'after'))) return;
     if (this.#delayMs !== undefined && path.endsWith('retrieve_future')) await sleep(this.#delayMs);
     response.writeHead(200, { 'content-type': answer.type }).end(answer.body);
+  }
+
+  /** Redirects from `archive` to `download`, which packs the files. */
+  async #download(url: string, response: ServerResponse): Promise<void> {
+    if (url.endsWith('/archive')) {
+      response.writeHead(302, { location: url.replace(/archive$/, 'download') }).end();
+      return;
+    }
+    const bias = this.files.get(fileOf(url));
+    if (!bias) {
+      response.writeHead(404).end('{"detail":"Checkpoint not found"}');
+      return;
+    }
+    const files = Object.entries(this.archiveOf(bias)).map(([path, content]) => ({
+      path,
+      bytes: content.length,
+      content: [content],
+    }));
+    response.writeHead(200, { 'content-type': 'application/octet-stream' });
+    await pipeline(Readable.from(encodeTar(files)), createGzip(), response);
   }
 
   #serve(path: string, body: RequestBody): object {
@@ -231,6 +270,11 @@ export class TinkerServer {
         this.#adapters.set(body.model_id, adapter);
         return {};
       });
+    if (route === 'save_weights_for_sampler' && body.path !== undefined)
+      return this.#begin(() => {
+        this.files.set(`${body.model_id}/${body.path}`, this.#adapter(body.model_id).bias.slice());
+        return { path: `tinker://${body.model_id}/sampler_weights/${body.path}` };
+      });
     if (route === 'save_weights_for_sampler') {
       const session = `sampling_${++this.#count}`;
       this.#samplers.set(session, body.model_id);
@@ -240,7 +284,10 @@ export class TinkerServer {
       });
     }
     if (route === 'asample') return this.#begin(() => this.#sample(body));
-    if (path.startsWith('DELETE')) return {};
+    if (path.startsWith('DELETE')) {
+      this.files.delete(fileOf(route));
+      return {};
+    }
     return lost('Not Found', 404);
   }
 

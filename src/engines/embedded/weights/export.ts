@@ -1,3 +1,4 @@
+import { encodeTar, tarBytes } from '../../../util/tar.ts';
 import type { ExportedWeights, Weights } from '../../engine.ts';
 import type { BaseModels, CheckpointModel, TinyModel } from '../base-models.ts';
 import {
@@ -8,7 +9,6 @@ import {
 } from '../checkpoint/adapter.ts';
 import type { TensorShape } from './architecture.ts';
 import { openWeights, unreadableCheckpoint } from './checkpoint-files.ts';
-import { encodeTar, tarBytes } from './tar.ts';
 import { encodeVectorHeader } from './vector-file.ts';
 
 /**

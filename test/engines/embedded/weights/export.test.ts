@@ -10,8 +10,8 @@ import { freshOptimizer } from '../../../../src/engines/embedded/trainer/optimiz
 import { tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
 import { exportWeights } from '../../../../src/engines/embedded/weights/export.ts';
-import { decodeTar, encodeTar, type TarFile } from '../../../../src/engines/embedded/weights/tar.ts';
 import type { ExportedWeights, Weights } from '../../../../src/engines/engine.ts';
+import { decodeTar, encodeTar, type TarFile } from '../../../../src/util/tar.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { randomModel } from '../checkpoint/models.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
