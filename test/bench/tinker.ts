@@ -22,7 +22,7 @@ import { head, machine, row, whole } from './table.ts';
 
 /*
  * What each of our parts costs in front of a training server, beside the bare client that sends token ids:
- * `node test/bench/tinker.ts`. The server is that of the tests, in a process of its own; it answers at once or after a
+ * `npm run bench:tinker`. The server is that of the tests, in a process of its own; it answers at once or after a
  * delay. Everything else is in this process: callers, harness, service and engine.
  */
 
