@@ -94,10 +94,17 @@ async function wordsFor(target: Target): Promise<number> {
 }
 
 /** Sampled tokens per second of `batch` chats at once, their prompts included in the time. */
-async function decode(target: Target, batch: number, words: number): Promise<number> {
+async function decode(target: Target, batch: number, words: number, sampled: number): Promise<number> {
   const begun = performance.now();
-  await Promise.all(Array.from({ length: batch }, () => chat(target, contentOf(words), reply)));
-  return (batch * reply * 1000) / (performance.now() - begun);
+  await Promise.all(Array.from({ length: batch }, () => chat(target, contentOf(words), sampled)));
+  return (batch * sampled * 1000) / (performance.now() - begun);
+}
+
+/** Tokens per second after the first of each reply, which comes with the prompt: from whole replies and from first tokens. */
+async function afterPrompts(batch: number, rateOf: (sampled: number) => Promise<number>): Promise<number> {
+  const whole = (batch * reply) / (await rateOf(reply));
+  const first = batch / (await rateOf(1));
+  return (batch * (reply - 1)) / (whole - first);
 }
 
 /**
@@ -225,12 +232,16 @@ async function* benchShape(
       peaks[dtype] = peakBytes;
       return tokensPerSecond;
     };
-    const compare = async (what: string, request: object, ours: () => Promise<number>) => {
-      const measures = {
+    const compare = async (what: string, request: object, ours: () => Promise<number>) =>
+      compareWith(what, {
         ours,
         float32: () => asked('float32', request),
         bfloat16: () => asked('bfloat16', request),
-      };
+      });
+    const compareWith = async (
+      what: string,
+      measures: Record<'ours' | 'float32' | 'bfloat16', () => Promise<number>>,
+    ) => {
       await measureInTurn(1, measures);
       const rates = await measureInTurn(rounds, measures);
       return {
@@ -248,9 +259,19 @@ async function* benchShape(
     let decoding: number | null = null;
     for (const batch of batches) {
       const request = { work: 'decoding', batch, prompt, reply };
-      const row = await compare(`decoding at ${batch}`, request, () => decode(target, batch, words));
+      const oursOf = (sampled: number) => decode(target, batch, words, sampled);
+      const row = await compare(`decoding at ${batch}, with prompts`, request, () => oursOf(reply));
       if (batch === 32) decoding = row.ours;
       yield { row };
+      const peerOf = (dtype: keyof typeof peaks) => () =>
+        afterPrompts(batch, (sampled) => asked(dtype, { ...request, reply: sampled }));
+      yield {
+        row: await compareWith(`decoding at ${batch}`, {
+          ours: () => afterPrompts(batch, oursOf),
+          float32: peerOf('float32'),
+          bfloat16: peerOf('bfloat16'),
+        }),
+      };
     }
     const request = { work: 'training', batch: trainingBatch, length, decisions };
     const training = await compare(`training ${trainingBatch}x${length}`, request, () =>
