@@ -13,6 +13,7 @@ const floors = [
   'evaluation',
   'progress',
   'rollout',
+  'formats',
   'environment',
   'model',
   'endpoint',
@@ -29,7 +30,7 @@ const floors = [
 ];
 
 /** What only chooses what is public, from any floor. */
-const doors = ['index.ts', 'loop.ts', 'records.ts', 'testing.ts'];
+const doors = ['index.ts', 'environments.ts', 'loop.ts', 'records.ts', 'testing.ts'];
 
 /** The second door of a room, beside its `index.ts`. */
 const sideDoors = ['contract/basics.ts', 'progress/report.ts'];
@@ -42,6 +43,7 @@ const apart: readonly (readonly [string, string])[] = [
     'endpoint',
     'model',
     'environment',
+    'formats',
     'rollout',
     'progress',
     'evaluation',
@@ -150,7 +152,7 @@ test('every entry of the package looks at the version of Node before anything el
     ...Object.values(manifest.bin),
     ...Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default])),
   ];
-  expect(built).toHaveLength(10);
+  expect(built).toHaveLength(11);
   for (const path of built) {
     const file = path.replace('./dist/', '').replace('.js', '.ts');
     expect([file, (await importsOf(file))[0]]).toEqual([file, 'platform/check-node.ts']);
@@ -196,6 +198,7 @@ test.each([
   ['loop.ts', ofHarness],
   ['records.ts', ofHarness],
   ['testing.ts', ofHarness],
+  ['environments.ts', [...ofHarness.filter((name) => name !== 'p-queue'), 'undici']],
   ['client/index.ts', ofClient],
   ['rollout/threads/thread.ts', ofHarness.filter((name) => name !== 'p-queue')],
   ['cli/index.ts', [...ofHarness, 'commander']],

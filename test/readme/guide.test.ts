@@ -29,6 +29,7 @@ import {
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
+import { startStandardServer } from '../formats/open-reward/standard-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
 import { type Snippet, typeScriptSnippets } from './documents.ts';
@@ -489,6 +490,19 @@ describe('the rest of README and docs', () => {
     const notRun = others.filter(({ code }) => !namesOf(code).some((name) => here.includes(`>('${name}'`)));
     expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });
+});
+
+it('trains on an environment that a server of the Open Reward Standard has', async () => {
+  type LearnServed = (client: unknown, url: string, steps: number) => Promise<number[]>;
+  const learnServed = await exported<LearnServed>('learnServed');
+  const server = await startStandardServer();
+  server.hasTerminalTool = true;
+  await using service = await startFakeService({
+    policy: ({ seed }) => ({ text: String(Number(seed) % 3) }),
+  });
+  const rewards = await learnServed(service.client, server.url, 1);
+  expect(rewards).toEqual([expect.closeTo(0.5, 0.4)]);
+  expect(server.episodes.size).toBe(0);
 });
 
 it('serves a training server beside the tiny models from one program', async () => {

@@ -1,0 +1,13 @@
+import './platform/check-node.ts';
+
+/** Environments that others have made and serve, of the Open Reward Standard. */
+export {
+  type OpenReward,
+  type OpenRewardOptions,
+  openReward,
+} from './formats/open-reward/open-reward.ts';
+export {
+  OpenRewardError,
+  type OpenRewardErrorCode,
+} from './formats/open-reward/server.ts';
+export type { OpenRewardTask } from './formats/open-reward/session.ts';

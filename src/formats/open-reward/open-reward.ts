@@ -1,0 +1,166 @@
+import type { ToolSet } from 'ai';
+import { z } from 'zod';
+import {
+  defineEnvironment,
+  type Environment,
+  type LoopOutcome,
+  type LoopSettings,
+} from '../../environment/index.ts';
+import type { RolloutLimits, Trajectory } from '../../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { systemOf, toModelMessages, toToolOutput } from './messages.ts';
+import { OpenRewardError, OpenRewardServer } from './server.ts';
+import { type OpenRewardTask, parse, Session } from './session.ts';
+import { environmentsSchema, splitsSchema, taskCountSchema } from './wire.ts';
+
+const scenarioSchema = z.object({ split: z.string(), index: z.int().nonnegative() });
+
+export interface OpenRewardOptions {
+  /** Name of the environment. Default: the first one of the server. */
+  environment?: string;
+  /** Sent as a bearer token, to servers that know keys. Default: the environment variable `OPENREWARD_API_KEY`, or none. */
+  apiKey?: string;
+  /** What the environment needs, by name, such as a key of a judge. It is sent to the server only. */
+  secrets?: Readonly<Record<string, string>>;
+  /** Instructions before those of the environment. */
+  system?: string;
+  /** As of every environment. Default: the environment decides when an episode ends. */
+  limits?: RolloutLimits;
+  /** Settings of each model call. */
+  settings?: LoopSettings;
+  /**
+   * How the rewards of single calls count: the reply that made them and those before it are credited, discounted for
+   * each reply between. Default 1: with the sum of what came after. `null`: every reply has the reward of the whole.
+   */
+  discount?: number | null;
+}
+
+const names = {
+  environment: true,
+  apiKey: true,
+  secrets: true,
+  system: true,
+  limits: true,
+  settings: true,
+  discount: true,
+} satisfies OptionNames<OpenRewardOptions>;
+
+/** An environment on a server of the Open Reward Standard. */
+export interface OpenReward {
+  readonly environment: Environment<typeof scenarioSchema, LoopOutcome>;
+  /** The names of its splits, such as `train` and `test`. */
+  readonly splits: readonly string[];
+  /** The tasks of a split, as scenarios. @throws OpenRewardError (`bad_option`) for a split that is not there. */
+  scenarios(split: string): Promise<OpenRewardTask[]>;
+  close(): Promise<void>;
+}
+
+/**
+ * An environment of the Open Reward Standard: its tasks are scenarios, its prompt begins the conversation, its tools
+ * are the agent's, and the rewards of their calls are those of the replies that made them. A rollout whose environment
+ * or server fails is a failed rollout.
+ *
+ *     const math = await openReward('http://127.0.0.1:8080');
+ *     await train({ environment: math.environment, scenarios: await math.scenarios('train'), ... });
+ *
+ * @throws OpenRewardError (`environment_server_away`, `environment_server_refused`, `bad_option`)
+ */
+export async function openReward(url: string, options: OpenRewardOptions = {}): Promise<OpenReward> {
+  checkOptionNames('openReward()', options, names);
+  const { apiKey = process.env.OPENREWARD_API_KEY, discount = 1 } = options;
+  const server = new OpenRewardServer({ url, apiKey });
+  const environments = parse(
+    environmentsSchema,
+    '/list_environments',
+    await server.json('GET', '/list_environments'),
+    url,
+  );
+  const name = options.environment ?? environments[0];
+  if (name === undefined || !environments.includes(name))
+    throw new OpenRewardError(
+      'bad_option',
+      `environment: the server ${url} has no environment "${name}"; it has ${environments.join(', ') || 'none'}`,
+    );
+  const splitsPath = `/${name}/splits`;
+  const splits = parse(splitsSchema, splitsPath, await server.json('GET', splitsPath), url).map(
+    (split) => split.name,
+  );
+  const environment = defineEnvironment({
+    name,
+    scenario: scenarioSchema,
+    ...(options.limits ? { limits: options.limits } : {}),
+    ...(options.settings ? { settings: options.settings } : {}),
+    ...(discount === null ? {} : { credit: { discount } }),
+    setup: async ({ scenario, signal }) => ({
+      session: await Session.open({
+        ...{ server, environment: name, task: scenario, signal },
+        secrets: options.secrets ?? {},
+      }),
+    }),
+    system: ({ state: { session } }) =>
+      [options.system ?? '', systemOf(session.messages)].filter((text) => text !== '').join('\n\n'),
+    prompt: ({ state: { session } }) => toModelMessages(session.messages),
+    tools: async ({ state: { session }, trajectory }) => toolsOf(session, trajectory),
+    // An environment that throws is not the policy's fault.
+    onToolError: 'fail',
+    stop: ({ state: { session } }) => session.isFinished && 'environment_finished',
+    observe: async ({ state: { session }, reply, trajectory, signal }) => {
+      const { terminal_tool: terminal } = session.tools;
+      if (terminal) {
+        const input = terminal.arg ? { [terminal.arg]: reply.text } : {};
+        record(trajectory, await session.call(terminal.name, input, signal));
+      }
+      return null;
+    },
+    cleanup: ({ state: { session }, signal }) => session.close(signal),
+    rewards: { finished: { weight: 0, reward: ({ state: { session } }) => Number(session.isFinished) } },
+  });
+  return {
+    environment,
+    splits,
+    async scenarios(split) {
+      if (!splits.includes(split))
+        throw new OpenRewardError(
+          'bad_option',
+          `${name} has no split "${split}"; it has ${splits.join(', ')}`,
+        );
+      const path = `/${name}/num_tasks`;
+      const counted = await server.json('POST', path, { body: { split }, isHarmless: true });
+      const { num_tasks: count } = parse(taskCountSchema, path, counted, url);
+      return Array.from({ length: count }, (_, index) => ({ split, index }));
+    },
+    close: () => server.close(),
+  };
+}
+
+type CallOf = Awaited<ReturnType<Session['call']>>;
+
+/** Adds the reward of a call to the reply that made it. */
+function record(trajectory: Trajectory, result: CallOf): void {
+  if (result.ok && typeof result.output.reward === 'number') trajectory.rewardCall(result.output.reward);
+}
+
+/** The environment's tools for the agent. What a wrong call gets is an answer to the model, not an error. */
+async function toolsOf(session: Session, trajectory: Trajectory): Promise<ToolSet> {
+  const { jsonSchema, tool } = await import('ai');
+  return Object.fromEntries(
+    session.tools.tools.map(({ name, description, input_schema: schema }) => [
+      name,
+      tool({
+        description,
+        inputSchema: jsonSchema<Record<string, unknown>>(schema ?? { type: 'object', properties: {} }),
+        execute: async (input, { abortSignal }) => {
+          if (session.isFinished)
+            return { blocks: [{ type: 'text' as const, text: 'The episode is finished.' }] };
+          const signal = abortSignal ?? AbortSignal.timeout(600_000);
+          const result = await session.call(name, input, signal);
+          record(trajectory, result);
+          return result.ok
+            ? { blocks: result.output.blocks }
+            : { blocks: [{ type: 'text' as const, text: result.error }] };
+        },
+        toModelOutput: ({ output: { blocks } }) => toToolOutput(blocks),
+      }),
+    ]),
+  );
+}
