@@ -111,12 +111,15 @@ export class ServiceViews {
   }
 }
 
-/** `in hand 3, oldest ms 120`: the numbers that a part of the service reports. */
+/** `2.2 ms, in hand 3, oldest 120 ms`: the numbers that a part of the service reports. */
 const inWords = (numbers: Readonly<Record<string, unknown>>): string =>
   Object.entries(numbers)
-    .filter(([, value]) => typeof value === 'string' || typeof value === 'number')
-    .map(
-      ([name, value]) =>
-        `${name.replaceAll('_', ' ')} ${typeof value === 'number' ? Math.round(value * 1000) / 1000 : value}`,
-    )
+    .flatMap(([name, value]) => {
+      if (typeof value === 'string') return [`${name.replaceAll('_', ' ')} ${value}`];
+      if (typeof value !== 'number') return [];
+      const rounded = Math.round(value * 10) / 10;
+      if (name === 'duration') return [`${rounded} ms`];
+      const [, what] = /^(.*)_ms$/.exec(name) ?? [];
+      return [what === undefined ? `${name.replaceAll('_', ' ')} ${rounded}` : `${what} ${rounded} ms`];
+    })
     .join(', ');
