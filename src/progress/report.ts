@@ -9,6 +9,10 @@ export interface GroupComparison {
   /** Groups in which all rollouts succeeded (`solved`), and in which none did; null without the metric `success`. */
   solved: number | null;
   unsolved: number | null;
+  /** Groups in which some rollouts succeeded and others did not. Absent in older records. */
+  mixed?: number;
+  /** Those of them in which the rollouts without success have the higher mean reward. */
+  againstSuccess?: number;
   /** Groups whose rollouts sampled the same replies, token for token. */
   alike: number;
   /** Groups whose calls were all sampled at temperature 0, or with top_k 1. */
@@ -110,6 +114,7 @@ export type AlarmKind =
   | 'calls_in_flight'
   | 'other_models'
   | 'reward_up_success_flat'
+  | 'reward_against_success'
   | 'reward_up_validation_down'
   | 'repeated_text'
   | 'wrong_model'

@@ -181,6 +181,8 @@ export function compareGroups(groups: readonly RolloutGroup[]): GroupComparison 
     equalRewards: equal.length,
     solved: judged ? count((group) => group.every(hasSucceeded)) : null,
     unsolved: judged ? count((group) => !group.some(hasSucceeded)) : null,
+    mixed: count(isMixed),
+    againstSuccess: count(isAgainstSuccess),
     alike: count(isAlike),
     greedy: count((group) => group.every(isGreedy)),
     agentSeeds: count((group) => group.every(hasAgentSeeds)),
@@ -194,6 +196,17 @@ export function compareGroups(groups: readonly RolloutGroup[]): GroupComparison 
 
 /** Rounded, so that sums of the same parts in different order are equal. */
 const rewardOf = ({ reward }: Trajectory): number => Number((reward ?? 0).toPrecision(9));
+
+const isMixed = (group: readonly Trajectory[]): boolean =>
+  group.some(hasSucceeded) && !group.every(hasSucceeded) && group.every((one) => successOf(one) !== null);
+
+/** Whether the rollouts without success have the higher mean reward. */
+export function isAgainstSuccess(group: readonly Trajectory[]): boolean {
+  if (!isMixed(group)) return false;
+  const meanOf = (succeeded: boolean) =>
+    average(group.filter((one) => hasSucceeded(one) === succeeded).map(rewardOf));
+  return meanOf(false) > meanOf(true);
+}
 
 /** Uses the same test that decides whether a group can train. */
 const hasEqualRewards = (group: readonly Trajectory[]): boolean =>

@@ -34,6 +34,17 @@ describe('martingale preflight', () => {
     expect(shortcuts.at(-1)).toEqual({ name: 'the prompt repeated', reward: 56, completed: 1, rollouts: 2 });
   });
 
+  it('warns of a reward that contradicts success, and tries the tool calls of the model', async () => {
+    const { warnings, shortcuts, groupsAgainstSuccess } = JSON.parse(
+      await martingale('preflight', file('wrong-field'), '--rollouts', '8', '--json'),
+    );
+    expect(groupsAgainstSuccess).toBe(2);
+    expect(warnings[0]).toContain('rollouts without success earn more');
+    expect(
+      shortcuts.map(({ name, completed }: { name: string; completed: number }) => [name, completed]),
+    ).toContainEqual(["always the model's most frequent first call", 2]);
+  });
+
   it('shows nothing of an error that could command the terminal', async () => {
     const text = await martingale('preflight', file('gamed'), '--scenarios', 'hard');
     expect(text).toMatch(/x 4 TypeError: the database is away at .*gamed\.ts:17/);

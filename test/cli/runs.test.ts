@@ -43,6 +43,14 @@ it('show tells a run, a step with its worst conversations, and a group', async (
   expect(group.rollouts).toHaveLength(3);
 });
 
+it('a run is found by a part of its name that no other has', async () => {
+  expect(await martingale('show', 'des', '--in', folder)).toMatch(/^desk {2}finished/);
+  await expect(martingale('show', 'e', '--in', folder)).rejects.toThrow(/e may be (other, desk|desk, other)/);
+  expect(await martingale('show', 'desk', '--in', folder, '--step', '1', '--worst', '2')).toMatch(
+    /1 more group: --worst 3 shows all/,
+  );
+});
+
 it('compare shows what differs, and plot draws a figure by its name', async () => {
   const compared = await martingale('compare', 'desk', 'other', '--in', folder);
   expect(compared).toMatch(/config\.learning_rate +0\.0001 +0\.0003/);

@@ -6,6 +6,7 @@ import {
   type GroupsResult,
   type RolloutCounts,
 } from '../../rollout/index.ts';
+import { isAgainstSuccess } from '../../training/index.ts';
 import type { ShortcutResult } from './shortcuts.ts';
 
 /** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
@@ -39,6 +40,8 @@ export interface PreflightFigures {
   success: number | null;
   groups: number;
   groupsWithSignal: number;
+  /** Groups in which rollouts without success have the higher mean reward. */
+  groupsAgainstSuccess: number;
   /** Of a completed rollout, all its calls. */
   promptTokens: number;
   sampledTokens: number;
@@ -66,8 +69,8 @@ export function figuresOf(
   const calls = trajectories.flatMap(({ log }) => log.calls);
   const rolloutsPerSecond = (counts.completed / Math.max(1, durationMs)) * 1000;
   const usage = {
-    promptTokens: average(trajectories.map(({ promptTokens }) => promptTokens)),
-    sampledTokens: average(trajectories.map(({ sampledTokens }) => sampledTokens)),
+    promptTokens: meanOf(trajectories.map(({ promptTokens }) => promptTokens)),
+    sampledTokens: meanOf(trajectories.map(({ sampledTokens }) => sampledTokens)),
   };
   const signal = groups.filter(({ trajectories: some }) =>
     hasSignal(some.map(({ reward }) => ({ reward: reward ?? 0, credits: [] }))),
@@ -82,17 +85,22 @@ export function figuresOf(
     success: successes.length > 0 ? average(successes) : null,
     groups: groups.length,
     groupsWithSignal: signal.length,
+    groupsAgainstSuccess: groups.filter((group) => isAgainstSuccess(group.trajectories)).length,
     ...usage,
     calls: trajectories.length > 0 ? calls.length / trajectories.length : 0,
     longestPrompt: Math.max(0, ...calls.map(({ promptTokens }) => promptTokens)),
     temperatures: [...new Set(calls.flatMap(({ choice }) => choice.sampling?.temperature ?? []))].sort(),
     failures: failureKinds(groups),
     rolloutsPerSecond,
-    costs: sizes.map((size) => costOf(size, { ...usage, rolloutsPerSecond, prices })),
+    costs: (counts.completed === 0 ? [] : sizes).map((size) =>
+      costOf(size, { ...usage, rolloutsPerSecond, prices }),
+    ),
     shortcuts,
   };
   return { ...figures, warnings: warningsOf(figures) };
 }
+
+const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 : average(values));
 
 function costOf(
   { name, steps, groups, rollouts: each }: (typeof sizes)[number],
@@ -130,11 +138,16 @@ function warningsOf(figures: Omit<PreflightFigures, 'warnings'>): string[] {
     ...(counts.completed > 0 && counts.failed * 5 > counts.dispatched
       ? [`${counts.failed} of ${counts.dispatched} rollouts failed: they do not train.`]
       : []),
+    ...(figures.groupsAgainstSuccess > 0
+      ? [
+          `In ${figures.groupsAgainstSuccess} groups, rollouts without success earn more than those with it: a part of the reward or \`success\` reads the wrong field.`,
+        ]
+      : []),
     ...(counts.completed > 0 && groupsWithSignal === 0
       ? [
           'No group has rewards that differ: nothing can be learned. Make the reward finer, or the scenarios easier.',
         ]
-      : groupsWithSignal * 4 < groups
+      : counts.completed > 0 && groupsWithSignal * 4 < groups
         ? [
             `Only ${groupsWithSignal} of ${groups} groups have rewards that differ: most rollouts teach nothing.`,
           ]

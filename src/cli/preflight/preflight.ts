@@ -133,17 +133,21 @@ function reportLines(figures: PreflightFigures): string[] {
       ]),
     ),
     '',
-    'What a run needs for its rollouts; training comes on top',
-    ...alignColumns([
-      ['', 'ROLLOUTS', 'TOKENS SAMPLED', 'MINUTES', ...(hasCost ? ['COST'] : [])],
-      ...costs.map(({ name, rollouts, sampledTokens, rolloutMinutes, cost }) => [
-        `  ${name}`,
-        String(rollouts),
-        String(sampledTokens),
-        shortNumber(rolloutMinutes),
-        ...(hasCost ? [shortNumber(cost)] : []),
-      ]),
-    ]),
+    ...(costs.length === 0 ? [] : ['What a run needs for its rollouts; training comes on top']),
+    ...alignColumns(
+      costs.length === 0
+        ? []
+        : [
+            ['', 'ROLLOUTS', 'TOKENS SAMPLED', 'MINUTES', ...(hasCost ? ['COST'] : [])],
+            ...costs.map(({ name, rollouts, sampledTokens, rolloutMinutes, cost }) => [
+              `  ${name}`,
+              String(rollouts),
+              String(sampledTokens),
+              shortNumber(rolloutMinutes),
+              ...(hasCost ? [shortNumber(cost)] : []),
+            ]),
+          ],
+    ),
     ...(warnings.length > 0
       ? ['', ...warnings.map((warning) => `! ${printable(warning)}`)]
       : ['', `No warnings from ${counted(counts.dispatched, 'rollout')}.`]),

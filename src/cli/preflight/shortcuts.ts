@@ -1,13 +1,13 @@
 import type { ChatCompletionRequest } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
-import { scriptedModel } from '../../model/index.ts';
+import { type ScriptedReply, scriptedModel } from '../../model/index.ts';
 import { type RolloutGroup, runGroups } from '../../rollout/index.ts';
 import { textOf } from '../../trajectory/index.ts';
 
 /** A way to answer without understanding. */
 export interface Shortcut {
   name: string;
-  answer: (request: ChatCompletionRequest) => string;
+  answer: (request: ChatCompletionRequest) => ScriptedReply;
 }
 
 export interface ShortcutResult {
@@ -18,7 +18,10 @@ export interface ShortcutResult {
   rollouts: number;
 }
 
-/** The shortcuts to try: fixed replies, what the model itself says most, its longest reply, and the prompt repeated. */
+/**
+ * The shortcuts to try: fixed replies, what the model itself says most, its longest reply, the tool calls with which it
+ * begins most, and the prompt repeated.
+ */
 export function shortcutsOf(groups: readonly RolloutGroup[]): Shortcut[] {
   const replies = groups.flatMap(({ rollouts }) =>
     rollouts.flatMap(({ trajectory }) => {
@@ -36,8 +39,37 @@ export function shortcutsOf(groups: readonly RolloutGroup[]): Shortcut[] {
     always('always "yes"', 'yes'),
     ...(most ? [always("always the model's most frequent reply", most[0])] : []),
     ...(longest !== '' && longest !== most?.[0] ? [always("always the model's longest reply", longest)] : []),
+    ...callsOf(groups, most?.[0] ?? 'done'),
     { name: 'the prompt repeated', answer: repeatPrompt },
   ];
+}
+
+/** The tool calls of the most frequent first reply, and `end` once they have results. */
+function callsOf(groups: readonly RolloutGroup[], end: string): Shortcut[] {
+  const counts = new Map<string, number>();
+  for (const { trajectory } of groups.flatMap(({ rollouts }) => rollouts)) {
+    const calls = trajectory.log.calls[0]?.choice.message.tool_calls ?? [];
+    if (calls.length === 0) continue;
+    const key = JSON.stringify(calls.map((call) => [call.function.name, call.function.arguments]));
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  const [most] = [...counts].sort(([, a], [, b]) => b - a);
+  if (!most) return [];
+  const toolCalls = (JSON.parse(most[0]) as [string, string][]).map(([name, text]) => ({
+    name,
+    arguments: argumentsOf(text),
+  }));
+  const answer = ({ messages }: ChatCompletionRequest): ScriptedReply =>
+    messages.at(-1)?.role === 'tool' ? end : { toolCalls };
+  return [{ name: "always the model's most frequent first call", answer }];
+}
+
+function argumentsOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
 }
 
 const repeatPrompt = ({ messages }: ChatCompletionRequest): string =>

@@ -8,7 +8,7 @@ export interface ChosenRun {
   row: RunRow;
 }
 
-/** A run by its folder, or by its name below `folder`; without either the newest there. */
+/** A run by its folder, or by its name below `folder` or a part that only its name has; without either the newest there. */
 export async function chooseRun(name: string | undefined, folder: string): Promise<ChosenRun> {
   const { RunViews } = await import('../../view/index.ts');
   if (name !== undefined && existsSync(name)) {
@@ -21,6 +21,10 @@ export async function chooseRun(name: string | undefined, folder: string): Promi
   const { runs } = await views.list();
   const row = name === undefined ? runs[0] : runs.find((run) => isCalled(run, name));
   if (row) return { views, row };
+  const similar = runs.filter((run) => name !== undefined && run.name.includes(name));
+  const [only, another] = similar;
+  if (only && !another) return { views, row: only };
+  if (another) throw badRun(`${name} may be ${similar.map((run) => run.name).join(', ')}: name more of it`);
   const known = runs.map((run) => run.name).slice(0, 10);
   throw badRun(
     name === undefined

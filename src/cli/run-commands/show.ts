@@ -30,7 +30,10 @@ export async function show(
   const detail = await views.step(row.id, which);
   const groups = await Promise.all(worstGroups(detail, worst).map((one) => views.group(row.id, which, one)));
   if (json) return printJson({ ...detail, worst: groups });
-  print([...stepLines(detail), ...groups.flatMap((one) => ['', ...worstRollout(one)])]);
+  const left = detail.groups.length - groups.length;
+  const more =
+    left > 0 ? ['', `${counted(left, 'more group')}: --worst ${detail.groups.length} shows all`] : [];
+  print([...stepLines(detail), ...groups.flatMap((one) => ['', ...worstRollout(one)]), ...more]);
 }
 
 function runLines({ reports, evaluations, alarms, failures, config: _, ...row }: RunDetail): string[] {

@@ -1,7 +1,12 @@
 import type { Alarm, AlarmKind } from '../../progress/index.ts';
 import { detectClipped, detectCreditUnused, detectStale, mismatchDetectors } from './job.ts';
 import { noSignalDetectors } from './no-signal.ts';
-import { detectCollapse, detectRewardUpSuccessFlat, detectRewardUpValidationDown } from './rewards.ts';
+import {
+  detectCollapse,
+  detectRewardAgainstSuccess,
+  detectRewardUpSuccessFlat,
+  detectRewardUpValidationDown,
+} from './rewards.ts';
 import {
   detectCallsInFlight,
   detectContextOverflow,
@@ -22,6 +27,7 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['greedy_sampling', detectGreedySampling],
   ['reward_up_validation_down', detectRewardUpValidationDown],
   ['reward_up_success_flat', detectRewardUpSuccessFlat],
+  ['reward_against_success', detectRewardAgainstSuccess],
   ['tool_errors', detectToolErrors],
   ['context_overflow', detectContextOverflow],
   ['calls_in_flight', detectCallsInFlight],

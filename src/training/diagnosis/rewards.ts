@@ -91,6 +91,21 @@ export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
   };
 }
 
+/** Within groups, rollouts without success earn more than those with it: the reward asks for something else. */
+export function detectRewardAgainstSuccess(run: RunSoFar): Finding {
+  const { groups, share } = alarmThresholds.rewardAgainstSuccess;
+  const sum = (figure: 'mixed' | 'againstSuccess') =>
+    run.recent.reduce((total, { comparison }) => total + (comparison?.[figure] ?? 0), 0);
+  const [mixed, against] = [sum('mixed'), sum('againstSuccess')];
+  if (mixed < groups || against < share * mixed) return null;
+  return {
+    message: `In ${against} of the last ${mixed} groups with both, the rollouts without success earned more than those with it.`,
+    lookAt:
+      'Such a group: `martingale show --step N --group G`, or its panel in `martingale view`. Compare the parts of the ' +
+      'reward with the scenario: one of them may read the wrong field, or `success` does.',
+  };
+}
+
 interface Figures {
   reward: number;
   deviation: number;

@@ -28,6 +28,12 @@ export const alarmThresholds = {
     /** Share of a step's compared groups whose calls were all sampled at temperature 0. */
     groups: 0.5,
   },
+  rewardAgainstSuccess: {
+    /** Minimum number of groups over the recent steps in which some rollouts succeeded and others did not. */
+    groups: 8,
+    /** Share of them in which those without success earned more. */
+    share: 0.25,
+  },
   toolErrors: {
     /** Minimum number of uses over the recent steps. */
     uses: 20,

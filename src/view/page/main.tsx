@@ -1,4 +1,5 @@
 /** The entry of the page. */
+import './shell/known-language.ts';
 import 'uplot/dist/uPlot.min.css';
 import './styles/base.css';
 import './styles/parts.css';

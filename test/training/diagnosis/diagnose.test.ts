@@ -207,6 +207,13 @@ describe('raises', () => {
       /rose from 0\.225 to 0\.412 between the first and the last quarter of 20 steps, while 30% and 30% of the/,
     ],
     [
+      'reward_against_success',
+      'when failures earn more than successes within groups',
+      { reports: reports(9, from(2, { comparison: comparison({ mixed: 4, againstSuccess: 1 }) })) },
+      3,
+      /^In 2 of the last 8 groups with both, the rollouts without success earned more/,
+    ],
+    [
       'tool_errors',
       'at once where every use throws',
       { reports: reports(9, from(3, { tools: { search: { uses: 24, errors: 20, invalid: 4 } } })) },

@@ -89,11 +89,11 @@ async function withTokens(run: string): Promise<void> {
 /** Opens an address of the page; problems of its scripts fail the test. */
 async function open(
   address: string,
-  { width = 1400, dark = false, url = view.url } = {},
+  { width = 1400, dark = false, url = view.url, locale = 'en-US' } = {},
 ): Promise<{ page: Page; problems: string[] }> {
   const context = await browser.newContext({
     viewport: { width, height: 900 },
-    locale: 'en-US',
+    locale,
     colorScheme: dark ? 'dark' : 'light',
   });
   onTestFinished(() => context.close());
@@ -277,6 +277,12 @@ describe('the way through a run', () => {
       await expect.poll(() => answers.nth(at).textContent()).toContain(model);
     }
   });
+});
+
+it('shows itself where the system gives a language that the browser does not know', async () => {
+  const { page, problems } = await open('/runs/desk', { locale: 'en-US@posix' });
+  await page.locator('.chart canvas').first().waitFor();
+  expect(problems).toEqual([]);
 });
 
 it('what a model wrote is text: no markup works, nothing is hidden or turned around', async () => {

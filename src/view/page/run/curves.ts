@@ -49,7 +49,7 @@ const outcomes: Curve[] = [
     meaning: 'Mean reward of the completed rollouts; dots are validations with their 95 % interval.',
     lines: [{ label: 'Reward', of: ({ reward }) => reward }],
     validation: 'reward',
-    alarms: ['collapse', 'reward_up_success_flat', 'reward_up_validation_down'],
+    alarms: ['collapse', 'reward_up_success_flat', 'reward_against_success', 'reward_up_validation_down'],
   },
   {
     id: 'success',
