@@ -1,3 +1,4 @@
+import { printable } from '../contract/index.ts';
 import { alignColumns } from '../util/text-table.ts';
 import { type Estimate, passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
@@ -43,7 +44,11 @@ export function evaluationJsonLines(evaluation: Evaluation): string {
 /** An evaluation as text for people: the results, then a line for each scenario, lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
   const { environment, policy, counts, reward, success, passAt } = evaluation;
-  const rows = evaluationRows(evaluation);
+  const rows = evaluationRows(evaluation).map((row, index): EvaluationRow => {
+    const { key, scenario } = evaluation.perScenario[index] as Evaluation['perScenario'][number];
+    const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? '');
+    return { ...row, scenario: text === key ? null : printable(text.replaceAll(/\s+/g, ' ')) };
+  });
   const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
   const order = [...rows].sort((a, b) => Number(a.reward ?? -Infinity) - Number(b.reward ?? -Infinity));
   const cells = [names, ...order.map((row) => names.map((name) => toCell(row[name] ?? null)))];

@@ -214,6 +214,13 @@ const openingOf = (trajectory: TrajectoryBody): string =>
     .map(({ text }) => text)
     .join('\n');
 
+/** Most lines of a conversation; of a longer one its begin and its end. */
+const maxLines = 24;
+
+const leftOut = (all: readonly Line[]): Line => [
+  { text: `… ${all.length - maxLines + 1} more lines`, style: 'dim' },
+];
+
 /** A conversation below a title with its reward, wrapped to a width. */
 export function conversationLines(title: string, trajectory: TrajectoryBody, width: number): Line[] {
   const indent = 7;
@@ -223,7 +230,7 @@ export function conversationLines(title: string, trajectory: TrajectoryBody, wid
   // The instructions are the same in every conversation: one line is enough.
   const partsOf = ({ role, text }: Entry) =>
     role === 'system' ? [truncate(printable(text), textWidth)] : wrap(printable(text), textWidth);
-  const entries = entriesOf(trajectory).flatMap((entry) =>
+  const all = entriesOf(trajectory).flatMap((entry) =>
     partsOf(entry).map(
       (part, index): Line => [
         { text: pad(index === 0 ? entry.role : '', indent), style: roleStyles[entry.role] },
@@ -231,6 +238,8 @@ export function conversationLines(title: string, trajectory: TrajectoryBody, wid
       ],
     ),
   );
+  const entries =
+    all.length <= maxLines ? all : [...all.slice(0, maxLines - 8), leftOut(all), ...all.slice(-7)];
   return [
     [
       { text: title, style: 'bold' },

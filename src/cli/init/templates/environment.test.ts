@@ -6,7 +6,9 @@ import environment, { scenarios } from './environment.ts';
 
 const rewardsFor = async (word: string) => {
   const model = scriptedModel(() => JSON.stringify({ word }));
-  const { perScenario } = await evaluate({ environment, scenarios, model, progress: false });
+  const { perScenario, groups } = await evaluate({ environment, scenarios, model, progress: false });
+  const failed = groups.flatMap(({ rollouts }) => rollouts).find(({ status }) => status === 'failed');
+  assert.equal(failed?.status === 'failed' ? failed.failure.message : undefined, undefined);
   return perScenario.map(({ reward }) => reward);
 };
 
