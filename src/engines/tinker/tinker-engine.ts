@@ -196,7 +196,8 @@ class TinkerEngine implements Engine {
 
   /** The weights stay on the server, because a fork may begin from them. */
   async drop(weights: Weights): Promise<void> {
-    this.#parts.adapters.drop(await pathOf(weights).catch(() => null));
+    const path = await pathOf(weights).catch(() => undefined);
+    if (path !== undefined) this.#parts.adapters.drop(path);
     if (weights.folder !== null) this.#paths.delete(weights.folder);
   }
 

@@ -73,3 +73,14 @@ test('a caller leaves while the weights of its checkpoint are loaded', async () 
   stop.abort(new Error('left'));
   await expect(left).rejects.toThrow('left');
 });
+
+test('a checkpoint without its file is dropped, and the base model keeps its adapter', async () => {
+  const server = await serverOf();
+  const engine = await open(server);
+  const reply = await sampleFrom(engine, untrained);
+  const created = () => server.received.filter(({ path }) => path.endsWith('create_model')).length;
+  const before = created();
+  await engine.drop({ ...untrained, folder: '/nowhere' });
+  expect(await sampleFrom(engine, untrained)).toEqual(reply);
+  expect(created()).toBe(before);
+});
