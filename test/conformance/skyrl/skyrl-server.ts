@@ -26,7 +26,8 @@ export interface Skyrl {
 export async function startSkyrl({ python, model, data, port }: SkyrlSettings): Promise<Skyrl> {
   await mkdir(data, { recursive: true });
   const backend = {
-    max_lora_adapters: 5,
+    // Four for each service of the tests and one more: those of a service that was killed stay for five minutes.
+    max_lora_adapters: 13,
     max_lora_rank: 8,
     train_micro_batch_size: 16,
     sample_max_num_sequences: 32,

@@ -20,7 +20,16 @@ const languages = fileURLToPath(new URL('../../../language/fixtures/', import.me
 export async function generateCheckpoint(
   parent: string,
   family: Family,
-  { contextLength = 512, vocabularySize = 736 }: { contextLength?: number; vocabularySize?: number } = {},
+  {
+    contextLength = 512,
+    vocabularySize = 736,
+    logitScale = 1,
+  }: {
+    contextLength?: number;
+    vocabularySize?: number;
+    /** Factor of the logits. At 1, no token can get a probability above 0.6, whatever an adapter learns. */
+    logitScale?: number;
+  } = {},
 ): Promise<string> {
   const folder = join(parent, `${family}-generated`);
   const modelType = family === 'llama3' || family === 'smollm2' ? 'llama' : family;
@@ -46,7 +55,8 @@ export async function generateCheckpoint(
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
     const mean = name.endsWith('norm.weight') ? 1 : 0;
-    const values = Float32Array.from({ length: size }, () => mean + 0.25 * random.normal());
+    const scale = name === 'model.norm.weight' ? logitScale : 1;
+    const values = Float32Array.from({ length: size }, () => scale * (mean + 0.25 * random.normal()));
     return [name, { shape: dimensions, bytes: new Uint8Array(values.buffer) }] as const;
   });
   await writeFolder(folder, { config, format: 'F32', tensors: new Map(tensors) });
