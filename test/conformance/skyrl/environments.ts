@@ -56,17 +56,18 @@ export const lamp = defineEnvironment({
   rewards: { success: ({ scenario, outcome }) => Number(outcome === switches[scenario.lamp]) },
 });
 
+/** Mean reward of the last two steps. */
+export const newestReward = (reports: readonly { reward: number }[]): number =>
+  reports.slice(-2).reduce((sum, { reward }) => sum + reward / 2, 0);
+
 /** A run that ends when it has learned it. Runs from the same weights are the same. */
 export const lampRun = {
   environment: lamp,
   scenarios: lamps.map((lamp) => ({ lamp })),
   config: ({ step }: RunProgress) => ({ learning_rate: step < 12 ? 0.015 : 0.008 }),
   seed: 1,
-  steps: 32,
-  stopWhen: ({ reports }: StopProgress) => {
-    const isLearned = reports.length > 2 && reports.slice(-2).every(({ reward }) => reward > 0.9);
-    return isLearned && 'it is learned';
-  },
+  steps: 40,
+  stopWhen: ({ reports }: StopProgress) => newestReward(reports) > 0.9 && 'it is learned',
   groupsPerStep: 2,
   rolloutsPerGroup: 32,
   keepCheckpoints: 'all' as const,
