@@ -44,9 +44,13 @@ function headerOf(path: string, bytes: number): Uint8Array {
 const checksumOf = (header: Uint8Array) =>
   header.reduce((sum, byte, index) => sum + (index >= 148 && index < 156 ? 0x20 : byte), 0);
 
+/** The types of entries: a plain file, as '0' or as '', a folder, and facts of the next entry or of all (POSIX.1-2001). */
+const [plain, folder, extended] = [['', '0'], '5', ['x', 'g']] as const;
+
 /**
- * Decodes a tar archive of plain files, piece by piece. The content of a file must be read to its end before the next.
- * @throws Error when the archive is cut off, or is no archive of plain files.
+ * Decodes a tar archive of files and folders, piece by piece; only the files are yielded. The content of a file must be
+ * read to its end before the next.
+ * @throws Error when the archive is cut off, or has other entries, such as links.
  */
 export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGenerator<TarFile> {
   const chunks = archive[Symbol.asyncIterator]();
@@ -69,15 +73,27 @@ export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGener
     for await (const piece of take(bytes)) pieces.push(piece);
     return Buffer.concat(pieces);
   };
+  /** Of the next entry, where a header of its own says it. */
+  let longPath: string | undefined;
   try {
     for (let header = await taken(blockBytes); header.some((byte) => byte !== 0); ) {
       const text = (start: number, end: number) => header.toString('latin1', start, end).replace(/\0.*/s, '');
-      const path = text(0, 100);
+      const type = text(156, 157);
       const bytes = Number.parseInt(text(124, 136), 8);
-      const isPlain = ['', '0'].includes(text(156, 157)) && Number.isSafeInteger(bytes);
-      if (!isPlain || Number.parseInt(text(148, 156), 8) !== checksumOf(header))
+      const isExtended = extended.some((one) => one === type);
+      const isKnown = isExtended || type === folder || plain.some((one) => one === type);
+      if (
+        !isKnown ||
+        !Number.isSafeInteger(bytes) ||
+        Number.parseInt(text(148, 156), 8) !== checksumOf(header)
+      )
         throw new Error('it is not a tar archive of plain files');
-      yield { path, bytes, content: take(bytes) };
+      if (isExtended) longPath = /^\d+ path=(.*)$/m.exec((await taken(bytes)).toString('utf8'))?.[1];
+      else {
+        const path = longPath ?? text(0, 100);
+        longPath = undefined;
+        if (type !== folder) yield { path, bytes, content: take(bytes) };
+      }
       await taken(padded(bytes) - bytes);
       header = await taken(blockBytes);
     }

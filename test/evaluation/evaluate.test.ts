@@ -127,11 +127,11 @@ test('table, CSV and JSON lines have every scenario', async () => {
     pass@1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
     pass^1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
 
-    key         reward  success  successes  judged  completed  rollouts  pass@1  pass^1
-    task "4"         -        -          0       0          0         1       -       -
-    task "1"         0        0          0       1          1         1       0       0
-    task "0"         1        1          1       1          1         1       1       1
-    task "0"#2       1        1          1       1          1         1       1       1
+    key         reward  success  successes  judged  completed  rollouts  pass@1  pass^1  scenario
+    task "4"         -        -          0       0          0         1       -       -  {"id":4}
+    task "1"         0        0          0       1          1         1       0       0  {"id":1}
+    task "0"         1        1          1       1          1         1       1       1  {"id":0}
+    task "0"#2       1        1          1       1          1         1       1       1  {"id":0}
     "
   `);
   expect(evaluationCsv(evaluation)).toMatchInlineSnapshot(`

@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { text } from 'node:stream/consumers';
+import { Readable } from 'node:stream';
+import { buffer, text } from 'node:stream/consumers';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Client, createClient, evaluate, openModel, sft, train } from '../../../src/index.ts';
+import { decodeTar } from '../../../src/util/tar.ts';
 import { readJsonLines, sharedFolder } from '../../support/files.ts';
 import { createPythonEnvironment } from '../python-environment.ts';
 import { lampDemonstrations, lampRequest, lampRun, letters, newestReward, shareOf } from './environments.ts';
@@ -237,6 +239,23 @@ describe('SkyRL with its JAX backend', { tags: ['long'] }, () => {
     expect(await samplesOf(`local/skyrl/fork:step${steps}`)).toEqual(
       await samplesOf(`${lampName}:step${steps + 1}`),
     );
+  });
+
+  it("downloads a checkpoint's adapter as PEFT's two files, and samples it as before", async () => {
+    const fork = await openModel({ client, ...lampModel, name: 'fork' });
+    const before = await samplesOf('local/skyrl/fork:step2');
+    const { fileName, stream } = await client.models.checkpoints.download(String(fork.id), 2);
+    expect(fileName).toBe('fork-step2.tar');
+    const files = new Map<string, Buffer>();
+    for await (const { path, content } of decodeTar(stream))
+      files.set(path, await buffer(Readable.from(content)));
+    expect([...files.keys()]).toEqual(['adapter/adapter_config.json', 'adapter/adapter_model.safetensors']);
+    const config = JSON.parse(String(files.get('adapter/adapter_config.json')));
+    expect(config).toMatchObject({ peft_type: 'LORA', base_model_name_or_path: baseModel });
+    const weights = files.get('adapter/adapter_model.safetensors') ?? Buffer.alloc(8);
+    const header = JSON.parse(weights.toString('utf8', 8, 8 + Number(weights.readBigUInt64LE())));
+    expect(Object.keys(header).filter((name) => name.includes('lora_A')).length).toBeGreaterThan(3);
+    expect(await samplesOf('local/skyrl/fork:step2')).toEqual(before);
   });
 
   it('samples no checkpoint and no model that was deleted, and the others as before', async () => {

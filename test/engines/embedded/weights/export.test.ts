@@ -146,6 +146,39 @@ describe('a tar archive', () => {
     ]);
   });
 
+  it('of other programs is decoded: folders are passed over, and a header may tell a long path', async () => {
+    const entry = (type: string, path: string, content: string): Buffer => {
+      const block = Buffer.alloc(512 + Math.ceil(content.length / 512) * 512);
+      const size = content.length.toString(8).padStart(11, '0');
+      for (const [text, at] of [
+        [path, 0],
+        [size, 124],
+        [type, 156],
+        ['ustar', 257],
+        [' '.repeat(8), 148],
+      ] as const)
+        block.write(text, at);
+      const sum = block.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+      block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+      block.write(content, 512);
+      return block;
+    };
+    const long = `deep/${'x'.repeat(120)}/one`;
+    const archive = Buffer.concat([
+      entry('5', './', ''),
+      entry('x', 'PaxHeader', `20 mtime=1763.5\n${long.length + 10} path=${long}\n`),
+      entry('0', long.slice(0, 99), 'hello'),
+      entry('0', './two', 'world'),
+      Buffer.alloc(1024),
+    ]);
+    expect(await decoded(chunked(archive, 100))).toEqual([
+      [long, 5, 'hello'],
+      ['./two', 5, 'world'],
+    ]);
+    const link = Buffer.concat([entry('2', 'link', ''), Buffer.alloc(1024)]);
+    await expect(decoded(chunked(link, 100))).rejects.toThrow('not a tar archive of plain files');
+  });
+
   it('that is cut off or damaged is refused', async () => {
     const archive = await encoded();
     await expect(decoded(chunked(archive.subarray(0, 900), 512))).rejects.toThrow('cut off');
