@@ -56,6 +56,7 @@ export const reportedModelSchema = modelSchema.extend({
   id,
   run_id: nullable(z.string()),
   forked_from: modelSchema.shape.forked_from.catch(null),
+  engine: modelSchema.shape.engine.catch(null),
 });
 
 export const reportedDeletionSchema = deleteModelResponseSchema.extend({ model_id: id });

@@ -102,6 +102,13 @@ export const modelSchema = z
       .describe(
         'Added by us: the checkpoint that its step 0 is a copy of. Null for a model created from a base model.',
       ),
+    engine: z
+      .string()
+      .nullable()
+      .default(null)
+      .describe(
+        'Added by us: the engine that samples and trains it, such as `embedded` or `tinker`. Null if its base model is not served.',
+      ),
   })
   .meta({ id: 'Model' });
 

@@ -25,7 +25,9 @@ export function combineEngines(engines: readonly Engine[]): Engine {
   const owner = ({ weights }: { weights: Weights }) => of(weights.baseModel);
   return {
     name: engines.map(({ name }) => name).join('+'),
-    baseModels: engines.flatMap(({ baseModels }) => baseModels),
+    baseModels: engines.flatMap(({ name, baseModels }) =>
+      baseModels.map((model) => ({ ...model, engine: model.engine ?? name })),
+    ),
     logitsProcessors: engines.flatMap(({ logitsProcessors }) => logitsProcessors),
     tokenizer: (baseModel) => of(baseModel).tokenizer(baseModel),
     chatFormat: (baseModel) => of(baseModel).chatFormat(baseModel),

@@ -10,6 +10,8 @@ export type { Caller } from '../util/fair-queue.ts';
 /** A model that training starts from. */
 export interface BaseModel {
   id: string;
+  /** Name of the engine that has it, where several are one. Default: the engine's. */
+  engine?: string;
   /** Longest sequence, in tokens, prompt and reply together. */
   contextLength: number;
   vocabularySize: number;

@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { printPieces } from '../../src/cli/service-commands/print-pieces.ts';
 import { sharedFolder } from '../support/files.ts';
 import { runProgram } from '../support/programs.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
@@ -28,7 +29,7 @@ const martingale = (...args: string[]) =>
   });
 
 it('models and checkpoints list what a service has', async () => {
-  expect(await martingale('models')).toMatch(/^MODEL.*\na\/shop\/desk +\S+ +[\w-]{36}\n$/);
+  expect(await martingale('models')).toMatch(/^MODEL.*\na\/shop\/desk +\S+ +\S+ +[\w-]{36}\n$/);
   expect(JSON.parse(await martingale('models', '--json'))).toMatchObject({ project: 'shop', name: 'desk' });
   expect(await martingale('checkpoints', 'shop/desk')).toMatch(/^STEP.*\n0 +a\/shop\/desk:step0/);
   await expect(martingale('checkpoints', 'shop/absent')).rejects.toThrow(
@@ -70,6 +71,23 @@ it('jobs says that there is no such job, and a missing key is named', async () =
   await expect(runProgram('src/cli/main.ts', { args: ['models'], env })).rejects.toThrow(
     'a key of the service is missing',
   );
+});
+
+it('a command to the terminal is not printed, wherever the pieces of a reply are cut', () => {
+  const reply = 'say \u001b[31mred\u001b[0m and \u001b]0;title\u0007 stop\u001b';
+  const printed = (...pieces: string[]) => {
+    let text = '';
+    const { add, end } = printPieces((piece) => {
+      text += piece;
+    });
+    for (const piece of pieces) add(piece);
+    end();
+    return text;
+  };
+  const whole = printed(reply);
+  expect(whole).toBe('say red and  stop ');
+  for (let at = 0; at <= reply.length; at++) expect(printed(reply.slice(0, at), reply.slice(at))).toBe(whole);
+  expect(printed(...reply)).toBe(whole);
 });
 
 it('chat prints what a model says, without what could command the terminal', async () => {

@@ -9,6 +9,7 @@ const model = {
   base_model: 'tiny',
   run_id: null,
   forked_from: null,
+  engine: null,
 };
 const page = (data: { id: string }[], has_more: boolean) => ({
   object: 'list',

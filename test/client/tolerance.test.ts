@@ -5,7 +5,7 @@ import { json, serve, uuid } from './server.ts';
 describe('the client reads answers of other services:', () => {
   it('a model without a run, or with unknown fields', async () => {
     const model = { id: 'm-1', entity: 'e', project: 'p', name: 'n', base_model: 'b' };
-    const read = { ...model, run_id: null, forked_from: null };
+    const read = { ...model, run_id: null, forked_from: null, engine: null };
     const { client } = await serve(
       json(model),
       json({ ...model, run_id: 'r', created_by: { id: 7 }, forked_from: 'another' }),

@@ -21,6 +21,7 @@ describe('models', () => {
       base_model: 'scripted-tiny',
       run_id: null,
       forked_from: null,
+      engine: expect.any(String),
     });
     expect((await call('GET', `/v1/preview/models/${model.id}`)).body).toEqual(model);
     expect((await call('GET', '/v1/preview/models')).body).toEqual({

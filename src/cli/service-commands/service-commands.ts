@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { Command, Option } from 'commander';
 import type { Client } from '../../client/index.ts';
-import { jsonLine, MartingaleError, type Message, printable, printableLines } from '../../contract/index.ts';
+import { jsonLine, MartingaleError, type Message, printable } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import { wholeNumber } from '../flags.ts';
 import {
@@ -14,13 +14,14 @@ import {
   withClient,
 } from './connect.ts';
 import { jobsCommand } from './jobs.ts';
+import { printPieces } from './print-pieces.ts';
 
 const models = (flags: ServiceFlags) =>
   withClient(flags, async (client, signal) => {
-    const rows = [['MODEL', 'BASE MODEL', 'ID']];
+    const rows = [['MODEL', 'BASE MODEL', 'ENGINE', 'ID']];
     for await (const model of client.models.list({ signal })) {
       if (flags.json) print(jsonLine(model));
-      rows.push([nameOf(model), model.base_model, model.id].map(printable));
+      rows.push([nameOf(model), model.base_model, model.engine ?? '-', model.id].map(printable));
     }
     if (!flags.json)
       print(rows.length === 1 ? 'The service has no models.\n' : `${alignColumns(rows).join('\n')}\n`);
@@ -123,14 +124,16 @@ async function answer(
     return completion.choices[0]?.message.content ?? '';
   }
   let text = '';
+  const pieces = printPieces(print);
   for await (const { choices } of await client.chat.completions.create(
     { ...body, stream: true },
     { signal },
   )) {
     const piece = choices[0]?.delta.content ?? '';
     text += piece;
-    print(printableLines(piece));
+    pieces.add(piece);
   }
+  pieces.end();
   print('\n');
   return text;
 }

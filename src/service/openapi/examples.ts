@@ -12,6 +12,7 @@ const model = {
   base_model: 'martingale-tiny',
   run_id: null,
   forked_from: null,
+  engine: 'embedded',
 };
 const page = <Item extends { id: string }>(...data: Item[]) => ({
   object: 'list',

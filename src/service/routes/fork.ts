@@ -21,7 +21,7 @@ export function forkRoutes(on: Register, service: ServiceContext): void {
           body: isBlank(content) ? {} : await readJson(content),
           id,
         }));
-      return { body: toModel(model), modelId: model.id };
+      return { body: toModel(service, model), modelId: model.id };
     }),
   );
 }

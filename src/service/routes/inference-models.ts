@@ -11,11 +11,11 @@ import type { Register } from './route.ts';
 export function inferenceModelRoutes(on: Register, { engine, store, models }: ServiceContext): void {
   const startedAt = Math.floor(Date.now() / 1000);
 
-  const ofBase = ({ id }: BaseModel): InferenceModel => ({
+  const ofBase = ({ id, engine: own = engine.name }: BaseModel): InferenceModel => ({
     id,
     object: 'model',
     created: startedAt,
-    owned_by: engine.name,
+    owned_by: own,
     root: id,
   });
 

@@ -22,17 +22,21 @@ export function modelRoutes(on: Register, service: ServiceContext): void {
   on(operations.createModel, (context) =>
     answerOnce(service, context, async (content, id) => {
       const model = await createModel(service, accessOf(context), await readJson(content), id);
-      return { body: toModel(model), modelId: model.id };
+      return { body: toModel(service, model), modelId: model.id };
     }),
   );
 
   on(operations.listModels, async (context) => {
     const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
-    return context.json(toPage(await store.models(query, accessOf(context).entity), toModel));
+    return context.json(
+      toPage(await store.models(query, accessOf(context).entity), (model) => toModel(service, model)),
+    );
   });
 
   on(operations.getModel, async (context) =>
-    context.json(toModel(await findModel(service, accessOf(context), context.req.param('model_id')))),
+    context.json(
+      toModel(service, await findModel(service, accessOf(context), context.req.param('model_id'))),
+    ),
   );
 
   on(operations.deleteModel, async (context) => {
@@ -149,9 +153,15 @@ export const modelExists = ({ entity, project, name }: ModelRecord, reason: stri
     `The model ${formatModelName({ entity, project, name })} exists already, ${reason}.`,
   );
 
-export function toModel({ id, entity, project, name, baseModel, forkedFrom }: ModelRecord): Model {
+/** A model as it is answered. */
+export function toModel(
+  { engine: { name: engineName, baseModels } }: Pick<ServiceContext, 'engine'>,
+  { id, entity, project, name, baseModel, forkedFrom }: ModelRecord,
+): Model {
+  const base = baseModels.find((model) => model.id === baseModel);
+  const engine = base ? (base.engine ?? engineName) : null;
   const forked_from = forkedFrom && { model_id: forkedFrom.modelId, step: forkedFrom.step };
-  return { id, entity, project, name, base_model: baseModel, run_id: null, forked_from };
+  return { id, entity, project, name, base_model: baseModel, run_id: null, forked_from, engine };
 }
 
 /**
