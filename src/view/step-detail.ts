@@ -110,6 +110,9 @@ interface Training {
   isEnded: boolean;
 }
 
+/** A short step's training may begin much later than its rollouts took, as the machine does other work. */
+const soonMs = 60_000;
+
 /** When the step's own training ended, to show it too. One that began much later, after a stop of the run, does not count. */
 const ownTrainingEnd = (
   trained: readonly Training[],
@@ -118,7 +121,10 @@ const ownTrainingEnd = (
   Math.max(
     0,
     ...trained
-      .filter((one) => one.step === step && one.isEnded && one.start >= 0 && one.start <= 2 * lanesEnd)
+      .filter(
+        (one) =>
+          one.step === step && one.isEnded && one.start >= 0 && one.start <= Math.max(2 * lanesEnd, soonMs),
+      )
       .map(({ end }) => end),
   );
 
