@@ -45,6 +45,9 @@ const pauses = [200, 500, 1000, 3000];
 /** Longest silence of a server: it sends something every 10 seconds while a call runs. */
 const silenceMs = 60_000;
 
+/** A connection that lasted this long was no failure to connect. */
+const steadyMs = 10_000;
+
 /** Longest wait that a server may ask for before the next try. */
 const maxWaitMs = 30_000;
 
@@ -101,6 +104,7 @@ export class OpenRewardServer {
     for (let attempt = 0; ; ) {
       let data = '';
       let problem: unknown = 'it ended early';
+      const begunAt = performance.now();
       try {
         const sent = body && { ...body, ...(task === undefined ? {} : { task_id: task }) };
         const answer = await this.#send('POST', path, { ...options, ...(sent ? { body: sent } : {}) });
@@ -108,7 +112,6 @@ export class OpenRewardServer {
           if (event === 'task_id') {
             task = piece.trim();
             onTask?.(task);
-            attempt = 0;
           } else if (event === 'chunk') data += piece;
           else if (event === 'end') return data + piece;
           else if (event === 'error')
@@ -123,6 +126,8 @@ export class OpenRewardServer {
         if (isFinal) throw error;
         problem = error;
       }
+      // A long call may be cut often, as by a proxy; a server that always cuts at once is given up.
+      if (performance.now() - begunAt > steadyMs) attempt = 0;
       const pause = pauses[attempt++];
       // Without the name of the call nobody knows whether it has begun: a second one might act twice.
       if (task === undefined || pause === undefined) throw this.#away(path, problem);

@@ -101,6 +101,7 @@ describe('openReward', () => {
   it.for([
     ['throws', 'ValueError: broken'],
     ['is cut off before a call has a name', 'did not answer /numbers/call to the end'],
+    ['is cut off each time', 'did not answer /numbers/call to the end'],
     ['fails', 'answered /numbers/call with 500'],
     ['forgets the session', 'answered /numbers/call with 404'],
   ] as const)('a rollout fails and has no reward when the environment %s', async ([how, message]) => {
@@ -109,7 +110,13 @@ describe('openReward', () => {
     const faults = { fails: 500, 'forgets the session': 404 } as const;
     if (how !== 'throws')
       server.fault = (path) =>
-        path !== '/numbers/call' ? undefined : how in faults ? faults[how as 'fails'] : 'cut';
+        path !== '/numbers/call'
+          ? undefined
+          : how in faults
+            ? faults[how as 'fails']
+            : how === 'is cut off each time'
+              ? 'lose'
+              : 'cut';
     const { groups, counts, trajectories } = await runWith(server, () => guesses('1'));
     expect([counts.failed, trajectories.length]).toEqual([3, 0]);
     expect(failuresOf(groups).join('\n')).toContain(message);
