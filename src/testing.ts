@@ -10,6 +10,7 @@ export {
   recordCalls,
   replayCalls,
   replayModel,
+  type ScriptedModelOptions,
   type ScriptedReply,
   scriptedModel,
 } from './model/index.ts';

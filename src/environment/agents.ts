@@ -1,11 +1,12 @@
 import type { z } from 'zod';
 import type { Trajectory } from '../trajectory/index.ts';
-import type { OpenEnvironment } from './environment.ts';
+import type { AgentContext, OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
 import { type LoopProgress, runLoop } from './loop/run-loop.ts';
 import { scoredErrorMetric } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
+import type { Seat, SeatEnvironmentOptions } from './seats.ts';
 import { codeOfThrown, describeThrown, describeWithLocation } from './thrown.ts';
 
 /** The agent of an environment with `rollout`. */
@@ -29,6 +30,42 @@ export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
         return onError && callOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error }));
       }),
   };
+}
+
+/** The agents of an environment with seats. */
+export function seatAgents<Schema extends z.ZodType, Outcome, State, Name extends string>(
+  { rollout, atLimit, onError, seats }: SeatEnvironmentOptions<Schema, Outcome, State, Name>,
+  { scenario, seed }: SetupContext<z.output<Schema>>,
+  state: State,
+): Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'> {
+  const contextOf = ({ seats: given = {}, signal }: AgentContext) => {
+    const named = Object.fromEntries(seats.map((name) => [name, given[name]]));
+    requireSeats(named, seats);
+    return { scenario, state, seed, seats: named, signal };
+  };
+  return {
+    rollout: async (agent) => {
+      const context = contextOf(agent);
+      if (onError) for (const name of seats) context.seats[name].trajectory.metrics[scoredErrorMetric] = 0;
+      return rollout(context);
+    },
+    atLimit: atLimit && (async ({ reason, ...agent }) => atLimit({ ...contextOf(agent), reason })),
+    onError:
+      (atLimit || onError) &&
+      (async ({ error, stopReason: _, isAtContextEnd, ...agent }) => {
+        const context = contextOf(agent);
+        if (isAtContextEnd && atLimit)
+          return { outcome: await atLimit({ ...context, reason: 'context_limit' }) };
+        return onError && callOnError(agent.trajectory, error, () => onError({ ...context, error }));
+      }),
+  };
+}
+
+function requireSeats<Name extends string>(
+  seats: Record<string, Seat | undefined>,
+  names: readonly Name[],
+): asserts seats is Record<Name, Seat> {
+  for (const name of names) if (!seats[name]) throw new TypeError(`The rollout has no seat "${name}".`);
 }
 
 /** The agent of an environment of pieces. A conversation that a limit ends is scored like any other. */

@@ -6,16 +6,16 @@ import { showValue } from '../util/show-value.ts';
 import type { LoopSettings } from './loop/pieces.ts';
 import { ownMetrics } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
-import type { WeightedReward } from './rewards/reward.ts';
+import type { SeatEnvironmentOptions, SeatReward } from './seats.ts';
 
 type Shared = SharedOptions<z.ZodType, unknown, unknown>;
 type RolloutOption = Exclude<
   keyof RolloutEnvironmentOptions<z.ZodType, unknown, unknown>,
-  keyof Shared | 'prompt'
+  keyof Shared | 'prompt' | 'seats'
 >;
 type PieceOption = Exclude<
   keyof LoopEnvironmentOptions<z.ZodType, unknown, unknown>,
-  keyof Shared | 'rollout'
+  keyof Shared | 'rollout' | 'seats'
 >;
 
 const sharedNames = {
@@ -39,6 +39,10 @@ const rolloutNames: Record<RolloutOption, true | OptionTree> = {
   atLimit: true,
   onError: true,
 };
+const seatNames: Record<
+  Exclude<keyof SeatEnvironmentOptions<z.ZodType, unknown, unknown, string>, keyof Shared | 'prompt'>,
+  true | OptionTree
+> = { ...rolloutNames, seats: true };
 const pieceNames: Record<PieceOption, true | OptionTree> = {
   prompt: true,
   system: true,
@@ -62,11 +66,15 @@ const pieceNames: Record<PieceOption, true | OptionTree> = {
   stop: true,
   onError: true,
 };
-const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
+const weightedNames = { weight: true, reward: true } as const;
+const seatRewardNames = { ...weightedNames, seats: true } satisfies OptionNames<
+  SeatReward<unknown, unknown, unknown, string>
+>;
 
 interface CheckedOptions {
   name: string;
   scenario: unknown;
+  seats?: unknown;
   rollout?: unknown;
   prompt?: unknown;
   limits?: object;
@@ -78,7 +86,7 @@ interface CheckedOptions {
 
 /** @throws OptionError (`unknown_option`, `invalid_environment`) for the first option that is unknown or invalid. */
 export function checkOptions(options: CheckedOptions): void {
-  const { name, scenario, rollout, prompt, limits = {}, cleanupTimeoutMs = 1, credit } = options;
+  const { name, scenario, seats, rollout, prompt, limits = {}, cleanupTimeoutMs = 1, credit } = options;
   const refusal = (option: string, value: unknown, problem: string) =>
     new OptionError('invalid_environment', `Environment "${name}": ${problem}`, { option, value });
   const invalid = (option: string, value: unknown, remedy: string) =>
@@ -87,8 +95,8 @@ export function checkOptions(options: CheckedOptions): void {
   if (typeof (rollout ?? prompt) !== 'function' || (rollout && prompt))
     throw refusal('rollout', rollout, 'give either `rollout` or `prompt`, as a function.');
   const [form, names, otherForm, otherNames] = rollout
-    ? ['rollout', rolloutNames, 'prompt', pieceNames]
-    : ['prompt', pieceNames, 'rollout', rolloutNames];
+    ? ['rollout', seatNames, 'prompt', pieceNames]
+    : ['prompt', pieceNames, 'rollout', seatNames];
   for (const [option, value] of Object.entries(options))
     if (value !== undefined && Object.hasOwn(otherNames, option) && !Object.hasOwn(names, option))
       throw refusal(
@@ -96,10 +104,18 @@ export function checkOptions(options: CheckedOptions): void {
         value,
         `\`${option}\` is an option of environments with \`${otherForm}\`; this one has \`${form}\`.`,
       );
-  const allNames = { ...sharedNames, ...rolloutNames, ...pieceNames };
+  const allNames = { ...sharedNames, ...seatNames, ...pieceNames };
   checkOptionNames(`defineEnvironment({ name: "${name}" })`, options, allNames);
   if (!(scenario instanceof z.ZodType))
     throw invalid('scenario', scenario, 'Give a zod 4 schema, such as z.object({}).');
+
+  const named = seats === undefined ? [] : seatsOf(seats);
+  if (!named)
+    throw refusal(
+      'seats',
+      seats,
+      `\`seats\` is ${JSON.stringify(seats)}. Give the names of the seats, such as ["white", "black"], each once.`,
+    );
 
   for (const [field, limit] of Object.entries<unknown>({ ...limits })) {
     if (limit === undefined) continue;
@@ -133,8 +149,20 @@ export function checkOptions(options: CheckedOptions): void {
         value,
         `the reward "${reward}" is ${showValue(value)}. Give a function or { weight, reward }.`,
       );
-    if (isWeighted) checkOptionNames(`The reward "${reward}" of environment "${name}"`, value, weightedNames);
-    const weight: unknown = isWeighted ? Reflect.get(value, 'weight') : 1;
+    if (isWeighted) {
+      const known = named.length > 0 ? seatRewardNames : weightedNames;
+      checkOptionNames(`The reward "${reward}" of environment "${name}"`, value, known);
+      const scored: unknown = 'seats' in value && value.seats !== undefined ? seatsOf(value.seats) : named;
+      if (!Array.isArray(scored) || scored.some((seat) => !named.includes(seat)))
+        throw refusal(
+          `rewards.${reward}.seats`,
+          Reflect.get(value, 'seats'),
+          `the reward "${reward}" is for the seats ${JSON.stringify(Reflect.get(value, 'seats'))}. Give some of ${named.join(', ')}.`,
+        );
+    }
+    const weight: unknown = isWeighted
+      ? (Reflect.get(value, 'weight') ?? (named.length > 0 ? 1 : undefined))
+      : 1;
     if (!Number.isFinite(weight))
       throw refusal(
         reward,
@@ -152,4 +180,10 @@ export function checkOptions(options: CheckedOptions): void {
       'no reward has a weight other than 0, so there is nothing to learn from. Give `rewards` or `groupRewards`, ' +
         'or `credit` if all rewards are step rewards.',
     );
+}
+
+/** A list of different, non-empty names; undefined for anything else. */
+function seatsOf(value: unknown): string[] | undefined {
+  if (!Array.isArray(value) || value.length === 0 || new Set(value).size < value.length) return undefined;
+  return value.every((name) => typeof name === 'string' && name.trim() !== '') ? value : undefined;
 }

@@ -6,6 +6,8 @@ export interface CreditContext<Scenario, Outcome> {
   scenario: Scenario;
   outcome: Outcome;
   trajectory: Trajectory;
+  /** The seat whose calls these are. Absent in an environment with one agent. */
+  seat?: string | undefined;
   /** The recorded calls in the order of their start, each with its step reward. */
   calls: readonly TrajectoryCall[];
   /** The trajectory's total reward: weighted rewards, group rewards and step rewards. */

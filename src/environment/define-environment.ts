@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { loopAgent, rolloutAgent } from './agents.ts';
+import { loopAgent, rolloutAgent, seatAgents } from './agents.ts';
 import { checkOptions } from './check-options.ts';
 import { creditOf } from './credit.ts';
 import type { Environment, GroupScoring, OpenEnvironment } from './environment.ts';
@@ -11,7 +11,9 @@ import type {
   SetupContext,
   SharedOptions,
 } from './options.ts';
-import { score, scoreGroup, withWeights } from './rewards/score.ts';
+import type { RewardFunction, Rewards } from './rewards/reward.ts';
+import { score, scoreGroup, type WeightedRewards, withWeights } from './rewards/score.ts';
+import type { SeatEnvironmentOptions } from './seats.ts';
 import { describeThrown } from './thrown.ts';
 
 const defaultCleanupTimeoutMs = 30_000;
@@ -44,41 +46,100 @@ const defaultCleanupTimeoutMs = 30_000;
  *       rewards: { found: ({ scenario, outcome }) => Number(Number(outcome.text) === scenario.secret) },
  *     });
  *
+ * With `seats`, several agents meet in one rollout, each with its own model, trajectory and rewards:
+ *
+ *     const environment = defineEnvironment({
+ *       name: 'haggle',
+ *       scenario: z.object({ price: z.number() }),
+ *       seats: ['buyer', 'seller'],
+ *       rollout: ({ scenario, seats }) => haggle(seats.buyer.model, seats.seller.model, scenario.price),
+ *       rewards: { profit: ({ outcome, seat }) => (seat === 'seller' ? outcome.paid : -outcome.paid) },
+ *     });
+ *
  * TypeScript infers scenario, state and outcome from the schema and the functions, in the order of the properties:
  * write `setup` before `rollout` or `prompt`, and the rewards after it.
  *
  * @throws OptionError for an unknown option; for an invalid weight, limit, discount or deadline; for a name that both a
  * reward and a group reward have; and for an environment without a weighted reward or `credit`.
  */
+export function defineEnvironment<
+  Schema extends z.ZodType,
+  Outcome,
+  const Name extends string,
+  State = undefined,
+>(options: SeatEnvironmentOptions<Schema, Outcome, State, Name>): Environment<Schema, Outcome>;
 export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
   options: RolloutEnvironmentOptions<Schema, Outcome, State>,
 ): Environment<Schema, Outcome>;
 export function defineEnvironment<Schema extends z.ZodType, Parsed = never, State = undefined>(
   options: LoopEnvironmentOptions<Schema, Parsed, State>,
 ): Environment<Schema, LoopOutcome<Parsed>>;
-export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Parsed>(
-  options: RolloutEnvironmentOptions<Schema, Outcome, State> | LoopEnvironmentOptions<Schema, Parsed, State>,
+export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Parsed, Name extends string>(
+  options:
+    | SeatEnvironmentOptions<Schema, Outcome, State, Name>
+    | RolloutEnvironmentOptions<Schema, Outcome, State>
+    | LoopEnvironmentOptions<Schema, Parsed, State>,
 ): Environment<Schema, Outcome> | Environment<Schema, LoopOutcome<Parsed>> {
   checkOptions(options);
+  if (options.seats) {
+    const { seats } = options;
+    const rewards = seatRewards(options.rewards ?? {}, seats);
+    return build(options, seats, rewards, (context, state) => seatAgents(options, context, state));
+  }
+  const rewardsOf = <Result>(rewards: Rewards<z.output<Schema>, Result, State> = {}) => {
+    const weighted = withWeights(rewards);
+    return () => weighted;
+  };
   return options.rollout
-    ? build(options, (context, state) => rolloutAgent(options, context, state))
-    : build(options, (context, state) => loopAgent(options, context, state));
+    ? build(options, [], rewardsOf(options.rewards), (context, state) =>
+        rolloutAgent(options, context, state),
+      )
+    : build(options, [], rewardsOf(options.rewards), (context, state) => loopAgent(options, context, state));
+}
+
+type RewardsOf<Scenario, Outcome, State> = (
+  seat: string | undefined,
+) => WeightedRewards<RewardFunction<Scenario, Outcome, State>>;
+
+/** The rewards of each seat; without a seat, all of them. */
+function seatRewards<Schema extends z.ZodType, Outcome, State, Name extends string>(
+  rewards: NonNullable<SeatEnvironmentOptions<Schema, Outcome, State, Name>['rewards']>,
+  names: readonly Name[],
+): RewardsOf<z.output<Schema>, Outcome, State> {
+  const all = Object.entries(rewards).map(([name, value]) => ({
+    name,
+    ...(typeof value === 'function' ? { reward: value } : value),
+  }));
+  const bySeat = names.map((seat) => {
+    const own = all
+      .filter(({ seats = names }) => seats.includes(seat))
+      .map(({ name, weight = 1, reward }) => {
+        const ofSeat: RewardFunction<z.output<Schema>, Outcome, State> = (context) =>
+          reward({ ...context, seat });
+        return [name, { weight, reward: ofSeat }] as const;
+      });
+    return [seat, new Map(own)] as const;
+  });
+  const found = new Map<string, WeightedRewards<RewardFunction<z.output<Schema>, Outcome, State>>>(bySeat);
+  const everything = new Map(bySeat.flatMap(([, own]) => [...own]));
+  return (seat) => (seat === undefined ? everything : (found.get(seat) ?? new Map()));
 }
 
 type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'>;
 
 function build<Schema extends z.ZodType, Outcome, State>(
-  options: SharedOptions<Schema, Outcome, State>,
+  options: Omit<SharedOptions<Schema, Outcome, State>, 'rewards'>,
+  seats: readonly string[],
+  rewardsOf: RewardsOf<z.output<Schema>, Outcome, State>,
   agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
 ): Environment<Schema, Outcome> {
   const { name, scenario: schema, limits = {}, setup, cleanup, credit } = options;
-  const rewards = withWeights(options.rewards ?? {});
   const groupRewards = withWeights(options.groupRewards ?? {});
 
   const open = (context: SetupContext<z.output<Schema>>, state: State): OpenEnvironment<Outcome> => ({
     ...agent(context, state),
-    score: (outcome, { trajectory, signal, timeoutMs }) =>
-      score(rewards, { scenario: context.scenario, outcome, state, trajectory, signal }, { timeoutMs }),
+    score: (outcome, { timeoutMs, seat, ...scored }) =>
+      score(rewardsOf(seat), { scenario: context.scenario, outcome, state, seat, ...scored }, { timeoutMs }),
     close: async (signal) => {
       await cleanup?.({ scenario: context.scenario, state, signal });
     },
@@ -93,8 +154,9 @@ function build<Schema extends z.ZodType, Outcome, State>(
   return {
     name,
     scenario: schema,
+    seats,
     limits,
-    rewardNames: [...rewards.keys(), ...groupRewards.keys()],
+    rewardNames: [...rewardsOf(undefined).keys(), ...groupRewards.keys()],
     hasSetup: setup !== undefined,
     cleanupTimeoutMs: cleanup ? (options.cleanupTimeoutMs ?? defaultCleanupTimeoutMs) : null,
     groupScoring: groupRewards.size > 0 || credit ? groupScoring : null,

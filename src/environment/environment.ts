@@ -3,12 +3,15 @@ import type { RolloutModel } from '../model/index.ts';
 import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index.ts';
 import type { SetupContext } from './options.ts';
 import type { GroupMember } from './rewards/reward.ts';
+import type { Seats } from './seats.ts';
 
 /** Scenarios' schema, agent, limits and rewards. Made by `defineEnvironment`. */
 export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unknown> {
   readonly name: string;
   readonly scenario: Schema;
-  /** Limits of each rollout. */
+  /** Names of the seats; empty in an environment with one agent. */
+  readonly seats: readonly string[];
+  /** Limits of each rollout, and of each seat. */
   readonly limits: RolloutLimits;
   /** Names of the rewards and of the group rewards, in the order of definition. */
   readonly rewardNames: readonly string[];
@@ -39,9 +42,12 @@ export interface OpenEnvironment<Outcome> {
 }
 
 export interface AgentContext {
+  /** That of the first seat in an environment with seats. */
   model: RolloutModel;
   trajectory: Trajectory;
   signal: AbortSignal;
+  /** Absent in an environment with one agent. */
+  seats?: Seats;
 }
 
 export interface AgentError {
@@ -54,6 +60,8 @@ export interface AgentError {
 
 export interface ScoreContext {
   trajectory: Trajectory;
+  /** The seat to score. Absent in an environment with one agent. */
+  seat?: string | undefined;
   signal: AbortSignal;
   /** Deadline of each reward in milliseconds. */
   timeoutMs: number;
@@ -75,6 +83,8 @@ export interface GroupScoring<Scenario, Outcome> {
 
 interface GroupScoringContext<Scenario> {
   scenario: Scenario;
+  /** The seat that the members played. Absent in an environment with one agent. */
+  seat?: string | undefined;
   signal: AbortSignal;
   /** Deadline of each function in milliseconds. */
   timeoutMs: number;

@@ -66,6 +66,14 @@ export type {
   ScenarioSource,
 } from './scenario-set/stage.ts';
 export type { SplitOptions } from './scenario-set/transform-stage.ts';
+export type {
+  Seat,
+  SeatEnvironmentOptions,
+  SeatReward,
+  SeatRewardFunction,
+  SeatRolloutContext,
+  Seats,
+} from './seats.ts';
 export {
   codeOfThrown,
   describeThrown,

@@ -76,13 +76,14 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
     context: ErrorContext<z.output<Schema>, State>,
   ) => NoInfer<Outcome> | undefined | PromiseLike<NoInfer<Outcome> | undefined>;
   prompt?: LoopPieces<z.output<Schema>, State, never>['prompt'] & OtherForm;
+  seats?: never;
 }
 
 /**
  * No value has this property, so `prompt` cannot be given here. A plain `never` would hide the type of `prompt`:
  * TypeScript tries this form first and would then widen literals in it to `string`.
  */
-interface OtherForm {
+export interface OtherForm {
   readonly 'Give either `rollout` or `prompt`': never;
 }
 
@@ -99,6 +100,7 @@ export interface LoopEnvironmentOptions<Schema extends z.ZodType, Parsed, State>
     context: ErrorContext<z.output<Schema>, State> & { outcome: LoopOutcome<NoInfer<Parsed>> },
   ) => LoopOutcome<NoInfer<Parsed>> | undefined | PromiseLike<LoopOutcome<NoInfer<Parsed>> | undefined>;
   rollout?: never;
+  seats?: never;
 }
 
 export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefined, Parsed = never> =

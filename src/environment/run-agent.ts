@@ -32,15 +32,16 @@ export interface RunAgentOptions<Outcome> {
 export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Promise<Outcome> {
   const { opened, agent, limits } = options;
   const { trajectory } = agent;
+  const all = trajectoriesOf(agent);
   const ended = await runToEnd(options);
   // The agent may have caught this error, but its conversation continued without a reply of the policy.
-  if (trajectory.violation) throw trajectory.violation;
-  const reason = limitOf(ended, trajectory);
+  throwViolation(all);
+  const reason = limitOf(ended, all);
   if (reason === undefined) {
     if (ended.status === 'threw') return await outcomeOfError(options, ended.error);
     return ended.outcome;
   }
-  trajectory.stopReason ??= reason;
+  for (const one of all) one.stopReason ??= reason;
   if (ended.status === 'threw' && !isLimitReached(ended.error))
     trajectory.logs.push(`After the ${reason} the agent threw: ${describeThrown(ended.error)}`);
   if (opened.atLimit) return await opened.atLimit({ ...agent, reason });
@@ -48,21 +49,30 @@ export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Prom
   throw isLimitReached(ended.error) ? ended.error : limitReached(reason, limits[limitFields[reason]] ?? 0);
 }
 
+/** The records of all agents of a rollout. */
+const trajectoriesOf = ({ trajectory, seats }: AgentContext): Trajectory[] =>
+  seats ? Object.values(seats).map((seat) => seat.trajectory) : [trajectory];
+
+function throwViolation(trajectories: readonly Trajectory[]): void {
+  for (const { violation } of trajectories) if (violation) throw violation;
+}
+
 /** The outcome that `onError` or `atLimit` gives for an error of the agent. @throws the error if there is none. */
 async function outcomeOfError<Outcome>(
   { opened, agent }: RunAgentOptions<Outcome>,
   error: unknown,
 ): Promise<Outcome> {
-  const { trajectory, signal } = agent;
-  const origin = originOf(error, trajectory);
+  const { signal } = agent;
+  const all = trajectoriesOf(agent);
+  const origin = originOf(error, all);
   if (origin === 'outside' || signal.aborted) throw error;
   const isAtContextEnd = origin === 'context_limit';
   const stopReason = isAtContextEnd ? origin : `error:${codeOfThrown(error).slice(0, maxCodeLength)}`;
   const result = await opened.onError?.({ ...agent, error, stopReason, isAtContextEnd });
   // `onError` may have called a model too.
-  if (trajectory.violation) throw trajectory.violation;
+  throwViolation(all);
   if (!result) throw error;
-  trajectory.stopReason ??= stopReason;
+  for (const one of all) one.stopReason ??= stopReason;
   return result.outcome;
 }
 
@@ -80,7 +90,7 @@ async function runToEnd<Outcome>({
     const { promise, reject } = Promise.withResolvers<never>();
     timer = startTimer(limitMs - agent.trajectory.usage.milliseconds, () => {
       const error = limitReached('time_limit', limitMs);
-      agent.trajectory.stopReason ??= error.code;
+      for (const one of trajectoriesOf(agent)) one.stopReason ??= error.code;
       reject(error);
       controller.abort(error);
     });
@@ -90,7 +100,7 @@ async function runToEnd<Outcome>({
     const timeUp = milliseconds === undefined ? undefined : atTimeLimit(milliseconds);
     const running = opened.rollout(agent);
     const outcome = await (timeUp ? Promise.race([running, timeUp]) : running);
-    agent.trajectory.observations.endAgent();
+    for (const { observations } of trajectoriesOf(agent)) observations.endAgent();
     return { status: 'returned', outcome };
   } catch (error) {
     return { status: 'threw', error };
@@ -109,9 +119,12 @@ const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
   time_limit: 'milliseconds',
 };
 
-function limitOf<Outcome>(ended: AgentEnd<Outcome>, { stopReason }: Trajectory): UsedUpLimit | undefined {
+function limitOf<Outcome>(
+  ended: AgentEnd<Outcome>,
+  trajectories: readonly Trajectory[],
+): UsedUpLimit | undefined {
   if (ended.status === 'threw' && isLimitReached(ended.error)) return ended.error.code;
-  return isUsedUpLimit(stopReason) ? stopReason : undefined;
+  return trajectories.map(({ stopReason }) => stopReason).find(isUsedUpLimit);
 }
 
 function isUsedUpLimit(reason: string | null): reason is UsedUpLimit {
@@ -132,11 +145,12 @@ export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
  * agent threw, and if the error or one of its causes is martingale's own (a failed judge, a call after the rollout's
  * end) or a provider's failed call.
  */
-export function originOf(error: unknown, { observations }: Trajectory): ErrorOrigin {
-  if (observations.hasUnansweredCall) return 'outside';
-  const kinds = errorsWithin(error).map((within) => kindOf(within, observations.isAtContextEnd));
+export function originOf(error: unknown, trajectories: readonly Trajectory[]): ErrorOrigin {
+  if (trajectories.some(({ observations }) => observations.hasUnansweredCall)) return 'outside';
+  const isAtContextEnd = trajectories.some(({ observations }) => observations.isAtContextEnd);
+  const kinds = errorsWithin(error).map((within) => kindOf(within, isAtContextEnd));
   if (kinds.includes('outside')) return 'outside';
-  return observations.isAtContextEnd || kinds.includes('context_limit') ? 'context_limit' : 'agent';
+  return isAtContextEnd || kinds.includes('context_limit') ? 'context_limit' : 'agent';
 }
 
 function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {

@@ -4,8 +4,10 @@ import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } 
 import type { ProgressOption } from '../progress/index.ts';
 import {
   checkEssentials,
+  checkSeats,
   countRollouts,
   limitWords,
+  namesOfSeats,
   parseScenarios,
   type RolloutCounts,
   type RolloutGroup,
@@ -112,9 +114,10 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     progress,
     ...rest
   } = options;
-  const { environment, model, seed = 0, groupStrategy = null } = options;
+  const { environment, model, seats, seed = 0, groupStrategy = null } = options;
   checkOptionNames('evaluate()', options, evaluateNames, limitWords);
   checkEssentials('invalid_evaluation_option', options);
+  checkSeats(environment, seats);
   const startedMs = performance.now();
   checkPassAt(ks, rolloutsPerScenario);
   const { temperature, evaluated } = atTemperature(model, requestedTemperature);
@@ -131,6 +134,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
           temperature,
           sampling: samplingOf(evaluated),
           groupStrategy,
+          ...(seats ? { seats: namesOfSeats(seats) } : {}),
           scenarios: keys.length,
           scenarioKeys: sha256(JSON.stringify(keys)),
         });

@@ -1,7 +1,14 @@
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
-import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
+import {
+  fromGroupRecord,
+  fromGroupRecords,
+  type GroupRecord,
+  parseGroupRecord,
+  type RolloutGroup,
+  toGroupRecords,
+} from '../rollout/index.ts';
 import { DurableAppends, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
@@ -16,6 +23,8 @@ export interface EvaluationHeader {
   /** Sampling settings of the model handle, which override the agent's. */
   sampling: SamplingOverride;
   groupStrategy: object | null;
+  /** Names of the models of seats that others play; absent without them. */
+  seats?: Record<string, string> | undefined;
   scenarios: number;
   /** Digest of the scenarios' keys in their order. */
   scenarioKeys: string;
@@ -71,7 +80,11 @@ export class EvaluationDirectory {
    * @throws RunError (`storage_failed`); after that, for every later group too.
    */
   append(group: RolloutGroup): Promise<void> {
-    return this.#appends.append(() => `${JSON.stringify(toGroupRecord(group))}\n`);
+    return this.#appends.append(() =>
+      toGroupRecords(group)
+        .map((record) => `${JSON.stringify(record)}\n`)
+        .join(''),
+    );
   }
 }
 
@@ -96,17 +109,19 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
 
 /** Reads the stored groups and removes a partial last line, which a killed process leaves. */
 async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
-  const groups = new Map<number, RolloutGroup>();
+  const records: GroupRecord[] = [];
   let line = 0;
   for await (const text of resumeLines(path)) {
     line++;
     try {
       const record = parseGroupRecord(text);
-      groups.set(record.group, fromGroupRecord(record));
+      // A record that lacks a trajectory is named by its line.
+      fromGroupRecord(record);
+      records.push(record);
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
       throw new RunError('evaluation_directory_refused', `${path}:${line}: ${reason}`, { cause });
     }
   }
-  return groups;
+  return fromGroupRecords(records);
 }

@@ -42,7 +42,7 @@ export function scoreScenario<Scenario>(
     scenario,
     reward: meanOrNull(rewards),
     success: meanOrNull(known),
-    completed: trajectories.length,
+    completed: rollouts.filter(({ status }) => status === 'completed').length,
     rollouts: rollouts.length,
     judged: known.length,
     successes: known.filter((success) => success >= 1).length,

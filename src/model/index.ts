@@ -38,4 +38,5 @@ export {
 } from './replay-calls.ts';
 export { differences, quoted, type RecordedAnswer, ReplaySource } from './replay-source.ts';
 export { policy, type RolloutModel, runWithModel } from './rollout-model.ts';
-export { type ScriptedReply, scriptedModel } from './scripted-model.ts';
+export { type ScriptedModelOptions, type ScriptedReply, scriptedModel } from './scripted-model.ts';
+export { recordedIn } from './seat-model.ts';

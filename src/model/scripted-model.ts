@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatCompletion, ChatCompletionRequest } from '../contract/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { ModelHandle } from './model-handle.ts';
 import { type RecordedAnswer, ReplaySource } from './replay-source.ts';
 
@@ -8,15 +9,25 @@ export type ScriptedReply =
   | string
   | { text?: string; toolCalls?: readonly { name: string; arguments: unknown }[] };
 
+export interface ScriptedModelOptions {
+  /** Name in records and reports. Default `scripted`. */
+  name?: string;
+}
+
 /**
- * A model for tests: a function answers each request, without a model, key or network. It is called like any other
- * model, through `languageModel` and `endpoint()`, streamed or not; its calls are recorded with made-up token ids, so they
- * can be scored and compared, and must not be trained on.
+ * A function in place of a model, for tests and for fixed players of a seat: it answers each request, without a model,
+ * key or network. It is called like any other model, through `languageModel` and `endpoint()`, streamed or not; its calls
+ * are recorded with made-up token ids, so they can be scored and compared, and must not be trained on.
  *
  * @param reply Gets the request as it would be sent to the service. What it throws fails the call.
  */
-export function scriptedModel(reply: (request: ChatCompletionRequest) => ScriptedReply): ModelHandle {
-  return new ModelHandle({ name: 'scripted', completions: new ScriptedSource(reply) });
+export function scriptedModel(
+  reply: (request: ChatCompletionRequest) => ScriptedReply,
+  options: ScriptedModelOptions = {},
+): ModelHandle {
+  checkOptionNames('scriptedModel()', options, { name: true } satisfies OptionNames<ScriptedModelOptions>);
+  const { name = 'scripted' } = options;
+  return new ModelHandle({ name, completions: new ScriptedSource(reply) });
 }
 
 class ScriptedSource extends ReplaySource {

@@ -1,7 +1,14 @@
 export { type BeforeAfter, type EvaluatedModel, type NextCommand, printBeforeAfter } from './comparison.ts';
 export { counted, duration } from './format.ts';
 export { openProgress, type ProgressOption, writeJsonLine } from './open-progress.ts';
-export type { Alarm, AlarmKind, GroupComparison, NoSignalCause, StepReport } from './report.ts';
+export type {
+  Alarm,
+  AlarmKind,
+  GroupComparison,
+  NoSignalCause,
+  OpponentResult,
+  StepReport,
+} from './report.ts';
 export type {
   EvaluationScore,
   RunEndReason,

@@ -25,6 +25,17 @@ export interface GroupComparison {
   rewardRange: { min: number; max: number };
 }
 
+/** How the model did in a step against a model that played a seat. */
+export interface OpponentResult {
+  seat: string;
+  /** Name of the opponent's model. */
+  model: string;
+  /** Completed rollouts. */
+  rollouts: number;
+  /** Mean reward of the seats that train in them. */
+  reward: number;
+}
+
 /** The counts and numbers of one step. `dispatched` is always `completed` + `failed` + `cancelled`. */
 export interface StepReport {
   /**
@@ -84,8 +95,13 @@ export interface StepReport {
   credit: 'none' | 'used' | 'not_confirmed';
   /** Prompt and sampled tokens of all rollouts, including failed ones; cost in the currency of the run's `prices`. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
-  /** Means of the completed rollouts' metrics, by name. */
+  /**
+   * Means of the completed rollouts' metrics, by name; in an environment with seats those of the seats that train, and
+   * those of each seat as `seat/metric`, its reward as `seat/reward`.
+   */
   metrics: Record<string, number>;
+  /** How the model did against each model that played a seat. Empty without such seats. */
+  opponents: OpponentResult[];
   /** Mean entropy of the sampled decisions, in nats. */
   entropy: number | null;
   gradientNorm: number | null;

@@ -5,7 +5,8 @@ import {
   toTrajectoryRecord,
 } from '../trajectory/index.ts';
 import { isObject } from '../util/json.ts';
-import { type Rollout, type RolloutFailure, RolloutGroup } from './rollout.ts';
+import { type GroupSeat, type Rollout, type RolloutFailure, RolloutGroup, seatNotPlayed } from './rollout.ts';
+import { meanReward } from './seats.ts';
 
 interface RolloutRecordBase {
   index: number;
@@ -55,6 +56,8 @@ export interface GroupRecord {
   failures: FailureRecord[];
   /** Why the group is not trained on; absent if it is. */
   dropped_because?: RolloutFailure;
+  /** The seat whose trajectories these are; absent in an environment with one agent. */
+  seat?: GroupSeat;
 }
 
 const invalidGroupRecord = (what: string, options?: ErrorOptions) =>
@@ -64,6 +67,10 @@ const invalidGroupRecord = (what: string, options?: ErrorOptions) =>
     options,
   );
 
+/** One record for each seat of the group; one record without seats. */
+export const toGroupRecords = (group: RolloutGroup): GroupRecord[] => group.bySeat().map(toGroupRecord);
+
+/** The record of a group of one seat, or of an environment with one agent. */
 export function toGroupRecord(group: RolloutGroup): GroupRecord {
   const trajectories: TrajectoryRecord[] = [];
   const failures: FailureRecord[] = [];
@@ -99,6 +106,7 @@ export function toGroupRecord(group: RolloutGroup): GroupRecord {
     rollouts,
     failures,
     ...(group.droppedBecause ? { dropped_because: group.droppedBecause } : {}),
+    ...(group.seat ? { seat: group.seat } : {}),
   };
 }
 
@@ -109,8 +117,62 @@ export function fromGroupRecord(record: GroupRecord): RolloutGroup {
     scenario: record.scenario,
     rollouts: record.rollouts.map((rollout) => fromRolloutRecord(rollout, record)),
     droppedBecause: record.dropped_because ?? null,
+    seat: record.seat,
   });
 }
+
+/**
+ * Restores the groups of records by their index, the seats of a group together. A later record of a group counts; a
+ * group that lacks the record of a seat is left out.
+ */
+export function fromGroupRecords(records: Iterable<GroupRecord>): Map<number, RolloutGroup> {
+  const groups = new Map<number, RolloutGroup>();
+  const seats = new Map<number, RolloutGroup[]>();
+  for (const record of records) {
+    const group = fromGroupRecord(record);
+    if (!group.seat) {
+      groups.set(group.index, group);
+      continue;
+    }
+    const { at, of } = group.seat;
+    const index = Math.floor(group.index / of);
+    const found = seats.get(index) ?? [];
+    found[at] = group;
+    seats.set(index, found);
+    if (Object.keys(found).length === of) groups.set(index, joinSeats(index, found));
+  }
+  return groups;
+}
+
+/** The group whose seats these are: the reverse of `bySeat`. */
+function joinSeats(index: number, groups: readonly RolloutGroup[]): RolloutGroup {
+  const [first] = groups;
+  if (!first) throw invalidGroupRecord('has no seats');
+  const rollouts = first.rollouts.map((rollout, position): Rollout => {
+    const own = groups.map((group) => group.rollouts[position] ?? rollout);
+    const seats = groups.flatMap(({ seat }, at) => {
+      const trajectory = own[at]?.trajectory;
+      return seat && trajectory
+        ? [{ seat: seat.name, model: seat.model, trains: seat.trains, trajectory }]
+        : [];
+    });
+    const { trajectory } = seats.find(({ trains }) => trains) ?? rollout;
+    const completed = own.find(({ status }) => status === 'completed');
+    const ended = completed ?? own.find((one) => !isNotPlayed(one)) ?? rollout;
+    const joined = { ...ended, trajectory, seats };
+    return joined.status === 'completed' ? { ...joined, reward: meanReward(seats) } : joined;
+  });
+  const training = groups.find(({ seat }) => seat?.trains);
+  return new RolloutGroup({
+    index,
+    scenario: first.scenario,
+    rollouts,
+    droppedBecause: training?.droppedBecause ?? null,
+  });
+}
+
+const isNotPlayed = (rollout: Rollout): boolean =>
+  rollout.status === 'cancelled' && rollout.failure.code === seatNotPlayed;
 
 /** Parses a line of a run's `trajectories/*.jsonl`. @throws TrajectoryError */
 export function parseGroupRecord(line: string): GroupRecord {

@@ -1,23 +1,35 @@
 export { type InProcessOptions, inProcess, type RolloutExecutor } from './executor.ts';
 export {
   fromGroupRecord,
+  fromGroupRecords,
   type GroupRecord,
   parseGroupRecord,
   requireGroupRecord,
   toGroupRecord,
+  toGroupRecords,
 } from './group-record.ts';
 export type { GroupStrategy } from './group-strategy.ts';
+export {
+  type OpponentPast,
+  Opponents,
+  type OpponentsOptions,
+  opponents,
+  type PoolPlayer,
+} from './opponents.ts';
 export {
   commonFailures,
   countRollouts,
   type FailureKind,
   failureKinds,
+  type GroupSeat,
   type Rollout,
   type RolloutCounts,
   type RolloutFailure,
   RolloutGroup,
   type RolloutGroupOptions,
+  rolloutOfSeat,
   toFailure,
+  trajectoriesOf,
   withoutReward,
 } from './rollout.ts';
 export {
@@ -40,5 +52,7 @@ export {
   runParsedGroups,
 } from './run-groups.ts';
 export type { RunRolloutOptions } from './run-rollout.ts';
+export { checkSeats, namesOfSeats, type SeatModel, type SeatModels } from './seat-models.ts';
+export { hasPlayed, type SeatRun } from './seats.ts';
 export { settleGroup } from './settle-group.ts';
 export { type WorkerThreadsOptions, workerThreads } from './threads/worker-threads.ts';

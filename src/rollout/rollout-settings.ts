@@ -3,6 +3,7 @@ import { invalidOption, type OptionErrorCode, wholeNumberOption } from '../util/
 import type { OptionNames, OtherWords } from '../util/option-names.ts';
 import { defaultConcurrency, inProcess, type RolloutExecutor } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
+import type { SeatModels } from './seat-models.ts';
 
 /** How rollouts run. `train`, `evaluate`, `runGroups` and `runGroup` share these settings. */
 export interface RolloutSettings {
@@ -20,6 +21,11 @@ export interface RolloutSettings {
   groupTimeoutMs?: number | undefined;
   /** Determines all randomness of the rollouts. Default 0. */
   seed?: number | undefined;
+  /**
+   * For an environment with seats: who plays which seat, a model or `opponents()`. Their trajectories are scored and
+   * kept, and not trained on. Default: the model of the run plays every seat, and all are trained on.
+   */
+  seats?: SeatModels | undefined;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
   onUnexpectedCall?: 'error' | 'warn' | undefined;
 }
@@ -32,6 +38,7 @@ export const rolloutSettingNames = {
   rewardTimeoutMs: true,
   groupTimeoutMs: true,
   seed: true,
+  seats: true,
   onUnexpectedCall: true,
 } satisfies OptionNames<RolloutSettings>;
 
@@ -47,8 +54,9 @@ export const rolloutDefaults = {
 
 /** Settings with defaults applied. The executor replaces `concurrency`. */
 export type WholeRolloutSettings = Required<{
-  [Name in Exclude<keyof RolloutSettings, 'concurrency'>]: NonNullable<RolloutSettings[Name]>;
-}>;
+  [Name in Exclude<keyof RolloutSettings, 'concurrency' | 'seats'>]: NonNullable<RolloutSettings[Name]>;
+}> &
+  Pick<RolloutSettings, 'seats'>;
 
 /** Applies the defaults. @throws OptionError for an invalid setting, or one that does not fit `rolloutsPerGroup`. */
 export function wholeRolloutSettings(
@@ -79,6 +87,7 @@ export function wholeRolloutSettings(
     rewardTimeoutMs,
     groupTimeoutMs,
     seed: settings.seed ?? rolloutDefaults.seed,
+    ...(settings.seats ? { seats: settings.seats } : {}),
     onUnexpectedCall: settings.onUnexpectedCall ?? rolloutDefaults.onUnexpectedCall,
   };
 }

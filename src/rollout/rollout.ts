@@ -1,6 +1,7 @@
 import { codeOfThrown, describeThrown, locationOfThrown, type ThrownLocation } from '../environment/index.ts';
 import { type Trajectory, TrajectoryGroup } from '../trajectory/index.ts';
 import { shortPath } from '../util/show-value.ts';
+import { hasPlayed, type SeatRun } from './seats.ts';
 
 /**
  * Why a rollout has no reward: `code` for programs and for counting, `message` for people. If an error caused it, also
@@ -17,7 +18,10 @@ interface RolloutBase {
   /** Number of earlier attempts at this index. The counts include every attempt. */
   attempt: number;
   seed: number;
+  /** In an environment with seats: that of the first seat that trains. */
   trajectory: Trajectory;
+  /** All seats; absent in an environment with one agent. The reward is then the mean of the seats that train. */
+  seats?: readonly SeatRun[];
   /** Wall-clock milliseconds; 0 if the rollout never began. */
   durationMs: number;
 }
@@ -33,14 +37,37 @@ export type Rollout<Outcome = unknown> = RolloutBase &
 /** How a rollout without a reward ended. */
 export type UnrewardedEnd = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
-/** The rollout without its reward and outcome. Removes the reward from its trajectory. */
+/** The rollout without its reward and outcome. Removes the rewards from its trajectories. */
 export function withoutReward(
-  { index, attempt, seed, trajectory, durationMs }: Rollout,
+  { index, attempt, seed, trajectory, seats, durationMs }: Rollout,
   end: UnrewardedEnd,
 ): Rollout<never> {
-  trajectory.reward = null;
-  return { index, attempt, seed, trajectory, durationMs, ...end };
+  for (const one of [trajectory, ...(seats ?? []).map((seat) => seat.trajectory)]) one.reward = null;
+  return { index, attempt, seed, trajectory, ...(seats ? { seats } : {}), durationMs, ...end };
 }
+
+/** All trajectories of a rollout: one for each seat, or the only one. */
+export const trajectoriesOf = ({ trajectory, seats }: Pick<Rollout, 'trajectory' | 'seats'>): Trajectory[] =>
+  seats ? seats.map((seat) => seat.trajectory) : [trajectory];
+
+/** A rollout as its seat at this position saw it. A seat without a call has no reward. */
+export function rolloutOfSeat<Outcome>(
+  { seats, ...rollout }: Rollout<Outcome>,
+  at: number,
+): Rollout<Outcome> {
+  const seat = seats?.[at];
+  if (!seat) throw new TypeError(`The rollout has no seat ${at}.`);
+  const { trajectory } = seat;
+  if (rollout.status !== 'completed') return { ...rollout, trajectory };
+  if (hasPlayed(seat)) return { ...rollout, trajectory, reward: trajectory.reward ?? 0 };
+  const { index, attempt, seed, durationMs } = rollout;
+  const message = `The seat "${seat.seat}" made no model call in this rollout.`;
+  const failure = { code: seatNotPlayed, message };
+  return { index, attempt, seed, trajectory, durationMs, status: 'cancelled', failure };
+}
+
+/** Code of a completed rollout's seat that had no turn. */
+export const seatNotPlayed = 'seat_not_played';
 
 /** `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface RolloutCounts {
@@ -106,6 +133,20 @@ export interface RolloutGroupOptions<Scenario> {
   rollouts: readonly Rollout[];
   /** Why the group is not trained on. Default null: it is trained on. */
   droppedBecause?: RolloutFailure | null;
+  /** The one seat whose trajectories these are. Default: all seats, or an environment with one agent. */
+  seat?: GroupSeat | undefined;
+}
+
+/** The seat of a group that holds one seat of its rollouts. */
+export interface GroupSeat {
+  name: string;
+  /** Position in the environment's list of seats. */
+  at: number;
+  /** Number of seats of the environment. */
+  of: number;
+  /** Name of the model that played it. */
+  model: string;
+  trains: boolean;
 }
 
 /** The finished rollouts of one scenario, ordered by index, then by attempt. */
@@ -116,12 +157,37 @@ export class RolloutGroup<Scenario = unknown> {
   readonly rollouts: readonly Rollout[];
   /** Why the group strategy excludes the group from training; null if it does not. */
   readonly droppedBecause: RolloutFailure | null;
+  /** The one seat whose trajectories these are; see `bySeat`. */
+  readonly seat: GroupSeat | undefined;
 
-  constructor({ index, scenario, rollouts, droppedBecause = null }: RolloutGroupOptions<Scenario>) {
+  constructor({ index, scenario, rollouts, droppedBecause = null, seat }: RolloutGroupOptions<Scenario>) {
     this.index = index;
     this.scenario = scenario;
     this.rollouts = rollouts;
     this.droppedBecause = droppedBecause;
+    this.seat = seat;
+  }
+
+  /**
+   * One group for each seat, since a seat is compared with the same seat of the scenario's other rollouts only. Their
+   * indices count on from `index` times the number of seats. Without seats: the group itself.
+   */
+  bySeat(): RolloutGroup<Scenario>[] {
+    const seats = this.rollouts[0]?.seats;
+    if (!seats) return [this];
+    return seats.map(({ seat: name, model, trains }, at) => {
+      const frozen = {
+        code: 'seat_does_not_train',
+        message: `The seat "${name}" is played by ${model}, which does not train.`,
+      };
+      return new RolloutGroup({
+        index: this.index * seats.length + at,
+        scenario: this.scenario,
+        rollouts: this.rollouts.map((rollout) => rolloutOfSeat(rollout, at)),
+        droppedBecause: trains ? this.droppedBecause : frozen,
+        seat: { name, at, of: seats.length, model, trains },
+      });
+    });
   }
 
   /** The group with other rollouts in place of its own. */
@@ -134,20 +200,27 @@ export class RolloutGroup<Scenario = unknown> {
     return this.droppedBecause === null && this.rollouts.some(({ status }) => status === 'completed');
   }
 
-  /** Trajectories of the completed rollouts. */
+  /** Trajectories of the completed rollouts; of all seats that train and made a call. */
   get trajectories(): Trajectory[] {
-    return this.rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [rollout.trajectory] : []));
+    return this.rollouts.flatMap(({ status, trajectory, seats }) => {
+      if (status !== 'completed') return [];
+      if (!seats) return [trajectory];
+      return seats.filter((seat) => seat.trains && hasPlayed(seat)).map((seat) => seat.trajectory);
+    });
   }
 
   /**
    * The group as it is logged and trained on: trajectories of completed rollouts, and why the other rollouts failed.
+   * @throws TypeError for a group of several seats, which are not compared with each other: call `bySeat` first.
    */
   toTrajectoryGroup(): TrajectoryGroup {
+    if (this.rollouts.some(({ seats }) => seats))
+      throw new TypeError('The group holds several seats. Make one of each: `group.bySeat()`.');
     return new TrajectoryGroup({
       trajectories: this.trajectories,
-      metadata: { group: this.index },
+      metadata: { group: this.index, ...(this.seat ? { seat: this.seat.name } : {}) },
       exceptions: this.rollouts.flatMap((rollout) =>
-        rollout.status === 'completed'
+        rollout.status === 'completed' || rollout.failure.code === seatNotPlayed
           ? []
           : [{ type: rollout.failure.code, message: rollout.failure.message }],
       ),

@@ -9,6 +9,7 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { attemptsOf, whyDropped } from './group-strategy.ts';
 import { type Rollout, type RolloutFailure, RolloutGroup, type UnrewardedEnd } from './rollout.ts';
 import { type RolloutSettings, rolloutSettingNames, wholeRolloutSettings } from './rollout-settings.ts';
+import { checkSeats, choosePlayers } from './seat-models.ts';
 import { settleGroup } from './settle-group.ts';
 
 /** `seed`, `group`, index and attempt determine all randomness of a rollout. */
@@ -56,8 +57,17 @@ async function runAll<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,
 ): Promise<RolloutGroup<z.output<Schema>>> {
   const { environment, scenario, rolloutsPerGroup, model, group, onRollout } = options;
-  const { executor, groupStrategy, seed, timeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } =
-    wholeRolloutSettings(options, rolloutsPerGroup);
+  const {
+    executor,
+    groupStrategy,
+    seed,
+    seats,
+    timeoutMs,
+    rewardTimeoutMs,
+    groupTimeoutMs,
+    onUnexpectedCall,
+  } = wholeRolloutSettings(options, rolloutsPerGroup);
+  checkSeats(environment, seats);
   // Grows with each group, so that retries of an earlier group run before rollouts of a later one.
   const order = groupsStarted++;
   const ending = new GroupEnding(groupTimeoutMs, options.signal);
@@ -69,6 +79,7 @@ async function runAll<Schema extends z.ZodType, Outcome>(
     environment,
     scenario,
     model,
+    players: choosePlayers(seats, { environment, model, seed: deriveSeed(seed, group) }),
     group,
     timeoutMs,
     rewardTimeoutMs,

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { countRollouts, type RolloutCounts, RolloutGroup } from './rollout.ts';
+import { countRollouts, type RolloutCounts, RolloutGroup, trajectoriesOf } from './rollout.ts';
 import {
   checkEssentials,
   limitWords,
@@ -11,6 +11,7 @@ import {
   wholeRolloutSettings,
 } from './rollout-settings.ts';
 import { runGroup } from './run-group.ts';
+import { checkSeats } from './seat-models.ts';
 
 export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> extends RolloutSettings {
   environment: Environment<Schema, Outcome>;
@@ -86,6 +87,7 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
   const startedAt = performance.now();
   // One executor for all groups.
   const settings = wholeRolloutSettings({ ...options, concurrency }, options.rolloutsPerGroup);
+  checkSeats(options.environment, settings.seats);
   const failed = new AbortController();
   const ending = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
   const total = scenarios.length * options.rolloutsPerGroup;
@@ -113,7 +115,7 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
     return {
       groups,
       counts: countRollouts(all),
-      sampledTokens: all.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
+      sampledTokens: all.flatMap(trajectoriesOf).reduce((sum, { sampledTokens }) => sum + sampledTokens, 0),
       durationMs: performance.now() - startedAt,
     };
   } catch (error) {

@@ -14,10 +14,23 @@ import {
 } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
 import { attribute, errorType, genAi, recordRollout, spanName, withSpan } from '../telemetry/index.ts';
-import { runInTrajectory, runOutsideTrajectory, Trajectory, watchOtherModels } from '../trajectory/index.ts';
+import {
+  runInTrajectory,
+  runOutsideTrajectory,
+  type Trajectory,
+  watchOtherModels,
+} from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
 import { type Rollout, toCancellation, toFailure, type UnrewardedEnd } from './rollout.ts';
+import {
+  hasPlayed,
+  meanReward,
+  openTrajectories,
+  type RolloutTrajectories,
+  type SeatPlayer,
+  seatsForAgents,
+} from './seats.ts';
 import { type CodeOwner, guardUnawaited } from './unawaited.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
@@ -26,6 +39,8 @@ export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   scenario: z.output<Schema>;
   /** The model that the agent calls. If it is pinned, a call answered by another checkpoint fails the rollout. */
   model: RolloutModel;
+  /** The models of seats that others play. Default: `model` plays every seat. */
+  players?: Readonly<Record<string, SeatPlayer>> | undefined;
   /** Index of its group in the step; `index` is the rollout's index in the group. */
   group: number;
   index: number;
@@ -61,25 +76,19 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
   owner: CodeOwner,
 ): Promise<Rollout<Outcome>> {
-  const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
+  const { environment, scenario, index, attempt, seed, timeoutMs, signal } = options;
   const startedAt = performance.now();
   const interruption = new Interruption(timeoutMs, signal);
-  const trajectory = new Trajectory({
-    ...(model.step === undefined ? {} : { policy: model.name }),
-    seed,
-    onUnexpectedCall: options.onUnexpectedCall,
-    signal: interruption.calls,
-    limits: environment.limits,
-  });
+  const trajectories = openTrajectories(options, interruption.calls);
+  const { main: trajectory, seats, all } = trajectories;
   owner.trajectory = trajectory;
-  Object.assign(trajectory.metadata, { group, rollout: index, seed });
 
   const end = (ended: End<Outcome>): Rollout<Outcome> => {
     const durationMs = performance.now() - startedAt;
-    return { index, attempt, seed, trajectory, durationMs, ...ended };
+    return { index, attempt, seed, trajectory, ...(seats ? { seats } : {}), durationMs, ...ended };
   };
   if (signal?.aborted) {
-    trajectory.close();
+    for (const one of all) one.close();
     interruption.dispose();
     return end({ status: 'cancelled', failure: toCancellation(signal) });
   }
@@ -87,44 +96,64 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
     environment.open({ scenario, seed, signal: interruption.signal }),
   );
   const ended = await Promise.race([
-    runAndReward(options, opening, trajectory, interruption).catch(
+    runAndReward(options, opening, trajectories, interruption).catch(
       (error): End<Outcome> => ({ status: 'failed', failure: toFailure(error) }),
     ),
     interruption.happened,
   ]);
-  trajectory.close();
+  for (const one of all) one.close();
   interruption.dispose();
-  if (ended.status === 'completed') trajectory.reward = ended.reward;
+  if (!seats && ended.status === 'completed') trajectory.reward = ended.reward;
+  if (seats && ended.status !== 'completed') for (const one of all) one.reward = null;
   if (environment.cleanupTimeoutMs !== null)
     await runOutsideTrajectory(() => cleanUp(opening, environment.cleanupTimeoutMs ?? 0, trajectory));
   return end(ended);
 }
 
 async function runAndReward<Schema extends z.ZodType, Outcome>(
-  { environment, model: rolloutModel, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
+  options: RunRolloutOptions<Schema, Outcome>,
   opening: Promise<OpenEnvironment<Outcome>>,
-  trajectory: Trajectory,
+  { main: trajectory, seats, all }: RolloutTrajectories,
   interruption: Interruption,
 ): Promise<End<Outcome>> {
+  const { environment, model: rolloutModel, onUnexpectedCall, rewardTimeoutMs } = options;
   const { agent: controller, signal } = interruption;
   const opened = await opening;
   const model = forRollout(rolloutModel, onUnexpectedCall);
   const agent = { model, trajectory, signal: controller.signal };
-  const outcome = await runInTrajectory(trajectory, () =>
-    runWithModel(model, () => runAgent({ opened, agent, controller, limits: environment.limits })),
-  );
+  const { limits } = environment;
+  const outcome = seats
+    ? await runOutsideTrajectory(() =>
+        runAgent({ opened, agent: { ...agent, seats: seatsForAgents(options, seats) }, controller, limits }),
+      )
+    : await runInTrajectory(trajectory, () =>
+        runWithModel(model, () => runAgent({ opened, agent, controller, limits })),
+      );
   // A call that the agent did not await is neither trained on nor visible to rewards.
-  trajectory.close();
+  for (const one of all) one.close();
   interruption.endCalls();
   // A call that the agent started just now without awaiting it reaches the trajectory's counters in the next tick.
   await nextTick();
-  if (trajectory.histories.length === 0 && trajectory.externalModel === undefined)
-    throw whyNothingRecorded(model.name, trajectory);
-  const score = await runOutsideTrajectory(() =>
-    opened.score(outcome, { trajectory, signal, timeoutMs: rewardTimeoutMs }),
+  const unfinished = all.find(
+    (one) => !hasPlayed({ trajectory: one }) && one.observations.unfinishedCalls > 0,
   );
-  checkMetrics(trajectory.metrics);
-  return { status: 'completed', reward: score, outcome };
+  if (unfinished || !all.some((one) => hasPlayed({ trajectory: one })))
+    throw whyNothingRecorded(model.name, unfinished ?? trajectory);
+  const context = { signal, timeoutMs: rewardTimeoutMs };
+  if (!seats) {
+    const reward = await runOutsideTrajectory(() => opened.score(outcome, { ...context, trajectory }));
+    checkMetrics(trajectory.metrics);
+    return { status: 'completed', reward, outcome };
+  }
+  const rewards: number[] = [];
+  for (const { seat, trajectory: own } of seats) {
+    rewards.push(
+      await runOutsideTrajectory(() => opened.score(outcome, { ...context, trajectory: own, seat })),
+    );
+    checkMetrics(own.metrics);
+  }
+  for (const [at, { trajectory: own }] of seats.entries()) own.reward = rewards[at] ?? null;
+  return { status: 'completed', reward: meanReward(seats), outcome };
 }
 
 /** The error for a rollout without an answered call: there is nothing to train on. */

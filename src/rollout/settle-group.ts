@@ -2,7 +2,16 @@ import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import { checkMetrics, type Environment, EnvironmentError, type GroupScoring } from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
-import { type Rollout, type RolloutFailure, toCancellation, toFailure, withoutReward } from './rollout.ts';
+import {
+  type Rollout,
+  type RolloutFailure,
+  rolloutOfSeat,
+  seatNotPlayed,
+  toCancellation,
+  toFailure,
+  withoutReward,
+} from './rollout.ts';
+import { meanReward } from './seats.ts';
 import { guardUnawaited } from './unawaited.ts';
 
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
@@ -10,6 +19,8 @@ export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   scenario: z.output<Schema>;
   /** Index of the group in its step, if it is part of one. */
   group?: number;
+  /** The seat whose trajectories the rollouts have. Default: all seats, or an environment with one agent. */
+  seat?: string | undefined;
   /** All rollouts of the group, finished. */
   rollouts: readonly Rollout<Outcome>[];
   /** Deadline of each group reward, and of each trajectory's credit, in milliseconds. */
@@ -28,9 +39,43 @@ export async function settleGroup<Schema extends z.ZodType, Outcome>(
   options: SettleGroupOptions<Schema, Outcome>,
 ): Promise<Rollout<Outcome>[]> {
   const { environment, rollouts } = options;
-  const completed = rollouts.filter((rollout) => rollout.status === 'completed');
   const { groupScoring } = environment;
-  if (!groupScoring || completed.length === 0) return [...rollouts];
+  if (!groupScoring) return [...rollouts];
+  if (!rollouts.some(({ seats }) => seats)) return settleOne(groupScoring, options);
+  let settled = [...rollouts];
+  for (const at of environment.seats.keys()) {
+    if (!settled.some(({ seats }) => seats?.[at]?.trains)) continue;
+    const ofSeat = await settleOne(groupScoring, {
+      ...options,
+      seat: environment.seats[at],
+      rollouts: settled.map((rollout) => rolloutOfSeat(rollout, at)),
+    });
+    settled = settled.map((rollout, position) => {
+      const end = ofSeat[position];
+      // A seat without a turn has no reward that could fail.
+      const isUndone =
+        rollout.status === 'completed' &&
+        end !== undefined &&
+        end.status !== 'completed' &&
+        end.failure.code !== seatNotPlayed;
+      return isUndone ? withoutReward(rollout, { status: end.status, failure: end.failure }) : rollout;
+    });
+  }
+  return settled.map((rollout) =>
+    rollout.status === 'completed' && rollout.seats
+      ? { ...rollout, reward: meanReward(rollout.seats) }
+      : rollout,
+  );
+}
+
+/** Settles the group of an environment with one agent, or of one seat. */
+async function settleOne<Schema extends z.ZodType, Outcome>(
+  groupScoring: GroupScoring<z.output<Schema>, Outcome>,
+  options: SettleGroupOptions<Schema, Outcome>,
+): Promise<Rollout<Outcome>[]> {
+  const { environment, rollouts } = options;
+  const completed = rollouts.filter((rollout) => rollout.status === 'completed');
+  if (completed.length === 0) return [...rollouts];
   const owner = { environment: environment.name, group: options.group };
   const settled = await guardUnawaited(owner, () =>
     runOutsideTrajectory(() => settle(groupScoring, options, completed)),
@@ -40,11 +85,11 @@ export async function settleGroup<Schema extends z.ZodType, Outcome>(
 
 async function settle<Schema extends z.ZodType, Outcome>(
   groupScoring: GroupScoring<z.output<Schema>, Outcome>,
-  { scenario, timeoutMs, signal = new AbortController().signal }: SettleGroupOptions<Schema, Outcome>,
+  { scenario, seat, timeoutMs, signal = new AbortController().signal }: SettleGroupOptions<Schema, Outcome>,
   completed: readonly Completed<Outcome>[],
 ): Promise<Map<Rollout<Outcome>, Rollout<Outcome>>> {
   const settled = new Map<Rollout<Outcome>, Rollout<Outcome>>();
-  const context = { scenario, signal, timeoutMs };
+  const context = { scenario, ...(seat === undefined ? {} : { seat }), signal, timeoutMs };
   const undo = (rollout: Completed<Outcome>, thrown: unknown) =>
     settled.set(
       rollout,

@@ -1,4 +1,4 @@
-import type { RolloutGroup } from '../rollout/index.ts';
+import { type RolloutGroup, trajectoriesOf } from '../rollout/index.ts';
 
 /** Limits of a run. The run ends cleanly after the step in which one of them is reached. */
 export interface RunBudget {
@@ -23,7 +23,7 @@ export interface TokenUsage {
 
 /** Tokens of all rollouts, completed or not, because a service bills them all. */
 export function usageOf(groups: readonly RolloutGroup[]): TokenUsage {
-  return sumUsage(groups.flatMap(({ rollouts }) => rollouts.map(({ trajectory }) => trajectory)));
+  return sumUsage(groups.flatMap(({ rollouts }) => rollouts.flatMap(trajectoriesOf)));
 }
 
 /** Cost in the unit of `prices`; null without prices. */

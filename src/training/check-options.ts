@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import {
   checkEnvironment,
+  checkSeats,
   limitWords,
   rolloutSettingNames,
   type WholeRolloutSettings,
@@ -54,6 +55,7 @@ export const trainNames = {
     everySteps: true,
     rolloutsPerScenario: true,
     temperature: true,
+    seats: true,
   } satisfies OptionNames<ValidationOptions<z.ZodType>>,
   stopWhen: true,
   budget: { tokens: true, cost: true, minutes: true } satisfies OptionNames<RunBudget>,
@@ -91,6 +93,8 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   for (let step = 0; step < stepsOfConfig; step++) configOf(settings, step);
   const rolloutSettings = { ...settings, timeoutMs: rolloutTimeoutMs };
   const rollouts = wholeRolloutSettings(rolloutSettings, rolloutsPerGroup, 'invalid_run_option');
+  checkSeats(settings.environment, settings.seats);
+  checkSeats(settings.environment, settings.validation?.seats, 'validation.seats');
   checkLostJob(settings.lostJob);
   checkKeep(settings);
   checkBudget(settings);

@@ -5,6 +5,7 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 import type { RunContext } from './run-step.ts';
+import { checkpointsOfPools } from './seats.ts';
 import { trainDefaults } from './train-options.ts';
 
 export interface PruneCheckpointsOptions {
@@ -64,6 +65,7 @@ export async function keepPruned<Schema extends z.ZodType, Outcome>({
   settings,
   model,
   state,
+  reports,
   signal,
 }: RunContext<Schema, Outcome>): Promise<number[]> {
   const { keepCheckpoints = trainDefaults.keepCheckpoints, maxStaleness = trainDefaults.maxStaleness } =
@@ -76,7 +78,8 @@ export async function keepPruned<Schema extends z.ZodType, Outcome>({
   } = typeof keepCheckpoints === 'object' ? keepCheckpoints : { newest: keepCheckpoints };
   const sampled = policySteps.slice(Math.max(0, finishedSteps - maxStaleness));
   const ranked = rankCheckpoints(evaluations, metric).filter(({ step }) => checkpoints.includes(step));
-  const alsoKeep = [...sampled, ...ranked.slice(0, best).map(({ step }) => step)];
+  const pools = checkpointsOfPools({ seats: settings.seats, state, reports: reports(), maxStaleness });
+  const alsoKeep = [...sampled, ...ranked.slice(0, best).map(({ step }) => step), ...pools];
   try {
     return await withGrace(signal, stopGraceMs, (graceSignal) =>
       pruneCheckpoints({ model, steps: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),

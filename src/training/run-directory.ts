@@ -2,7 +2,7 @@ import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { RunEvent, StepReport } from '../progress/index.ts';
-import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
+import { fromGroupRecords, parseGroupRecord, type RolloutGroup, toGroupRecords } from '../rollout/index.ts';
 import {
   appendLine,
   DurableAppends,
@@ -192,8 +192,7 @@ export class RunDirectory {
   /** Groups in the journal of a step that was interrupted, by index. */
   async readJournal(step: number): Promise<Map<number, RolloutGroup>> {
     const lines = await repairLines(this.#journalOf(step));
-    const groups = lines.map((line) => fromGroupRecord(parseGroupRecord(line)));
-    return new Map(groups.map((group) => [group.index, group]));
+    return fromGroupRecords(lines.map(parseGroupRecord));
   }
 
   /** Rewrites the journal of a step so that it holds only these groups. */
@@ -279,11 +278,15 @@ const repairLines = (path: string, count?: number) =>
     return lines;
   });
 
-const lineOf = (group: RolloutGroup) => `${JSON.stringify(toGroupRecord(group))}\n`;
+/** One line for each seat; one line without seats. */
+const linesOfGroup = (group: RolloutGroup) =>
+  toGroupRecords(group)
+    .map((record) => `${JSON.stringify(record)}\n`)
+    .join('');
 
-/** Makes one line at a time, so that the event loop gets a tick between groups. */
+/** Makes the lines of one group at a time, so that the event loop gets a tick between groups. */
 function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
-  for (const group of groups) yield lineOf(group);
+  for (const group of groups) yield linesOfGroup(group);
 }
 
 function* linesOf(values: Iterable<unknown>): Generator<string> {
@@ -300,7 +303,7 @@ class KeptLines {
 
   /** The line of a group, which is kept if there is room. */
   make(group: RolloutGroup): string {
-    const line = lineOf(group);
+    const line = linesOfGroup(group);
     if (this.#characters + line.length <= maxKeptCharacters) {
       this.#lines.set(group, line);
       this.#characters += line.length;
@@ -314,7 +317,7 @@ class KeptLines {
       const kept = this.#lines.get(group);
       this.#lines.delete(group);
       this.#characters -= kept?.length ?? 0;
-      yield kept ?? lineOf(group);
+      yield kept ?? linesOfGroup(group);
     }
   }
 }

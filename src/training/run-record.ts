@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
-import type { RolloutCounts } from '../rollout/index.ts';
+import { namesOfSeats, type RolloutCounts } from '../rollout/index.ts';
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import { configOf } from './job-config.ts';
@@ -50,7 +50,12 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     keepCheckpoints: settings.keepCheckpoints ?? trainDefaults.keepCheckpoints,
     budget: settings.budget ?? null,
     prices: settings.prices ?? null,
-    validation: validation && { ...validation, scenarios: validation.scenarios.length },
+    seats: settings.seats && namesOfSeats(settings.seats),
+    validation: validation && {
+      ...validation,
+      scenarios: validation.scenarios.length,
+      seats: validation.seats && namesOfSeats(validation.seats),
+    },
     started: new Date().toISOString(),
   };
   const scenarioSchema = scenarioSchemaOf(environment.scenario);

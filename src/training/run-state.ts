@@ -115,6 +115,7 @@ export const addedFigures = {
   callsInFlight: 0,
   rewrittenHistories: 0,
   otherModels: {},
+  opponents: [],
 } satisfies Partial<StepReport>;
 
 export const stepReportSchema = z

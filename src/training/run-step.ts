@@ -8,6 +8,8 @@ import {
   type GroupsResult,
   type RolloutGroup,
   runParsedGroups,
+  type SeatModels,
+  trajectoriesOf,
   type WholeRolloutSettings,
 } from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
@@ -21,6 +23,7 @@ import type { ReportFailures } from './run-events.ts';
 import { stepName } from './run-files.ts';
 import { type JobEnd, type RunJobOptions, resumeAdvice, runJob } from './run-job.ts';
 import type { RunState } from './run-state.ts';
+import { groupsToLog } from './seats.ts';
 import { rolloutFigures, toStepReport } from './step-report.ts';
 import { logOnce, submitTraining } from './submit-training.ts';
 import type { TrainResult, TrainSettings } from './train-options.ts';
@@ -38,6 +41,8 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   /** Aborts when the run is stopped or ends, which cancels rollouts in flight. */
   readonly signal: AbortSignal;
   readonly state: RunState;
+  /** The reports of the finished steps. */
+  readonly reports: () => readonly StepReport[];
   /** Pinned to the newest checkpoint. */
   model: ModelHandle;
   /** The validations before the first and after the last step. */
@@ -51,6 +56,8 @@ export interface AdmittedStep<Schema extends z.ZodType> {
   /** Pinned to the checkpoint that the rollouts sample from. */
   sampled: ModelHandle;
   scenarios: readonly DrawnScenario<z.output<Schema>>[];
+  /** Who plays the seats that the model does not play. */
+  seats: SeatModels | undefined;
   /** Groups that ended before the run was interrupted, by index. */
   kept: ReadonlyMap<number, RolloutGroup>;
   /** Called when all rollouts have ended. */
@@ -89,7 +96,8 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     run.reportFailures({ name: stepName(step), step }, rollouts.groups);
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
 
-    const trainable = rollouts.groups.filter(({ isTrainable }) => isTrainable);
+    // A seat is compared with the same seat only, so each is a group of its own.
+    const trainable = rollouts.groups.flatMap((group) => group.bySeat()).filter(isForTraining);
     const groups = trainable.map((group) => group.toTrajectoryGroup());
     const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
     const config = configOf(settings, step);
@@ -149,13 +157,18 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   });
 }
 
+/** A seat that made no call in any rollout has nothing to train on. */
+const isForTraining = ({ isTrainable, trajectories }: RolloutGroup): boolean =>
+  isTrainable && trajectories.length > 0;
+
 /** Runs the unfinished groups of a step, and writes each to disk when it ends. */
 function runRollouts<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
-  { step, sampled, scenarios, kept }: AdmittedStep<Schema>,
+  { step, sampled, scenarios, kept, seats }: AdmittedStep<Schema>,
 ): Promise<GroupsResult<z.output<Schema>>> {
   return runParsedGroups({
     ...rollouts,
+    seats,
     environment: settings.environment,
     scenarios: scenarios.map(({ scenario }) => scenario),
     rolloutsPerGroup: settings.rolloutsPerGroup,
@@ -164,7 +177,7 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
     kept,
     onGroup: async (group) => {
       // Sealed, so that code of the environment cannot make written, logged and trained data differ.
-      for (const { trajectory } of group.rollouts) trajectory.seal();
+      for (const trajectory of group.rollouts.flatMap(trajectoriesOf)) trajectory.seal();
       // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
       if (!wasStopped) await directory.appendToJournal(step, group);
@@ -182,7 +195,7 @@ async function recordGroups<Schema extends z.ZodType, Outcome>(
 ): Promise<void> {
   const name = stepName(step);
   await directory.writeTrajectories(name, ended);
-  const groups = ended.map((group) => group.toTrajectoryGroup());
+  const groups = groupsToLog(ended).map((group) => group.toTrajectoryGroup());
   const idempotencyKey = `${state.runId}/${name}`;
   // A run that is stopped when its job has ended keeps the step, so its log is finished too.
   await withGrace(signal, stopGraceMs, (graceSignal) =>

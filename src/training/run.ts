@@ -80,6 +80,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       loopDelay: this.#loopDelay,
       signal: this.#signal,
       state,
+      reports: () => this.#reports,
       model,
       validation: this.#validation,
     };

@@ -13,6 +13,7 @@ import { stepName } from './run-files.ts';
 import { addCounts, countsOf } from './run-record.ts';
 import type { RunState } from './run-state.ts';
 import { type AdmittedStep, type RunContext, runStep, type StepResult } from './run-step.ts';
+import { seatsOfStep } from './seats.ts';
 import { type TrainSettings, trainDefaults } from './train-options.ts';
 
 /** A step whose rollouts have started. */
@@ -145,7 +146,13 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     const isNext = step === state.finishedSteps;
     const kept = groupsToKeep(found, { count: scenarios.length, isNext });
     if (kept.size < found.size) await directory.rewriteJournal(step, kept.values());
-    this.#steps.push(startStep(run, { step, sampled: model.at(sampled), scenarios, kept }));
+    const seats = seatsOfStep(step, {
+      seats: this.#settings.seats,
+      state,
+      reports: run.reports(),
+      maxStaleness: this.#maxStaleness,
+    });
+    this.#steps.push(startStep(run, { step, sampled: model.at(sampled), scenarios, seats, kept }));
   }
 }
 

@@ -5,6 +5,7 @@ import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
 import type { ToolUses, Trajectory } from '../trajectory/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
+import { opponentResults, seatMetrics } from './seats.ts';
 
 export interface StepReportOptions
   extends Pick<
@@ -35,12 +36,12 @@ export function toStepReport(options: StepReportOptions): StepReport {
     phases,
     ...step
   } = options;
-  const { groups } = rollouts;
+  const groups = rollouts.groups.flatMap((group) => group.bySeat()).filter(isPlayedByModel);
   const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
   const metrics = meanMetrics(job?.gradientSteps ?? []);
   const differences = (job?.gradientSteps ?? []).flatMap((metric) => metric.logprob_difference_max ?? []);
-  const usage = usageOf(groups);
+  const usage = usageOf(rollouts.groups);
   return {
     ...step,
     reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
@@ -53,6 +54,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     clippedShare: metrics.clipped_fraction ?? null,
     // All groups of a step sample from the same checkpoint.
     staleness: { mean: staleness, max: staleness },
+    opponents: opponentResults(rollouts.groups),
     credit: creditOf(groups, job, metrics),
     usage: { ...usage, cost: costOf(usage, prices) },
     logprobDifference: differences.length > 0 ? Math.max(...differences) : null,
@@ -83,8 +85,12 @@ function creditOf(
   return credited > 0 ? 'used' : 'not_confirmed';
 }
 
+/** Whether it is a group of an environment with one agent, or of a seat that the model plays. */
+const isPlayedByModel = ({ seat }: RolloutGroup): boolean => seat === undefined || seat.trains;
+
 /** The figures of a report that follow from the rollouts alone. */
-export function rolloutFigures(groups: readonly RolloutGroup[]) {
+export function rolloutFigures(all: readonly RolloutGroup[]) {
+  const groups = all.flatMap((group) => group.bySeat()).filter(isPlayedByModel);
   const trajectories = groups.flatMap((group) => group.trajectories);
   const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
   return {
@@ -93,12 +99,12 @@ export function rolloutFigures(groups: readonly RolloutGroup[]) {
     replyTokens: { mean: average(tokens), max: Math.max(0, ...tokens) },
     repeatedShare: repeatedShareOf(trajectories),
     failures: count(
-      groups.flatMap(({ rollouts }) =>
+      all.flatMap(({ rollouts }) =>
         rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [] : [rollout.failure.code])),
       ),
     ),
     stopReasons: count(trajectories.flatMap(({ stopReason }) => stopReason ?? [])),
-    metrics: meanMetrics(trajectories.map(({ metrics }) => metrics)),
+    metrics: { ...meanMetrics(trajectories.map(({ metrics }) => metrics)), ...seatMetrics(all) },
     ...observedFigures(groups.flatMap(({ rollouts }) => rollouts.map(({ trajectory }) => trajectory))),
   };
 }

@@ -10,7 +10,12 @@ import type {
   RunValidation,
   StepReport,
 } from '../progress/index.ts';
-import { type RolloutCounts, type RolloutSettings, rolloutDefaults } from '../rollout/index.ts';
+import {
+  type RolloutCounts,
+  type RolloutSettings,
+  rolloutDefaults,
+  type SeatModels,
+} from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { StopWhen } from './early-stop.ts';
 import { defaultJobTimeoutMs } from './follow-job.ts';
@@ -36,6 +41,8 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   rolloutsPerScenario?: number;
   /** Sampling temperature. `agent`: the agent decides. Default 0 (greedy). */
   temperature?: number | 'agent';
+  /** For an environment with seats: who plays which seat. Default: the model plays every seat. */
+  seats?: SeatModels;
 }
 
 /** Conversations, each ending in an assistant message. */

@@ -7,6 +7,7 @@ import { usageOf } from './budget.ts';
 import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
 import { noCompletedRollouts } from './errors.ts';
 import type { RunContext } from './run-step.ts';
+import { groupsToLog } from './seats.ts';
 import { logOnce } from './submit-training.ts';
 import type { ValidationOptions } from './train-options.ts';
 
@@ -85,7 +86,7 @@ async function validate<Schema extends z.ZodType, Outcome>(
   await logOnce({
     model,
     split: 'val',
-    groups: evaluation.groups.map((group) => group.toTrajectoryGroup()),
+    groups: groupsToLog(evaluation.groups).map((group) => group.toTrajectoryGroup()),
     // If failed rollouts have run again since the last log, the body differs, so it needs another key.
     idempotencyKey: `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${counts.completed}` : ''}`,
     signal,
@@ -135,6 +136,7 @@ function evaluateStored<Schema extends z.ZodType, Outcome>(
     ...rollouts,
     // In a validation every completed rollout counts.
     groupStrategy: undefined,
+    seats: validation.seats,
     environment: settings.environment,
     scenarios: validation.scenarios,
     model,

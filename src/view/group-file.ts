@@ -126,12 +126,12 @@ async function readGroupFile(path: string, size: number): Promise<GroupFile> {
 }
 
 function factsOf(record: GroupRecord, place: Pick<GroupFacts, 'offset' | 'bytes'>): GroupFacts {
-  const { group, scenario, dropped_because: dropped } = record;
+  const { group, scenario, dropped_because: dropped, seat } = record;
   return {
     ...place,
     group,
-    scenario: inOneLine(scenario),
-    key: keyOf(scenario, group),
+    scenario: seat ? `${seat.name}: ${inOneLine(scenario)}` : inOneLine(scenario),
+    key: seat ? `${seat.name}: ${keyOf(scenario, group)}` : keyOf(scenario, group),
     rollouts: record.rollouts.map((_, at) => rolloutFacts(record, at)),
     hasSignal: groupHasSignal(record),
     dropped: dropped ? `${dropped.code}: ${dropped.message}` : null,

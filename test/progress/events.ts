@@ -44,6 +44,7 @@ export const stepReport = (
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },
+  opponents: [],
   metrics: {},
   logprobDifference: 1e-6,
   entropy: 0.25,

@@ -525,6 +525,29 @@ it('serves a training server beside the tiny models from one program', async () 
   await close();
 });
 
+it('trains one of two agents against a pool of opponents', async () => {
+  type LearnToSell = (client: Client, steps: number) => Promise<TrainResult>;
+  const market = await exported<Environment>('market');
+  expect(market.seats).toEqual(['seller', 'buyer']);
+  const learnToSell = await exported<LearnToSell>('learnToSell');
+  process.chdir(folder);
+  await using service = await startFakeService({
+    policy: ({ messages, seed }) =>
+      String(messages[0]?.content).startsWith('cost')
+        ? { text: String(1 + (Number(seed) % 9)) }
+        : { text: 'yes' },
+  });
+  const { reports, validation } = await learnToSell(service.client, 2);
+  expect(reports.map(({ completed, groups }) => [completed, groups])).toEqual([
+    [64, 8],
+    [64, 8],
+  ]);
+  const met = reports.flatMap(({ opponents }) => opponents.map(({ model }) => model));
+  expect(met).toContain('easy');
+  expect(reports[0]?.metrics).toMatchObject({ 'buyer/profit': expect.any(Number), sold: expect.any(Number) });
+  expect(validation.after?.counts.completed).toBe(1);
+});
+
 it('tests an environment with scripted replies', async () => {
   type RewardOf = (environment: Environment, scenario: unknown, reply: string) => Promise<number | null>;
   const rewardOf = await exported<RewardOf>('rewardOf');

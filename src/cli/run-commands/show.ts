@@ -92,6 +92,13 @@ function stepLines({ which, groups, failures, bins, report }: StepDetail): strin
         count,
       ].join(' '),
     ),
+    ...alignColumns(
+      (report?.opponents ?? []).map(({ seat, model, rollouts: met, reward }) => [
+        `against ${printable(model)} as ${printable(seat)}`,
+        `reward ${shortNumber(reward)}`,
+        counted(met, 'rollout'),
+      ]),
+    ),
     ...failures.map(
       ({ code, message, count, at }) =>
         `x ${count} ${code}: ${printable(message)}${at === null ? '' : ` at ${at}`}`,

@@ -8,6 +8,8 @@ export interface RewardContext<Scenario, Outcome, State = undefined> {
   state: State;
   /** The record of the rollout. Rewards may set step rewards of its `calls`. */
   trajectory: Trajectory;
+  /** The seat to score, whose record `trajectory` is. Absent in an environment with one agent. */
+  seat?: string | undefined;
   /** Aborted when the reward's or the rollout's deadline passes, and when the run is stopped. */
   signal: AbortSignal;
 }
@@ -41,6 +43,8 @@ export interface GroupRewardContext<Scenario, Outcome> {
   scenario: Scenario;
   /** The completed rollouts of the scenario's group, in order of their index. At least one. */
   members: readonly GroupMember<Outcome>[];
+  /** The seat that all members played. Absent in an environment with one agent. */
+  seat?: string | undefined;
   /** Aborted when the group reward's deadline passes, and when the run is stopped. */
   signal: AbortSignal;
 }

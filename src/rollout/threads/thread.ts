@@ -40,8 +40,14 @@ async function run(environment: Environment, message: Extract<ToThread, { type: 
   const controller = new AbortController();
   running.set(id, controller);
   const model = openModel(message.model);
+  const players = Object.fromEntries(
+    Object.entries(message.players).map(([seat, player]) => [
+      seat,
+      { ...player, model: openModel(player.model) },
+    ]),
+  );
   const rollout = await context.with(propagation.extract(ROOT_CONTEXT, trace), () =>
-    runRollout({ ...task, environment, model, signal: controller.signal }),
+    runRollout({ ...task, environment, model, players, signal: controller.signal }),
   );
   running.delete(id);
   send(id, rollout);
@@ -57,12 +63,14 @@ function send(id: number, rollout: Rollout): void {
       `(${toFailure(error).message}). Return plain data: no functions, no open handles.`;
     const failure = { code: 'outcome_not_cloneable', message };
     const failed = toSent(withoutReward(rollout, { status: 'failed', failure }));
-    post({ type: 'ended', id, rollout: { ...failed, trajectory: asPlain(failed.trajectory) } });
+    const { trajectory, seats } = asPlain({ trajectory: failed.trajectory, seats: failed.seats });
+    post({ type: 'ended', id, rollout: { ...failed, trajectory, ...(seats ? { seats } : {}) } });
   }
 }
 
-function toSent({ trajectory, ...rollout }: Rollout): SentRollout {
-  return { ...rollout, trajectory: toTrajectoryRecord(trajectory) };
+function toSent({ trajectory, seats, ...rollout }: Rollout): SentRollout {
+  const sent = seats?.map((seat) => ({ ...seat, trajectory: toTrajectoryRecord(seat.trajectory) }));
+  return { ...rollout, trajectory: toTrajectoryRecord(trajectory), ...(sent ? { seats: sent } : {}) };
 }
 
 function asPlain<Value>(value: Value): Value {

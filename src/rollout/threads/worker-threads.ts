@@ -7,7 +7,7 @@ import type { Rollout } from '../rollout.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import { BudgetNumbers } from './call-budgets.ts';
-import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.ts';
+import { describeModels, lostRollout, toRollout, toThreadTask } from './messages.ts';
 import { RolloutThread, type RolloutThreadOptions } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {
@@ -102,9 +102,9 @@ class ThreadExecutor implements RolloutExecutor {
     // The span is created in the main thread, where the application has set up its OpenTelemetry SDK.
     return inRolloutSpan(task, async () => {
       const startedAt = performance.now();
-      const model = describeModel(task.model, (budget) => this.#budgets.numberOf(budget));
-      if ('failure' in model) return lostRollout(task, model.failure, startedAt);
-      const result = await this.#thread().run(toThreadTask(task, model.sent), task.environment.name);
+      const models = describeModels(task, (budget) => this.#budgets.numberOf(budget));
+      if ('failure' in models) return lostRollout(task, models.failure, startedAt);
+      const result = await this.#thread().run(toThreadTask(task, models.sent), task.environment.name);
       return result.type === 'ended'
         ? toRollout<Outcome>(result.rollout)
         : lostRollout(task, result.failure, startedAt);

@@ -89,7 +89,9 @@ export function whyNotReplayed({
   scenario_lost: lost,
   trajectories,
   failures,
+  seat,
 }: GroupRecord): string | undefined {
+  if (seat) return 'its environment has seats, whose replies are recorded apart from each other';
   if (lost !== undefined) return `JSON cannot store its scenario: ${lost}`;
   const all = [...trajectories, ...failures.map(({ trajectory }) => trajectory)];
   const name = all.find(({ record }) => record.externalModel !== undefined)?.record.externalModel;

@@ -170,16 +170,19 @@ async function scoreOutcomes(settings: ReplaySettings, record: GroupRecord): Pro
   const { environment, rewardTimeoutMs: timeoutMs, signal } = settings;
   const { scenario } = record;
   const group = fromGroupRecord(record);
+  const seat = group.seat?.name;
   const rollouts = await Promise.all(
-    group.rollouts.map((rollout) => runOutsideTrajectory(() => scoreRollout(settings, scenario, rollout))),
+    group.rollouts.map((rollout) =>
+      runOutsideTrajectory(() => scoreRollout(settings, { scenario, seat }, rollout)),
+    ),
   );
   signal?.throwIfAborted();
-  return group.withRollouts(await settleGroup({ environment, scenario, rollouts, timeoutMs, signal }));
+  return group.withRollouts(await settleGroup({ environment, scenario, seat, rollouts, timeoutMs, signal }));
 }
 
 async function scoreRollout(
   { environment, rewardTimeoutMs, signal = new AbortController().signal }: ReplaySettings,
-  scenario: unknown,
+  { scenario, seat }: { scenario: unknown; seat: string | undefined },
   rollout: Rollout,
 ): Promise<Rollout> {
   if (rollout.status !== 'completed') return rollout;
@@ -187,7 +190,7 @@ async function scoreRollout(
   for (const name of environment.rewardNames) delete trajectory.metrics[name];
   try {
     const opened = await environment.open({ scenario, seed, signal });
-    const reward = await opened.score(outcome, { trajectory, signal, timeoutMs: rewardTimeoutMs });
+    const reward = await opened.score(outcome, { trajectory, seat, signal, timeoutMs: rewardTimeoutMs });
     checkMetrics(trajectory.metrics);
     trajectory.reward = reward;
     return { ...rollout, reward };

@@ -45,6 +45,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },
+  opponents: [],
   metrics: {},
   entropy: 0.5,
   gradientNorm: 0.5,

@@ -11,6 +11,7 @@ import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { useKeys } from '../shell/keys.ts';
 import { Failures } from './failures.tsx';
 import { GroupLine } from './group-line.tsx';
+import { Opponents } from './opponents.tsx';
 import { stepTitle } from './step-title.ts';
 import './step.css';
 
@@ -83,6 +84,9 @@ function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query
             onChoose={(index) => setQuery({ bin: index })}
           />
         </section>
+      )}
+      {step.report !== null && step.report.opponents.length > 0 && (
+        <Opponents opponents={step.report.opponents} />
       )}
       {failures.length > 0 && <Failures step={step} />}
       <section class="panel" aria-label="Groups">

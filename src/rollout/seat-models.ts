@@ -1,0 +1,78 @@
+import type { z } from 'zod';
+import type { Environment } from '../environment/index.ts';
+import type { RolloutModel } from '../model/index.ts';
+import { deriveSeed } from '../trajectory/index.ts';
+import { invalidOption } from '../util/option-error.ts';
+import { Opponents } from './opponents.ts';
+import type { SeatPlayer } from './seats.ts';
+
+/** Who plays a seat instead of the model of the run: one model, or a pool that each group draws from. */
+export type SeatModel = RolloutModel | Opponents;
+
+/** Who plays which seat. The model of the run plays the seats that are not listed. */
+export type SeatModels = Readonly<Record<string, SeatModel>>;
+
+/** @throws OptionError for a seat that the environment does not have, or if no seat is left for the model of the run. */
+export function checkSeats<Schema extends z.ZodType, Outcome>(
+  environment: Pick<Environment<Schema, Outcome>, 'name' | 'seats'>,
+  seats: SeatModels | undefined,
+  name = 'seats',
+): void {
+  const given = Object.entries(seats ?? {});
+  const all = environment.seats;
+  for (const [seat, model] of given) {
+    const option = `${name}.${seat}`;
+    if (!all.includes(seat))
+      throw invalidOption(
+        'invalid_rollout_option',
+        option,
+        model,
+        all.length === 0
+          ? `Environment "${environment.name}" has no seats: name them in \`defineEnvironment({ seats })\`.`
+          : `Environment "${environment.name}" has the seats ${all.join(', ')}.`,
+      );
+    if (!isSeatModel(model))
+      throw invalidOption(
+        'invalid_rollout_option',
+        option,
+        model,
+        'Pass a model created by `openModel()` or `externalModel()`, or `opponents()`.',
+      );
+  }
+  if (all.length > 0 && given.length === all.length)
+    throw invalidOption(
+      'invalid_rollout_option',
+      name,
+      Object.keys(seats ?? {}),
+      'Every seat is given to another model. Leave at least one for the model of the run.',
+    );
+}
+
+const isSeatModel = (model: unknown): boolean =>
+  model instanceof Opponents ||
+  (typeof model === 'object' && model !== null && 'name' in model && 'languageModel' in model);
+
+/** Who plays which seat, by name, for records: a run must not be continued with other opponents. */
+export const namesOfSeats = (seats: SeatModels): Record<string, string> =>
+  Object.fromEntries(Object.entries(seats).map(([seat, model]) => [seat, model.name]));
+
+/** The players of one group. All its rollouts meet the same ones, so that their rewards can be compared. */
+export function choosePlayers<Schema extends z.ZodType, Outcome>(
+  seats: SeatModels | undefined,
+  {
+    environment,
+    model,
+    seed,
+  }: { environment: Pick<Environment<Schema, Outcome>, 'seats'>; model: RolloutModel; seed: number },
+): Record<string, SeatPlayer> | undefined {
+  if (!seats) return undefined;
+  return Object.fromEntries(
+    Object.entries(seats).map(([seat, player]) => {
+      const drawn =
+        player instanceof Opponents
+          ? player.draw({ policy: model, seed: deriveSeed(seed, environment.seats.indexOf(seat)) })
+          : player;
+      return [seat, { model: drawn, trains: false }];
+    }),
+  );
+}

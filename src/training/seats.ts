@@ -1,0 +1,103 @@
+import { average } from '../evaluation/index.ts';
+import type { OpponentResult, StepReport } from '../progress/index.ts';
+import {
+  hasPlayed,
+  type OpponentPast,
+  Opponents,
+  type RolloutGroup,
+  type SeatModels,
+} from '../rollout/index.ts';
+import type { RunState } from './run-state.ts';
+
+/** What the pools of a run draw from in a step. It depends on the step alone, so a resumed run draws the same. */
+function pastOf(
+  step: number,
+  { policySteps }: Pick<RunState, 'policySteps'>,
+  reports: readonly StepReport[],
+  maxStaleness: number,
+): OpponentPast {
+  // Later steps may have finished when a step runs again after an interruption.
+  const known = Math.max(0, step - maxStaleness);
+  return {
+    step,
+    policySteps: policySteps.slice(0, known + 1),
+    results: reports.filter((report) => report.step < known).flatMap((report) => report.opponents),
+  };
+}
+
+interface PoolsOptions {
+  seats: SeatModels | undefined;
+  state: Pick<RunState, 'policySteps' | 'finishedSteps'>;
+  reports: readonly StepReport[];
+  maxStaleness: number;
+}
+
+/** Who plays the seats in a step. */
+export function seatsOfStep(
+  step: number,
+  { seats, state, reports, maxStaleness }: PoolsOptions,
+): SeatModels | undefined {
+  if (!seats) return undefined;
+  const past = pastOf(step, state, reports, maxStaleness);
+  return Object.fromEntries(
+    Object.entries(seats).map(([seat, model]) => [
+      seat,
+      model instanceof Opponents ? model.after(past) : model,
+    ]),
+  );
+}
+
+/** Checkpoints that pools may draw in a step that is not finished or comes next. They must not be deleted. */
+export function checkpointsOfPools(options: PoolsOptions): number[] {
+  const { state, maxStaleness } = options;
+  const steps = Array.from({ length: maxStaleness + 2 }, (_, ahead) => state.finishedSteps + ahead);
+  return steps.flatMap((step) =>
+    Object.values(seatsOfStep(step, options) ?? {}).flatMap((model) =>
+      model instanceof Opponents ? model.checkpoints : [],
+    ),
+  );
+}
+
+/** The groups of a step that are logged: those of seats that the model plays. */
+export const groupsToLog = (groups: readonly RolloutGroup[]): RolloutGroup[] =>
+  groups.flatMap((group) => group.bySeat()).filter(({ seat }) => seat === undefined || seat.trains);
+
+/** How the model did against each opponent, in the order of seats and names. */
+export function opponentResults(groups: readonly RolloutGroup[]): OpponentResult[] {
+  const rewards = new Map<string, { seat: string; model: string; rewards: number[] }>();
+  for (const rollout of groups.flatMap((group) => group.rollouts)) {
+    if (rollout.status !== 'completed') continue;
+    for (const { seat, model, trains } of rollout.seats ?? []) {
+      if (trains) continue;
+      const key = JSON.stringify([seat, model]);
+      const known = rewards.get(key) ?? { seat, model, rewards: [] };
+      known.rewards.push(rollout.reward);
+      rewards.set(key, known);
+    }
+  }
+  return [...rewards]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([, { seat, model, rewards: all }]) => ({
+      seat,
+      model,
+      rollouts: all.length,
+      reward: average(all),
+    }));
+}
+
+/** The mean reward and metrics of each seat, named `seat/metric`. Empty without seats. */
+export function seatMetrics(groups: readonly RolloutGroup[]): Record<string, number> {
+  const values = new Map<string, number[]>();
+  for (const { status, seats = [] } of groups.flatMap((group) => group.rollouts)) {
+    if (status !== 'completed') continue;
+    for (const { seat, trajectory } of seats) {
+      if (!hasPlayed({ trajectory })) continue;
+      const metrics = { reward: trajectory.reward ?? 0, ...trajectory.metrics };
+      for (const [name, value] of Object.entries(metrics)) {
+        const key = `${seat}/${name}`;
+        values.set(key, [...(values.get(key) ?? []), Number(value)]);
+      }
+    }
+  }
+  return Object.fromEntries([...values].map(([name, all]) => [name, average(all)]));
+}

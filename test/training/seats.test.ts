@@ -1,0 +1,146 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Client, createClient, openModel, opponents, type StepReport, train } from 'martingale';
+import { createEmbeddedEngine } from 'martingale/embedded';
+import { startService } from 'martingale/service';
+import { expect, it } from 'vitest';
+import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
+import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
+import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
+import { parseGroupRecord } from '../../src/rollout/index.ts';
+import { sharedFolder } from '../support/files.ts';
+
+const folder = sharedFolder();
+
+async function served<Result>(data: string, use: (client: Client) => Promise<Result>): Promise<Result> {
+  const engine = await createEmbeddedEngine({ threads: 1 });
+  const service = await startService({ engine, dataFolder: join(folder, `${data}-service`) });
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  try {
+    return await use(client);
+  } finally {
+    await client.close();
+    await service.close();
+    await engine.close();
+  }
+}
+
+const pool = opponents({ everySteps: 1, keep: 2, players: [{ model: randomPlayer }] });
+
+interface RunOptions {
+  name: string;
+  seats?: Parameters<typeof train>[0]['seats'];
+  onStep?: (report: StepReport) => void;
+  signal?: AbortSignal;
+  resume?: boolean;
+}
+
+/** Six steps of four groups, with one checkpoint kept beside those that the pool may draw. */
+const learn = async (client: Client, { name, onStep, ...options }: RunOptions) =>
+  train({
+    environment: ticTacToe,
+    scenarios: openings({ seed: 3, count: 40 }),
+    model: await openModel({ client, project: 'games', name, baseModel: 'martingale-tiny' }),
+    steps: 6,
+    groupsPerStep: 4,
+    rolloutsPerGroup: 4,
+    config: { learning_rate: 1e-3 },
+    keepCheckpoints: 1,
+    seed: 3,
+    concurrency: 1,
+    runDirectory: join(folder, name),
+    onEvent: (event) => event.type === 'step' && onStep?.(event),
+    ...options,
+  });
+
+const recordsOf = async (name: string, step: number) =>
+  (await readFile(join(folder, name, `trajectories/step-000${step}.jsonl`), 'utf8'))
+    .trim()
+    .split('\n')
+    .map(parseGroupRecord);
+
+/** Who met whom, and how it ended. */
+const gamesOf = async (name: string, step: number) =>
+  (await recordsOf(name, step)).map(({ group, seat, rollouts }) => ({
+    group,
+    seat: seat && { ...seat, model: seat.model.replace(/games\/[^:]*/, 'games') },
+    outcomes: rollouts.map((rollout) => rollout.status === 'completed' && [rollout.outcome, rollout.reward]),
+  }));
+
+it('one policy in both seats trains on both, each seat in groups of its own', async () => {
+  await served('self', async (client) => {
+    const { reports, validation } = await train({
+      environment: ticTacToe,
+      scenarios: openings({ seed: 3, count: 40 }),
+      model: await openModel({ client, project: 'games', name: 'self', baseModel: 'martingale-tiny' }),
+      steps: 1,
+      groupsPerStep: 4,
+      rolloutsPerGroup: 4,
+      validation: { scenarios: wholeGames(3), seats: { o: perfectPlayer } },
+      runDirectory: join(folder, 'self'),
+    });
+    const [report] = reports;
+    expect(report).toMatchObject({ dispatched: 16, completed: 16, groups: 8, opponents: [] });
+    expect(report?.metrics).toMatchObject({
+      'x/reward': expect.any(Number),
+      'o/reward': expect.any(Number),
+      'o/success': expect.any(Number),
+    });
+    expect((report?.metrics['x/reward'] ?? 0) + (report?.metrics['o/reward'] ?? 0)).toBeCloseTo(1);
+    const records = await recordsOf('self', 0);
+    expect(records.map(({ seat }) => seat?.name)).toEqual(Array(4).fill(['x', 'o']).flat());
+    expect(validation.after?.counts.completed).toBe(3);
+    const validated = validation.after?.groups.flatMap(({ rollouts }) => rollouts) ?? [];
+    expect(validated.map(({ seats }) => seats?.map(({ model }) => model.replace(/.*:/, '')))).toEqual(
+      Array(3).fill(['step1', 'perfect']),
+    );
+  });
+});
+
+it('a pool draws checkpoints of the run, which stay on the service, and a resumed run draws the same', async () => {
+  await served('pool', async (client) => {
+    const whole = await learn(client, { name: 'whole', seats: { o: pool } });
+    const drawn = whole.reports.map(({ opponents: met, completed }) => {
+      expect(met.reduce((sum, { rollouts }) => sum + rollouts, 0)).toBe(completed);
+      return met.map(({ seat, model }) => `${seat} ${model.replace(/.*:/, '')}`);
+    });
+    const earlier = drawn.flatMap((names, step) =>
+      names.flatMap((name) => {
+        const [, checkpoint] = /step(\d+)/.exec(name) ?? [];
+        return checkpoint === undefined || Number(checkpoint) === step ? [] : [Number(checkpoint) - step];
+      }),
+    );
+    expect(earlier.length).toBeGreaterThan(0);
+    expect(earlier.every((age) => age >= -2 && age < 0)).toBe(true);
+    expect(drawn.flat()).toContain('o random');
+    const { data } = await client.models.checkpoints.list(whole.model.id ?? '');
+    expect(data.map(({ step }) => step).sort()).toEqual(expect.arrayContaining([4, 5, 6]));
+    expect(data.map(({ step }) => step)).not.toContain(2);
+
+    const stop = new AbortController();
+    await learn(client, {
+      name: 'stopped',
+      seats: { o: pool },
+      signal: stop.signal,
+      onStep: ({ step }) => step === 2 && stop.abort(),
+    });
+    const resumed = await learn(client, { name: 'stopped', seats: { o: pool }, resume: true });
+    expect(resumed.reports.map(({ reward }) => reward)).toEqual(whole.reports.map(({ reward }) => reward));
+    for (const step of [3, 5]) expect(await gamesOf('stopped', step)).toEqual(await gamesOf('whole', step));
+    await expect(learn(client, { name: 'stopped', seats: { o: opponents() }, resume: true })).rejects.toThrow(
+      /`seats` was .* and is/,
+    );
+  });
+});
+
+it('a pool moves on from an opponent that is beaten, and then plays the newest checkpoint', async () => {
+  await served('beaten', async (client) => {
+    const { reports } = await learn(client, {
+      name: 'beaten',
+      seats: { o: opponents({ newest: 0, older: 0, players: [{ model: randomPlayer }], beatenAt: 0.1 }) },
+    });
+    const names = reports.map(({ opponents: met }) => met.map(({ model }) => model.replace(/.*:/, '')));
+    expect(names[0]).toEqual(['random']);
+    expect(names.slice(1)).toEqual([1, 2, 3, 4, 5].map((step) => [`step${step}`]));
+  });
+});
