@@ -28,11 +28,11 @@ export function resultOf(board: Board): 'X' | 'O' | 'draw' | null {
 const values = new Map<Board, number>();
 
 /** The value of a position for X with perfect play of both: 1, 0 or -1. */
-export function valueOf(board: Board): number {
+export function perfectValue(board: Board): number {
   const known = values.get(board);
   if (known !== undefined) return known;
   const result = resultOf(board);
-  const after = () => moves(board).map((move) => valueOf(play(board, move)));
+  const after = () => moves(board).map((move) => perfectValue(play(board, move)));
   const value =
     result === null
       ? markToMove(board) === 'X'
@@ -45,5 +45,5 @@ export function valueOf(board: Board): number {
 
 /** The moves that keep the best value. */
 export function bestMoves(board: Board): string[] {
-  return moves(board).filter((move) => valueOf(play(board, move)) === valueOf(board));
+  return moves(board).filter((move) => perfectValue(play(board, move)) === perfectValue(board));
 }

@@ -5,9 +5,9 @@ import {
   emptyBoard,
   markToMove,
   moves,
+  perfectValue,
   play,
   resultOf,
-  valueOf,
 } from '../../../recipes/tictactoe/board.ts';
 import { ticTacToe } from '../../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../../recipes/tictactoe/players.ts';
@@ -29,7 +29,7 @@ it('has 5,478 positions, and is a draw with perfect play', () => {
   for (const board of seen)
     if (resultOf(board) === null) for (const move of moves(board)) seen.add(play(board, move));
   expect(seen.size).toBe(5478);
-  expect(valueOf(emptyBoard)).toBe(0);
+  expect(perfectValue(emptyBoard)).toBe(0);
 });
 
 it('sees a win and a fork', () => {
