@@ -7,6 +7,11 @@ export {
   openReward,
 } from './formats/open-reward/open-reward.ts';
 export {
+  type ServedEnvironmentServer,
+  type ServeEnvironmentOptions,
+  serveEnvironment,
+} from './formats/open-reward/serve/serve-environment.ts';
+export {
   OpenRewardError,
   type OpenRewardErrorCode,
 } from './formats/open-reward/server.ts';

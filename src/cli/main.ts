@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
 import { completionCommand } from './completion.ts';
 import { doctorCommand } from './doctor/doctor.ts';
+import { environmentsCommand } from './environments.ts';
 import { exportCommand } from './export/export.ts';
 import { initCommand } from './init/init.ts';
 import { keysCommand } from './keys.ts';
@@ -24,6 +25,7 @@ const program = new Command('martingale')
   .addCommand(doctorCommand())
   .addCommand(exportCommand())
   .addCommand(keysCommand())
+  .addCommand(environmentsCommand())
   .showHelpAfterError();
 for (const command of [...runCommands(), ...preflightCommands(), ...serviceCommands()])
   program.addCommand(command);

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { loopAgent, rolloutAgent, seatAgents } from './agents.ts';
 import { checkOptions } from './check-options.ts';
 import { creditOf } from './credit.ts';
-import type { Environment, GroupScoring, OpenEnvironment } from './environment.ts';
+import type { Environment, EnvironmentDefinition, GroupScoring, OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome } from './loop/pieces.ts';
 import type {
@@ -84,17 +84,21 @@ export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Pars
   if (options.seats) {
     const { seats } = options;
     const rewards = seatRewards(options.rewards ?? {}, seats);
-    return build(options, seats, rewards, (context, state) => seatAgents(options, context, state));
+    return build(options, { ...ownAgent, seats }, rewards, (context, state) =>
+      seatAgents(options, context, state),
+    );
   }
   const rewardsOf = <Result>(rewards: Rewards<z.output<Schema>, Result, State> = {}) => {
     const weighted = withWeights(rewards);
     return () => weighted;
   };
   return options.rollout
-    ? build(options, [], rewardsOf(options.rewards), (context, state) =>
+    ? build(options, ownAgent, rewardsOf(options.rewards), (context, state) =>
         rolloutAgent(options, context, state),
       )
-    : build(options, [], rewardsOf(options.rewards), (context, state) => loopAgent(options, context, state));
+    : build(options, piecesOf(options), rewardsOf(options.rewards), (context, state) =>
+        loopAgent(options, context, state),
+      );
 }
 
 type RewardsOf<Scenario, Outcome, State> = (
@@ -125,11 +129,26 @@ function seatRewards<Schema extends z.ZodType, Outcome, State, Name extends stri
   return (seat) => (seat === undefined ? everything : (found.get(seat) ?? new Map()));
 }
 
+type AgentDefinition = Pick<EnvironmentDefinition, 'form' | 'tools' | 'hasObserve'> &
+  Pick<Environment, 'seats'>;
+
+const ownAgent: AgentDefinition = { form: 'rollout', seats: [], tools: null, hasObserve: false };
+
+const piecesOf = <Schema extends z.ZodType, Parsed, State>({
+  tools = {},
+  observe,
+}: LoopEnvironmentOptions<Schema, Parsed, State>): AgentDefinition => ({
+  form: 'pieces',
+  seats: [],
+  tools: typeof tools === 'function' ? null : tools,
+  hasObserve: observe !== undefined,
+});
+
 type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'>;
 
 function build<Schema extends z.ZodType, Outcome, State>(
   options: Omit<SharedOptions<Schema, Outcome, State>, 'rewards'>,
-  seats: readonly string[],
+  { seats, ...definition }: AgentDefinition,
   rewardsOf: RewardsOf<z.output<Schema>, Outcome, State>,
   agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
 ): Environment<Schema, Outcome> {
@@ -160,6 +179,11 @@ function build<Schema extends z.ZodType, Outcome, State>(
     hasSetup: setup !== undefined,
     cleanupTimeoutMs: cleanup ? (options.cleanupTimeoutMs ?? defaultCleanupTimeoutMs) : null,
     groupScoring: groupRewards.size > 0 || credit ? groupScoring : null,
+    definition: {
+      ...definition,
+      groupRewardNames: [...groupRewards.keys()],
+      credit: credit === undefined ? 'none' : typeof credit === 'function' ? 'function' : 'discount',
+    },
     open: async (context) => open(context, await stateOf(name, context, setup)),
   };
 }

@@ -1,3 +1,4 @@
+import type { ToolSet } from 'ai';
 import type { z } from 'zod';
 import type { RolloutModel } from '../model/index.ts';
 import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index.ts';
@@ -23,6 +24,19 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
   /** Group rewards and credit, computed when the whole group has ended; null if the environment has neither. */
   readonly groupScoring: GroupScoring<z.output<Schema>, Outcome> | null;
+  /** What it was defined with, for those who run its rollouts for others. */
+  readonly definition: EnvironmentDefinition;
+}
+
+export interface EnvironmentDefinition {
+  /** Whether its agent is its own code or a conversation of pieces. */
+  readonly form: 'rollout' | 'pieces';
+  /** The tools of every rollout; null if each rollout makes its own. */
+  readonly tools: ToolSet | null;
+  /** Whether `observe` answers replies without tool calls. */
+  readonly hasObserve: boolean;
+  readonly groupRewardNames: readonly string[];
+  readonly credit: 'none' | 'discount' | 'function';
 }
 
 /** An environment set up for one rollout. Only its own functions see its state. */

@@ -2,6 +2,7 @@ export type { Credit, CreditContext } from './credit.ts';
 export { defineEnvironment } from './define-environment.ts';
 export {
   type Environment,
+  type EnvironmentDefinition,
   type GroupScoring,
   isEnvironment,
   type OpenEnvironment,

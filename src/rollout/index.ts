@@ -51,7 +51,7 @@ export {
   runGroupsNames,
   runParsedGroups,
 } from './run-groups.ts';
-export type { RunRolloutOptions } from './run-rollout.ts';
+export { type RunRolloutOptions, runRollout } from './run-rollout.ts';
 export { checkSeats, namesOfSeats, type SeatModel, type SeatModels } from './seat-models.ts';
 export { hasPlayed, type SeatRun } from './seats.ts';
 export { settleGroup } from './settle-group.ts';

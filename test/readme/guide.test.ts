@@ -5,6 +5,7 @@ import { MockLanguageModelV4 } from 'ai/test';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import { openReward } from '../../src/environments.ts';
 import {
   type Alarm,
   type Client,
@@ -503,6 +504,20 @@ it('trains on an environment that a server of the Open Reward Standard has', asy
   const rewards = await learnServed(service.client, server.url, 1);
   expect(rewards).toEqual([expect.closeTo(0.5, 0.4)]);
   expect(server.episodes.size).toBe(0);
+});
+
+it('serves an environment over the Open Reward Standard', async () => {
+  type ServeVault = (port: number) => Promise<{ url: string; close(): Promise<void> }>;
+  const server = await (await exported<ServeVault>('serveVault'))(0);
+  const served = await openReward(server.url);
+  expect(served.splits).toEqual(['train', 'test']);
+  const [, scenario] = await served.scenarios('train');
+  const dials: FakePolicy = ({ messages }) => ({
+    toolCalls: [{ name: 'dial', arguments: `{"digit":${messages.length > 1 ? 7 : 5}}` }],
+  });
+  expect(await rewardsOf(served.environment, scenario, dials)).toEqual([1, 1]);
+  await served.close();
+  await server.close();
 });
 
 it('serves a training server beside the tiny models from one program', async () => {

@@ -19,6 +19,18 @@ export async function loadEnvironmentFile(
   file: string,
   { exportName, most }: { exportName: string; most: number },
 ): Promise<EnvironmentFile> {
+  const { path, environment, exports } = await loadEnvironmentModule(file);
+  return { environment, scenarios: await scenariosOf(exports[exportName], { path, exportName, most }) };
+}
+
+export interface EnvironmentModule {
+  path: string;
+  environment: Environment;
+  exports: Readonly<Record<string, unknown>>;
+}
+
+/** Loads the environment that a module exports: by default, as `environment`, or by the given name. */
+export async function loadEnvironmentModule(file: string, name?: string): Promise<EnvironmentModule> {
   const path = resolve(file);
   if (!existsSync(path)) throw badFile(path, 'does not exist');
   const module: Record<string, unknown> = await import(pathToFileURL(path).href).catch((error) => {
@@ -30,13 +42,15 @@ export async function loadEnvironmentFile(
       );
     throw error;
   });
-  const environment = module.default ?? module.environment;
+  const environment = name === undefined ? (module.default ?? module.environment) : module[name];
   if (!isEnvironment(environment))
-    throw badFile(path, 'exports no environment: it needs `export default defineEnvironment(...)`');
-  return {
-    environment: environment as Environment,
-    scenarios: await scenariosOf(module[exportName], { path, exportName, most }),
-  };
+    throw badFile(
+      path,
+      name === undefined
+        ? 'exports no environment: it needs `export default defineEnvironment(...)`'
+        : `exports no environment as \`${name}\``,
+    );
+  return { path, environment: environment as Environment, exports: module };
 }
 
 async function scenariosOf(
@@ -52,5 +66,5 @@ async function scenariosOf(
   );
 }
 
-const badFile = (path: string, problem: string, cause?: unknown): MartingaleError =>
+export const badFile = (path: string, problem: string, cause?: unknown): MartingaleError =>
   new MartingaleError('bad_environment_file', `${basename(path)} (${path}) ${problem}.`, { cause });

@@ -49,7 +49,7 @@ export async function takeTurn<Scenario, State, Parsed>({
     model,
     messages,
     abortSignal: signal,
-    ...(system === undefined ? {} : { system }),
+    ...(system ? { system } : {}),
     ...(tools ? { tools } : {}),
     ...(output ? { output: output.spec } : {}),
     ...(pieces.toolExecution === 'parallel' ? {} : { toolCallConcurrency: 1 }),

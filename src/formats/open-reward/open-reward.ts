@@ -1,4 +1,4 @@
-import type { ToolSet } from 'ai';
+import type { ModelMessage, ToolSet } from 'ai';
 import { z } from 'zod';
 import {
   defineEnvironment,
@@ -105,12 +105,14 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
     onToolError: 'fail',
     stop: ({ state: { session } }) => session.isFinished && 'environment_finished',
     observe: async ({ state: { session }, reply, trajectory, signal }) => {
-      const { terminal_tool: terminal } = session.tools;
-      if (terminal) {
-        const input = terminal.arg ? { [terminal.arg]: reply.text } : {};
-        record(trajectory, await session.call(terminal.name, input, signal));
-      }
-      return null;
+      const { tools, terminal_tool: terminal } = session.tools;
+      if (!terminal) return null;
+      const input = terminal.arg ? { [terminal.arg]: reply.text } : {};
+      const result = await session.call(terminal.name, input, signal);
+      record(trajectory, result);
+      // Words end an episode, unless the environment also lists the tool as one that can be called again.
+      const goesOn = !session.isFinished && tools.some(({ name: listed }) => listed === terminal.name);
+      return goesOn ? toUserMessages(result) : null;
     },
     cleanup: ({ state: { session }, signal }) => session.close(signal),
     rewards: { finished: { weight: 0, reward: ({ state: { session } }) => Number(session.isFinished) } },
@@ -135,6 +137,12 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
 
 type CallOf = Awaited<ReturnType<Session['call']>>;
 
+/** What the environment answers to words. */
+const toUserMessages = (result: CallOf): ModelMessage[] =>
+  toModelMessages([
+    { role: 'user', blocks: result.ok ? result.output.blocks : [{ type: 'text', text: result.error }] },
+  ]);
+
 /** Adds the reward of a call to the reply that made it. */
 function record(trajectory: Trajectory, result: CallOf): void {
   if (result.ok && typeof result.output.reward === 'number') trajectory.rewardCall(result.output.reward);
@@ -144,23 +152,26 @@ function record(trajectory: Trajectory, result: CallOf): void {
 async function toolsOf(session: Session, trajectory: Trajectory): Promise<ToolSet> {
   const { jsonSchema, tool } = await import('ai');
   return Object.fromEntries(
-    session.tools.tools.map(({ name, description, input_schema: schema }) => [
-      name,
-      tool({
-        description,
-        inputSchema: jsonSchema<Record<string, unknown>>(schema ?? { type: 'object', properties: {} }),
-        execute: async (input, { abortSignal }) => {
-          if (session.isFinished)
-            return { blocks: [{ type: 'text' as const, text: 'The episode is finished.' }] };
-          const signal = abortSignal ?? AbortSignal.timeout(600_000);
-          const result = await session.call(name, input, signal);
-          record(trajectory, result);
-          return result.ok
-            ? { blocks: result.output.blocks }
-            : { blocks: [{ type: 'text' as const, text: result.error }] };
-        },
-        toModelOutput: ({ output: { blocks } }) => toToolOutput(blocks),
-      }),
-    ]),
+    // What takes the words of a reply is not called by the model.
+    session.tools.tools
+      .filter(({ name }) => name !== session.tools.terminal_tool?.name)
+      .map(({ name, description, input_schema: schema }) => [
+        name,
+        tool({
+          description,
+          inputSchema: jsonSchema<Record<string, unknown>>(schema ?? { type: 'object', properties: {} }),
+          execute: async (input, { abortSignal }) => {
+            if (session.isFinished)
+              return { blocks: [{ type: 'text' as const, text: 'The episode is finished.' }] };
+            const signal = abortSignal ?? AbortSignal.timeout(600_000);
+            const result = await session.call(name, input, signal);
+            record(trajectory, result);
+            return result.ok
+              ? { blocks: result.output.blocks }
+              : { blocks: [{ type: 'text' as const, text: result.error }] };
+          },
+          toModelOutput: ({ output: { blocks } }) => toToolOutput(blocks),
+        }),
+      ]),
   );
 }

@@ -7,12 +7,14 @@ import { MartingaleError } from '../../contract/index.ts';
  * - `environment_server_away`: it cannot be reached, fails, or goes silent
  * - `environment_server_refused`: it refuses a request, or says something that the Open Reward Standard does not have
  * - `environment_failed`: its environment threw, or its session has ended
- * - `bad_option`: an option names what the server does not have
+ * - `environment_not_servable`: an environment has what cannot be served over the standard
+ * - `bad_option`: an option names what the server does not have, or has a value that cannot be used
  */
 export type OpenRewardErrorCode =
   | 'environment_server_away'
   | 'environment_server_refused'
   | 'environment_failed'
+  | 'environment_not_servable'
   | 'bad_option';
 
 export class OpenRewardError extends MartingaleError<OpenRewardErrorCode> {

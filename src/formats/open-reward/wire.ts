@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 /*
- * Answers of a server of the Open Reward Standard, as `openreward` 0.1.167 for Python sends them. Fields that older
- * servers lack have a default; unknown fields are dropped.
+ * Answers of a server of the Open Reward Standard, as `openreward` 0.1.167 for Python sends them, and requests as its
+ * server takes them. Of answers, fields that older servers lack have a default and unknown fields are dropped.
  */
 
 const textBlock = z.object({ type: z.literal('text'), text: z.string() });
@@ -22,7 +22,12 @@ const messageBlockSchema = z.discriminatedUnion('type', [
     name: z.string(),
     input: z.record(z.string(), z.unknown()),
   }),
-  z.object({ type: z.literal('tool_result'), tool_call_id: z.string(), blocks: z.array(blockSchema) }),
+  z.object({
+    type: z.literal('tool_result'),
+    tool_call_id: z.string(),
+    blocks: z.array(blockSchema),
+    is_error: z.boolean().optional(),
+  }),
 ]);
 
 export const messagesSchema = z.array(
@@ -54,8 +59,45 @@ export const callResultSchema = z.discriminatedUnion('ok', [
       blocks: z.array(blockSchema),
       reward: z.number().nullish(),
       finished: z.boolean().default(false),
+      metadata: z.record(z.string(), z.unknown()).nullish(),
     }),
   }),
   z.object({ ok: z.literal(false), error: z.string(), reason: z.string().nullish() }),
 ]);
 export type CallResult = z.output<typeof callResultSchema>;
+
+const splitField = z.string();
+export const splitRequestSchema = z.strictObject({ split: splitField });
+export const taskRequestSchema = z.strictObject({ split: splitField, index: z.int() });
+export const taskRangeRequestSchema = z.strictObject({
+  split: splitField,
+  start: z.int().nullish(),
+  stop: z.int().nullish(),
+});
+
+/** Begins an episode of a task: one that is given whole, or one of a split. */
+export const createRequestSchema = z
+  .strictObject({
+    env_name: z.string().nullish(),
+    task_spec: z.unknown().optional(),
+    split: z.string().nullish(),
+    index: z.int().nullish(),
+    toolset_name: z.string().nullish(),
+  })
+  .refine(
+    ({ task_spec: task, split, index }) =>
+      (task ?? null) === null ? split != null && index != null : split == null && index == null,
+    'give either task_spec, or both split and index',
+  );
+export type CreateRequest = z.output<typeof createRequestSchema>;
+
+export const callRequestSchema = z.strictObject({
+  name: z.string(),
+  input: z.record(z.string(), z.unknown()),
+  /** Names a call that runs already, to be told its result. */
+  task_id: z.string().nullish(),
+});
+export type CallRequest = z.output<typeof callRequestSchema>;
+
+/** The secrets of a session, in the header `x-secrets` as JSON in base64. */
+export const secretsSchema = z.record(z.string(), z.unknown());

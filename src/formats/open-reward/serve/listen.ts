@@ -1,0 +1,35 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { getRequestListener } from '@hono/node-server';
+import type { Hono } from 'hono';
+
+/** Clients keep connections for a minute; one that is closed just as a call begins would lose it. */
+const keepAliveMs = 75_000;
+
+export interface Listening {
+  url: string;
+  /** Takes no more connections. Settles when the last has ended. */
+  stop(): Promise<void>;
+  /** Ends the connections that are left. */
+  cut(): void;
+}
+
+/** Serves an app. @throws the system's error, as for a port in use. */
+export async function listen(app: Hono, { host, port }: { host: string; port: number }): Promise<Listening> {
+  const server = createServer(getRequestListener(app.fetch));
+  server.keepAliveTimeout = keepAliveMs;
+  server.listen(port, host);
+  await once(server, 'listening');
+  const address = server.address();
+  const listensOn = typeof address === 'object' && address ? address.port : port;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${listensOn}`,
+    stop: () => {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeIdleConnections();
+      return closed.then(() => undefined);
+    },
+    cut: () => server.closeAllConnections(),
+  };
+}

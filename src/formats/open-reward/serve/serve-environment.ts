@@ -1,0 +1,109 @@
+import type { z } from 'zod';
+import { type Environment, isEnvironment, type ScenarioSet } from '../../../environment/index.ts';
+import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
+import { showValue } from '../../../util/show-value.ts';
+import { OpenRewardError } from '../server.ts';
+import { commonTools, requireServable } from './servable.ts';
+import { readSplits } from './tasks.ts';
+
+export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
+  /** In pieces: with `prompt`, not `rollout`. */
+  environment: Environment<Schema>;
+  /** The scenarios of each split, such as `{ train, test }`: the tasks of clients, who can read them whole. */
+  scenarios: Readonly<Record<string, readonly z.input<Schema>[] | ScenarioSet<z.input<Schema>>>>;
+  /** Default 0: any free port. */
+  port?: number;
+  /** Address to listen on. Default 127.0.0.1; any that other machines reach needs an `apiKey`. */
+  host?: string;
+  /** What requests must have as their bearer token, or as `X-API-Key`. Default: anyone who reaches the server may use it. */
+  apiKey?: string;
+  /** Most sessions at a time, clean-ups included; a client waits for a free one. Default 1000. */
+  maxSessions?: number;
+  /** A session of which nothing is heard for so long is deleted, in milliseconds. Default 900,000. */
+  idleTimeoutMs?: number;
+  /** Longest time of a session, from set-up to rewards, in milliseconds. Then it fails. Default 24 hours. */
+  timeoutMs?: number;
+  /** Longest time of each reward, in milliseconds. Default 600,000. */
+  rewardTimeoutMs?: number;
+}
+
+const names = {
+  environment: true,
+  scenarios: true,
+  port: true,
+  host: true,
+  apiKey: true,
+  maxSessions: true,
+  idleTimeoutMs: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+} satisfies OptionNames<ServeEnvironmentOptions<z.ZodType>>;
+
+export interface ServedEnvironmentServer {
+  /** Base address without a trailing slash. */
+  readonly url: string;
+  /** Stops listening, ends all sessions and waits for their clean-ups. Further calls return the same promise. */
+  close(): Promise<void>;
+}
+
+const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
+
+/**
+ * Serves an environment over the Open Reward Standard, so that trainers in Python can train on it. Each session is a
+ * rollout of the environment whose model is the client.
+ *
+ *     const { url, close } = await serveEnvironment({ environment, scenarios: { train, test }, port: 8080 });
+ *
+ * @throws OpenRewardError (`environment_not_servable`, `bad_option`); the system's error if it cannot listen.
+ */
+export async function serveEnvironment<Schema extends z.ZodType>(
+  options: ServeEnvironmentOptions<Schema>,
+): Promise<ServedEnvironmentServer> {
+  checkOptionNames('serveEnvironment()', options, names);
+  const { scenarios, port = 0, host = '127.0.0.1', apiKey } = options;
+  if (!isEnvironment(options.environment) || !options.environment.definition)
+    throw badOption('environment', options.environment, 'Give what defineEnvironment() returns.');
+  const amounts = {
+    maxSessions: options.maxSessions ?? 1000,
+    idleTimeoutMs: options.idleTimeoutMs ?? 900_000,
+    timeoutMs: options.timeoutMs ?? 86_400_000,
+    rewardTimeoutMs: options.rewardTimeoutMs ?? 600_000,
+  };
+  for (const [name, amount] of Object.entries(amounts))
+    if (!(amount > 0) || (name === 'maxSessions' && !Number.isInteger(amount)))
+      throw badOption(name, amount, `Give a ${name === 'maxSessions' ? 'whole ' : ''}number above 0.`);
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+    throw new OpenRewardError('bad_option', 'apiKey: give printable ASCII characters without spaces');
+  if (!loopback.has(host) && apiKey === undefined)
+    throw new OpenRewardError(
+      'bad_option',
+      `host: others reach ${host}, and can read every scenario with its answer. Give an apiKey, or listen on 127.0.0.1`,
+    );
+  const environment = requireServable(options.environment);
+  const splits = await readSplits(environment, scenarios);
+  // Loaded here, so that programs that serve nothing load neither the HTTP server nor the runner.
+  const [{ createServedApp }, { Sessions }, { listen }] = await Promise.all([
+    import('./app.ts'),
+    import('./sessions.ts'),
+    import('./listen.ts'),
+  ]);
+  const { maxSessions: max, idleTimeoutMs: idleMs, ...deadlines } = amounts;
+  const sessions = new Sessions({ max, idleMs });
+  const tools = await commonTools(environment);
+  const app = createServedApp({ environment, splits, tools, sessions, apiKey, deadlines });
+  const listening = await listen(app, { host, port }).catch(async (error) => {
+    await sessions.close();
+    throw error;
+  });
+  let closed: Promise<void> | undefined;
+  const close = async () => {
+    const stopped = listening.stop();
+    await sessions.close();
+    listening.cut();
+    await stopped;
+  };
+  return { url: listening.url, close: () => (closed ??= close()) };
+}
+
+const badOption = (name: string, value: unknown, remedy: string): OpenRewardError =>
+  new OpenRewardError('bad_option', `${name} is ${showValue(value)}. ${remedy}`);
