@@ -14,6 +14,7 @@ interface ServeFlags {
   maxSessions: number;
   idleTimeout: number;
   sessionTimeout: number;
+  listReply?: boolean;
   stopWithin: number;
 }
 
@@ -50,7 +51,9 @@ function splitsOf(
 }
 
 async function serve(file: string, flags: ServeFlags): Promise<void> {
-  const { host, port, key: apiKey, maxSessions, stopWithin } = flags;
+  const { host, port, maxSessions, stopWithin } = flags;
+  // An empty variable is none.
+  const apiKey = flags.key || undefined;
   const stopped = Promise.withResolvers<void>();
   const interrupt = listenForInterrupt({
     limitMs: stopWithin * 1000,
@@ -75,6 +78,7 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
       maxSessions,
       idleTimeoutMs: flags.idleTimeout * 1000,
       timeoutMs: flags.sessionTimeout * 1000,
+      listReply: flags.listReply ?? false,
     });
     const { name } = module.environment;
     process.stdout.write(

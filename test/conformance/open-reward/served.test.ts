@@ -104,7 +104,7 @@ describe('the client for Python of openreward', { tags: ['long'] }, () => {
     expect(stdout.trimEnd().split('\n').slice(-3)).toEqual([
       "Open the vault: find its digit. ['dial']",
       'higher None False',
-      'It opens. 1.0 True',
+      'It opens. 1 True',
     ]);
   });
 

@@ -19,7 +19,7 @@ import {
 import { flattened } from './blocks.ts';
 import { callEvents, event, eventStream } from './call-stream.ts';
 import type { EpisodeOptions, Opening } from './episode.ts';
-import { replyToolOf, type ServedEnvironment, toolList } from './servable.ts';
+import { type ReplyTool, type ServedEnvironment, toolList } from './servable.ts';
 import type { Session, Sessions } from './sessions.ts';
 import { rangeOf, type Splits, splitOf } from './tasks.ts';
 
@@ -28,6 +28,7 @@ export interface AppOptions {
   splits: Splits;
   /** The tools of every episode. */
   tools: ToolList['tools'];
+  replyTool: ReplyTool;
   sessions: Sessions;
   apiKey: string | undefined;
   deadlines: Pick<EpisodeOptions, 'timeoutMs' | 'rewardTimeoutMs'>;
@@ -47,8 +48,7 @@ const keySecrets = ['api_key', 'OPENREWARD_API_KEY'];
 
 /** The server of one environment, as the Open Reward Standard has it. */
 export function createServedApp(options: AppOptions): Hono {
-  const { environment, splits, sessions, apiKey, pingMs = 10_000, setupWaitMs = 25_000 } = options;
-  const replyTool = replyToolOf(environment);
+  const { environment, splits, sessions, replyTool, apiKey, pingMs = 10_000, setupWaitMs = 25_000 } = options;
   const app = new Hono();
   app.onError((error, context) => {
     if (error instanceof HTTPException) {
@@ -90,7 +90,12 @@ export function createServedApp(options: AppOptions): Hono {
     if (sessions.has(id)) refused(400, 'Session already exists');
     if (sessions.isFull)
       refused(503, `all ${sessions.size} sessions are in use: come back when one is deleted`, later);
-    sessions.open(id, { environment, scenario: parsed.data, replyTool, ...options.deadlines });
+    sessions.open(id, {
+      environment,
+      scenario: parsed.data,
+      replyTool: replyTool.name,
+      ...options.deadlines,
+    });
     return context.json({ sid: id });
   };
   app.post('/create_session', () =>

@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { LanguageModelV4Message } from '@ai-sdk/provider';
 import type { ModelMessage } from 'ai';
+import { z } from 'zod';
 import type { LoopOutcome } from '../../../environment/index.ts';
 import { type Rollout, runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
@@ -102,6 +103,11 @@ export class Episode {
       const reason = next.status === 'completed' ? `it ended at once (${next.outcome.stopReason})` : null;
       throw reason === null ? this.#failureOf(next) : failed(reason);
     }
+    if (next.tools.some(({ name }) => name === this.#replyTool))
+      throw new OpenRewardError(
+        'environment_not_servable',
+        `"${this.#replyTool}" is the name of the tool that takes a reply in words, and of one of the environment: rename it`,
+      );
     return { messages: toConversation(next.prompt), tools: next.tools };
   }
 
@@ -121,7 +127,8 @@ export class Episode {
         reason: 'input_validation',
         error: `"${name}" takes a text as "${replyArgument}"`,
       };
-    const action: Action = typeof words === 'string' ? { text: words } : { name, input };
+    const action: Action =
+      typeof words === 'string' ? { text: words } : { name, input: withoutEmpty(input, name, turn.tools) };
     const before = this.#model.shown;
     this.#turn = Promise.withResolvers();
     if (!turn.reply(action)) {
@@ -199,6 +206,31 @@ export class Episode {
     };
   }
 }
+
+/**
+ * The input without nulls where its tool's schema has an optional argument that is no null: clients such as TRL's send
+ * them for what the model left out.
+ */
+function withoutEmpty(
+  input: EpisodeCall['input'],
+  name: string,
+  tools: ToolList['tools'],
+): EpisodeCall['input'] {
+  const schema = objectSchema.safeParse(tools.find((tool) => tool.name === name)?.input_schema);
+  if (!schema.success) return input;
+  const { properties, required } = schema.data;
+  const isLeftOut = ([field, value]: [string, unknown]) =>
+    value === null &&
+    !required.includes(field) &&
+    Object.hasOwn(properties, field) &&
+    !JSON.stringify(properties[field]).includes('"null"');
+  return Object.fromEntries(Object.entries(input).filter((entry) => !isLeftOut(entry)));
+}
+
+const objectSchema = z.object({
+  properties: z.record(z.string(), z.unknown()).default({}),
+  required: z.array(z.string()).default([]),
+});
 
 const failed = (what: string): OpenRewardError => new OpenRewardError('environment_failed', what);
 

@@ -65,11 +65,21 @@ export function requireServable(environment: Environment): ServedEnvironment {
 const isInPieces = (environment: Environment): environment is ServedEnvironment =>
   environment.definition.form === 'pieces';
 
-/** The name of the tool that takes a reply in words, which no tool of the environment has. */
-export function replyToolOf({ definition: { tools } }: ServedEnvironment): string {
+/** The tool that takes a reply in words. None of the environment has its name. */
+export function replyToolOf(
+  { definition: { tools, hasObserve } }: ServedEnvironment,
+  { listReply }: { listReply: boolean },
+): ReplyTool {
   let name = 'reply';
   while (Object.hasOwn(tools ?? {}, name)) name += '_';
-  return name;
+  return { name, isListed: hasObserve || listReply };
+}
+
+/** How the tool that takes a reply in words is shown. */
+export interface ReplyTool {
+  name: string;
+  /** Whether the model may call it. Else a client calls it with the words of a reply without calls. */
+  isListed: boolean;
 }
 
 /**
@@ -79,12 +89,11 @@ export function replyToolOf({ definition: { tools } }: ServedEnvironment): strin
 export function toolList(
   { definition: { hasObserve } }: ServedEnvironment,
   tools: ToolList['tools'],
-  replyTool: string,
+  { name, isListed }: ReplyTool,
 ): object {
   const description = hasObserve
     ? 'Says something to the environment, in words, and returns its answer.'
     : 'Takes the reply in words that ends the conversation.';
-  const said = { name: replyTool, description };
   const input_schema = {
     type: 'object',
     properties: { [replyArgument]: { type: 'string' } },
@@ -92,8 +101,8 @@ export function toolList(
     additionalProperties: false,
   };
   return {
-    tools: hasObserve ? [...tools, { ...said, input_schema }] : tools,
-    terminal_tool: { ...said, arg: replyArgument },
+    tools: isListed ? [...tools, { name, description, input_schema }] : tools,
+    terminal_tool: { name, description, arg: replyArgument },
     supports_score_group: false,
     message_block_types: ['text', 'image', 'reasoning', 'tool_call', 'tool_result'],
   };

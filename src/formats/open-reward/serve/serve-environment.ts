@@ -3,7 +3,7 @@ import { type Environment, isEnvironment, type ScenarioSet } from '../../../envi
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
-import { commonTools, requireServable } from './servable.ts';
+import { commonTools, replyToolOf, requireServable } from './servable.ts';
 import { readSplits } from './tasks.ts';
 
 export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
@@ -25,6 +25,11 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
   timeoutMs?: number;
   /** Longest time of each reward, in milliseconds. Default 600,000. */
   rewardTimeoutMs?: number;
+  /**
+   * Whether the tool `reply`, which takes a reply in words, is listed as one of the model's: for trainers that know no
+   * terminal tool, such as TRL. Default false: only where `observe` answers words.
+   */
+  listReply?: boolean;
 }
 
 const names = {
@@ -37,6 +42,7 @@ const names = {
   idleTimeoutMs: true,
   timeoutMs: true,
   rewardTimeoutMs: true,
+  listReply: true,
 } satisfies OptionNames<ServeEnvironmentOptions<z.ZodType>>;
 
 export interface ServedEnvironmentServer {
@@ -60,7 +66,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   options: ServeEnvironmentOptions<Schema>,
 ): Promise<ServedEnvironmentServer> {
   checkOptionNames('serveEnvironment()', options, names);
-  const { scenarios, port = 0, host = '127.0.0.1', apiKey } = options;
+  const { scenarios, port = 0, host = '127.0.0.1', apiKey, listReply = false } = options;
   if (!isEnvironment(options.environment) || !options.environment.definition)
     throw badOption('environment', options.environment, 'Give what defineEnvironment() returns.');
   const amounts = {
@@ -90,7 +96,8 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   const { maxSessions: max, idleTimeoutMs: idleMs, ...deadlines } = amounts;
   const sessions = new Sessions({ max, idleMs });
   const tools = await commonTools(environment);
-  const app = createServedApp({ environment, splits, tools, sessions, apiKey, deadlines });
+  const replyTool = replyToolOf(environment, { listReply });
+  const app = createServedApp({ environment, splits, tools, replyTool, sessions, apiKey, deadlines });
   const listening = await listen(app, { host, port }).catch(async (error) => {
     await sessions.close();
     throw error;
