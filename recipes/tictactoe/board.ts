@@ -3,7 +3,10 @@ export type Board = string;
 
 export const emptyBoard: Board = '.........';
 
-const lines = ['012', '345', '678', '036', '147', '258', '048', '246'].map((line) => [...line].map(Number));
+/** The cells of the eight lines, rows first, counted from 0. */
+export const lines = ['012', '345', '678', '036', '147', '258', '048', '246'].map((line) =>
+  [...line].map(Number),
+);
 
 /** Whose turn it is: X moves first. */
 export const markToMove = (board: Board): 'X' | 'O' =>

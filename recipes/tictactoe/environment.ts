@@ -1,7 +1,7 @@
 import { generateText } from 'ai';
 import { defineEnvironment, type RolloutModel } from 'martingale';
 import { z } from 'zod';
-import { type Board, markToMove, moves, play, resultOf } from './board.ts';
+import { type Board, lines, markToMove, moves, play, resultOf } from './board.ts';
 
 /** A game may begin with some moves already made. */
 export const gameScenario = z.object({ id: z.string(), board: z.string().length(9) });
@@ -28,9 +28,12 @@ export const ticTacToe = defineEnvironment({
   },
 });
 
-/** Whose turn it is, and the cells: the marks, and the numbers of free ones. */
+/** Whose turn it is, and the eight lines with the marks, and the numbers of free cells. */
 export const positionOf = (board: Board): string =>
-  `${markToMove(board)}: ${[...board].map((cell, at) => (cell === '.' ? at + 1 : cell)).join(' ')}`;
+  `${markToMove(board)}: ${lines.map((line) => line.map((cell) => markAt(board, cell)).join(' ')).join(', ')}`;
+
+const markAt = (board: Board, cell: number): string =>
+  board[cell] === '.' ? String(cell + 1) : (board[cell] ?? '');
 
 /** The position is the whole prompt, so every move begins a conversation of its own. */
 async function chooseMove(model: RolloutModel, board: Board, abortSignal: AbortSignal): Promise<string> {

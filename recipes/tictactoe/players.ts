@@ -3,8 +3,12 @@ import { scriptedModel } from 'martingale/testing';
 import { Dice } from '../common/dice.ts';
 import { type Board, bestMoves, moves } from './board.ts';
 
-/** The reverse of `positionOf`. */
-const boardOf = (position: string): Board => position.replaceAll(/^.: | /g, '').replaceAll(/\d/g, '.');
+/** The reverse of `positionOf`: the first three lines are the rows. */
+const boardOf = (position: string): Board =>
+  position
+    .replaceAll(/^.:|[ ,]/g, '')
+    .slice(0, 9)
+    .replaceAll(/\d/g, '.');
 
 /** A player that is a function of the position, in place of a model. */
 const player = (name: string, choices: (board: Board) => string[]): RolloutModel =>
