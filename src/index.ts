@@ -160,6 +160,7 @@ export {
   type SeatModel,
   type SeatModels,
   type SeatRun,
+  type TrainedSeat,
   type WorkerThreadsOptions,
   workerThreads,
 } from './rollout/index.ts';

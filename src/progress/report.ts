@@ -32,7 +32,7 @@ export interface OpponentResult {
   model: string;
   /** Completed rollouts. */
   rollouts: number;
-  /** Mean reward of the seats that train in them. */
+  /** Mean reward of the seats that the model of the run played in them. */
   reward: number;
 }
 
@@ -96,8 +96,8 @@ export interface StepReport {
   /** Prompt and sampled tokens of all rollouts, including failed ones; cost in the currency of the run's `prices`. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
   /**
-   * Means of the completed rollouts' metrics, by name; in an environment with seats those of the seats that train, and
-   * those of each seat as `seat/metric`, its reward as `seat/reward`.
+   * Means of the completed rollouts' metrics, by name; in an environment with seats those of the seats that the model of
+   * the run plays, and those of each seat as `seat/metric`, its reward as `seat/reward`.
    */
   metrics: Record<string, number>;
   /** How the model did against each model that played a seat. Empty without such seats. */

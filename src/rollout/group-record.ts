@@ -152,17 +152,17 @@ function joinSeats(index: number, groups: readonly RolloutGroup[]): RolloutGroup
     const own = groups.map((group) => group.rollouts[position] ?? rollout);
     const seats = groups.flatMap(({ seat }, at) => {
       const trajectory = own[at]?.trajectory;
-      return seat && trajectory
-        ? [{ seat: seat.name, model: seat.model, trains: seat.trains, trajectory }]
-        : [];
+      if (!seat || !trajectory) return [];
+      const { name, model, trains, isPolicy } = seat;
+      return [{ seat: name, model, trains, isPolicy, trajectory }];
     });
-    const { trajectory } = seats.find(({ trains }) => trains) ?? rollout;
+    const { trajectory } = seats.find(({ isPolicy }) => isPolicy) ?? rollout;
     const completed = own.find(({ status }) => status === 'completed');
     const ended = completed ?? own.find((one) => !isNotPlayed(one)) ?? rollout;
     const joined = { ...ended, trajectory, seats };
     return joined.status === 'completed' ? { ...joined, reward: meanReward(seats) } : joined;
   });
-  const training = groups.find(({ seat }) => seat?.trains);
+  const training = groups.find(({ seat }) => seat?.isPolicy);
   return new RolloutGroup({
     index,
     scenario: first.scenario,

@@ -52,7 +52,14 @@ export {
   runParsedGroups,
 } from './run-groups.ts';
 export { type RunRolloutOptions, runRollout } from './run-rollout.ts';
-export { checkSeats, namesOfSeats, type SeatModel, type SeatModels } from './seat-models.ts';
+export {
+  checkSeats,
+  isTrainedSeat,
+  namesOfSeats,
+  type SeatModel,
+  type SeatModels,
+  type TrainedSeat,
+} from './seat-models.ts';
 export { hasPlayed, type SeatRun } from './seats.ts';
 export { settleGroup } from './settle-group.ts';
 export { type WorkerThreadsOptions, workerThreads } from './threads/worker-threads.ts';

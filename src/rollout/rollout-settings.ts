@@ -22,8 +22,9 @@ export interface RolloutSettings {
   /** Determines all randomness of the rollouts. Default 0. */
   seed?: number | undefined;
   /**
-   * For an environment with seats: who plays which seat, a model or `opponents()`. Their trajectories are scored and
-   * kept, and not trained on. Default: the model of the run plays every seat, and all are trained on.
+   * For an environment with seats: who plays which seat: a model or `opponents()`, whose trajectories are scored and
+   * kept and not trained on, or a second model that trains, `{ model, trains: true }`. Default: the model of the run
+   * plays every seat.
    */
   seats?: SeatModels | undefined;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */

@@ -18,9 +18,12 @@ interface RolloutBase {
   /** Number of earlier attempts at this index. The counts include every attempt. */
   attempt: number;
   seed: number;
-  /** In an environment with seats: that of the first seat that trains. */
+  /** In an environment with seats: that of the first seat that the model of the run plays. */
   trajectory: Trajectory;
-  /** All seats; absent in an environment with one agent. The reward is then the mean of the seats that train. */
+  /**
+   * All seats; absent in an environment with one agent. The reward is then the mean of the seats that the model of the run
+   * plays.
+   */
   seats?: readonly SeatRun[];
   /** Wall-clock milliseconds; 0 if the rollout never began. */
   durationMs: number;
@@ -147,6 +150,8 @@ export interface GroupSeat {
   /** Name of the model that played it. */
   model: string;
   trains: boolean;
+  /** Whether it is the model of the run. */
+  isPolicy: boolean;
 }
 
 /** The finished rollouts of one scenario, ordered by index, then by attempt. */
@@ -175,7 +180,7 @@ export class RolloutGroup<Scenario = unknown> {
   bySeat(): RolloutGroup<Scenario>[] {
     const seats = this.rollouts[0]?.seats;
     if (!seats) return [this];
-    return seats.map(({ seat: name, model, trains }, at) => {
+    return seats.map(({ seat: name, model, trains, isPolicy }, at) => {
       const frozen = {
         code: 'seat_does_not_train',
         message: `The seat "${name}" is played by ${model}, which does not train.`,
@@ -185,7 +190,7 @@ export class RolloutGroup<Scenario = unknown> {
         scenario: this.scenario,
         rollouts: this.rollouts.map((rollout) => rolloutOfSeat(rollout, at)),
         droppedBecause: trains ? this.droppedBecause : frozen,
-        seat: { name, at, of: seats.length, model, trains },
+        seat: { name, at, of: seats.length, model, trains, isPolicy },
       });
     });
   }
@@ -200,12 +205,12 @@ export class RolloutGroup<Scenario = unknown> {
     return this.droppedBecause === null && this.rollouts.some(({ status }) => status === 'completed');
   }
 
-  /** Trajectories of the completed rollouts; of all seats that train and made a call. */
+  /** Trajectories of the completed rollouts; of all seats that the model of the run plays and that made a call. */
   get trajectories(): Trajectory[] {
     return this.rollouts.flatMap(({ status, trajectory, seats }) => {
       if (status !== 'completed') return [];
       if (!seats) return [trajectory];
-      return seats.filter((seat) => seat.trains && hasPlayed(seat)).map((seat) => seat.trajectory);
+      return seats.filter((seat) => seat.isPolicy && hasPlayed(seat)).map((seat) => seat.trajectory);
     });
   }
 

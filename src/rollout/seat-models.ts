@@ -1,13 +1,23 @@
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import type { Environment } from '../environment/index.ts';
-import type { RolloutModel } from '../model/index.ts';
+import { ModelHandle, type RolloutModel } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { invalidOption } from '../util/option-error.ts';
 import { Opponents } from './opponents.ts';
 import type { SeatPlayer } from './seats.ts';
 
-/** Who plays a seat instead of the model of the run: one model, or a pool that each group draws from. */
-export type SeatModel = RolloutModel | Opponents;
+/** A second model that trains: on the trajectories of its seat, with jobs of its own. */
+export interface TrainedSeat {
+  /** Opened with `openModel`, of the same service as the model of the run. */
+  model: ModelHandle;
+  trains: true;
+}
+
+/** Who plays a seat instead of the model of the run: one model, a second one that trains, or a pool of opponents. */
+export type SeatModel = RolloutModel | TrainedSeat | Opponents;
+
+export const isTrainedSeat = (model: SeatModel): model is TrainedSeat => 'trains' in model;
 
 /** Who plays which seat. The model of the run plays the seats that are not listed. */
 export type SeatModels = Readonly<Record<string, SeatModel>>;
@@ -36,7 +46,7 @@ export function checkSeats<Schema extends z.ZodType, Outcome>(
         'invalid_rollout_option',
         option,
         model,
-        'Pass a model created by `openModel()` or `externalModel()`, or `opponents()`.',
+        'Pass a model created by `openModel()` or `externalModel()`, `{ model, trains: true }`, or `opponents()`.',
       );
   }
   if (all.length > 0 && given.length === all.length)
@@ -48,13 +58,22 @@ export function checkSeats<Schema extends z.ZodType, Outcome>(
     );
 }
 
-const isSeatModel = (model: unknown): boolean =>
-  model instanceof Opponents ||
-  (typeof model === 'object' && model !== null && 'name' in model && 'languageModel' in model);
+function isSeatModel(model: unknown): boolean {
+  if (model instanceof Opponents) return true;
+  if (typeof model !== 'object' || model === null) return false;
+  if ('trains' in model)
+    return model.trains === true && 'model' in model && model.model instanceof ModelHandle;
+  return 'name' in model && 'languageModel' in model;
+}
 
 /** Who plays which seat, by name, for records: a run must not be continued with other opponents. */
 export const namesOfSeats = (seats: SeatModels): Record<string, string> =>
-  Object.fromEntries(Object.entries(seats).map(([seat, model]) => [seat, model.name]));
+  Object.fromEntries(
+    Object.entries(seats).map(([seat, model]) => [
+      seat,
+      isTrainedSeat(model) ? `${withoutStep(model.model.name)}, which trains` : model.name,
+    ]),
+  );
 
 /** The players of one group. All its rollouts meet the same ones, so that their rewards can be compared. */
 export function choosePlayers<Schema extends z.ZodType, Outcome>(
@@ -68,11 +87,12 @@ export function choosePlayers<Schema extends z.ZodType, Outcome>(
   if (!seats) return undefined;
   return Object.fromEntries(
     Object.entries(seats).map(([seat, player]) => {
+      if (isTrainedSeat(player)) return [seat, { ...player, isPolicy: false }];
       const drawn =
         player instanceof Opponents
           ? player.draw({ policy: model, seed: deriveSeed(seed, environment.seats.indexOf(seat)) })
           : player;
-      return [seat, { model: drawn, trains: false }];
+      return [seat, { model: drawn, trains: false, isPolicy: false }];
     }),
   );
 }

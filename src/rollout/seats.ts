@@ -8,6 +8,8 @@ export interface SeatPlayer {
   model: RolloutModel;
   /** Whether the seat's trajectory is trained on. */
   trains: boolean;
+  /** Whether it is the model of the run. */
+  isPolicy: boolean;
 }
 
 /** A seat in a rollout that has begun. Its reward is that of its trajectory. */
@@ -16,12 +18,13 @@ export interface SeatRun {
   /** Name of the model that played it. */
   readonly model: string;
   readonly trains: boolean;
+  readonly isPolicy: boolean;
   readonly trajectory: Trajectory;
 }
 
 /** The trajectories of a rollout. */
 export interface RolloutTrajectories {
-  /** That of the first seat that trains, else of the first seat. */
+  /** That of the first seat that the model of the run plays. */
   main: Trajectory;
   /** All seats, in the order of the environment; undefined in an environment with one agent. */
   seats: readonly SeatRun[] | undefined;
@@ -61,14 +64,14 @@ export function openTrajectories<Schema extends z.ZodType, Outcome>(
     return { main, seats: undefined, all: [main] };
   }
   const players = playersOf(task);
-  const seats = players.map(({ seat, model, trains }, at) => {
-    const others = players.filter((other) => other.seat !== seat && !other.trains);
+  const seats = players.map(({ seat, model, trains, isPolicy }, at) => {
+    const others = players.filter((other) => other.seat !== seat && !other.isPolicy);
     const against = others.map((other) => `${other.seat}: ${other.model.name}`).join(', ');
     const facts = { seat, ...(against === '' ? {} : { against }) };
     const trajectory = open(model, deriveSeed(seed, at), facts);
-    return { seat, model: model.name, trains, trajectory };
+    return { seat, model: model.name, trains, isPolicy, trajectory };
   });
-  const main = (seats.find(({ trains }) => trains) ?? seats[0])?.trajectory ?? open(task.model, seed, {});
+  const main = (seats.find(({ isPolicy }) => isPolicy) ?? seats[0])?.trajectory ?? open(task.model, seed, {});
   return { main, seats, all: seats.map(({ trajectory }) => trajectory) };
 }
 
@@ -101,13 +104,15 @@ export function playersOf<Schema extends z.ZodType, Outcome>({
   model: RolloutModel;
   players?: Readonly<Record<string, SeatPlayer>> | undefined;
 }): (SeatPlayer & { seat: string })[] {
-  return environment.seats.map((seat) => ({ seat, ...(players[seat] ?? { model, trains: true }) }));
+  return environment.seats.map((seat) => ({
+    seat,
+    ...(players[seat] ?? { model, trains: true, isPolicy: true }),
+  }));
 }
 
-/** The mean reward of the seats that train and made a call; of all that made a call if none trains. */
+/** The mean reward of the seats that the model of the run played and made a call in; 0 without one. */
 export function meanReward(seats: readonly SeatRun[]): number {
-  const played = seats.filter(hasPlayed);
-  const counted = played.some(({ trains }) => trains) ? played.filter(({ trains }) => trains) : played;
+  const counted = seats.filter((seat) => seat.isPolicy && hasPlayed(seat));
   const sum = counted.reduce((total, { trajectory }) => total + (trajectory.reward ?? 0), 0);
   return counted.length === 0 ? 0 : sum / counted.length;
 }

@@ -4,7 +4,7 @@ import type { RunValidation } from '../progress/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
-import type { RunContext } from './run-step.ts';
+import type { RunContext } from './run-context.ts';
 import { checkpointsOfPools } from './seats.ts';
 import { trainDefaults } from './train-options.ts';
 

@@ -43,8 +43,11 @@ export const runFiles = {
   state: fileOf('state.json', runStateSchema),
   summary: fileOf('summary.json', anyObject),
   warmStart: fileOf('jobs/warm-start.json', warmStartRecordSchema),
-  /** The training job of a step. */
-  job: (step: number) => fileOf(`jobs/${stepName(step)}.json`, jobRecordSchema),
+  /** The training job of a step; that of another learner than the model of the run under its name. */
+  job: (step: number, learner?: string) => {
+    const name = learner === undefined ? '' : `.${learner.replaceAll('/', '.')}`;
+    return fileOf(`jobs/${stepName(step)}${name}.json`, jobRecordSchema);
+  },
   /** Whether a service without idempotency keys has stored the groups of a step or validation. */
   logged: (name: string) => fileOf(`logged/${name}.json`, loggingSchema),
 };

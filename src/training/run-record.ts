@@ -1,8 +1,9 @@
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
-import { namesOfSeats, type RolloutCounts } from '../rollout/index.ts';
+import { isTrainedSeat, namesOfSeats, type RolloutCounts } from '../rollout/index.ts';
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import { configOf } from './job-config.ts';
@@ -130,8 +131,8 @@ export function usageOfRun(
 /** The final model of a run, its best checkpoint, and its validations. */
 export function resultOf(
   { model, state }: { readonly model: ModelHandle; readonly state: RunState },
-  keep: TrainSettings<never, unknown>['keepCheckpoints'],
-): Pick<TrainResult, 'model' | 'finalStep' | 'best' | 'evaluations'> {
+  { keepCheckpoints: keep, seats = {} }: Pick<TrainSettings<never, unknown>, 'keepCheckpoints' | 'seats'>,
+): Pick<TrainResult, 'model' | 'finalStep' | 'learners' | 'best' | 'evaluations'> {
   const { checkpoints, policySteps, evaluations } = state;
   const exists = (step: number) => step === policySteps[0] || checkpoints.includes(step);
   const metric = typeof keep === 'object' ? keep.metric : undefined;
@@ -139,6 +140,13 @@ export function resultOf(
   return {
     model,
     finalStep: model.step ?? 0,
+    learners: Object.fromEntries(
+      Object.entries(seats).flatMap(([seat, player]) => {
+        if (!isTrainedSeat(player)) return [];
+        const newest = state.learners[withoutStep(player.model.name)]?.policySteps.at(-1) ?? 0;
+        return [[seat, player.model.at(newest)] as const];
+      }),
+    ),
     best: best ? { model: model.at(best.step), ...best } : null,
     evaluations,
   };

@@ -33,6 +33,16 @@ const stateSchema = z.object({
   /** Unfinished steps whose scenarios are drawn, each with the position of the source before its draw. */
   draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
   evaluations: z.array(evaluationSchema),
+  /** The further models that train in this run, by name: their checkpoints as above. */
+  learners: z
+    .record(
+      z.string(),
+      z.object({
+        policySteps: z.array(z.int().nonnegative()).min(1),
+        checkpoints: z.array(z.int().nonnegative()),
+      }),
+    )
+    .default({}),
   /** Wall-clock seconds of the run until the state was written, including those before a resume. */
   seconds: z.number().nonnegative(),
 });

@@ -2,52 +2,30 @@ import { basename } from 'node:path';
 import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
 import type { DrawnScenario } from '../environment/index.ts';
-import { type ModelHandle, requireModelId } from '../model/index.ts';
-import type { RunListener, StepReport } from '../progress/index.ts';
+import type { ModelHandle } from '../model/index.ts';
+import type { StepReport } from '../progress/index.ts';
 import {
   type GroupsResult,
   type RolloutGroup,
   runParsedGroups,
   type SeatModels,
   trajectoriesOf,
-  type WholeRolloutSettings,
 } from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
-import { deriveSeed, type TrajectoryGroup } from '../trajectory/index.ts';
-import { type LoopDelay, startStopwatch } from '../util/stopwatch.ts';
+import { deriveSeed } from '../trajectory/index.ts';
+import { startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 import { configOf } from './job-config.ts';
-import { type RunDirectory, runFiles, trajectoriesFile } from './run-directory.ts';
-import type { ReportFailures } from './run-events.ts';
+import { type TrainedLearners, trainLearners } from './learners.ts';
+import type { RunContext } from './run-context.ts';
 import { stepName } from './run-files.ts';
-import { type JobEnd, type RunJobOptions, resumeAdvice, runJob } from './run-job.ts';
-import type { RunState } from './run-state.ts';
-import { groupsToLog } from './seats.ts';
+import type { RunJobOptions } from './run-job.ts';
+import { groupsToLog, isOfPolicy } from './seats.ts';
+import { runStepJob } from './step-job.ts';
 import { rolloutFigures, toStepReport } from './step-report.ts';
-import { logOnce, submitTraining } from './submit-training.ts';
-import type { TrainResult, TrainSettings } from './train-options.ts';
+import { logOnce } from './submit-training.ts';
 import { recordTokens } from './trained-tokens.ts';
-
-/** A run in progress: what its parts share. */
-export interface RunContext<Schema extends z.ZodType, Outcome> {
-  readonly settings: TrainSettings<Schema, Outcome>;
-  /** Rollout settings of all steps and validations, with one executor. */
-  readonly rollouts: WholeRolloutSettings;
-  readonly directory: RunDirectory;
-  readonly emit: RunListener;
-  readonly reportFailures: ReportFailures;
-  readonly loopDelay: LoopDelay;
-  /** Aborts when the run is stopped or ends, which cancels rollouts in flight. */
-  readonly signal: AbortSignal;
-  readonly state: RunState;
-  /** The reports of the finished steps. */
-  readonly reports: () => readonly StepReport[];
-  /** Pinned to the newest checkpoint. */
-  model: ModelHandle;
-  /** The validations before the first and after the last step. */
-  readonly validation: TrainResult<z.output<Schema>>['validation'];
-}
 
 /** A step whose rollouts may start. */
 export interface AdmittedStep<Schema extends z.ZodType> {
@@ -70,6 +48,8 @@ export interface StepResult {
   report: StepReport;
   /** Pinned to the newest checkpoint: a new one, or the old one if there was nothing to train on. */
   model: ModelHandle;
+  /** The step of each further learner's newest checkpoint. */
+  learners: TrainedLearners;
 }
 
 /**
@@ -97,7 +77,8 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
 
     // A seat is compared with the same seat only, so each is a group of its own.
-    const trainable = rollouts.groups.flatMap((group) => group.bySeat()).filter(isForTraining);
+    const allTrainable = rollouts.groups.flatMap((group) => group.bySeat()).filter(isForTraining);
+    const trainable = allTrainable.filter(isOfPolicy);
     const groups = trainable.map((group) => group.toTrajectoryGroup());
     const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
     const config = configOf(settings, step);
@@ -110,7 +91,9 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       if (progress.status === 'ended') training ??= clock.lap();
       run.emit({ type: 'job', step, ...progress });
     };
-    const running = canTrain ? runStepJob(run, { step, groups, config, onProgress }) : Promise.resolve(null);
+    const running = canTrain ? runStepJob(run, { step, model, groups, onProgress }) : Promise.resolve(null);
+    const others = trainLearners(run, { step, groups: allTrainable });
+    others.catch(() => undefined);
     running.catch(() => undefined).then(() => accepted.resolve());
     // The job does not need the log, and the groups are in the journal, so this happens while the job trains. Groups are
     // also logged if their job fails.
@@ -130,6 +113,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     const groupsOfJob = trainable.filter((_, at) => (groups[at]?.trajectories.length ?? 0) > 0);
     if (jobId !== undefined) await recordTokens(run, { step, jobId, groups: groupsOfJob });
     const figures = await recorded;
+    const learners = await others;
     const log = clock.lap();
 
     const report = toStepReport({
@@ -153,7 +137,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     );
     span.setAttribute(attribute.reward, report.reward);
     if (report.success !== null) span.setAttribute(attribute.success, report.success);
-    return { report, model: job ? model.at(job.step) : model };
+    return { report, model: job ? model.at(job.step) : model, learners };
   });
 }
 
@@ -201,55 +185,4 @@ async function recordGroups<Schema extends z.ZodType, Outcome>(
   await withGrace(signal, stopGraceMs, (graceSignal) =>
     logOnce({ model, split: 'train', groups, idempotencyKey, signal: graceSignal, directory, name }),
   );
-}
-
-interface StepJob {
-  step: number;
-  groups: readonly TrajectoryGroup[];
-  config: ReturnType<typeof configOf>;
-  onProgress: RunJobOptions['onProgress'];
-}
-
-/**
- * Runs the training job of a step and waits for its checkpoint. The job's state is on disk, so a resumed run requests
- * the job with the same key or follows it by its id. It creates another one only if the first failed or was cancelled.
- */
-async function runStepJob<Schema extends z.ZodType, Outcome>(
-  { settings, directory, model, signal }: RunContext<Schema, Outcome>,
-  { step, groups, config, onProgress }: StepJob,
-): Promise<{ outcome: JobEnd; jobId: string | undefined }> {
-  const before = await directory.read(runFiles.job(step));
-  let jobId = before?.jobId;
-  const request = {
-    step,
-    modelId: requireModelId(model),
-    policy: model.name,
-    // A repeated request must be identical.
-    config: before ? before.config : (config ?? null),
-    trajectories: trajectoriesFile(stepName(step)),
-  };
-  const outcome = await runJob({
-    kind: 'rl',
-    model,
-    name: `The training job of step ${step + 1}`,
-    advice: resumeAdvice,
-    before,
-    save: (state) => {
-      jobId = state.jobId;
-      return directory.write(runFiles.job(step), { ...request, ...state });
-    },
-    create: (idempotencyKey, graceSignal) =>
-      submitTraining({
-        model,
-        groups,
-        idempotencyKey,
-        config: request.config ?? undefined,
-        signal: graceSignal,
-      }),
-    onProgress,
-    timeoutMs: settings.jobTimeoutMs,
-    lostJob: settings.lostJob,
-    signal,
-  });
-  return { outcome, jobId };
 }

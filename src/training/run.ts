@@ -7,6 +7,8 @@ import { reachedLimit } from './budget.ts';
 import { keepPruned } from './checkpoints.ts';
 import { runOptionError } from './errors.ts';
 import { countGrace } from './grace.ts';
+import { learnersOf, noteLearners, pruneLearners, startLearners } from './learners.ts';
+import type { RunContext } from './run-context.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
 import { reportAlarms, reportFailures } from './run-events.ts';
 import {
@@ -19,7 +21,7 @@ import {
   toSummary,
   usageOfRun,
 } from './run-record.ts';
-import type { RunContext, StepResult } from './run-step.ts';
+import type { StepResult } from './run-step.ts';
 import { runWarmStart } from './sft-job.ts';
 import { startRun } from './start-run.ts';
 import { type StepInFlight, StepQueue } from './step-queue.ts';
@@ -69,6 +71,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness, warmStart } = this.#options;
     const started = await startRun(this.#options, this.#directory, this.#queue.position.position);
     const { state, model, reports, baseModel, isResumed, fromStep, changedVersions } = started;
+    const learners = learnersOf(this.#options.seats, model);
+    await startLearners(learners, { state, directory: this.#directory, signal: this.#signal });
     this.#secondsBefore = state.seconds;
     this.#reports = reports;
     const run: RunContext<Schema, Outcome> = {
@@ -81,6 +85,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       signal: this.#signal,
       state,
       reports: () => this.#reports,
+      learners,
       model,
       validation: this.#validation,
     };
@@ -149,7 +154,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     await this.#writeSummary({ reason, because }, { ...results, seconds });
     // Stopped before the model was open, so there is nothing to return.
     if (!this.#context) throw this.#options.signal?.reason;
-    const best = resultOf(this.#context, this.#options.keepCheckpoints);
+    const best = resultOf(this.#context, this.#options);
     return { reason, because, runDirectory, seconds, ...results, ...best };
   }
 
@@ -172,7 +177,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   /** Records a trained step durably. */
-  async #finish(trained: StepInFlight<Schema>, { report, model }: StepResult): Promise<void> {
+  async #finish(trained: StepInFlight<Schema>, { report, model, learners }: StepResult): Promise<void> {
     const run = this.#run;
     const { state } = run;
     await this.#pruning;
@@ -181,6 +186,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const checkpoint = model.step ?? 0;
     state.policySteps.push(checkpoint);
     if (checkpoint !== run.model.step) state.checkpoints.push(checkpoint);
+    noteLearners(state, learners);
     state.finishedSteps = trained.step + 1;
     run.model = model;
     this.#reports.push(report);
@@ -191,6 +197,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     // The next rollouts do not wait for this.
     this.#pruning = keepPruned(run).then((kept) => {
       state.checkpoints = kept;
+      return pruneLearners(run);
     });
   }
 

@@ -1,10 +1,13 @@
+import { withoutStep } from '../contract/index.ts';
 import { average } from '../evaluation/index.ts';
 import type { OpponentResult, StepReport } from '../progress/index.ts';
 import {
   hasPlayed,
+  isTrainedSeat,
   type OpponentPast,
   Opponents,
   type RolloutGroup,
+  type SeatModel,
   type SeatModels,
 } from '../rollout/index.ts';
 import type { RunState } from './run-state.ts';
@@ -27,7 +30,7 @@ function pastOf(
 
 interface PoolsOptions {
   seats: SeatModels | undefined;
-  state: Pick<RunState, 'policySteps' | 'finishedSteps'>;
+  state: Pick<RunState, 'policySteps' | 'finishedSteps' | 'learners'>;
   reports: readonly StepReport[];
   maxStaleness: number;
 }
@@ -40,11 +43,40 @@ export function seatsOfStep(
   if (!seats) return undefined;
   const past = pastOf(step, state, reports, maxStaleness);
   return Object.fromEntries(
-    Object.entries(seats).map(([seat, model]) => [
-      seat,
-      model instanceof Opponents ? model.after(past) : model,
-    ]),
+    Object.entries(seats).map(([seat, model]): [string, SeatModel] => {
+      if (model instanceof Opponents) return [seat, model.after(past)];
+      if (!isTrainedSeat(model)) return [seat, model];
+      const steps = state.learners[withoutStep(model.model.name)]?.policySteps ?? [];
+      const sampled = steps[Math.max(0, step - maxStaleness)] ?? steps.at(-1) ?? 0;
+      return [seat, { model: model.model.at(sampled), trains: true }];
+    }),
   );
+}
+
+/**
+ * Who plays the seats in a validation after this many steps: those that it names, and the further models that train at
+ * their newest checkpoints of that time.
+ */
+export function seatsOfValidation(
+  seats: SeatModels | undefined,
+  {
+    trained,
+    state,
+    finishedSteps,
+  }: Pick<PoolsOptions, 'state'> & {
+    trained: SeatModels | undefined;
+    finishedSteps: number;
+  },
+): SeatModels | undefined {
+  const learners = Object.entries(trained ?? {}).filter(([, model]) => isTrainedSeat(model));
+  if (learners.length === 0) return seats;
+  const pinned = seatsOfStep(finishedSteps, {
+    seats: Object.fromEntries(learners),
+    state,
+    reports: [],
+    maxStaleness: 0,
+  });
+  return { ...pinned, ...seats };
 }
 
 /** Checkpoints that pools may draw in a step that is not finished or comes next. They must not be deleted. */
@@ -58,17 +90,20 @@ export function checkpointsOfPools(options: PoolsOptions): number[] {
   );
 }
 
-/** The groups of a step that are logged: those of seats that the model plays. */
+/** Whether it is a group of an environment with one agent, or of a seat that the model of the run plays. */
+export const isOfPolicy = ({ seat }: RolloutGroup): boolean => seat === undefined || seat.isPolicy;
+
+/** The groups of a step that are logged with the model of the run. */
 export const groupsToLog = (groups: readonly RolloutGroup[]): RolloutGroup[] =>
-  groups.flatMap((group) => group.bySeat()).filter(({ seat }) => seat === undefined || seat.trains);
+  groups.flatMap((group) => group.bySeat()).filter(isOfPolicy);
 
 /** How the model did against each opponent, in the order of seats and names. */
 export function opponentResults(groups: readonly RolloutGroup[]): OpponentResult[] {
   const rewards = new Map<string, { seat: string; model: string; rewards: number[] }>();
   for (const rollout of groups.flatMap((group) => group.rollouts)) {
     if (rollout.status !== 'completed') continue;
-    for (const { seat, model, trains } of rollout.seats ?? []) {
-      if (trains) continue;
+    for (const { seat, model, isPolicy } of rollout.seats ?? []) {
+      if (isPolicy) continue;
       const key = JSON.stringify([seat, model]);
       const known = rewards.get(key) ?? { seat, model, rewards: [] };
       known.rewards.push(rollout.reward);

@@ -7,10 +7,10 @@ import { wholeNumberOption } from '../util/option-error.ts';
 import type { OptionNames } from '../util/option-names.ts';
 import { problemOf, showValue } from '../util/show-value.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
+import type { RunContext } from './run-context.ts';
 import { runFiles } from './run-directory.ts';
 import { resumeAdvice, runJob } from './run-job.ts';
 import type { SftRequest } from './run-state.ts';
-import type { RunContext } from './run-step.ts';
 import type { SftExamples, SftSettings, WarmStart } from './train-options.ts';
 
 export const sftSettingNames = {

@@ -83,6 +83,7 @@ const newState = (model: ModelHandle, position: JsonValue): RunState => ({
   position,
   draws: [],
   evaluations: [],
+  learners: {},
   seconds: 0,
 });
 

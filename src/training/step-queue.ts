@@ -8,11 +8,12 @@ import {
 } from '../rollout/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { TrainingError } from './errors.ts';
+import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { stepName } from './run-files.ts';
 import { addCounts, countsOf } from './run-record.ts';
 import type { RunState } from './run-state.ts';
-import { type AdmittedStep, type RunContext, runStep, type StepResult } from './run-step.ts';
+import { type AdmittedStep, runStep, type StepResult } from './run-step.ts';
 import { seatsOfStep } from './seats.ts';
 import { type TrainSettings, trainDefaults } from './train-options.ts';
 

@@ -5,7 +5,7 @@ import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
 import type { ToolUses, Trajectory } from '../trajectory/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
-import { opponentResults, seatMetrics } from './seats.ts';
+import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
 
 export interface StepReportOptions
   extends Pick<
@@ -36,7 +36,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     phases,
     ...step
   } = options;
-  const groups = rollouts.groups.flatMap((group) => group.bySeat()).filter(isPlayedByModel);
+  const groups = rollouts.groups.flatMap((group) => group.bySeat()).filter(isOfPolicy);
   const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
   const metrics = meanMetrics(job?.gradientSteps ?? []);
@@ -85,12 +85,9 @@ function creditOf(
   return credited > 0 ? 'used' : 'not_confirmed';
 }
 
-/** Whether it is a group of an environment with one agent, or of a seat that the model plays. */
-const isPlayedByModel = ({ seat }: RolloutGroup): boolean => seat === undefined || seat.trains;
-
 /** The figures of a report that follow from the rollouts alone. */
 export function rolloutFigures(all: readonly RolloutGroup[]) {
-  const groups = all.flatMap((group) => group.bySeat()).filter(isPlayedByModel);
+  const groups = all.flatMap((group) => group.bySeat()).filter(isOfPolicy);
   const trajectories = groups.flatMap((group) => group.trajectories);
   const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
   return {

@@ -41,7 +41,10 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   rolloutsPerScenario?: number;
   /** Sampling temperature. `agent`: the agent decides. Default 0 (greedy). */
   temperature?: number | 'agent';
-  /** For an environment with seats: who plays which seat. Default: the model plays every seat. */
+  /**
+   * For an environment with seats: who plays which seat. Default: the model plays every seat but those of `seats` of the
+   * run that another model trains for, which that model plays.
+   */
   seats?: SeatModels;
 }
 
@@ -174,6 +177,8 @@ export interface TrainResult<Scenario = unknown> {
   model: ModelHandle;
   /** Step of that checkpoint. */
   finalStep: number;
+  /** The further models that trained in a seat, pinned to their newest checkpoints, by seat. */
+  learners: Readonly<Record<string, ModelHandle>>;
   /**
    * The remaining checkpoint with the best validation by the metric of `keepCheckpoints` (default: mean reward). Null
    * if there is no validation in which at least half of the rollouts completed.

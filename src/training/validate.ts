@@ -6,8 +6,8 @@ import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
 import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
 import { noCompletedRollouts } from './errors.ts';
-import type { RunContext } from './run-step.ts';
-import { groupsToLog } from './seats.ts';
+import type { RunContext } from './run-context.ts';
+import { groupsToLog, seatsOfValidation } from './seats.ts';
 import { logOnce } from './submit-training.ts';
 import type { ValidationOptions } from './train-options.ts';
 
@@ -129,14 +129,14 @@ interface StoredEvaluation<Schema extends z.ZodType> {
 
 /** Loads an evaluation from the run directory, and runs the scenarios that are missing there. */
 function evaluateStored<Schema extends z.ZodType, Outcome>(
-  { settings, rollouts, directory, signal }: RunContext<Schema, Outcome>,
+  { settings, rollouts, directory, state, signal }: RunContext<Schema, Outcome>,
   { validation, model, finishedSteps, rerunFailed = false, onProgress }: StoredEvaluation<Schema>,
 ): Promise<Evaluation<z.output<Schema>>> {
   return evaluate({
     ...rollouts,
     // In a validation every completed rollout counts.
     groupStrategy: undefined,
-    seats: validation.seats,
+    seats: seatsOfValidation(validation.seats, { trained: settings.seats, state, finishedSteps }),
     environment: settings.environment,
     scenarios: validation.scenarios,
     model,

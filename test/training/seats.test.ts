@@ -4,6 +4,7 @@ import { type Client, createClient, openModel, opponents, type StepReport, train
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { expect, it } from 'vitest';
+import { market, marketScenarios } from '../../recipes/market/environment.ts';
 import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
 import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
@@ -142,5 +143,80 @@ it('a pool moves on from an opponent that is beaten, and then plays the newest c
     const names = reports.map(({ opponents: met }) => met.map(({ model }) => model.replace(/.*:/, '')));
     expect(names[0]).toEqual(['random']);
     expect(names.slice(1)).toEqual([1, 2, 3, 4, 5].map((step) => [`step${step}`]));
+  });
+});
+
+it('two models train at once, each on its own seat, and a stopped run goes on with both', async () => {
+  await served('two', async (client) => {
+    const open = (name: string) =>
+      openModel({ client, project: 'market', name, baseModel: 'martingale-tiny' });
+    const trade = async (
+      name: string,
+      options: { resume?: boolean; signal?: AbortSignal; stop?: () => void },
+    ) => {
+      const [seller, buyer] = await Promise.all([open(`${name}-seller`), open(`${name}-buyer`)]);
+      const { stop, ...rest } = options;
+      return train({
+        environment: market,
+        scenarios: marketScenarios({ seed: 1, count: 30 }),
+        model: seller,
+        seats: { buyer: { model: buyer, trains: true } },
+        steps: 4,
+        groupsPerStep: 4,
+        rolloutsPerGroup: 4,
+        validation: { scenarios: marketScenarios({ seed: 2, count: 2 }) },
+        config: { learning_rate: 1e-3 },
+        keepCheckpoints: 1,
+        seed: 4,
+        runDirectory: join(folder, name),
+        onEvent: (event) => event.type === 'step' && event.step === 1 && stop?.(),
+        ...rest,
+      });
+    };
+    const whole = await trade('trade', {});
+    expect(whole.finalStep).toBe(4);
+    expect(whole.learners.buyer?.name).toMatch(/market\/trade-buyer:step4$/);
+    const records = await recordsOf('trade', 1);
+    expect(
+      records.map(({ seat }) => [seat?.name, seat?.model.replace(/.*-/, ''), seat?.trains]).slice(0, 2),
+    ).toEqual([
+      ['seller', 'seller:step1', true],
+      ['buyer', 'buyer:step1', true],
+    ]);
+    expect(records.every(({ dropped_because: dropped }) => dropped === undefined)).toBe(true);
+    expect(whole.reports[1]).toMatchObject({
+      groups: 4,
+      opponents: [{ seat: 'buyer', model: expect.stringMatching(/buyer:step1$/), rollouts: 16 }],
+    });
+    const validated = whole.validation.after?.groups[0]?.rollouts[0]?.seats ?? [];
+    expect(validated.map(({ model }) => model.replace(/.*-/, ''))).toEqual(['seller:step4', 'buyer:step4']);
+    const jobs = await Promise.all(
+      [whole.model, whole.learners.buyer].map(async (model) => {
+        const { data } = await client.trainingJobs.list(model?.id ?? '');
+        return data.length;
+      }),
+    );
+    expect(jobs).toEqual([4, 4]);
+
+    const stopping = new AbortController();
+    await trade('halves', { signal: stopping.signal, stop: () => stopping.abort() });
+    const resumed = await trade('halves', { resume: true });
+    expect(resumed.learners.buyer?.name).toMatch(/halves-buyer:step4$/);
+    expect(resumed.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']])).toEqual(
+      whole.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']]),
+    );
+    const seller = await open('trade-seller');
+    await expect(
+      train({
+        environment: market,
+        scenarios: marketScenarios({ seed: 1, count: 3 }),
+        model: seller,
+        seats: { buyer: { model: seller, trains: true } },
+        steps: 1,
+        groupsPerStep: 1,
+        rolloutsPerGroup: 2,
+        runDirectory: join(folder, 'same'),
+      }),
+    ).rejects.toThrow(/The model of the run trains anyway/);
   });
 });

@@ -11,7 +11,7 @@ import {
 import { fromTrajectoryRecord, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toCancellation } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
-import { openTrajectories, type SeatRun } from '../seats.ts';
+import { openTrajectories, type SeatPlayer, type SeatRun } from '../seats.ts';
 
 /** The `workerData` of a thread. */
 export interface ThreadStart {
@@ -31,7 +31,7 @@ export interface SentModel {
 }
 
 /** The models of seats that the model of the run does not play. */
-export type SentPlayers = Record<string, { model: SentModel; trains: boolean }>;
+export type SentPlayers = Record<string, Omit<SeatPlayer, 'model'> & { model: SentModel }>;
 
 /** A rollout to run, without the fields that cannot be sent to a thread. */
 export type SentTask = Omit<
@@ -79,7 +79,7 @@ type Task<Schema extends z.ZodType, Outcome> = RunRolloutOptions<Schema, Outcome
 /** Converts a sent rollout. The cast holds because its outcome is a clone of what the environment returned. */
 export function toRollout<Outcome>({ trajectory, seats, ...rollout }: SentRollout): Rollout<Outcome> {
   const run = seats?.map((seat) => ({ ...seat, trajectory: fromTrajectoryRecord(seat.trajectory) }));
-  const main = run?.find(({ trains }) => trains) ?? run?.[0];
+  const main = run?.find(({ isPolicy }) => isPolicy) ?? run?.[0];
   return {
     ...rollout,
     trajectory: main?.trajectory ?? fromTrajectoryRecord(trajectory),
@@ -135,7 +135,7 @@ export function describeModels<Schema extends z.ZodType, Outcome>(
   for (const [seat, player] of Object.entries(players)) {
     const described = describeModel(player.model, numberOf);
     if ('failure' in described) return described;
-    sent[seat] = { model: described.sent, trains: player.trains };
+    sent[seat] = { ...player, model: described.sent };
   }
   return { sent: { model: own.sent, players: sent } };
 }

@@ -15,6 +15,7 @@ const finished: TrainResult = {
     name: 'local/desk/seed-1:step101',
   }),
   finalStep: 101,
+  learners: {},
   best: null,
   reports: [],
   evaluations: [],
