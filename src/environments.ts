@@ -11,6 +11,7 @@ export {
   type ServeEnvironmentOptions,
   serveEnvironment,
 } from './formats/open-reward/serve/serve-environment.ts';
+export type { SessionProblem } from './formats/open-reward/serve/sessions.ts';
 export {
   OpenRewardError,
   type OpenRewardErrorCode,

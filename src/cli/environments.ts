@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { jsonLine } from '../contract/index.ts';
 import { ScenarioSet } from '../environment/index.ts';
 import { serveEnvironment } from '../formats/open-reward/serve/serve-environment.ts';
 import { wholeNumber } from './flags.ts';
@@ -79,6 +80,7 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
       idleTimeoutMs: flags.idleTimeout * 1000,
       timeoutMs: flags.sessionTimeout * 1000,
       listReply: flags.listReply ?? false,
+      onProblem: (problem) => process.stderr.write(jsonLine(problem)),
     });
     const { name } = module.environment;
     process.stdout.write(

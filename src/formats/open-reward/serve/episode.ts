@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { LanguageModelV4Message } from '@ai-sdk/provider';
 import type { ModelMessage } from 'ai';
 import { z } from 'zod';
-import type { LoopOutcome } from '../../../environment/index.ts';
+import { cleanupFailedMetric, type LoopOutcome } from '../../../environment/index.ts';
 import { type Rollout, runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
 import { OpenRewardError } from '../server.ts';
@@ -25,6 +25,11 @@ export interface EpisodeOptions {
 export interface Opening {
   messages: ConversationMessage[];
   tools: ToolList['tools'];
+}
+
+export interface EpisodeProblem {
+  event: 'session_failed' | 'cleanup_failed';
+  message: string;
 }
 
 export interface EpisodeCall {
@@ -57,10 +62,7 @@ export class Episode {
     this.#replyTool = replyTool;
     this.#model = new ClientModel(
       (turn) => this.#turn.resolve(turn),
-      (error) => {
-        this.#misuse ??= error;
-        this.#stop.abort(error);
-      },
+      (error) => this.#misused(error),
     );
     this.#ended = runRollout({
       environment: this.#watched(environment),
@@ -87,7 +89,11 @@ export class Episode {
   /** Runs a call, after those before it. @throws OpenRewardError if the environment fails, or the session is deleted. */
   call(call: EpisodeCall): Promise<CallResult> {
     const result = this.#acting.then(() => this.#call(call));
-    this.#acting = result.catch(() => undefined);
+    this.#acting = result.catch((error) => {
+      // What the environment has answered is lost, so the conversation cannot go on.
+      if (OpenRewardError.isInstance(error) && error.code === 'environment_not_servable')
+        this.#misused(error);
+    });
     return result;
   }
 
@@ -95,6 +101,24 @@ export class Episode {
   async close(): Promise<void> {
     this.#stop.abort(new OpenRewardError('environment_failed', 'the session was deleted'));
     await this.#ended;
+  }
+
+  /** What went wrong, when the episode has ended and is cleaned up: its failure, or an error of its clean-up. */
+  async problems(): Promise<EpisodeProblem[]> {
+    const ended = await this.#ended;
+    const { metrics, logs } = ended.trajectory;
+    const isFailed = ended.status === 'failed' || this.#misuse !== undefined;
+    return [
+      ...(isFailed ? [{ event: 'session_failed' as const, message: this.#failureOf(ended).message }] : []),
+      ...(metrics[cleanupFailedMetric]
+        ? [{ event: 'cleanup_failed' as const, message: logs.at(-1) ?? '' }]
+        : []),
+    ];
+  }
+
+  #misused(error: OpenRewardError): void {
+    this.#misuse ??= error;
+    this.#stop.abort(error);
   }
 
   async #open(): Promise<Opening> {

@@ -4,6 +4,7 @@ import { checkOptionNames, type OptionNames } from '../../../util/option-names.t
 import { showValue } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
 import { commonTools, replyToolOf, requireServable } from './servable.ts';
+import type { SessionProblem } from './sessions.ts';
 import { readSplits } from './tasks.ts';
 
 export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
@@ -30,6 +31,8 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
    * terminal tool, such as TRL. Default false: only where `observe` answers words.
    */
   listReply?: boolean;
+  /** Called for each session that fails, and for each clean-up that does. Default: clients alone hear of failures. */
+  onProblem?: (problem: SessionProblem) => void;
 }
 
 const names = {
@@ -43,6 +46,7 @@ const names = {
   timeoutMs: true,
   rewardTimeoutMs: true,
   listReply: true,
+  onProblem: true,
 } satisfies OptionNames<ServeEnvironmentOptions<z.ZodType>>;
 
 export interface ServedEnvironmentServer {
@@ -66,7 +70,14 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   options: ServeEnvironmentOptions<Schema>,
 ): Promise<ServedEnvironmentServer> {
   checkOptionNames('serveEnvironment()', options, names);
-  const { scenarios, port = 0, host = '127.0.0.1', apiKey, listReply = false } = options;
+  const {
+    scenarios,
+    port = 0,
+    host = '127.0.0.1',
+    apiKey,
+    listReply = false,
+    onProblem = () => {},
+  } = options;
   if (!isEnvironment(options.environment) || !options.environment.definition)
     throw badOption('environment', options.environment, 'Give what defineEnvironment() returns.');
   const amounts = {
@@ -94,7 +105,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
     import('./listen.ts'),
   ]);
   const { maxSessions: max, idleTimeoutMs: idleMs, ...deadlines } = amounts;
-  const sessions = new Sessions({ max, idleMs });
+  const sessions = new Sessions({ max, idleMs, onProblem });
   const tools = await commonTools(environment);
   const replyTool = replyToolOf(environment, { listReply });
   const app = createServedApp({ environment, splits, tools, replyTool, sessions, apiKey, deadlines });

@@ -1,6 +1,6 @@
 import { setInterval } from 'node:timers';
 import { Calls } from './call-stream.ts';
-import { Episode, type EpisodeOptions } from './episode.ts';
+import { Episode, type EpisodeOptions, type EpisodeProblem } from './episode.ts';
 
 /** Longest pause between two looks for idle sessions, in milliseconds. */
 const maxPauseMs = 5000;
@@ -10,19 +10,34 @@ export interface Session {
   readonly calls: Calls;
 }
 
+/** What went wrong in a session. */
+export interface SessionProblem extends EpisodeProblem {
+  session: string;
+}
+
 interface HeldSession extends Session {
   usedAt: number;
+}
+
+export interface SessionsOptions {
+  /** Most sessions at a time. */
+  max: number;
+  /** A session that is not used for so long is deleted, in milliseconds. */
+  idleMs: number;
+  onProblem: (problem: SessionProblem) => void;
 }
 
 /** The sessions of a server: those in use, and those that are being cleaned up. */
 export class Sessions {
   readonly #held = new Map<string, HeldSession>();
   readonly #closing = new Map<string, Promise<void>>();
-  readonly #max: number;
   readonly #reaper: NodeJS.Timeout;
+  readonly #onProblem: (problem: SessionProblem) => void;
+  #max: number;
 
-  constructor({ max, idleMs }: { max: number; idleMs: number }) {
+  constructor({ max, idleMs, onProblem }: SessionsOptions) {
     this.#max = max;
+    this.#onProblem = onProblem;
     const pauseMs = Math.min(maxPauseMs, Math.max(1, idleMs / 4));
     this.#reaper = setInterval(() => this.#deleteIdle(idleMs), pauseMs);
     this.#reaper.unref();
@@ -43,7 +58,11 @@ export class Sessions {
 
   /** Begins an episode. */
   open(id: string, options: EpisodeOptions): void {
-    this.#held.set(id, { episode: new Episode(options), calls: new Calls(), usedAt: performance.now() });
+    const episode = new Episode(options);
+    this.#held.set(id, { episode, calls: new Calls(), usedAt: performance.now() });
+    void episode.problems().then((problems) => {
+      for (const problem of problems) this.#onProblem({ ...problem, session: id });
+    });
   }
 
   /** The session in use with this id, which counts as used now. */
@@ -66,8 +85,9 @@ export class Sessions {
     return this.#closing.get(id) ?? Promise.resolve();
   }
 
-  /** Ends all sessions and waits for their clean-ups. */
+  /** Ends all sessions, takes no more, and waits for the clean-ups. */
   async close(): Promise<void> {
+    this.#max = 0;
     clearInterval(this.#reaper);
     for (const id of this.#held.keys()) void this.delete(id);
     await Promise.all(this.#closing.values());

@@ -114,6 +114,30 @@ describe('serveEnvironment', () => {
     );
   });
 
+  it('fails an episode whose tool gives a file that is no image, for good', async () => {
+    const gives = defineEnvironment({
+      name: 'gives',
+      scenario,
+      prompt,
+      tools: {
+        fetch: tool({
+          inputSchema: z.looseObject({}),
+          execute: () => 'file',
+          toModelOutput: () => ({
+            type: 'content',
+            value: [{ type: 'file', data: { type: 'data', data: 'AQI=' }, mediaType: 'audio/wav' }],
+          }),
+        }),
+      },
+      rewards: { success },
+    });
+    const server = await serveEnvironment({ environment: gives, scenarios: one });
+    onTestFinished(() => server.close());
+    const client = new RawClient(server.url);
+    const session = await client.begin();
+    for (const _ of [1, 2]) expect(await client.call(session, 'fetch')).toContain('a file of type audio/wav');
+  });
+
   it('fails an episode whose tool calls the model itself', async () => {
     const nested = defineEnvironment({
       name: 'nested',
@@ -201,7 +225,7 @@ describe('a server of an environment that is slow', () => {
         rewards: { success },
       }),
     );
-    const sessions = new Sessions({ max: 9, idleMs: 60_000 });
+    const sessions = new Sessions({ max: 9, idleMs: 60_000, onProblem: () => undefined });
     onTestFinished(() => sessions.close());
     const app = createServedApp({
       environment,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { tool } from 'ai';
 import { defineEnvironment, type Environment } from 'martingale';
-import { type ServeEnvironmentOptions, serveEnvironment } from 'martingale/environments';
+import { type ServeEnvironmentOptions, type SessionProblem, serveEnvironment } from 'martingale/environments';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { RawClient } from './client.ts';
@@ -155,7 +155,8 @@ describe('serveEnvironment', () => {
         },
         what === 'a reward' ? fail : () => 1,
       );
-      const { client } = await serve(environment, [{}]);
+      const problems: SessionProblem[] = [];
+      const { client } = await serve(environment, [{}], { onProblem: (problem) => problems.push(problem) });
       const session = await client.begin();
       if (what === 'a setup' || what === 'a prompt')
         for (const path of ['/prompt', '/task_tools', '/messages'])
@@ -170,6 +171,9 @@ describe('serveEnvironment', () => {
       }
       await client.answer('/delete', { session, body: {} });
       expect(closed).toEqual(what === 'a setup' ? [] : [what]);
+      expect(problems).toEqual([
+        { event: 'session_failed', session, message: expect.stringContaining('the shelf is empty') },
+      ]);
     },
   );
 
@@ -264,6 +268,21 @@ describe('serveEnvironment', () => {
     await expect.poll(() => cleanups).toBe(1);
     go.resolve('done');
     expect(await result).toEqual(success({ blocks: [{ type: 'text', text: 'done' }] }));
+  });
+
+  it('tells of a clean-up that fails, which clients do not hear of', async () => {
+    const problems: SessionProblem[] = [];
+    const environment = working(() => 'done', {
+      cleanup: () => {
+        throw new Error('still locked');
+      },
+    });
+    const { client } = await serve(environment, [{}], { onProblem: (problem) => problems.push(problem) });
+    const session = await client.begin();
+    await client.answer('/prompt', { session });
+    expect(await client.answer('/delete', { session, body: {} })).toEqual([200, { sid: session }]);
+    const message = expect.stringContaining('still locked');
+    expect(problems).toEqual([{ event: 'cleanup_failed', session, message }]);
   });
 
   it('lets clients wait when all sessions are in use', async () => {
