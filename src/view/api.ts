@@ -185,6 +185,8 @@ export interface GroupDetail {
   run: string;
   which: string;
   group: number;
+  /** The seat whose rollouts these are, and the model that played it; null in an environment with one agent. */
+  seat: { name: string; model: string } | null;
   scenario: unknown;
   hasSignal: boolean;
   dropped: string | null;

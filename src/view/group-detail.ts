@@ -27,6 +27,7 @@ export function groupDetail(shown: Shown): GroupDetail {
     run: found.run.id,
     which: found.which,
     group: facts.group,
+    seat: record.seat ? { name: record.seat.name, model: record.seat.model } : null,
     scenario: record.scenario,
     hasSignal: facts.hasSignal,
     dropped: facts.dropped,

@@ -9,6 +9,7 @@ import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
 import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
 import { parseGroupRecord } from '../../src/rollout/index.ts';
+import { RunViews } from '../../src/view/index.ts';
 import { sharedFolder } from '../support/files.ts';
 
 const folder = sharedFolder();
@@ -117,6 +118,13 @@ it('a pool draws checkpoints of the run, which stay on the service, and a resume
     const { data } = await client.models.checkpoints.list(whole.model.id ?? '');
     expect(data.map(({ step }) => step).sort()).toEqual(expect.arrayContaining([4, 5, 6]));
     expect(data.map(({ step }) => step)).not.toContain(2);
+
+    const views = new RunViews([join(folder, 'whole')]);
+    const id = (await views.list()).runs[0]?.id ?? '';
+    const shown = await views.step(id, '3');
+    expect(shown.groups.slice(0, 2).map(({ scenario }) => scenario.slice(0, 3))).toEqual(['x: ', 'o: ']);
+    expect(shown.report?.opponents).toEqual(whole.reports[3]?.opponents);
+    expect((await views.group(id, '3', 1)).seat).toEqual({ name: 'o', model: expect.any(String) });
 
     const stop = new AbortController();
     await learn(client, {

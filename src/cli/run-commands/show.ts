@@ -117,14 +117,17 @@ const worstGroups = ({ groups }: StepDetail, count: number): number[] =>
     .slice(0, count)
     .map(({ group }) => group);
 
-function worstRollout({ group, scenario, rollouts }: GroupDetail): string[] {
+function worstRollout({ group, seat, scenario, rollouts }: GroupDetail): string[] {
   const [worst] = [...rollouts].sort((a, b) => (a.reward ?? 0) - (b.reward ?? 0));
   if (!worst) return [];
-  return [`group ${group}  ${scenarioLine(scenario)}`, rolloutHead(worst), ...turnLines(worst.turns)];
+  return [groupHead({ group, seat, scenario }), rolloutHead(worst), ...turnLines(worst.turns)];
 }
 
-const groupLines = ({ group, scenario, rollouts, hasSignal, dropped }: GroupDetail): string[] => [
-  `group ${group}  ${scenarioLine(scenario)}`,
+const groupHead = ({ group, seat, scenario }: Pick<GroupDetail, 'group' | 'seat' | 'scenario'>): string =>
+  `group ${group}  ${seat ? `seat ${printable(seat.name)} (${printable(seat.model)})  ` : ''}${scenarioLine(scenario)}`;
+
+const groupLines = ({ group, seat, scenario, rollouts, hasSignal, dropped }: GroupDetail): string[] => [
+  groupHead({ group, seat, scenario }),
   dropped === null
     ? hasSignal
       ? 'it has a signal'

@@ -22,7 +22,7 @@ const rolloutAddress = ({ run, which, group }: GroupDetail, rollout: number) =>
   addressOf(['runs', run, 'steps', which, 'groups', group, 'rollouts', rollout]);
 
 function GroupPanel({ detail }: { detail: GroupDetail }) {
-  const { run, which, group, rollouts, previous, next, hasSignal, dropped, scenario } = detail;
+  const { run, which, group, seat, rollouts, previous, next, hasSignal, dropped, scenario } = detail;
   const [cursor, setCursor] = useState(-1);
   const groupAddress = (number: number | null) =>
     number === null ? null : addressOf(['runs', run, 'steps', which, 'groups', number]);
@@ -38,6 +38,11 @@ function GroupPanel({ detail }: { detail: GroupDetail }) {
     <>
       <div class="heading">
         <h1>Group {group}</h1>
+        {seat && (
+          <span class="muted">
+            seat {seat.name}: {seat.model}
+          </span>
+        )}
         {dropped !== null ? (
           <Tag is="warn">Left out: {dropped}</Tag>
         ) : (
