@@ -1,7 +1,7 @@
 import { generateText } from 'ai';
 import { defineEnvironment, type RolloutModel } from 'martingale';
 import { z } from 'zod';
-import { type Board, lines, markToMove, moves, play, resultOf } from './board.ts';
+import { type Board, lines, markToMove, moves, perfectValue, play, resultOf } from './board.ts';
 
 /** A game may begin with some moves already made. */
 export const gameScenario = z.object({ id: z.string(), board: z.string().length(9) });
@@ -13,17 +13,23 @@ export const ticTacToe = defineEnvironment({
   seats: ['x', 'o'],
   rollout: async ({ scenario, seats, signal }) => {
     let { board } = scenario;
-    while (resultOf(board) === null) {
+    for (;;) {
+      const result = resultOf(board);
+      if (result !== null) return result;
       const { model } = markToMove(board) === 'X' ? seats.x : seats.o;
       board = play(board, await chooseMove(model, board, signal));
     }
-    return resultOf(board);
   },
   rewards: {
     points: ({ outcome, seat }) => (outcome === 'draw' ? 0.5 : Number(outcome === seat.toUpperCase())),
+    // Whether the seat lost nothing that perfect play would have kept.
     success: {
       weight: 0,
-      reward: ({ outcome, seat }) => Number(outcome === 'draw' || outcome === seat.toUpperCase()),
+      reward: ({ scenario, outcome, seat }) => {
+        const side = seat === 'x' ? 1 : -1;
+        const result = { X: 1, O: -1, draw: 0 }[outcome];
+        return Number(side * result >= side * perfectValue(scenario.board));
+      },
     },
   },
 });
