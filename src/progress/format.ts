@@ -47,7 +47,7 @@ interface Failed {
 
 /** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and the location: ` at src/agent.ts:12:19`. */
 export function failureText({ name, step }: Failed, { code, message, at, count: rollouts }: FailureKind) {
-  const subject = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
+  const subject = step === undefined ? `the validation "${name}"` : `step ${step}`;
   const shown = message.length > maxMessageLength ? `${message.slice(0, maxMessageLength)}…` : message;
   return {
     what: `${counted(rollouts, 'rollout')} of ${subject} failed: ${shown} [${code}]`,

@@ -10,7 +10,7 @@ const shownAlarms = 3;
 /** The text before an alarm's message: `step 12, no signal: replies alike`. */
 export function alarmTitle({ kind, cause, step }: Alarm): string {
   const name = cause === undefined || cause === 'unknown' ? kind : `${kind}: ${cause}`;
-  return `step ${step + 1}, ${name.replaceAll('_', ' ')}`;
+  return `step ${step}, ${name.replaceAll('_', ' ')}`;
 }
 
 /** The latest kind of failure: its message and its location. */

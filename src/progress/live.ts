@@ -172,7 +172,8 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   const elapsed = duration((ended?.atMs ?? nowMs) - startedAtMs);
   const inStep = ended === null && !isOutsideSteps(progress) ? 1 : 0;
   const name = run === null ? progress.title : run.model.replace(/:step\d+$/, '');
-  const where = run === null ? '' : `step ${Math.min(steps.length + inStep, run.steps)} of ${run.steps} · `;
+  const where =
+    run === null ? '' : `${Math.min(steps.length + inStep, run.steps)} of ${counted(run.steps, 'step')} · `;
   return [
     spread(
       [{ text: 'martingale', style: 'bold' }, { text: name === '' ? '' : `  ${name}` }],

@@ -52,7 +52,7 @@ function stepText(report: StepReport, progress: RunProgress): string {
   const left = timeLeftMs(progress);
   const failed = report.failed + report.cancelled;
   return [
-    `step ${String(report.step + 1).padStart(String(report.steps).length)}/${report.steps}`,
+    `${String(report.step + 1).padStart(String(report.steps).length)} of ${counted(report.steps, 'step')}`,
     `reward ${decimal(report.reward)}`,
     ...(report.success === null ? [] : [`success ${percent(report.success).padStart(4)}`]),
     `entropy ${orDash(report.entropy, decimal)}`,

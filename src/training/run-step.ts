@@ -74,7 +74,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     const { model } = run;
     signal.throwIfAborted();
     run.reportFailures({ name: stepName(step), step }, rollouts.groups);
-    if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
+    if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step}`, rollouts.groups);
 
     // A seat is compared with the same seat only, so each is a group of its own.
     const allTrainable = rollouts.groups.flatMap((group) => group.bySeat()).filter(isForTraining);

@@ -40,7 +40,7 @@ export async function runStepJob<Schema extends z.ZodType, Outcome>(
   const outcome = await runJob({
     kind: 'rl',
     model,
-    name: `The training job of step ${step + 1}${learner === undefined ? '' : ` for ${learner}`}`,
+    name: `The training job of step ${step}${learner === undefined ? '' : ` for ${learner}`}`,
     advice: resumeAdvice,
     before,
     save: (state) => {

@@ -38,7 +38,7 @@ export async function recordTokens(
     if (signal.aborted || isRequestError(error, 'not_found')) return;
     if (isRequestError(error) && (error.status === 405 || error.status === 501)) return;
     const why = error instanceof Error ? error.message : String(error);
-    process.emitWarning(`Step ${step + 1}: what the job found of its tokens is not recorded. ${why}`, {
+    process.emitWarning(`Step ${step}: what the job found of its tokens is not recorded. ${why}`, {
       code: 'martingale_tokens_unknown',
     });
     return;

@@ -60,9 +60,9 @@ describe('live view', () => {
     const lines = draw(40, ...events, alarm(0), alarm(0), alarm(1), alarm(1, { message: long }));
     const first = lines.findIndex((line) => line.startsWith('!'));
     expect(lines.slice(first)).toEqual([
+      '! step 0, no signal  2% of the groups h…',
       '! step 1, no signal  2% of the groups h…',
-      '! step 2, no signal  2% of the groups h…',
-      '! step 2, no signal',
+      '! step 1, no signal',
       '  Entropy is 0.01 nats and was 0.5 at',
       '  the start; 60% succeed.',
       '  A few trajectories by eye.',
@@ -81,7 +81,7 @@ describe('live view', () => {
     const text = draw(80, ...events).join('\n');
     expect(text).toMatch(/✓ warm start +250 · loss 0\.432/);
     expect(text).toMatch(/✓ before +reward 0\.330 · success 16% +128 scenarios/);
-    expect(text).toContain('step 3 of 4');
+    expect(text).toContain('3 of 4 steps');
     expect(text).toMatch(/reward +▃▅ +0\.500/);
     expect(text).toMatch(/success +▁▃ +25%/);
     expect(text).toMatch(/entropy +0\.250 nats +sampling 41,234 tokens\/s/);
@@ -92,12 +92,12 @@ describe('live view', () => {
 
   it('shows no step and no bars before the first step and after the last', () => {
     const before = draw(80, phase(250, 250), runStarted(1));
-    expect(before[0]).toContain('step 0 of 1');
+    expect(before[0]).toContain('0 of 1 step');
     expect(before.at(-1)).toMatch(/^› before the first step +1\.0 s$/);
     expect(before.join('\n')).not.toContain('░');
 
     const after = draw(80, runStarted(1), stepReport(0, 1));
-    expect(after[0]).toContain('step 1 of 1');
+    expect(after[0]).toContain('1 of 1 step');
     expect(after.at(-1)).toMatch(/^› after the last step +1\.0 s$/);
     expect(after.join('\n')).not.toContain('left');
   });

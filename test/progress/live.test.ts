@@ -28,7 +28,7 @@ describe('live view on a terminal', () => {
     vi.advanceTimersByTime(100);
     expect(screen.lines.filter((line) => line.includes('warm start'))).toHaveLength(1);
     expect(screen.lines.filter((line) => line.startsWith('martingale'))).toHaveLength(1);
-    expect(screen.lines.join('\n')).toContain('step 2 of 4');
+    expect(screen.lines.join('\n')).toContain('2 of 4 steps');
   });
 
   it('paints at most ten times a second, and only what is new', () => {

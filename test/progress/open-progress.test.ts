@@ -43,9 +43,9 @@ describe('the view of a run whose output is a pipe', () => {
     views[0]?.close();
     views[1]?.listen(stepReport(1, 2));
     views[1]?.close();
-    expect(stream.lines.map((line) => line.replace(/(step \d).*/, '$1')).slice(1)).toEqual([
+    expect(stream.lines.map((line) => line.replace(/(\d of \d).*/, '$1')).slice(1)).toEqual([
       expect.stringMatching(/^\[local\/desk\/two\] training local\/desk\/two/),
-      ...['[local/desk/one] step 1', '[local/desk/two] step 1', 'step 2', ''],
+      ...['[local/desk/one] 1 of 2', '[local/desk/two] 1 of 2', '2 of 2', ''],
     ]);
   });
 

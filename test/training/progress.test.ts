@@ -37,7 +37,7 @@ describe('a run whose output goes to pipes', () => {
   test('shows plain lines on standard error if requested', async () => {
     const { errors } = await pipe('plain', { progress: 'plain' });
     expect(errors).toMatch(/^training local\/resume\/\w+:step0: 2 steps of 2 groups × 3, in .*\n/);
-    expect(errors).toMatch(/\nstep 2\/2 {2}reward 0\.\d{3} .*\nafter: reward .*\nfinished · [\d.]+ s\n$/s);
+    expect(errors).toMatch(/\n2 of 2 steps {2}reward 0\.\d{3} .*\nafter: reward .*\nfinished · [\d.]+ s\n$/s);
   });
 
   test('shows JSON lines on standard output if requested', async () => {
@@ -89,7 +89,7 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
     const from = lines.findIndex((line) => line.startsWith('martingale'));
     expect(from).toBeGreaterThan(lines.indexOf('run_ended'));
     const view = lines.slice(from).join('\n');
-    expect(view).toMatch(/^martingale {2}local\/resume\/live .*step 2 of 2/);
+    expect(view).toMatch(/^martingale {2}local\/resume\/live .*2 of 2 steps/);
     expect(view).toMatch(/✓ before .*\n.*reward .*\n.*✓ after .*\n/s);
     expect(view.trimEnd().split('\n').at(-1)).toMatch(/^\{"reason":"finished"/);
     expect(writes.join('')).not.toContain('?25l');

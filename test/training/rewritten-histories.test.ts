@@ -84,7 +84,7 @@ test('a run tells how many histories began because the template rewrote a conver
   // In each of four rollouts, the second and the third turn begin a history.
   expect(reports.map(({ rewrittenHistories }) => rewrittenHistories)).toEqual([8, 8]);
   expect(summary).toMatchObject({ rewrittenHistories: 16 });
-  expect(text).toMatch(/^step 1\/2 .* 8 histories rewritten/m);
+  expect(text).toMatch(/^1 of 2 steps .* 8 histories rewritten/m);
   expect(text).toMatch(/^finished · 16 histories rewritten by the chat template · /m);
   for await (const record of (await readRun(runDirectory)).groups(0))
     for (const { histories, observations } of fromGroupRecord(record).trajectories) {

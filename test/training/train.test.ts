@@ -275,7 +275,7 @@ test('a step in which no rollout completes ends the run with the reasons', async
   });
   await using _ = service;
   await expect(train(settings)).rejects.toThrow(
-    /^No rollout of step 1 completed: 4 x unexpected_call_token_ids_missing/,
+    /^No rollout of step 0 completed: 4 x unexpected_call_token_ids_missing/,
   );
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({
     reason: 'failed',

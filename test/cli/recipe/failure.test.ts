@@ -96,7 +96,7 @@ it('a recipe whose reward throws shows file, line and column', async () => {
   const lines = (await readFile(join(root, file), 'utf8')).split('\n');
   const line = lines.findIndex((one) => one.includes('const sideOf'));
   const location = `${file}:${line + 1}:${(lines[line] ?? '').indexOf('side;') + 1}`;
-  expect(output).toMatch(/! \d+ rollouts? of step 1 failed: The reward "heads" threw: Cannot read/);
+  expect(output).toMatch(/! \d+ rollouts? of step 0 failed: The reward "heads" threw: Cannot read/);
   expect(output).toContain(`[reward_failed] at ${location}\n`);
 
   const events = await readFile(join(runDirectory, 'training/events.jsonl'), 'utf8');

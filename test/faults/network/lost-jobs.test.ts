@@ -101,7 +101,7 @@ describe('a training job without a trace', () => {
       const error = await caught(world.train({ lostJob: quick }));
       expect(error.code).toBe('training_job_unknown');
       for (const said of [
-        'The training job of step 2',
+        'The training job of step 1',
         'POST /v1/preview/training-jobs',
         'local/network/coin:step1',
         'no checkpoint after step 1 appeared within 300 ms',
