@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
 import { Agent, type Dispatcher, interceptors, request } from 'undici';
 import { MartingaleError } from '../../contract/index.ts';
+import { hasCode } from '../../util/error.ts';
 
 /**
  * - `environment_server_away`: it cannot be reached, fails, or goes silent
@@ -64,9 +65,8 @@ export class OpenRewardServer {
       throw new OpenRewardError('bad_option', `url must be an http or https address, not ${url}`);
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
-    this.#dispatcher = new Agent({ headersTimeout: silenceMs, bodyTimeout: silenceMs }).compose(
-      interceptors.redirect({ maxRedirections: 3 }),
-    );
+    const deadlines = { connectTimeout: silenceMs, headersTimeout: silenceMs, bodyTimeout: silenceMs };
+    this.#dispatcher = new Agent(deadlines).compose(interceptors.redirect({ maxRedirections: 3 }));
   }
 
   /** The JSON of an answer. Waits for a server that is away or says that it is still starting. */
@@ -87,7 +87,8 @@ export class OpenRewardServer {
           attempt = -1;
           continue;
         }
-        if (!isHarmless || refused.code !== 'environment_server_away' || pause === undefined) throw refused;
+        const isAway = refused.code === 'environment_server_away';
+        if (!isAway || !(isHarmless || isUnsent(refused)) || pause === undefined) throw refused;
         await sleep(pause, undefined, { signal });
       }
     }
@@ -129,10 +130,11 @@ export class OpenRewardServer {
         problem = error;
       }
       // A long call may be cut often, as by a proxy; a server that always cuts at once is given up.
-      if (performance.now() - begunAt > steadyMs) attempt = 0;
+      if (performance.now() - begunAt > steadyMs && !isUnsent(problem)) attempt = 0;
       const pause = pauses[attempt++];
       // Without the name of the call nobody knows whether it has begun: a second one might act twice.
-      if (task === undefined || pause === undefined) throw this.#away(path, problem);
+      if ((task === undefined && !isUnsent(problem)) || pause === undefined)
+        throw problem instanceof OpenRewardError ? problem : this.#away(path, problem);
       await sleep(pause, undefined, { signal });
     }
   }
@@ -189,6 +191,12 @@ export class OpenRewardServer {
     );
   }
 }
+
+/** Whether there was no connection at all, so that the server has not got the request. */
+const isUnsent = (error: unknown): boolean =>
+  OpenRewardError.isInstance(error) &&
+  error.cause instanceof Error &&
+  (hasCode(error.cause, 'ECONNREFUSED') || hasCode(error.cause, 'UND_ERR_CONNECT_TIMEOUT'));
 
 function retryAfterOf({ cause }: OpenRewardError): number | undefined {
   const seconds = Number((cause as { retryAfter?: unknown } | undefined)?.retryAfter);

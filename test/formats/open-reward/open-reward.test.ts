@@ -1,7 +1,9 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { type RolloutGroup, runGroups } from 'martingale';
 import { openReward } from 'martingale/environments';
 import { type ScriptedReply, scriptedModel } from 'martingale/testing';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { OpenRewardServer } from '../../../src/formats/open-reward/server.ts';
 import { startStandardServer } from './standard-server.ts';
 
 const guesses = (...texts: string[]): ScriptedReply => ({
@@ -89,6 +91,19 @@ describe('openReward', () => {
     expect(counts.completed).toBe(3);
     expect(trajectories.map(({ reward }) => reward)).toEqual([1, 1, 1]);
     expect(server.received.filter((path) => path.endsWith('/call')).length).toBeGreaterThan(3);
+  });
+
+  it('sends again what it could not send, as no server listened', async () => {
+    const numbers = await startStandardServer();
+    await numbers.stopListening();
+    // Listens again as soon as a connection was refused.
+    const back = () => void numbers.listenAgain();
+    subscribe('undici:client:connectError', back);
+    onTestFinished(() => void unsubscribe('undici:client:connectError', back));
+    const server = new OpenRewardServer({ url: numbers.url });
+    onTestFinished(() => server.close());
+    expect((await server.streamed('/create_session', {})).trim()).toBe('');
+    expect(numbers.received).toEqual(['POST /create_session']);
   });
 
   it('waits for an environment that is still starting', async () => {

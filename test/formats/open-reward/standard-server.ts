@@ -123,7 +123,13 @@ export async function startStandardServer() {
     response.writeHead(404).end('{"detail":"Not Found"}');
   }
 
-  const { url } = await startServer((request, response) => void answer(request, response));
+  const listener = (request: IncomingMessage, response: ServerResponse) => void answer(request, response);
+  const { url, port, close } = await startServer(listener);
   state.url = url;
-  return state;
+  let again: Promise<unknown> | undefined;
+  return Object.assign(state, {
+    /** Refuses connections, until it listens again at the same port. */
+    stopListening: close,
+    listenAgain: () => (again ??= startServer(listener, { port })),
+  });
 }

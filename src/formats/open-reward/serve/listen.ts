@@ -6,6 +6,9 @@ import type { Hono } from 'hono';
 /** Clients keep connections for a minute; one that is closed just as a call begins would lose it. */
 const keepAliveMs = 75_000;
 
+/** Connections that wait to be accepted: a trainer begins all rollouts of a step at once. */
+const backlog = 8192;
+
 export interface Listening {
   url: string;
   /** Takes no more connections. Settles when the last has ended. */
@@ -18,7 +21,7 @@ export interface Listening {
 export async function listen(app: Hono, { host, port }: { host: string; port: number }): Promise<Listening> {
   const server = createServer(getRequestListener(app.fetch));
   server.keepAliveTimeout = keepAliveMs;
-  server.listen(port, host);
+  server.listen({ port, host, backlog });
   await once(server, 'listening');
   const address = server.address();
   const listensOn = typeof address === 'object' && address ? address.port : port;

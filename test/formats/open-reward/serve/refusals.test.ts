@@ -22,6 +22,11 @@ const unservable: [string, Environment, string][] = [
     'it has `rollout`',
   ],
   [
+    'several agents',
+    defineEnvironment({ name: 'e', scenario, seats: ['a', 'b'], rollout: () => 1, rewards: { success } }),
+    'it has `seats` (a, b)',
+  ],
+  [
     'group rewards',
     defineEnvironment({ name: 'e', scenario, prompt, groupRewards: { best: () => [] } }),
     '`groupRewards` (best)',

@@ -74,4 +74,22 @@ describe('an environment that is served', () => {
       expect(served.reward).toBeCloseTo(here.reward, 10);
     }
   });
+
+  it('completes more rollouts at a time than it has sessions', async () => {
+    const server = await serveEnvironment({
+      environment: guess,
+      scenarios: { train: [{ secret: 6 }] },
+      maxSessions: 15,
+    });
+    onTestFinished(() => server.close());
+    const client = await openReward(server.url);
+    onTestFinished(() => client.close());
+    const { counts } = await runGroups({
+      environment: client.environment,
+      scenarios: await client.scenarios('train'),
+      rolloutsPerGroup: 30,
+      model: scriptedModel(() => '6'),
+    });
+    expect(counts).toMatchObject({ dispatched: 30, completed: 30 });
+  });
 });
