@@ -1,14 +1,19 @@
 import { randomInt } from 'node:crypto';
-import type { LanguageModelV4Message } from '@ai-sdk/provider';
-import type { ModelMessage } from 'ai';
-import { z } from 'zod';
-import { cleanupFailedMetric, type LoopOutcome } from '../../../environment/index.ts';
-import { type Rollout, runRollout } from '../../../rollout/index.ts';
+import { cleanupFailedMetric } from '../../../environment/index.ts';
+import { runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
 import { OpenRewardError } from '../server.ts';
 import type { Block, CallResult, ConversationMessage, ToolList } from '../wire.ts';
 import { answerBlocks, isError, outputBlocks, resultsIn, toConversation } from './blocks.ts';
 import { type Action, ClientModel, type Turn } from './client-model.ts';
+import {
+  type Ended,
+  type EpisodeCall,
+  isInvalidInput,
+  lastBlocks,
+  notRun,
+  withoutEmpty,
+} from './episode-call.ts';
 import { replyArgument, type ServedEnvironment } from './servable.ts';
 
 export interface EpisodeOptions {
@@ -31,13 +36,6 @@ export interface EpisodeProblem {
   event: 'session_failed' | 'cleanup_failed';
   message: string;
 }
-
-export interface EpisodeCall {
-  name: string;
-  input: Readonly<Record<string, unknown>>;
-}
-
-type Ended = Rollout<LoopOutcome<unknown>>;
 
 /**
  * One rollout of an environment whose model is a client: the rollout runs as everywhere, and waits at each model call for
@@ -231,52 +229,4 @@ export class Episode {
   }
 }
 
-/**
- * The input without nulls where its tool's schema has an optional argument that is no null: clients such as TRL's send
- * them for what the model left out.
- */
-function withoutEmpty(
-  input: EpisodeCall['input'],
-  name: string,
-  tools: ToolList['tools'],
-): EpisodeCall['input'] {
-  const schema = objectSchema.safeParse(tools.find((tool) => tool.name === name)?.input_schema);
-  if (!schema.success) return input;
-  const { properties, required } = schema.data;
-  const isLeftOut = ([field, value]: [string, unknown]) =>
-    value === null &&
-    !required.includes(field) &&
-    Object.hasOwn(properties, field) &&
-    !JSON.stringify(properties[field]).includes('"null"');
-  return Object.fromEntries(Object.entries(input).filter((entry) => !isLeftOut(entry)));
-}
-
-const objectSchema = z.object({
-  properties: z.record(z.string(), z.unknown()).default({}),
-  required: z.array(z.string()).default([]),
-});
-
 const failed = (what: string): OpenRewardError => new OpenRewardError('environment_failed', what);
-
-const notRun = (name: string, { trajectory }: Ended): Block => ({
-  type: 'text',
-  text: `The episode has ended (${trajectory.stopReason ?? 'finished'}): "${name}" was not run.`,
-});
-
-/** The results of tools after the last reply of a conversation that has ended. */
-function lastBlocks(ended: Ended): Block[] {
-  if (ended.status !== 'completed') return [];
-  const { messages } = ended.outcome;
-  const last = messages.slice(messages.findLastIndex(({ role }) => role === 'assistant') + 1);
-  return answerBlocks(last.filter(isToolMessage));
-}
-
-type ToolMessage = Extract<LanguageModelV4Message, { role: 'tool' }>;
-
-/** Results of tools have the same form in messages of the AI SDK and in prompts. */
-const isToolMessage = (message: ModelMessage | ToolMessage): message is ToolMessage =>
-  message.role === 'tool';
-
-/** The message of the AI SDK for an input that does not fit the schema of its tool. */
-const isInvalidInput = (error: string, tool: string): boolean =>
-  error.replace(/^AI_InvalidToolInputError: /, '').startsWith(`Invalid input for tool ${tool}:`);
