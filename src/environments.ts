@@ -1,6 +1,14 @@
 import './platform/check-node.ts';
 
-/** Environments that others have made and serve, of the Open Reward Standard. */
+/** Environments that others have made and serve, of OpenEnv and of the Open Reward Standard; and ours for others. */
+export { OpenEnvError, type OpenEnvErrorCode } from './formats/open-env/error.ts';
+export {
+  type OpenEnv,
+  type OpenEnvOptions,
+  type OpenEnvScenario,
+  type OpenEnvView,
+  openEnv,
+} from './formats/open-env/open-env.ts';
 export {
   type OpenReward,
   type OpenRewardOptions,

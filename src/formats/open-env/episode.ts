@@ -1,0 +1,157 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Dispatcher, type MessageEvent, WebSocket } from 'undici';
+import { withDeadline } from '../../util/deadline.ts';
+import { OpenEnvError } from './error.ts';
+import { type Frame, frameSchema, type Observed } from './wire.ts';
+
+export interface EpisodeOptions {
+  /** Address of the server, with http or https. */
+  url: string;
+  dispatcher: Dispatcher;
+  headers: Record<string, string>;
+  /** What the environment is reset with: seed, split, index and fields of its own. */
+  reset: Record<string, unknown>;
+  /** Longest wait for the answer to a reset or a step, in milliseconds. */
+  stepTimeoutMs: number;
+  signal: AbortSignal;
+}
+
+/** Pauses before a full server is asked again, in milliseconds. */
+const pausesMs = [100, 250, 500, 1000, 2000];
+
+/** Codes of errors after which the environment cannot go on. */
+const failures = new Set(['EXECUTION_ERROR', 'FACTORY_ERROR', 'SESSION_ERROR']);
+
+/** One episode: a WebSocket to a server, which makes an environment for it. */
+export class Episode {
+  readonly #socket: WebSocket;
+  readonly #options: EpisodeOptions;
+  /** Frames that came and nobody has awaited, and the wait for the next one. */
+  readonly #frames: Frame[] = [];
+  #waiting: PromiseWithResolvers<Frame> | undefined;
+  #end: OpenEnvError | undefined;
+  /** What the environment showed after the reset. */
+  first: Observed = { observation: {}, reward: null, done: false };
+  isDone = false;
+
+  private constructor(socket: WebSocket, options: EpisodeOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    socket.addEventListener('message', (event) => this.#receive(event));
+    socket.addEventListener('error', (event) => this.#fail(away(options.url, event.message || 'it was cut')));
+    socket.addEventListener('close', ({ code, reason }) =>
+      this.#fail(away(options.url, `it closed the connection (${code}${reason ? `: ${reason}` : ''})`)),
+    );
+  }
+
+  /**
+   * Connects and resets the environment. While the server has no capacity, waits and tries again until the signal aborts.
+   * @throws OpenEnvError
+   */
+  static async open(options: EpisodeOptions): Promise<Episode> {
+    for (let attempt = 0; ; attempt++) {
+      const episode = new Episode(connect(options), options);
+      try {
+        await episode.#opened();
+        const frame = await episode.#ask({ type: 'reset', data: options.reset }, options.signal);
+        if (frame.type === 'observation') {
+          episode.first = frame.data;
+          return episode;
+        }
+        if (frame.data.code !== 'CAPACITY_REACHED') throw refused(options.url, frame);
+      } catch (error) {
+        episode.close();
+        throw error;
+      }
+      episode.close();
+      await sleep(pausesMs[attempt] ?? pausesMs.at(-1), undefined, { signal: options.signal });
+    }
+  }
+
+  /** Takes a step. @throws OpenEnvError */
+  async step(action: object, signal: AbortSignal): Promise<Observed> {
+    const frame = await this.#ask({ type: 'step', data: action }, signal);
+    if (frame.type === 'error') throw refused(this.#options.url, frame);
+    this.isDone ||= frame.data.done;
+    return frame.data;
+  }
+
+  /** Ends the environment. May be called more than once. */
+  close(): void {
+    this.#end ??= new OpenEnvError('environment_server_away', 'the episode is closed');
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: 'close' }));
+    this.#socket.close();
+  }
+
+  async #opened(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#socket.addEventListener('open', () => resolve(), { once: true });
+    this.#waiting = Promise.withResolvers();
+    const failed = this.#waiting.promise.then((frame) => void this.#frames.unshift(frame));
+    await this.#within(this.#options.signal, () => Promise.race([promise, failed]));
+  }
+
+  #ask(frame: object, signal: AbortSignal): Promise<Frame> {
+    return this.#within(signal, async () => {
+      if (this.#end && this.#frames.length === 0) throw this.#end;
+      if (!this.#end) this.#socket.send(JSON.stringify(frame));
+      const ready = this.#frames.shift();
+      if (ready) return ready;
+      this.#waiting = Promise.withResolvers();
+      return this.#waiting.promise;
+    });
+  }
+
+  #within<Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const { stepTimeoutMs, url } = this.#options;
+    const timedOut = () => away(url, `it was silent for ${stepTimeoutMs} ms; raise stepTimeoutMs`);
+    return withDeadline({ timeoutMs: stepTimeoutMs, signal, timedOut }, work);
+  }
+
+  #receive({ data }: MessageEvent): void {
+    const parsed = frameSchema.safeParse(toJson(data));
+    if (!parsed.success) {
+      const [issue] = parsed.error.issues;
+      const what = `sent what OpenEnv does not have: ${issue?.path.join('.')}: ${issue?.message}`;
+      return this.#fail(
+        new OpenEnvError('environment_server_refused', `the environment server ${this.#options.url} ${what}`),
+      );
+    }
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting) waiting.resolve(parsed.data);
+    else this.#frames.push(parsed.data);
+  }
+
+  #fail(error: OpenEnvError): void {
+    this.#end ??= error;
+    // Whoever waits gets the error; without anybody it is the answer to the next step.
+    this.#waiting?.promise.catch(() => undefined);
+    this.#waiting?.reject(this.#end);
+    this.#waiting = undefined;
+  }
+}
+
+function connect({ url, dispatcher, headers }: EpisodeOptions): WebSocket {
+  return new WebSocket(`${url.replace(/^http/, 'ws')}/ws`, { dispatcher, headers });
+}
+
+function toJson(data: unknown): unknown {
+  try {
+    return typeof data === 'string' ? JSON.parse(data) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export const away = (url: string, why: string, cause?: unknown): OpenEnvError =>
+  new OpenEnvError('environment_server_away', `the environment server ${url} is away: ${why}`, { cause });
+
+function refused(url: string, { data }: Extract<Frame, { type: 'error' }>): OpenEnvError {
+  const { code, message, errors } = data;
+  const details = errors === undefined ? '' : ` ${JSON.stringify(errors).slice(0, 500)}`;
+  return new OpenEnvError(
+    failures.has(code) ? 'environment_failed' : 'environment_server_refused',
+    `the environment at ${url} answered ${code}: ${message.slice(0, 500)}${details}`,
+  );
+}

@@ -1,0 +1,229 @@
+import type { ModelMessage, ToolSet } from 'ai';
+import { Agent } from 'undici';
+import { z } from 'zod';
+import {
+  defineEnvironment,
+  type Environment,
+  type LoopOutcome,
+  type LoopSettings,
+  type Reply,
+} from '../../environment/index.ts';
+import type { RolloutLimits } from '../../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { Episode } from './episode.ts';
+import { OpenEnvError } from './error.ts';
+import { readHttp, type ServerAddress } from './server.ts';
+import { listTools, toolsOf } from './tools.ts';
+import {
+  environmentsSchema,
+  metadataSchema,
+  type Observed,
+  schemasSchema,
+  splitsSchema,
+  taskCountSchema,
+} from './wire.ts';
+
+const scenarioSchema = z.object({
+  /** What the environment draws from. All rollouts of a group have the same. */
+  seed: z.int().nonnegative(),
+  split: z.string().optional(),
+  index: z.int().nonnegative().optional(),
+});
+
+export type OpenEnvScenario = z.output<typeof scenarioSchema>;
+
+/** What the environment shows, with its fields as the server's `/schema` describes them. */
+export interface OpenEnvView<Observation> extends Omit<Observed, 'observation'> {
+  observation: Observation;
+  /** Number of steps taken. */
+  steps: number;
+}
+
+export interface OpenEnvOptions<Observation, Action extends object> {
+  /**
+   * Makes a message of what the environment shows, after the reset and after each step. Default, in environments with
+   * tools of the Model Context Protocol: the description of the environment begins the conversation.
+   */
+  prompt?: string | ((view: OpenEnvView<Observation>) => string | ModelMessage[]);
+  /**
+   * Makes an action of a reply, or null if the reply is none. Leave it out for environments with tools of the Model
+   * Context Protocol: their tools are the agent's.
+   */
+  action?: (reply: Reply) => Action | null;
+  /** What the model reads after a reply for which `action` returned null. Default "That is no valid action." */
+  invalid?: string;
+  /** Fields of the reset beside seed, split and index. */
+  reset?: Readonly<Record<string, unknown>>;
+  /** Name of the environment, for its tasks. Default: the server's first. */
+  environment?: string;
+  /** Sent as a bearer token. Default: none. */
+  apiKey?: string;
+  system?: string;
+  limits?: RolloutLimits;
+  settings?: LoopSettings;
+  /** How the rewards of steps count, as in `openReward`. Default 1; null: every reply has the reward of the whole. */
+  discount?: number | null;
+  /** Longest wait for the answer to a step, in milliseconds. Default 300,000. */
+  stepTimeoutMs?: number;
+}
+
+const names = {
+  prompt: true,
+  action: true,
+  invalid: true,
+  reset: true,
+  environment: true,
+  apiKey: true,
+  system: true,
+  limits: true,
+  settings: true,
+  discount: true,
+  stepTimeoutMs: true,
+} satisfies OptionNames<OpenEnvOptions<unknown, object>>;
+
+/** An environment on a server of OpenEnv. */
+export interface OpenEnv {
+  readonly environment: Environment<typeof scenarioSchema, LoopOutcome>;
+  /** Names of the splits of its tasks; empty if the server has no tasks. */
+  readonly splits: readonly string[];
+  /**
+   * The tasks of a split, or this many scenarios that differ by their seeds.
+   * @throws OpenEnvError (`bad_option`) for a split that is not there.
+   */
+  scenarios(which: string | number): Promise<OpenEnvScenario[]>;
+  close(): Promise<void>;
+}
+
+/** Stop reason of a rollout that its environment ended. */
+const doneReason = 'environment_done';
+
+/** Largest frame of a server, in bytes. */
+const maxFrameBytes = 16 * 1024 ** 2;
+
+/**
+ * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The rewards of its steps are those of
+ * the replies that took them, and a rollout whose environment or server fails is a failed rollout.
+ *
+ *     const tools = await openEnv('http://127.0.0.1:8000');
+ *     const game = await openEnv('http://127.0.0.1:8001', {
+ *       prompt: ({ observation }: OpenEnvView<{ text: string }>) => observation.text,
+ *       action: ({ text }) => ({ guess: text }),
+ *     });
+ *
+ * @throws OpenEnvError (`environment_server_away`, `environment_server_refused`, `bad_option`)
+ */
+export async function openEnv<Observation = Record<string, unknown>, Action extends object = object>(
+  url: string,
+  options: OpenEnvOptions<Observation, Action> = {},
+): Promise<OpenEnv> {
+  checkOptionNames('openEnv()', options, names);
+  if (!URL.canParse(url) || !/^https?:/.test(url))
+    throw badOption(`url must be an http or https address, not ${url}`);
+  const { apiKey, discount = 1, stepTimeoutMs = 300_000 } = options;
+  const { invalid = 'That is no valid action.', action, prompt } = options;
+  if (!(stepTimeoutMs > 0)) throw badOption(`stepTimeoutMs is ${stepTimeoutMs}; give milliseconds above 0`);
+  const server: ServerAddress = {
+    url: url.replace(/\/+$/, ''),
+    dispatcher: new Agent({ webSocket: { maxPayloadSize: maxFrameBytes } }),
+    headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
+  };
+  const metadata = await readHttp(server, { path: '/metadata', schema: metadataSchema });
+  const environments = await readHttp(server, { path: '/list_environments', schema: environmentsSchema });
+  const named = options.environment ?? environments?.[0];
+  if (options.environment !== undefined && environments && !environments.includes(options.environment))
+    throw badOption(
+      `environment: the server ${url} has no environment "${named}"; it has ${environments.join(', ') || 'none'}`,
+    );
+  const splits =
+    (named === undefined
+      ? null
+      : await readHttp(server, { path: `/${encodeURIComponent(named)}/splits`, schema: splitsSchema })) ?? [];
+  const splitNames = splits.map((split) => (typeof split === 'string' ? split : split.name));
+  const checkAction = action ? await actionChecker(server) : undefined;
+  const opening = prompt ?? (action ? undefined : metadata?.description);
+  if (opening === undefined || opening === null || opening === '')
+    throw badOption(
+      action
+        ? 'prompt is missing: give a function that makes a message of an observation'
+        : 'prompt is missing, and the server has no description: give the text that begins the conversation',
+    );
+  const say = (view: OpenEnvView<Observation>) => (typeof opening === 'function' ? opening(view) : opening);
+
+  const environment = defineEnvironment({
+    name: named ?? metadata?.name ?? 'openenv',
+    scenario: scenarioSchema,
+    ...(options.limits ? { limits: options.limits } : {}),
+    ...(options.settings ? { settings: options.settings } : {}),
+    ...(discount === null ? {} : { credit: { discount } }),
+    setup: async ({ scenario, signal }) => ({
+      episode: await Episode.open({
+        ...server,
+        reset: { ...options.reset, ...scenario },
+        stepTimeoutMs,
+        signal,
+      }),
+      steps: 0,
+    }),
+    system: options.system ?? '',
+    // The cast trusts the caller's type: the server describes it, and cannot be asked at compile time.
+    prompt: ({ state: { episode } }) => say({ ...episode.first, steps: 0 } as OpenEnvView<Observation>),
+    tools: async ({ state: { episode }, trajectory, signal }): Promise<ToolSet> =>
+      action ? {} : toolsOf(episode, await listTools(episode, signal), trajectory),
+    onToolError: 'fail',
+    stop: ({ state: { episode } }) => episode.isDone && doneReason,
+    observe: async ({ state, reply, trajectory, signal }) => {
+      if (!action) return null;
+      const taken = action(reply);
+      if (taken === null) return invalid;
+      checkAction?.(taken);
+      const seen = await state.episode.step(taken, signal);
+      state.steps++;
+      if (seen.reward !== null) trajectory.rewardCall(seen.reward);
+      if (!seen.done) return say({ ...seen, steps: state.steps } as OpenEnvView<Observation>);
+      trajectory.stopReason = doneReason;
+      return null;
+    },
+    cleanup: ({ state: { episode } }) => episode.close(),
+    rewards: { done: { weight: 0, reward: ({ state: { episode } }) => Number(episode.isDone) } },
+  });
+  return {
+    environment,
+    splits: splitNames,
+    async scenarios(which) {
+      if (typeof which === 'number') return Array.from({ length: which }, (_, seed) => ({ seed }));
+      if (!splitNames.includes(which) || named === undefined)
+        throw badOption(
+          `${environment.name} has no split "${which}"; it has ${splitNames.join(', ') || 'none: pass a number of seeds'}`,
+        );
+      const counted = await readHttp(server, {
+        path: `/${encodeURIComponent(named)}/num_tasks`,
+        schema: taskCountSchema,
+        body: { split: which },
+      });
+      return Array.from({ length: counted?.num_tasks ?? 0 }, (_, index) => ({
+        seed: index,
+        split: which,
+        index,
+      }));
+    },
+    close: () => server.dispatcher.close(),
+  };
+}
+
+/** Checks actions by the server's schema, where it has one. */
+async function actionChecker(server: ServerAddress): Promise<((action: object) => void) | undefined> {
+  const schemas = await readHttp(server, { path: '/schema', schema: schemasSchema });
+  if (!schemas) return undefined;
+  const schema = z.fromJSONSchema(schemas.action);
+  return (action) => {
+    const { error } = schema.safeParse(action);
+    if (!error) return;
+    const [issue] = error.issues;
+    throw new OpenEnvError(
+      'action_invalid',
+      `\`action\` returned ${JSON.stringify(action).slice(0, 300)}, which does not fit the server's schema: ${issue?.path.join('.')}: ${issue?.message}`,
+    );
+  };
+}
+
+const badOption = (message: string) => new OpenEnvError('bad_option', message);
