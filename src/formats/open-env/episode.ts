@@ -113,9 +113,9 @@ export class Episode {
     if (!parsed.success) {
       const [issue] = parsed.error.issues;
       const what = `sent what OpenEnv does not have: ${issue?.path.join('.')}: ${issue?.message}`;
-      return this.#fail(
-        new OpenEnvError('environment_server_refused', `the environment server ${this.#options.url} ${what}`),
-      );
+      const message = `the environment server ${this.#options.url} ${what}`;
+      this.#fail(new OpenEnvError('environment_server_refused', message));
+      return;
     }
     const waiting = this.#waiting;
     this.#waiting = undefined;

@@ -1,0 +1,158 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Client, createClient, runGroups, train } from 'martingale';
+import { createEmbeddedEngine } from 'martingale/embedded';
+import { type OpenEnv, openEnv } from 'martingale/environments';
+import { startService } from 'martingale/service';
+import { scriptedModel } from 'martingale/testing';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { sharedFolder } from '../../support/files.ts';
+import { pythonEnvironment } from '../python-environment.ts';
+
+const folder = sharedFolder();
+let python: string | undefined;
+
+beforeAll(async () => {
+  const list = await readFile(join(import.meta.dirname, 'requirements.txt'), 'utf8');
+  const environment = await pythonEnvironment({
+    what: 'environments of OpenEnv',
+    requirements: list.trim().split('\n'),
+    // Without the packages of its page and its command line.
+    pipArguments: ['--no-deps'],
+    minor: 11,
+  });
+  python = environment?.python;
+}, 600_000);
+
+const children: ChildProcess[] = [];
+afterAll(() => children.forEach((child) => void child.kill('SIGKILL')));
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return typeof address === 'object' && address ? address.port : 0;
+}
+
+/** The address of a server of worlds.py. */
+async function served(world: 'lights' | 'tools' | 'game', capacity = 64): Promise<string> {
+  const port = await freePort();
+  const program = join(import.meta.dirname, 'worlds.py');
+  const child = spawn(python ?? '', [program, world, String(port), String(capacity)], { stdio: 'ignore' });
+  children.push(child);
+  const url = `http://127.0.0.1:${port}`;
+  while (child.exitCode === null) {
+    const health = await fetch(`${url}/health`).catch(() => null);
+    if (health?.ok) return url;
+    await sleep(100);
+  }
+  throw new Error(`worlds.py ended with ${child.exitCode}`);
+}
+
+const lights = (url: string) =>
+  openEnv<{ text: string }, { word: string }>(url, {
+    prompt: ({ observation }) => observation.text,
+    action: ({ text }) => ({ word: text }),
+    limits: { turns: 4 },
+    settings: oneOf(['stop', 'slow', 'go']),
+  });
+
+const oneOf = (choice: string[]) => ({
+  providerOptions: { martingale: { structured_outputs: { choice } } },
+});
+
+async function withService<Result>(use: (client: Client) => Promise<Result>): Promise<Result> {
+  const engine = await createEmbeddedEngine();
+  onTestFinished(() => engine.close());
+  const service = await startService({ engine, dataFolder: join(folder, `data-${children.length}`) });
+  onTestFinished(() => service.close());
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  onTestFinished(() => client.close());
+  return use(client);
+}
+
+/** Mean reward of the first step, and the best of the last five. */
+const learned = (env: OpenEnv, scenarios: { seed: number }[], steps: number) =>
+  withService(async (client) => {
+    const { reports } = await train({
+      environment: env.environment,
+      scenarios,
+      client,
+      model: { project: 'worlds', name: env.environment.name, baseModel: 'martingale-tiny' },
+      steps,
+      groupsPerStep: 3,
+      rolloutsPerGroup: 16,
+      config: { learning_rate: 1e-3, entropy_coefficient: 0.01 },
+      seed: 1,
+      runDirectory: join(folder, `run-${children.length}`),
+      progress: false,
+    });
+    expect(reports.every(({ completed }) => completed === 48)).toBe(true);
+    return [reports[0]?.reward ?? 1, Math.max(...reports.slice(-5).map(({ reward }) => reward))] as const;
+  });
+
+describe('the package openenv', { tags: ['long'] }, () => {
+  it('serves an environment that the tiny model learns, from chance to above 0.9', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await lights(await served('lights'));
+    onTestFinished(() => env.close());
+    const [first, last] = await learned(env, await env.scenarios(3), 25);
+    expect(first).toBeLessThan(0.6);
+    expect(last).toBeGreaterThan(0.9);
+  });
+
+  it('serves tools, which the tiny model learns to call without any glue', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await openEnv(await served('tools'), {
+      settings: { toolChoice: 'required' },
+      limits: { turns: 1 },
+    });
+    onTestFinished(() => env.close());
+    const [first, last] = await learned(env, await env.scenarios(3), 25);
+    expect(first).toBeLessThan(0.6);
+    expect(last).toBeGreaterThan(0.9);
+  });
+
+  it('serves a game of TextArena that the tiny model learns', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await openEnv<{ text: string }, { word: string }>(await served('game'), {
+      // The rules are long; the model plays by what the game said last.
+      prompt: ({ observation, steps }) => (steps === 0 ? 'guess' : observation.text),
+      action: ({ text }) => ({ word: text }),
+      limits: { turns: 4 },
+      settings: oneOf(Array.from({ length: 20 }, (_, at) => `[${at + 1}]`)),
+    });
+    onTestFinished(() => env.close());
+    const [first, last] = await learned(env, [{ seed: 3 }], 25);
+    expect(first).toBeLessThan(0.5);
+    expect(last).toBeGreaterThan(0.9);
+  });
+
+  it('paces rollouts where it has room for one, and fails those that its environment fails', async ({
+    skip,
+  }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await lights(await served('lights', 1));
+    onTestFinished(() => env.close());
+    const play = async (words: string, seed: number, rolloutsPerGroup: number) => {
+      const { groups } = await runGroups({
+        environment: env.environment,
+        scenarios: [{ seed }],
+        rolloutsPerGroup,
+        model: scriptedModel(() => words),
+      });
+      return groups[0]?.rollouts.map((rollout) =>
+        rollout.status === 'failed' ? rollout.failure.message : rollout.status,
+      );
+    };
+    expect(await play('go', 2, 8)).toEqual(Array(8).fill('completed'));
+    expect(await play('crash', 2, 1)).toEqual([expect.stringContaining('the car broke down')]);
+    expect(await play('go', 99, 1)).toEqual([expect.stringContaining('there is no such street')]);
+  });
+});
