@@ -30,6 +30,7 @@ import {
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
+import { startEnvServer } from '../formats/open-env/env-server.ts';
 import { startStandardServer } from '../formats/open-reward/standard-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
@@ -518,6 +519,18 @@ it('serves an environment over the Open Reward Standard', async () => {
   expect(await rewardsOf(served.environment, scenario, dials)).toEqual([1, 1]);
   await served.close();
   await server.close();
+});
+
+it('trains on an environment that a server of OpenEnv has', async () => {
+  type LearnGuessing = (client: unknown, url: string, steps: number) => Promise<number[]>;
+  const learnGuessing = await exported<LearnGuessing>('learnGuessing');
+  const server = await startEnvServer();
+  await using service = await startFakeService({
+    policy: ({ seed }) => ({ text: String(6 + (Number(seed) % 3)) }),
+  });
+  const rewards = await learnGuessing(service.client, server.url, 1);
+  expect(rewards).toEqual([expect.closeTo(0.5, 0)]);
+  expect(server.resets).toHaveLength(24);
 });
 
 it('serves a training server beside the tiny models from one program', async () => {
