@@ -34,12 +34,25 @@ export const ticTacToe = defineEnvironment({
   },
 });
 
-/** Whose turn it is, and the eight lines with the marks, and the numbers of free cells. */
-export const positionOf = (board: Board): string =>
-  `${markToMove(board)}: ${lines.map((line) => line.map((cell) => markAt(board, cell)).join(' ')).join(', ')}`;
+/**
+ * The board, then the free cells, each with what lies on its lines beside it: `m` for a mark of mine, `y` for one of
+ * yours. Two of mine win, two of yours must be stopped: what that is worth is for the model to find out.
+ */
+export function positionOf(board: Board): string {
+  const mine = markToMove(board);
+  const cells = moves(board).map((move) => {
+    const cell = Number(move) - 1;
+    const beside = lines.filter((line) => line.includes(cell)).map((line) => marksBeside(board, line, mine));
+    return [move, ...beside.filter((marks) => marks !== '')].join(' ');
+  });
+  return `${board} ${cells.join(', ')}`;
+}
 
-const markAt = (board: Board, cell: number): string =>
-  board[cell] === '.' ? String(cell + 1) : (board[cell] ?? '');
+const marksBeside = (board: Board, line: readonly number[], mine: string): string =>
+  line
+    .flatMap((cell) => (board[cell] === '.' ? [] : [board[cell] === mine ? 'm' : 'y']))
+    .sort()
+    .join('');
 
 /** The position is the whole prompt, so every move begins a conversation of its own. */
 async function chooseMove(model: RolloutModel, board: Board, abortSignal: AbortSignal): Promise<string> {

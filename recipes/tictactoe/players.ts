@@ -3,18 +3,12 @@ import { scriptedModel } from 'martingale/testing';
 import { Dice } from '../common/dice.ts';
 import { type Board, bestMoves, moves } from './board.ts';
 
-/** The reverse of `positionOf`: the first three lines are the rows. */
-const boardOf = (position: string): Board =>
-  position
-    .replaceAll(/^.:|[ ,]/g, '')
-    .slice(0, 9)
-    .replaceAll(/\d/g, '.');
-
 /** A player that is a function of the position, in place of a model. */
 const player = (name: string, choices: (board: Board) => string[]): RolloutModel =>
   scriptedModel(
     ({ messages, seed }) => {
-      const board = boardOf(String(messages.at(-1)?.content));
+      // A position begins with the board.
+      const [board = ''] = String(messages.at(-1)?.content).split(' ');
       return new Dice(seed ?? 0).pick(choices(board));
     },
     { name },

@@ -40,6 +40,10 @@ class ScriptedSource extends ReplaySource {
 
   protected override take(request: ChatCompletionRequest): RecordedAnswer {
     const answer = this.#reply(request);
+    if (answer instanceof Promise)
+      throw new TypeError(
+        'The function of a scripted model returned a promise: it must return the reply itself.',
+      );
     const { text = null, toolCalls = [] } = typeof answer === 'string' ? { text: answer } : answer;
     const completion: ChatCompletion = {
       id: `chatcmpl-${randomUUID()}`,

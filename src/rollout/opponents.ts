@@ -24,7 +24,7 @@ export interface OpponentsOptions {
   players?: readonly PoolPlayer[];
   /**
    * An earlier checkpoint or a fixed player leaves the pool when the model's mean reward against it in one step reaches
-   * this. With nobody left, the newest checkpoint plays. Default: nobody leaves.
+   * this, whatever the number of rollouts. With nobody left, the newest checkpoint plays. Default: nobody leaves.
    */
   beatenAt?: number;
 }
@@ -47,7 +47,7 @@ export interface OpponentPast {
   /** Step of the checkpoint before the first step, then after each finished one. */
   policySteps: readonly number[];
   /** The model's mean reward against each opponent, by the opponent's name, in each finished step. */
-  results: readonly { model: string; reward: number }[];
+  results: readonly { seat: string; model: string; reward: number }[];
 }
 
 const code = 'invalid_rollout_option';
@@ -132,7 +132,19 @@ export function opponents(options: OpponentsOptions = {}): Opponents {
     older,
     ...Object.fromEntries(players.map(({ weight = 1 }, at) => [`players[${at}].weight`, weight])),
   };
-  for (const player of players) checkOptionNames('A player of opponents()', player, playerNames);
+  const taken = new Set<string>();
+  for (const [at, player] of players.entries()) {
+    checkOptionNames('A player of opponents()', player, playerNames);
+    const { name } = player.model;
+    if (taken.has(name))
+      throw invalidOption(
+        code,
+        `players[${at}].model`,
+        name,
+        'Another player has this name, and reports could not tell them apart. Give each its own.',
+      );
+    taken.add(name);
+  }
   for (const [option, share] of Object.entries(shares))
     if (!(share >= 0 && Number.isFinite(share)))
       throw invalidOption(code, option, share, 'Pass a number from 0 up.');

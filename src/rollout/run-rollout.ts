@@ -22,13 +22,20 @@ import {
 } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
-import { type Rollout, toCancellation, toFailure, type UnrewardedEnd } from './rollout.ts';
+import {
+  type Rollout,
+  type RolloutFailure,
+  toCancellation,
+  toFailure,
+  type UnrewardedEnd,
+} from './rollout.ts';
 import {
   hasPlayed,
   meanReward,
   openTrajectories,
   type RolloutTrajectories,
   type SeatPlayer,
+  type SeatRun,
   seatsForAgents,
 } from './seats.ts';
 import { type CodeOwner, guardUnawaited } from './unawaited.ts';
@@ -97,7 +104,7 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   );
   const ended = await Promise.race([
     runAndReward(options, opening, trajectories, interruption).catch(
-      (error): End<Outcome> => ({ status: 'failed', failure: toFailure(error) }),
+      (error): End<Outcome> => ({ status: 'failed', failure: failureOf(error, seats) }),
     ),
     interruption.happened,
   ]);
@@ -108,6 +115,14 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   if (environment.cleanupTimeoutMs !== null)
     await runOutsideTrajectory(() => cleanUp(opening, environment.cleanupTimeoutMs ?? 0, trajectory));
   return end(ended);
+}
+
+/** The failure of a rollout. It names the seat and the model whose call had no answer. */
+function failureOf(error: unknown, seats: readonly SeatRun[] | undefined): RolloutFailure {
+  const failure = toFailure(error);
+  const away = seats?.find(({ trajectory }) => trajectory.observations.hasUnansweredCall);
+  if (!away) return failure;
+  return { ...failure, message: `Seat "${away.seat}", played by ${away.model}: ${failure.message}` };
 }
 
 async function runAndReward<Schema extends z.ZodType, Outcome>(

@@ -3,7 +3,7 @@ import { withoutStep } from '../contract/index.ts';
 import type { Environment } from '../environment/index.ts';
 import { ModelHandle, type RolloutModel } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
-import { invalidOption } from '../util/option-error.ts';
+import { invalidOption, OptionError } from '../util/option-error.ts';
 import { Opponents } from './opponents.ts';
 import type { SeatPlayer } from './seats.ts';
 
@@ -33,13 +33,13 @@ export function checkSeats<Schema extends z.ZodType, Outcome>(
   for (const [seat, model] of given) {
     const option = `${name}.${seat}`;
     if (!all.includes(seat))
-      throw invalidOption(
+      throw new OptionError(
         'invalid_rollout_option',
-        option,
-        model,
-        all.length === 0
-          ? `Environment "${environment.name}" has no seats: name them in \`defineEnvironment({ seats })\`.`
-          : `Environment "${environment.name}" has the seats ${all.join(', ')}.`,
+        `\`${option}\`: environment "${environment.name}" has no seat "${seat}". ` +
+          (all.length === 0
+            ? 'It has no seats: name them in `defineEnvironment({ seats })`.'
+            : `It has the seats ${all.join(', ')}.`),
+        { option, value: model },
       );
     if (!isSeatModel(model))
       throw invalidOption(

@@ -50,11 +50,14 @@ export async function startLearners(
       state.learners[name] = { policySteps: [newest], checkpoints: [] };
       continue;
     }
-    const isTraining = (await directory.read(runFiles.job(state.finishedSteps, name))) !== undefined;
-    if (newest !== known.policySteps.at(-1) && !isTraining)
+    const before = known.policySteps.at(-1);
+    const job = await directory.read(runFiles.job(state.finishedSteps, name));
+    // A job without an outcome may have made a checkpoint since.
+    const isOwn = newest === before || (job && newest === (job.outcome?.step ?? newest));
+    if (!isOwn)
       throw new RunError(
         'resume_refused',
-        `"${name}" plays a seat of the run and was at step ${known.policySteps.at(-1)}, but its newest checkpoint is step ` +
+        `"${name}" plays a seat of the run and was at step ${before}, but its newest checkpoint is step ` +
           `${newest}: something else has trained it since. Delete its later checkpoints, or start another run.`,
       );
   }
@@ -71,7 +74,7 @@ export async function trainLearners<Schema extends z.ZodType, Outcome>(
   run: RunContext<Schema, Outcome>,
   { step, groups }: { step: number; groups: readonly RolloutGroup[] },
 ): Promise<TrainedLearners> {
-  const trained = await Promise.all(
+  const trained = await allOrFirstError(
     [...run.learners].map(async ([name, model]) => {
       const newest = run.state.learners[name]?.policySteps.at(-1) ?? 0;
       const own = groups.filter(({ seat }) => seat && withoutStep(seat.model) === name);
@@ -95,13 +98,19 @@ export async function trainLearners<Schema extends z.ZodType, Outcome>(
           idempotencyKey: `${run.state.runId}/${stepName(step)}/${name}`,
           signal,
           directory: run.directory,
-          name: `${stepName(step)}.${name.replaceAll('/', '.')}`,
+          name: `${stepName(step)}.${encodeURIComponent(name)}`,
         }),
       );
       return [name, outcome?.outcome.step ?? newest] as const;
     }),
   );
   return new Map(trained);
+}
+
+/** The results, once all have settled. @throws the first error. */
+async function allOrFirstError<Result>(work: readonly Promise<Result>[]): Promise<Result[]> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 /** Notes the checkpoints that a step made in the state. */

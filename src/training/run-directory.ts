@@ -45,7 +45,7 @@ export const runFiles = {
   warmStart: fileOf('jobs/warm-start.json', warmStartRecordSchema),
   /** The training job of a step; that of another learner than the model of the run under its name. */
   job: (step: number, learner?: string) => {
-    const name = learner === undefined ? '' : `.${learner.replaceAll('/', '.')}`;
+    const name = learner === undefined ? '' : `.${encodeURIComponent(learner)}`;
     return fileOf(`jobs/${stepName(step)}${name}.json`, jobRecordSchema);
   },
   /** Whether a service without idempotency keys has stored the groups of a step or validation. */

@@ -103,7 +103,8 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     });
     recorded.catch(() => undefined);
     const ended = await running.catch(async (error: unknown) => {
-      await recorded.catch(() => undefined);
+      // Nothing may go on after the run has ended.
+      await Promise.allSettled([recorded, others]);
       throw error;
     });
     const job = ended?.outcome ?? null;

@@ -24,7 +24,10 @@ function pastOf(
   return {
     step,
     policySteps: policySteps.slice(0, known + 1),
-    results: reports.filter((report) => report.step < known).flatMap((report) => report.opponents),
+    // A checkpoint that met itself was not beaten.
+    results: reports
+      .filter((report) => report.step < known)
+      .flatMap(({ opponents, policy }) => opponents.filter(({ model }) => model !== policy)),
   };
 }
 
@@ -44,7 +47,10 @@ export function seatsOfStep(
   const past = pastOf(step, state, reports, maxStaleness);
   return Object.fromEntries(
     Object.entries(seats).map(([seat, model]): [string, SeatModel] => {
-      if (model instanceof Opponents) return [seat, model.after(past)];
+      if (model instanceof Opponents) {
+        const results = past.results.filter((result) => result.seat === seat);
+        return [seat, model.after({ ...past, results })];
+      }
       if (!isTrainedSeat(model)) return [seat, model];
       const steps = state.learners[withoutStep(model.model.name)]?.policySteps ?? [];
       const sampled = steps[Math.max(0, step - maxStaleness)] ?? steps.at(-1) ?? 0;

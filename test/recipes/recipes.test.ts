@@ -35,7 +35,7 @@ describe('the recipes', { tags: ['long'] }, () => {
   it.each([
     ['search', 3, 7 * 16],
     ['sort', 2, 12 * 8],
-    ['tictactoe', 2, 24 * 8],
+    ['tictactoe', 2, 32 * 8],
     ['market', 2, 16 * 8],
   ])('%s runs, and every rollout completes', async (recipe, steps, rollouts) => {
     const { steps: taken, counts } = await summaryOf(recipe, steps);

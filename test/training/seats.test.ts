@@ -1,6 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Client, createClient, openModel, opponents, type StepReport, train } from 'martingale';
+import {
+  type Client,
+  createClient,
+  ModelHandle,
+  openModel,
+  opponents,
+  type StepReport,
+  train,
+} from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { expect, it } from 'vitest';
@@ -8,9 +16,11 @@ import { market, marketScenarios } from '../../recipes/market/environment.ts';
 import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
 import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
-import { parseGroupRecord } from '../../src/rollout/index.ts';
+import { Opponents, parseGroupRecord } from '../../src/rollout/index.ts';
+import { seatsOfStep } from '../../src/training/seats.ts';
 import { RunViews } from '../../src/view/index.ts';
 import { sharedFolder } from '../support/files.ts';
+import { reports } from './diagnosis/reports.ts';
 
 const folder = sharedFolder();
 
@@ -227,4 +237,23 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
       }),
     ).rejects.toThrow(/The model of the run trains anyway/);
   });
+});
+
+it('a checkpoint that met itself is not beaten, and neither is the opponent of another seat', () => {
+  const seats = { a: opponents({ beatenAt: 0.5, players: [{ model: randomPlayer }] }), b: opponents() };
+  const met = (seat: string, model: string) => ({ seat, model, rollouts: 4, reward: 1 });
+  const state = { policySteps: [0, 1, 2], finishedSteps: 2, learners: {} };
+  const poolAfter = (results: ReturnType<typeof met>[]) => {
+    const all = reports(2, () => ({ policy: 'x/y/z:step0', opponents: results }));
+    const pool = seatsOfStep(2, { seats, state, reports: all, maxStaleness: 0 })?.a;
+    if (!(pool instanceof Opponents)) throw new TypeError('There is no pool.');
+    const policy = new ModelHandle({
+      client: createClient({ baseUrl: 'http://127.0.0.1:9', apiKey: 'x' }),
+      name: 'x/y/z:step2',
+    });
+    return new Set(Array.from({ length: 100 }, (_, seed) => pool.draw({ policy, seed }).name));
+  };
+  const everybody = new Set(['x/y/z:step2', 'x/y/z:step0', 'random']);
+  expect(poolAfter([met('a', 'x/y/z:step0'), met('b', 'random')])).toEqual(everybody);
+  expect(poolAfter([met('a', 'random')])).toEqual(new Set(['x/y/z:step2', 'x/y/z:step0']));
 });

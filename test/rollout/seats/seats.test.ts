@@ -1,5 +1,14 @@
 import { generateText, tool } from 'ai';
-import { defineEnvironment, policy, type RolloutGroup, runGroups } from 'martingale';
+import {
+  createClient,
+  defineEnvironment,
+  ModelHandle,
+  type Opponents,
+  opponents,
+  policy,
+  type RolloutGroup,
+  runGroups,
+} from 'martingale';
 import { scriptedModel } from 'martingale/testing';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -296,11 +305,28 @@ describe('a seat that another model plays', () => {
   });
 
   it.each([
-    [{ third: naming({}) }, /`seats.third` .* has the seats first, second/],
+    [
+      { third: naming({}) },
+      /`seats.third`: environment "higher" has no seat "third". It has the seats first, second/,
+    ],
     [{ first: naming({}), second: naming({}) }, /Every seat is given/],
     [{ first: 'strong' }, /`seats.first` is "strong".*Pass a model/],
   ])('is refused if it cannot be: %o', async (seats, message) => {
     await expect(run({ seats: Object(seats) })).rejects.toThrow(message);
+  });
+
+  it('is named if its calls fail', async () => {
+    const broken = scriptedModel(
+      () => {
+        throw new Error('opponent down');
+      },
+      { name: 'broken' },
+    );
+    const { group } = await run({ seats: { second: broken } });
+    const failures = group.rollouts.map((rollout) => rollout.status === 'failed' && rollout.failure.message);
+    expect(failures).toEqual(
+      Array(3).fill(expect.stringMatching(/^Seat "second", played by broken: .*opponent down/)),
+    );
   });
 
   it('is refused in an environment without seats', async () => {
@@ -312,7 +338,57 @@ describe('a seat that another model plays', () => {
     });
     const model = naming({});
     const settings = { environment: alone, scenarios: [{}], rolloutsPerGroup: 1, model };
-    await expect(runGroups({ ...settings, seats: { x: model } })).rejects.toThrow(/has no seats/);
+    await expect(runGroups({ ...settings, seats: { x: model } })).rejects.toThrow(
+      /It has no seats: name them/,
+    );
+  });
+});
+
+describe('a pool of opponents', () => {
+  const [strong, weak] = [naming({}, 'strong'), naming({}, 'weak')];
+  const policy = new ModelHandle({
+    client: createClient({ baseUrl: 'http://127.0.0.1:9', apiKey: 'x' }),
+    name: 'a/b/c:step9',
+  });
+  const drawn = (pool: Opponents) =>
+    new Set(Array.from({ length: 300 }, (_, seed) => pool.draw({ policy, seed }).name));
+  const past = { step: 10, policySteps: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], results: [] };
+
+  it('draws the newest checkpoint, every so many earlier ones, and fixed players, by their shares', () => {
+    const pool = opponents({ everySteps: 3, keep: 2, players: [{ model: strong, weight: 2 }] }).after(past);
+    expect(drawn(pool)).toEqual(new Set(['a/b/c:step9', 'a/b/c:step6', 'strong']));
+    expect(pool.checkpoints).toEqual([6, 9]);
+    const shares = Array.from({ length: 4000 }, (_, seed) => pool.draw({ policy, seed }).name);
+    expect(shares.filter((name) => name === 'strong').length / 4000).toBeCloseTo(0.5, 1);
+    expect(pool.draw({ policy, seed: 5 }).name).toBe(pool.draw({ policy, seed: 5 }).name);
+  });
+
+  it('leaves out who is beaten, and plays the newest checkpoint when nobody is left', () => {
+    const results = [{ seat: 'o', model: 'weak', reward: 0.9 }];
+    const pool = opponents({
+      newest: 0,
+      older: 0,
+      players: [{ model: strong }, { model: weak }],
+      beatenAt: 0.8,
+    });
+    expect(drawn(pool.after({ ...past, results }))).toEqual(new Set(['strong']));
+    const all = [...results, { seat: 'o', model: 'strong', reward: 0.8 }];
+    expect(drawn(pool.after({ ...past, results: all }))).toEqual(new Set(['a/b/c:step9']));
+  });
+
+  it.each([
+    [{ newest: -1 }, /`newest` is -1/],
+    [{ newest: 0, older: 0 }, /nobody to draw/],
+    [{ players: [{ model: strong, weight: Number.NaN }] }, /`players\[0\].weight` is NaN/],
+    [
+      { players: [{ model: strong }, { model: strong }] },
+      /`players\[1\].model` is .*Another player has this name/,
+    ],
+    [{ everySteps: 0 }, /`everySteps` is 0/],
+    [{ beatenAt: Number.NaN }, /`beatenAt` is NaN/],
+    [{ olders: 1 }, /no option `olders`/],
+  ])('refuses %o', (options, message) => {
+    expect(() => opponents(Object(options))).toThrow(message);
   });
 });
 
