@@ -1,5 +1,21 @@
 import './platform/check-node.ts';
 
+/** Task folders of Harbor, and where they run. */
+export { HarborError, type HarborErrorCode } from './formats/harbor/errors.ts';
+export {
+  type HarborScenario,
+  type HarborTasks,
+  type HarborTasksOptions,
+  harborTasks,
+} from './formats/harbor/harbor-tasks.ts';
+export { type LocalSandboxOptions, localSandbox } from './formats/harbor/sandbox/local-sandbox.ts';
+export type {
+  ExecOptions,
+  ExecResult,
+  Sandbox,
+  SandboxKind,
+  SandboxSettings,
+} from './formats/harbor/sandbox/sandbox.ts';
 /** Environments that others have made and serve, of OpenEnv and of the Open Reward Standard; and ours for others. */
 export { OpenEnvError, type OpenEnvErrorCode } from './formats/open-env/error.ts';
 export {

@@ -30,6 +30,8 @@ import {
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
+import { hasBubblewrap } from '../formats/harbor/has-bubblewrap.ts';
+import { taskFolder } from '../formats/harbor/task-folder.ts';
 import { startEnvServer } from '../formats/open-env/env-server.ts';
 import { startStandardServer } from '../formats/open-reward/standard-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
@@ -505,6 +507,25 @@ it('trains on an environment that a server of the Open Reward Standard has', asy
   const rewards = await learnServed(service.client, server.url, 1);
   expect(rewards).toEqual([expect.closeTo(0.5, 0.4)]);
   expect(server.episodes.size).toBe(0);
+});
+
+it.skipIf(!hasBubblewrap)('trains on task folders of Harbor in local sandboxes', async () => {
+  type LearnTasks = (client: unknown, tasks: string, steps: number) => Promise<number[]>;
+  const learnTasks = await exported<LearnTasks>('learnTasks');
+  const tasks = await taskFolder();
+  const policy: FakePolicy = ({ seed, messages }) =>
+    messages.length > 1
+      ? { text: 'done' }
+      : {
+          toolCalls: [
+            { name: 'bash', arguments: `{"command":"echo ${41 + (Number(seed) % 2)} > answer.txt"}` },
+          ],
+        };
+  await using service = await startFakeService({ policy });
+  const [reward] = await learnTasks(service.client, tasks, 1);
+  // The task's tests give 1 or 0.25.
+  expect(reward).toBeGreaterThanOrEqual(0.25);
+  expect(reward).toBeLessThanOrEqual(1);
 });
 
 it('serves an environment over the Open Reward Standard', async () => {

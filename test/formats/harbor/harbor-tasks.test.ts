@@ -1,0 +1,108 @@
+import { readdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { runGroups } from 'martingale';
+import { harborTasks, localSandbox } from 'martingale/environments';
+import { type ScriptedReply, scriptedModel } from 'martingale/testing';
+import { describe, expect, it } from 'vitest';
+import { hasBubblewrap } from './has-bubblewrap.ts';
+import { taskFolder } from './task-folder.ts';
+
+const bash = (command: string): ScriptedReply => ({ toolCalls: [{ name: 'bash', arguments: { command } }] });
+
+/** One rollout whose model runs commands, one in each turn, and then speaks. */
+async function rollOut(files: Record<string, string>, ...commands: string[]) {
+  const folder = await taskFolder(files);
+  const { environment, scenarios } = await harborTasks(folder, {
+    sandbox: localSandbox(),
+    commandTimeoutMs: 5000,
+  });
+  const read: string[] = [];
+  const model = scriptedModel(({ messages }) => {
+    read.splice(0, read.length, ...messages.map(({ content }) => JSON.stringify(content)));
+    const command = commands[messages.filter(({ role }) => role === 'assistant').length];
+    return command === undefined ? { text: 'done' } : bash(command);
+  });
+  const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
+  const [rollout] = groups.flatMap((group) => group.rollouts);
+  return { rollout, trajectory: groups[0]?.trajectories[0], read: read.join('\n') };
+}
+
+const failureOf = ({ rollout }: Awaited<ReturnType<typeof rollOut>>) =>
+  rollout?.status === 'failed' ? rollout.failure.message : rollout?.status;
+
+/** What is left of this process's sandboxes. */
+const left = async () =>
+  (await readdir(join(tmpdir(), `martingale-sandboxes-${process.getuid?.()}`))).filter((name) =>
+    name.startsWith(`${process.pid}-`),
+  );
+
+describe.skipIf(!hasBubblewrap)('harborTasks', () => {
+  it('rewards what the tests of the task say about the files the agent left', async () => {
+    const { trajectory, read } = await rollOut(
+      {},
+      'pwd; cat given.txt; echo $((QUESTION)) > answer.txt; false',
+    );
+    expect(trajectory?.reward).toBe(1);
+    expect(trajectory?.metrics).toMatchObject({ reward: 1, style: 0.5 });
+    expect(read).toContain('/app\\n42');
+    expect(read).toContain('[exit code 1]');
+    expect(await left()).toEqual([]);
+  });
+
+  it('reads reward.txt, and never what the agent has put in its place', async () => {
+    const plant =
+      'echo 9 > /logs/verifier/reward.txt; echo \'{"reward":9}\' > /logs/verifier/reward.json; echo 1 > /tests/expected.txt';
+    expect((await rollOut({}, plant)).trajectory?.reward).toBe(0.25);
+  });
+
+  it('keeps the machine from the agent: its files and its variables', async () => {
+    const folder = await taskFolder();
+    const { read } = await rollOut({}, `cat ${folder}/answer/task.toml; touch /usr/x; env; ls /home`);
+    expect(read).toContain('No such file');
+    expect(read).toContain('Read-only file system');
+    expect(read).not.toContain('VITEST');
+  });
+
+  it('kills a command at its timeout with what it has started', async () => {
+    const { read } = await rollOut({}, 'sleep 1000 & sleep 1000');
+    expect(read).toContain('[killed after 5 s]');
+  }, 20_000);
+
+  it.each([
+    ['no reward', '#!/bin/bash\necho here', 'wrote neither reward.json nor reward.txt'],
+    ['an unreadable one', '#!/bin/bash\necho NaN > /logs/verifier/reward.txt', 'no finite rewards: NaN'],
+    [
+      'several without a main one',
+      '#!/bin/bash\necho \'{"a":1,"b":0}\' > /logs/verifier/reward.json',
+      'no finite rewards',
+    ],
+  ])('fails a rollout whose tests write %s', async (_, script, message) => {
+    expect(failureOf(await rollOut({ 'tests/test.sh': script }))).toContain(message);
+  });
+
+  it('fails a rollout whose tests do not end', async () => {
+    const files = {
+      'tests/test.sh': '#!/bin/bash\nsleep 1000',
+      'task.toml': '[verifier]\ntimeout_sec = 0.3\n',
+    };
+    expect(failureOf(await rollOut(files))).toContain('did not end within verifier.timeout_sec (0.3)');
+    expect(await left()).toEqual([]);
+  });
+
+  it.each([
+    [{ 'task.toml': 'schema_version = "9.0"' }, 'schema_version ("9.0")'],
+    [{ 'task.toml': '[environment]\ngpus = 2' }, 'environment.gpus (2)'],
+    [{ 'task.toml': '[verifier]\nenvironment_mode = "separate"' }, 'verifier.environment_mode ("separate")'],
+    [{ 'task.toml': '[[steps]]\nname = "a"' }, 'steps'],
+    [{ 'task.toml': '[' }, 'is no TOML'],
+    [{ 'task.toml': `[verifier.env]\nKEY = "\${NOT_SET_ANYWHERE}"` }, 'NOT_SET_ANYWHERE'],
+    [{ 'environment/docker-compose.yaml': 'services: {}' }, 'environment/docker-compose.yaml'],
+    [{ 'environment/Dockerfile': 'FROM a\nRUN make' }, '"RUN make" is not supported'],
+  ])('refuses %o', async (files: Record<string, string>, message) => {
+    const folder = await taskFolder(files);
+    await expect(harborTasks(folder, { sandbox: localSandbox() })).rejects.toMatchObject({
+      ...{ code: 'task_unsupported', message: expect.stringContaining(message) },
+    });
+  });
+});
