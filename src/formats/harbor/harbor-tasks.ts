@@ -7,6 +7,7 @@ import {
   type LoopSettings,
 } from '../../environment/index.ts';
 import type { RolloutLimits } from '../../trajectory/index.ts';
+import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { HarborError } from './errors.ts';
 import type { Sandbox, SandboxKind } from './sandbox/sandbox.ts';
@@ -53,11 +54,13 @@ export interface HarborTasks {
  * write at the end. A rollout whose sandbox or tests fail is a failed rollout.
  *
  * @param folder A folder of task folders, or one task folder.
- * @throws HarborError (`task_unsupported`, `sandbox_away`)
+ * @throws OptionError for an invalid option; HarborError (`task_unsupported`, `sandbox_away`)
  */
 export async function harborTasks(folder: string, options: HarborTasksOptions): Promise<HarborTasks> {
   checkOptionNames('harborTasks()', options, names);
   const { sandbox: kind, commandTimeoutMs = 120_000, maxOutput = 10_000 } = options;
+  wholeNumberOption('invalid_rollout_option', 'commandTimeoutMs', commandTimeoutMs, 1);
+  wholeNumberOption('invalid_rollout_option', 'maxOutput', maxOutput, 1);
   const tasks = new Map((await readTasks(folder)).map((task) => [task.name, task]));
   await kind.check();
   const taskOf = (name: string): Task => {

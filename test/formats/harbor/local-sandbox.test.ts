@@ -25,6 +25,13 @@ const foldersOf = async (pid: number | undefined) =>
     name.startsWith(`${pid}-`),
   );
 
+it.each([
+  [{ maxSandboxes: 0 }, /`maxSandboxes` is 0/],
+  [{ maxSandbox: 1 }, /no option `maxSandbox`/],
+])('refuses %o', (options, message) => {
+  expect(() => localSandbox(Object(options))).toThrow(message);
+});
+
 it('says what to install on a machine without bubblewrap', async () => {
   vi.stubEnv('PATH', '/nowhere');
   onTestFinished(() => void vi.unstubAllEnvs());

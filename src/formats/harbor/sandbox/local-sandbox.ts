@@ -1,6 +1,7 @@
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasCode } from '../../../util/error.ts';
+import { wholeNumberOption } from '../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { HarborError } from '../errors.ts';
 import { newFolder, sweep } from './left-over.ts';
@@ -27,7 +28,8 @@ const configuration = [
  */
 export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
   checkOptionNames('localSandbox()', options, names);
-  const slots = new Slots(options.maxSandboxes ?? 16);
+  const { maxSandboxes = 16 } = options;
+  const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   let swept: Promise<void> | undefined;
   return {
     async check() {
