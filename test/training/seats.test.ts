@@ -10,7 +10,9 @@ import {
   train,
 } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
+import { rescore } from 'martingale/records';
 import { startService } from 'martingale/service';
+import { replayStep } from 'martingale/testing';
 import { expect, it } from 'vitest';
 import { market, marketScenarios } from '../../recipes/market/environment.ts';
 import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
@@ -102,6 +104,11 @@ it('one policy in both seats trains on both, each seat in groups of its own', as
     const records = await recordsOf('self', 0);
     expect(records.map(({ seat }) => seat?.name)).toEqual(Array(4).fill(['x', 'o']).flat());
     expect(validation.after?.counts.completed).toBe(3);
+    const again = { runDirectory: join(folder, 'self'), environment: ticTacToe };
+    const rescored = await rescore({ ...again, step: 0 });
+    expect(rescored.refused).toEqual([]);
+    expect(rescored.table.map(({ after }) => after)).toEqual(rescored.table.map(({ before }) => before));
+    expect((await replayStep({ ...again, step: 0 })).refused[0]?.reason).toMatch(/has seats/);
     const validated = validation.after?.groups.flatMap(({ rollouts }) => rollouts) ?? [];
     expect(validated.map(({ seats }) => seats?.map(({ model }) => model.replace(/.*:/, '')))).toEqual(
       Array(3).fill(['step1', 'perfect']),

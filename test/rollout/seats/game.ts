@@ -1,6 +1,6 @@
 import { generateText } from 'ai';
-import { defineEnvironment } from 'martingale';
 import { z } from 'zod';
+import { defineEnvironment } from '../../../src/index.ts';
 
 /** Two players name a number in turn; the higher one wins. */
 export const game = defineEnvironment({
