@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
+import { CsvTable } from '../../src/cli/export/csv.ts';
 import { SftExamples } from '../../src/cli/export/sft-examples.ts';
 import { sftExampleSchema } from '../../src/contract/index.ts';
+import type { GroupRecord } from '../../src/rollout/index.ts';
 import { readRun } from '../../src/training/index.ts';
 import { sharedFolder, temporaryFolder } from '../support/files.ts';
 import { runProgram } from '../support/programs.ts';
@@ -25,11 +27,11 @@ async function exported(as: string, ...more: string[]): Promise<string> {
 it('csv has a line for each rollout, failed ones too, with its metrics', async () => {
   const [titles = '', ...rows] = (await exported('csv', '--step', '0', '1')).trimEnd().split('\r\n');
   expect(titles).toBe(
-    'groups_of,group,scenario,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
+    'groups_of,group,scenario,seat,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
   );
   expect(rows).toHaveLength(32);
   const rewards = rows.filter((row) => row.includes(',completed,')).map((row) => row.split(','));
-  for (const cells of rewards) expect(Number(cells[7])).toBeCloseTo(Number(cells[11]) + Number(cells[12]), 9);
+  for (const cells of rewards) expect(Number(cells[8])).toBeCloseTo(Number(cells[12]) + Number(cells[13]), 9);
 });
 
 it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {
@@ -69,6 +71,50 @@ it('sft keeps tools and reasoning, and leaves out what has no reply', () => {
   expect(examples.lines.map((line) => JSON.parse(line))).toEqual([
     { messages: [user, { role: 'assistant', content: 'here', reasoning_content: 'think' }], tools },
   ]);
+});
+
+it('csv names the seat; sft has the best of each seat that the model of the run played', () => {
+  const record = { id: 'a', policy: null, seed: 1, turns: 1, milliseconds: 1, calls: [], stop_reason: null };
+  const says = (content: string, reward: number): GroupRecord['trajectories'][number] => ({
+    messages_and_choices: [
+      { role: 'user', content: 'go' },
+      { index: 0, message: { role: 'assistant', content }, finish_reason: 'stop', token_ids: [1] },
+    ],
+    reward,
+    record,
+  });
+  const groupOf = (name: string, isPolicy: boolean, trajectory: GroupRecord['trajectories'][number]) => ({
+    group: 0,
+    scenario: 1,
+    metadata: {},
+    rollouts: [
+      {
+        index: 0,
+        attempt: 0,
+        seed: 1,
+        duration_ms: 1,
+        status: 'completed' as const,
+        reward: 1,
+        trajectory: 0,
+      },
+    ],
+    failures: [],
+    trajectories: [trajectory],
+    seat: { name, at: 0, of: 3, model: 'm', trains: isPolicy, isPolicy },
+  });
+  const groups = [
+    groupOf('x', true, says('a', 1)),
+    groupOf('o', true, says('b', 0.5)),
+    groupOf('z', false, says('c', 1)),
+  ];
+  const examples = new SftExamples({ minReward: 0 });
+  const table = new CsvTable();
+  for (const group of groups) {
+    examples.add(group);
+    table.add({ name: 'step-0000', record: group });
+  }
+  expect(examples.lines.map((line) => JSON.parse(line).messages.at(-1).content)).toEqual(['a', 'b']);
+  expect(table.lines.slice(1).map((line) => line.split(',')[3])).toEqual(['x', 'o', 'z']);
 });
 
 it('refuses a file that exists, a step that is not there, and an unknown form', async () => {

@@ -5,6 +5,7 @@ const fixed = [
   'groups_of',
   'group',
   'scenario',
+  'seat',
   'rollout',
   'attempt',
   'status',
@@ -46,7 +47,16 @@ function rowOf(name: string, record: GroupRecord, at: number) {
     .flatMap(({ messages_and_choices: entries }) => entries)
     .reduce((sum, entry) => sum + ('message' in entry ? (entry.token_ids?.length ?? 0) : 0), 0);
   const cells = [
-    ...[name, record.group, keyOf(record), at, rollout.attempt, rollout.status, failure?.code],
+    ...[
+      name,
+      record.group,
+      keyOf(record),
+      record.seat?.name,
+      at,
+      rollout.attempt,
+      rollout.status,
+      failure?.code,
+    ],
     ...[
       isCompleted ? rollout.reward : undefined,
       rollout.duration_ms,

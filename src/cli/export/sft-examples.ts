@@ -3,7 +3,8 @@ import type { GroupRecord } from '../../rollout/index.ts';
 
 /**
  * The best rollouts as examples for supervised training: of each scenario the one with the highest reward, if that is at
- * least `minReward`; no conversation twice. Only main conversations that end with a reply.
+ * least `minReward`; no conversation twice. Only main conversations that end with a reply. With seats: the best of each
+ * seat that the model of the run played.
  */
 export class SftExamples {
   readonly #minReward: number;
@@ -13,8 +14,9 @@ export class SftExamples {
     this.#minReward = minReward;
   }
 
-  add({ scenario, trajectories }: GroupRecord): void {
-    const key = JSON.stringify(scenario) ?? '';
+  add({ scenario, trajectories, seat }: GroupRecord): void {
+    if (seat && !seat.isPolicy) return;
+    const key = JSON.stringify([scenario, seat?.name]);
     for (const { reward, messages_and_choices: entries, tools, record } of trajectories) {
       if (reward === undefined || reward < this.#minReward || record.externalModel !== undefined) continue;
       if (reward <= (this.#best.get(key)?.reward ?? Number.NEGATIVE_INFINITY)) continue;
