@@ -45,6 +45,12 @@ describe('martingale preflight', () => {
     ).toContainEqual(["always the model's most frequent first call", 2]);
   });
 
+  it('compares each seat with itself, and tells what a rollout of all seats needs', async () => {
+    const figures = JSON.parse(await martingale('preflight', file('seats'), '--rollouts', '4', '--json'));
+    expect(figures).toMatchObject({ groups: 8, calls: 2, counts: { dispatched: 16, completed: 16 } });
+    expect(figures.sampledTokens).toBeGreaterThanOrEqual(4);
+  });
+
   it('shows nothing of an error that could command the terminal', async () => {
     const text = await martingale('preflight', file('gamed'), '--scenarios', 'hard');
     expect(text).toMatch(/x 4 TypeError: the database is away at .*gamed\.ts:17/);

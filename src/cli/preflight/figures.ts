@@ -5,8 +5,10 @@ import {
   failureKinds,
   type GroupsResult,
   type RolloutCounts,
+  trajectoriesOf,
 } from '../../rollout/index.ts';
 import { isAgainstSuccess } from '../../training/index.ts';
+import type { Trajectory } from '../../trajectory/index.ts';
 import type { ShortcutResult } from './shortcuts.ts';
 
 /** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
@@ -56,12 +58,19 @@ export interface PreflightFigures {
   warnings: string[];
 }
 
-/** Reads a few dozen rollouts. */
+/** Reads a few dozen rollouts. Each seat of an environment with several agents is compared as a group of its own. */
 export function figuresOf(
-  { groups, counts, durationMs }: GroupsResult<unknown>,
+  { groups: scenarioGroups, counts, durationMs }: GroupsResult<unknown>,
   { model, prices, shortcuts }: { model: string; prices: Prices | null; shortcuts: ShortcutResult[] },
 ): PreflightFigures {
+  const groups = scenarioGroups.flatMap((group) => group.bySeat());
   const trajectories = groups.flatMap((group) => group.trajectories);
+  const rollouts = scenarioGroups
+    .flatMap((group) => group.rollouts)
+    .filter(({ status }) => status === 'completed')
+    .map(trajectoriesOf);
+  const perRollout = (count: (trajectory: Trajectory) => number) =>
+    meanOf(rollouts.map((seats) => seats.reduce((sum, trajectory) => sum + count(trajectory), 0)));
   const rewards = trajectories.flatMap(({ reward }) => reward ?? []);
   const successes = trajectories.flatMap(({ metrics }) =>
     metrics.success === undefined ? [] : Number(metrics.success),
@@ -69,8 +78,8 @@ export function figuresOf(
   const calls = trajectories.flatMap(({ log }) => log.calls);
   const rolloutsPerSecond = (counts.completed / Math.max(1, durationMs)) * 1000;
   const usage = {
-    promptTokens: meanOf(trajectories.map(({ promptTokens }) => promptTokens)),
-    sampledTokens: meanOf(trajectories.map(({ sampledTokens }) => sampledTokens)),
+    promptTokens: perRollout(({ promptTokens }) => promptTokens),
+    sampledTokens: perRollout(({ sampledTokens }) => sampledTokens),
   };
   const signal = groups.filter(({ trajectories: some }) =>
     hasSignal(some.map(({ reward }) => ({ reward: reward ?? 0, credits: [] }))),
@@ -87,10 +96,10 @@ export function figuresOf(
     groupsWithSignal: signal.length,
     groupsAgainstSuccess: groups.filter((group) => isAgainstSuccess(group.trajectories)).length,
     ...usage,
-    calls: trajectories.length > 0 ? calls.length / trajectories.length : 0,
+    calls: perRollout(({ log }) => log.calls.length),
     longestPrompt: Math.max(0, ...calls.map(({ promptTokens }) => promptTokens)),
     temperatures: [...new Set(calls.flatMap(({ choice }) => choice.sampling?.temperature ?? []))].sort(),
-    failures: failureKinds(groups),
+    failures: failureKinds(scenarioGroups),
     rolloutsPerSecond,
     costs: (counts.completed === 0 ? [] : sizes).map((size) =>
       costOf(size, { ...usage, rolloutsPerSecond, prices }),
