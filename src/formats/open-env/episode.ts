@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Dispatcher, type MessageEvent, WebSocket } from 'undici';
+import { Agent, buildConnector, type MessageEvent, WebSocket } from 'undici';
 import { withDeadline } from '../../util/deadline.ts';
 import { OpenEnvError } from './error.ts';
 import { type Frame, frameSchema, type Observed } from './wire.ts';
@@ -7,7 +7,6 @@ import { type Frame, frameSchema, type Observed } from './wire.ts';
 export interface EpisodeOptions {
   /** Address of the server, with http or https. */
   url: string;
-  dispatcher: Dispatcher;
   headers: Record<string, string>;
   /** What the environment is reset with: seed, split, index and fields of its own. */
   reset: Record<string, unknown>;
@@ -19,12 +18,20 @@ export interface EpisodeOptions {
 /** Pauses before a full server is asked again, in milliseconds. */
 const pausesMs = [100, 250, 500, 1000, 2000];
 
+/** Largest frame of a server, in bytes. */
+const maxFrameBytes = 16 * 1024 ** 2;
+
+/** How long a server may take to close a connection before it is cut, in milliseconds. */
+const closingMs = 2000;
+
 /** Codes of errors after which the environment cannot go on. */
 const failures = new Set(['EXECUTION_ERROR', 'FACTORY_ERROR', 'SESSION_ERROR']);
 
 /** One episode: a WebSocket to a server, which makes an environment for it. */
 export class Episode {
   readonly #socket: WebSocket;
+  /** Cuts the connection below the socket. */
+  readonly #cut: () => void;
   readonly #options: EpisodeOptions;
   /** Frames that came and nobody has awaited, and the wait for the next one. */
   readonly #frames: Frame[] = [];
@@ -34,8 +41,10 @@ export class Episode {
   first: Observed = { observation: {}, reward: null, done: false };
   isDone = false;
 
-  private constructor(socket: WebSocket, options: EpisodeOptions) {
+  private constructor(options: EpisodeOptions) {
+    const { socket, cut } = connect(options);
     this.#socket = socket;
+    this.#cut = cut;
     this.#options = options;
     socket.addEventListener('message', (event) => this.#receive(event));
     socket.addEventListener('error', (event) => this.#fail(away(options.url, event.message || 'it was cut')));
@@ -50,11 +59,13 @@ export class Episode {
    */
   static async open(options: EpisodeOptions): Promise<Episode> {
     for (let attempt = 0; ; attempt++) {
-      const episode = new Episode(connect(options), options);
+      const episode = new Episode(options);
       try {
         await episode.#opened();
         const frame = await episode.#ask({ type: 'reset', data: options.reset }, options.signal);
         if (frame.type === 'observation') {
+          const { done } = frame.data;
+          if (done) throw failed(options.url, 'was over at its reset, before the model said anything');
           episode.first = frame.data;
           return episode;
         }
@@ -81,6 +92,8 @@ export class Episode {
     this.#end ??= new OpenEnvError('environment_server_away', 'the episode is closed');
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: 'close' }));
     this.#socket.close();
+    // A server that hangs never answers.
+    if (this.#socket.readyState !== WebSocket.CLOSED) setTimeout(this.#cut, closingMs).unref();
   }
 
   async #opened(): Promise<void> {
@@ -93,10 +106,13 @@ export class Episode {
 
   #ask(frame: object, signal: AbortSignal): Promise<Frame> {
     return this.#within(signal, async () => {
-      if (this.#end && this.#frames.length === 0) throw this.#end;
-      if (!this.#end) this.#socket.send(JSON.stringify(frame));
-      const ready = this.#frames.shift();
-      if (ready) return ready;
+      const early = this.#frames.shift();
+      // An answer before its question would be taken for that of the next step, and its reward with it.
+      if (early?.type === 'observation') throw unasked(this.#options.url);
+      // An error may come first: a full server says so at once.
+      if (early) return early;
+      if (this.#end) throw this.#end;
+      this.#socket.send(JSON.stringify(frame));
       this.#waiting = Promise.withResolvers();
       return this.#waiting.promise;
     });
@@ -132,8 +148,19 @@ export class Episode {
   }
 }
 
-function connect({ url, dispatcher, headers }: EpisodeOptions): WebSocket {
-  return new WebSocket(`${url.replace(/^http/, 'ws')}/ws`, { dispatcher, headers });
+function connect({ url, headers }: EpisodeOptions): { socket: WebSocket; cut: () => void } {
+  const connector = buildConnector({});
+  let cut = () => {};
+  const dispatcher = new Agent({
+    webSocket: { maxPayloadSize: maxFrameBytes },
+    connect: (options, callback) =>
+      connector(options, (...made) => {
+        cut = () => made[1]?.destroy();
+        callback(...made);
+      }),
+  });
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/ws`, { dispatcher, headers });
+  return { socket, cut: () => cut() };
 }
 
 function toJson(data: unknown): unknown {
@@ -146,6 +173,15 @@ function toJson(data: unknown): unknown {
 
 export const away = (url: string, why: string, cause?: unknown): OpenEnvError =>
   new OpenEnvError('environment_server_away', `the environment server ${url} is away: ${why}`, { cause });
+
+const failed = (url: string, how: string): OpenEnvError =>
+  new OpenEnvError('environment_failed', `the environment at ${url} ${how}`);
+
+const unasked = (url: string): OpenEnvError =>
+  new OpenEnvError(
+    'environment_server_refused',
+    `the environment server ${url} sent an observation that nobody asked for`,
+  );
 
 function refused(url: string, { data }: Extract<Frame, { type: 'error' }>): OpenEnvError {
   const { code, message, errors } = data;

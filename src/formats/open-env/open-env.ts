@@ -10,18 +10,12 @@ import {
 } from '../../environment/index.ts';
 import type { RolloutLimits } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { actionChecker } from './action-check.ts';
 import { Episode } from './episode.ts';
 import { OpenEnvError } from './error.ts';
 import { readHttp, type ServerAddress } from './server.ts';
 import { listTools, toolsOf } from './tools.ts';
-import {
-  environmentsSchema,
-  metadataSchema,
-  type Observed,
-  schemasSchema,
-  splitsSchema,
-  taskCountSchema,
-} from './wire.ts';
+import { environmentsSchema, metadataSchema, type Observed, splitsSchema, taskCountSchema } from './wire.ts';
 
 const scenarioSchema = z.object({
   /** What the environment draws from. All rollouts of a group have the same. */
@@ -41,8 +35,9 @@ export interface OpenEnvView<Observation> extends Omit<Observed, 'observation'> 
 
 export interface OpenEnvOptions<Observation, Action extends object> {
   /**
-   * Makes a message of what the environment shows, after the reset and after each step. Default, in environments with
-   * tools of the Model Context Protocol: the description of the environment begins the conversation.
+   * Makes a message of what the environment shows, after the reset and after each step. In environments with tools of
+   * the Model Context Protocol, it only begins the conversation and may be a text. Default there: the description of
+   * the environment, if it has one of its own.
    */
   prompt?: string | ((view: OpenEnvView<Observation>) => string | ModelMessage[]);
   /**
@@ -54,7 +49,7 @@ export interface OpenEnvOptions<Observation, Action extends object> {
   invalid?: string;
   /** Fields of the reset beside seed, split and index. */
   reset?: Readonly<Record<string, unknown>>;
-  /** Name of the environment, for its tasks. Default: the server's first. */
+  /** Name of the environment, for its tasks, where the server has the Task API. Default: the server's first. */
   environment?: string;
   /** Sent as a bearer token. Default: none. */
   apiKey?: string;
@@ -97,9 +92,6 @@ export interface OpenEnv {
 /** Stop reason of a rollout that its environment ended. */
 const doneReason = 'environment_done';
 
-/** Largest frame of a server, in bytes. */
-const maxFrameBytes = 16 * 1024 ** 2;
-
 /**
  * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The rewards of its steps are those of
  * the replies that took them, and a rollout whose environment or server fails is a failed rollout.
@@ -124,12 +116,16 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   if (!(stepTimeoutMs > 0)) throw badOption(`stepTimeoutMs is ${stepTimeoutMs}; give milliseconds above 0`);
   const server: ServerAddress = {
     url: url.replace(/\/+$/, ''),
-    dispatcher: new Agent({ webSocket: { maxPayloadSize: maxFrameBytes } }),
+    dispatcher: new Agent(),
     headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
   };
   const metadata = await readHttp(server, { path: '/metadata', schema: metadataSchema });
   const environments = await readHttp(server, { path: '/list_environments', schema: environmentsSchema });
   const named = options.environment ?? environments?.[0];
+  if (options.environment !== undefined && !environments)
+    throw badOption(
+      `environment: the server ${url} has no Task API, so that its environment has no name; leave it out`,
+    );
   if (options.environment !== undefined && environments && !environments.includes(options.environment))
     throw badOption(
       `environment: the server ${url} has no environment "${named}"; it has ${environments.join(', ') || 'none'}`,
@@ -140,12 +136,16 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
       : await readHttp(server, { path: `/${encodeURIComponent(named)}/splits`, schema: splitsSchema })) ?? [];
   const splitNames = splits.map((split) => (typeof split === 'string' ? split : split.name));
   const checkAction = action ? await actionChecker(server) : undefined;
-  const opening = prompt ?? (action ? undefined : metadata?.description);
-  if (opening === undefined || opening === null || opening === '')
+  const opening = prompt ?? (action ? undefined : descriptionOf(metadata));
+  if (opening === undefined || opening === '')
     throw badOption(
       action
         ? 'prompt is missing: give a function that makes a message of an observation'
         : 'prompt is missing, and the server has no description: give the text that begins the conversation',
+    );
+  if (action && typeof opening === 'string')
+    throw badOption(
+      'prompt is a text, and with `action` the model would never read what the environment shows: give a function',
     );
   const say = (view: OpenEnvView<Observation>) => (typeof opening === 'function' ? opening(view) : opening);
 
@@ -155,15 +155,14 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
     ...(options.limits ? { limits: options.limits } : {}),
     ...(options.settings ? { settings: options.settings } : {}),
     ...(discount === null ? {} : { credit: { discount } }),
-    setup: async ({ scenario, signal }) => ({
-      episode: await Episode.open({
-        ...server,
-        reset: { ...options.reset, ...scenario },
-        stepTimeoutMs,
-        signal,
-      }),
-      steps: 0,
-    }),
+    setup: async ({ scenario, signal }) => {
+      const reset = { ...options.reset, ...scenario };
+      const { url: address, headers } = server;
+      return {
+        episode: await Episode.open({ url: address, headers, reset, stepTimeoutMs, signal }),
+        steps: 0,
+      };
+    },
     system: options.system ?? '',
     // The cast trusts the caller's type: the server describes it, and cannot be asked at compile time.
     prompt: ({ state: { episode } }) => say({ ...episode.first, steps: 0 } as OpenEnvView<Observation>),
@@ -190,7 +189,13 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
     environment,
     splits: splitNames,
     async scenarios(which) {
-      if (typeof which === 'number') return Array.from({ length: which }, (_, seed) => ({ seed }));
+      if (typeof which === 'number') {
+        if (!(Number.isSafeInteger(which) && which > 0))
+          throw badOption(
+            `scenarios(${which}): give a whole number of seeds above 0, or the name of a split`,
+          );
+        return Array.from({ length: which }, (_, seed) => ({ seed }));
+      }
       if (!splitNames.includes(which) || named === undefined)
         throw badOption(
           `${environment.name} has no split "${which}"; it has ${splitNames.join(', ') || 'none: pass a number of seeds'}`,
@@ -200,7 +205,12 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
         schema: taskCountSchema,
         body: { split: which },
       });
-      return Array.from({ length: counted?.num_tasks ?? 0 }, (_, index) => ({
+      if (!counted)
+        throw new OpenEnvError(
+          'environment_server_refused',
+          `the environment server ${url} does not say how many tasks "${which}" has; pass a number of seeds`,
+        );
+      return Array.from({ length: counted.num_tasks }, (_, index) => ({
         seed: index,
         split: which,
         index,
@@ -210,20 +220,10 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   };
 }
 
-/** Checks actions by the server's schema, where it has one. */
-async function actionChecker(server: ServerAddress): Promise<((action: object) => void) | undefined> {
-  const schemas = await readHttp(server, { path: '/schema', schema: schemasSchema });
-  if (!schemas) return undefined;
-  const schema = z.fromJSONSchema(schemas.action);
-  return (action) => {
-    const { error } = schema.safeParse(action);
-    if (!error) return;
-    const [issue] = error.issues;
-    throw new OpenEnvError(
-      'action_invalid',
-      `\`action\` returned ${JSON.stringify(action).slice(0, 300)}, which does not fit the server's schema: ${issue?.path.join('.')}: ${issue?.message}`,
-    );
-  };
+/** What the environment says of itself. The package's own words for one that says nothing are none. */
+function descriptionOf(metadata: z.output<typeof metadataSchema> | null): string | undefined {
+  const { name, description } = metadata ?? {};
+  return !description || description === `${name} environment` ? undefined : description;
 }
 
 const badOption = (message: string) => new OpenEnvError('bad_option', message);

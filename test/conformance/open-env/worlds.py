@@ -6,7 +6,7 @@ from typing import Literal
 import uvicorn
 from openenv.core.env_server import Environment, create_fastapi_app
 from openenv.core.env_server.mcp_environment import MCPEnvironment
-from openenv.core.env_server.types import Action, Observation, State
+from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 
 rules = [("red", "stop"), ("amber", "slow"), ("green", "go")]
 
@@ -77,8 +77,6 @@ def tools_server():
     server = FastMCP("lights")
 
     class Tools(MCPEnvironment):
-        """You stand at a light: say what to do."""
-
         SUPPORTS_CONCURRENT_SESSIONS = True
 
         def __init__(self):
@@ -88,6 +86,9 @@ def tools_server():
             def answer(word: Literal["stop", "slow", "go"]) -> str:
                 """Say stop, slow or go."""
                 return f"you said {word}"
+
+        def get_metadata(self):
+            return EnvironmentMetadata(name="Tools", description="You stand at a light: say what to do.")
 
         def reset(self, seed=None, episode_id=None, **kwargs):
             return Observation(reward=None, done=False)

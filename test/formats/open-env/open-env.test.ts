@@ -114,10 +114,20 @@ describe('an environment of OpenEnv', () => {
     ]);
     await rollouts(env, ['7'], { scenarios });
     expect(server.resets).toEqual(scenarios);
+    server.http['POST /guess/num_tasks'] = { status: 501, body: {} };
+    await expect(env.scenarios('test')).rejects.toThrow(/does not say how many tasks "test" has/);
+    await expect(env.scenarios(0)).rejects.toThrow(/whole number of seeds/);
     await expect(env.scenarios('val')).rejects.toThrow(/no split "val"; it has train, test/);
     await expect(opened(server, { ...playing, environment: 'chess' })).rejects.toThrow(
       /no environment "chess"/,
     );
+  });
+
+  it('leaves an action to the server whose schema has rules that cannot be read', async () => {
+    const server = await startEnvServer();
+    server.http['GET /schema'] = { body: { action: { type: 'object', not: { required: ['word'] } } } };
+    const [rollout] = await rollouts(await opened(server), ['7']);
+    expect(rollout).toMatchObject({ status: 'completed', reward: 1 });
   });
 
   it('paces rollouts by the capacity of the server, and loses none', async () => {
@@ -192,6 +202,39 @@ describe('a rollout fails, without a reward, when', () => {
     expect((await failureOf(await opened(server), ['7']))[0]).toBe('environment_server_away');
   });
 
+  it('the server sends an observation that nobody asked for', async () => {
+    const server = await startEnvServer();
+    server.step = (_, socket) => {
+      socket.send(JSON.stringify(observation({ text: 'lower' }, { reward: 1 })));
+      return observation({ text: 'higher' });
+    };
+    expect(await failureOf(await opened(server), ['3', '7'])).toEqual([
+      'environment_server_refused',
+      expect.stringContaining('nobody asked for'),
+    ]);
+  });
+
+  it('the environment is over at its reset, and no model is called', async () => {
+    const server = await startEnvServer();
+    server.reset = () => observation({ text: 'over' }, { reward: 1, done: true });
+    const [rollout] = await rollouts(await opened(server), ['7']);
+    expect(rollout?.status === 'failed' && rollout.failure.message).toContain('was over at its reset');
+    expect(rollout?.trajectory.calls).toHaveLength(0);
+    await expect.poll(() => server.open.size).toBe(0);
+  });
+
+  it('the server hangs, and its connection is cut', async () => {
+    const server = await startEnvServer();
+    const env = await opened(server, { ...playing, stepTimeoutMs: 200 });
+    server.step = (_, socket) => {
+      // Never answers that the client closes.
+      socket.close = () => undefined;
+      return undefined;
+    };
+    expect((await failureOf(env, ['7']))[0]).toBe('environment_server_away');
+    await expect.poll(() => server.open.size, { timeout: 10_000 }).toBe(0);
+  });
+
   it('an action does not fit the schema of the server', async () => {
     const server = await startEnvServer();
     const env = await opened(server, { ...playing, action: () => ({ guess: 1.5 }) });
@@ -213,8 +256,20 @@ describe('openEnv refuses', () => {
     await expect(openEnv<Seen, Guess>(server.url, { action: playing.action })).rejects.toThrow(
       /prompt is missing/,
     );
-    server.http['GET /metadata'] = { body: { name: 'guess' } };
-    await expect(openEnv(server.url)).rejects.toThrow(/prompt is missing, and the server has no description/);
+    const constant = { prompt: 'Guess.', action: () => ({ guess: 1 }) };
+    await expect(openEnv(server.url, constant)).rejects.toThrow(/prompt is a text/);
+    // The second is what the package says for an environment without a description.
+    for (const description of [undefined, 'guess environment']) {
+      server.http['GET /metadata'] = { body: { name: 'guess', description } };
+      await expect(openEnv(server.url)).rejects.toThrow(
+        /prompt is missing, and the server has no description/,
+      );
+    }
+  });
+
+  it('the name of an environment where the server has no Task API', async () => {
+    const server = await startEnvServer();
+    await expect(opened(server, { ...playing, environment: 'guess' })).rejects.toThrow(/has no Task API/);
   });
 
   it('an unknown option, and a time that is none', async () => {
