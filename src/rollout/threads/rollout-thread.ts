@@ -1,8 +1,11 @@
 import { Worker } from 'node:worker_threads';
+import type { z } from 'zod';
 import { maxTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
-import { type BudgetNumbers, BudgetSlots } from './call-budgets.ts';
-import type { FromThread, SentRollout, ThreadStart, ThreadTask, ToThread } from './messages.ts';
+import type { RunRolloutOptions } from '../run-rollout.ts';
+import { type BudgetNumbers, BudgetSlots } from '../sent/call-budgets.ts';
+import { abortReasonOf, type SentModels, type SentRollout, timeOf, toSentStart } from '../sent/messages.ts';
+import type { FromThread, ThreadStart, ToThread } from './messages.ts';
 
 /** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
 export type ThreadResult =
@@ -59,35 +62,41 @@ export class RolloutThread {
     return this.#inFlight.size;
   }
 
-  /** Runs a rollout. Never throws. @param environment Name of the environment that the thread must have loaded. */
-  async run(task: ThreadTask, environment: string): Promise<ThreadResult> {
+  /** Runs a rollout of the environment that the thread must have loaded. Never throws. */
+  async run<Schema extends z.ZodType, Outcome>(
+    task: RunRolloutOptions<Schema, Outcome>,
+    models: SentModels,
+  ): Promise<ThreadResult> {
     if (this.#lost) return { type: 'lost', failure: this.#lost };
     const id = this.#ids++;
     const { promise, resolve } = Promise.withResolvers<ThreadResult>();
     const timers = new Set<NodeJS.Timeout>();
     const expectWithin = (milliseconds: number) => {
       const afterMs = Math.min(milliseconds + this.#options.graceMs, maxTimerMs);
-      timers.add(setTimeout(() => this.#overrun(id, task.overdue), afterMs));
+      timers.add(setTimeout(() => this.#overrun(id, overdue(task.timeoutMs)), afterMs));
     };
-    const { signal } = task;
+    const { signal, environment } = task;
+    const time = timeOf(task);
+    const start = toSentStart(task, models);
     const onAbort = () => {
-      this.#worker.postMessage({ type: 'abort', id, reason: task.abortReason() } satisfies ToThread);
-      expectWithin(task.allowedAfterAbortMs);
+      this.#worker.postMessage({ type: 'abort', id, reason: abortReasonOf(signal) } satisfies ToThread);
+      expectWithin(time.afterAbortMs);
     };
-    const leave = () => resolve({ type: 'lost', failure: task.abortReason() });
+    const leave = () => resolve({ type: 'lost', failure: abortReasonOf(signal) });
     this.#inFlight.set(id, resolve);
     this.#worker.ref();
     signal?.addEventListener('abort', leave, { once: true });
     const begin = (loaded: string) => {
       signal?.removeEventListener('abort', leave);
       if (!this.#inFlight.has(id) || signal?.aborted) return;
-      if (loaded !== environment) return resolve({ type: 'lost', failure: mismatch(environment, loaded) });
+      if (loaded !== environment.name)
+        return resolve({ type: 'lost', failure: mismatch(environment.name, loaded) });
       try {
-        this.#worker.postMessage({ type: 'run', id, ...task.message } satisfies ToThread);
+        this.#worker.postMessage({ type: 'run', id, ...start } satisfies ToThread);
       } catch (error) {
         return resolve({ type: 'lost', failure: notCloneable(error) });
       }
-      expectWithin(task.allowedMs);
+      expectWithin(time.inAllMs);
       signal?.addEventListener('abort', onAbort, { once: true });
     };
     this.#ready.promise.then(begin, () => undefined);
@@ -145,6 +154,13 @@ function died(how: string): RolloutFailure {
   const message = `The worker thread of the rollout died: ${how}. Its recorded calls are lost.`;
   return { code: 'worker_died', message };
 }
+
+const overdue = (timeoutMs: number): RolloutFailure => ({
+  code: 'rollout_timeout',
+  message:
+    `The rollout and its rewards took longer than ${timeoutMs} ms and its worker thread no longer answered: ` +
+    'the thread was ended. Look for a loop that blocks the thread.',
+});
 
 function mismatch(expected: string, loaded: string): RolloutFailure {
   return {

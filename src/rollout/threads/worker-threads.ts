@@ -6,8 +6,8 @@ import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
-import { BudgetNumbers } from './call-budgets.ts';
-import { describeModels, lostRollout, toRollout, toThreadTask } from './messages.ts';
+import { BudgetNumbers } from '../sent/call-budgets.ts';
+import { describeModels, lostRollout, toRollout } from '../sent/messages.ts';
 import { RolloutThread, type RolloutThreadOptions } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {
@@ -104,7 +104,7 @@ class ThreadExecutor implements RolloutExecutor {
       const startedAt = performance.now();
       const models = describeModels(task, (budget) => this.#budgets.numberOf(budget));
       if ('failure' in models) return lostRollout(task, models.failure, startedAt);
-      const result = await this.#thread().run(toThreadTask(task, models.sent), task.environment.name);
+      const result = await this.#thread().run(task, models.sent);
       return result.type === 'ended'
         ? toRollout<Outcome>(result.rollout)
         : lostRollout(task, result.failure, startedAt);

@@ -1,7 +1,7 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { CallBudget, CallSlot } from '../../model/index.ts';
 import { type RolloutFailure, toFailure } from '../rollout.ts';
-import type { FromThread, ToThread } from './messages.ts';
+import type { BudgetReply, BudgetRequest } from './messages.ts';
 
 /** Assigns numbers to call budgets, by which messages refer to them. */
 export class BudgetNumbers {
@@ -20,21 +20,19 @@ export class BudgetNumbers {
   }
 }
 
-type BudgetMessage = Extract<FromThread, { type: 'enter' | 'leave' | 'limited' | 'release' }>;
-
-/** In the main thread: the slots in call budgets that calls of one worker thread hold or wait for. */
+/** In the main thread: the slots in call budgets that calls of one worker hold or wait for. */
 export class BudgetSlots {
   readonly #budgets: BudgetNumbers;
-  readonly #post: (message: ToThread) => void;
+  readonly #post: (message: BudgetReply) => void;
   readonly #waiting = new Map<number, AbortController>();
   readonly #slots = new Map<number, CallSlot>();
 
-  constructor(budgets: BudgetNumbers, post: (message: ToThread) => void) {
+  constructor(budgets: BudgetNumbers, post: (message: BudgetReply) => void) {
     this.#budgets = budgets;
     this.#post = post;
   }
 
-  receive(message: BudgetMessage): void {
+  receive(message: BudgetRequest): void {
     const { call } = message;
     if (message.type === 'enter') void this.#enter(call, message.budget);
     else if (message.type === 'leave') this.#release(call);
@@ -45,7 +43,7 @@ export class BudgetSlots {
     }
   }
 
-  /** Releases all slots after the thread has ended. */
+  /** Releases all slots after the worker has ended. */
   releaseAll(): void {
     for (const call of [...this.#waiting.keys(), ...this.#slots.keys()]) this.#release(call);
   }
@@ -74,13 +72,13 @@ export class BudgetSlots {
   }
 }
 
-/** In a worker thread: access to the main thread's budgets, by messages. */
+/** In a worker: access to the main thread's budgets, by messages. */
 export class RemoteBudgets {
-  readonly #post: (message: FromThread) => void;
+  readonly #post: (message: BudgetRequest) => void;
   readonly #waiting = new Map<number, PromiseWithResolvers<void>>();
   #calls = 0;
 
-  constructor(post: (message: FromThread) => void) {
+  constructor(post: (message: BudgetRequest) => void) {
     this.#post = post;
   }
 
