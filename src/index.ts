@@ -143,6 +143,10 @@ export {
   type GroupsResult,
   type InProcessOptions,
   inProcess,
+  type LeaseExecutor,
+  type LeaseStats,
+  type LeasesOptions,
+  leases,
   type Opponents,
   type OpponentsOptions,
   opponents,
@@ -161,6 +165,7 @@ export {
   type SeatModels,
   type SeatRun,
   type TrainedSeat,
+  type WorkerEvent,
   type WorkerThreadsOptions,
   workerThreads,
 } from './rollout/index.ts';

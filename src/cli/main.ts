@@ -15,6 +15,7 @@ import { runCommands } from './run-commands/run-commands.ts';
 import { serveCommand } from './serve.ts';
 import { serviceCommands } from './service-commands/service-commands.ts';
 import { viewCommand } from './view.ts';
+import { workerCommand } from './worker.ts';
 
 const program = new Command('martingale')
   .description('Train TypeScript agents by reinforcement learning.')
@@ -26,6 +27,7 @@ const program = new Command('martingale')
   .addCommand(exportCommand())
   .addCommand(keysCommand())
   .addCommand(environmentsCommand())
+  .addCommand(workerCommand())
   .showHelpAfterError();
 for (const command of [...runCommands(), ...preflightCommands(), ...serviceCommands()])
   program.addCommand(command);

@@ -73,10 +73,17 @@ type End<Outcome> = { status: 'completed'; reward: number; outcome: Outcome } | 
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
 ): Promise<Rollout<Outcome>> {
+  return inRolloutSpan(options, () => runWithinSpan(options));
+}
+
+/** Runs a rollout whose span is the current one. Never throws. */
+export function runWithinSpan<Schema extends z.ZodType, Outcome>(
+  options: RunRolloutOptions<Schema, Outcome>,
+): Promise<Rollout<Outcome>> {
   watchAiSdkTools();
   watchOtherModels();
   const owner: CodeOwner = { environment: options.environment.name, group: options.group };
-  return inRolloutSpan(options, () => guardUnawaited(owner, () => runToEnd(options, owner)));
+  return guardUnawaited(owner, () => runToEnd(options, owner));
 }
 
 async function runToEnd<Schema extends z.ZodType, Outcome>(

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
+import { isLoopback } from '../util/bearer-key.ts';
 import { checkEntity } from './access.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';
@@ -77,8 +78,6 @@ export interface RunningService {
   close(): Promise<void>;
 }
 
-const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
-
 /**
  * Starts the service with an engine.
  *
@@ -104,7 +103,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   const trainingData = await resolveSources(options.trainingData);
   const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
   const ownKey = checkApiKey(options.apiKey);
-  const isReachable = !loopback.has(host) && !ownKey;
+  const isReachable = !isLoopback(host) && !ownKey;
   // A refused start must not create the folder.
   const keys = isReachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;

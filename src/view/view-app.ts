@@ -1,7 +1,8 @@
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
+import { isSameKey } from '../util/bearer-key.ts';
 import type { Changes } from './changes.ts';
 import type { PageFile } from './page-files.ts';
 import type { RunViews } from './run-views.ts';
@@ -162,12 +163,7 @@ function isKnown(context: Context, secret: string): boolean {
   const prefix = `${cookieName(context)}=`;
   const told = cookies.flatMap((cookie) => (cookie.startsWith(prefix) ? cookie.slice(prefix.length) : []));
   const key = context.req.path === '/' ? context.req.query('key') : undefined;
-  return [...told, key ?? ''].some((text) => isSame(text, secret));
-}
-
-function isSame(text: string, secret: string): boolean {
-  const [given, wanted] = [Buffer.from(text), Buffer.from(secret)];
-  return given.length === wanted.length && timingSafeEqual(given, wanted);
+  return [...told, key ?? ''].some((text) => isSameKey(text, secret));
 }
 
 function sendFile(page: readonly PageFile[], name: string, more: Record<string, string> = {}): Response {

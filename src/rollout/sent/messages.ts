@@ -149,3 +149,10 @@ export function timeOf<Schema extends z.ZodType, Outcome>({ environment, timeout
 
 export const abortReasonOf = (signal: AbortSignal | undefined): RolloutFailure =>
   signal ? toCancellation(signal) : { code: 'cancelled', message: 'The run was stopped.' };
+
+export function notCloneable(error: unknown): RolloutFailure {
+  return {
+    code: 'task_not_cloneable',
+    message: `The scenario, or the model's settings, cannot be copied to a worker: ${String(error)}`,
+  };
+}

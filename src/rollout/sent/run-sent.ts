@@ -4,7 +4,7 @@ import type { Environment } from '../../environment/index.ts';
 import { ModelHandle } from '../../model/index.ts';
 import { toTrajectoryRecord } from '../../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toFailure, withoutReward } from '../rollout.ts';
-import { runRollout } from '../run-rollout.ts';
+import { runWithinSpan } from '../run-rollout.ts';
 import type { RemoteBudgets } from './call-budgets.ts';
 import type { SentModel, SentRollout, SentStart } from './messages.ts';
 
@@ -12,14 +12,14 @@ import type { SentModel, SentRollout, SentStart } from './messages.ts';
 export class SentRollouts {
   readonly #environment: Environment;
   readonly #budgets: RemoteBudgets;
-  readonly #runRollout: typeof runRollout;
+  readonly #run: typeof runWithinSpan;
   readonly #clients = new Map<string, Client>();
 
-  /** @param run How each is run. Default: in this thread. */
-  constructor(environment: Environment, budgets: RemoteBudgets, run = runRollout) {
+  /** @param run How each is run, within its span. Default: in this thread. */
+  constructor(environment: Environment, budgets: RemoteBudgets, run = runWithinSpan) {
     this.#environment = environment;
     this.#budgets = budgets;
-    this.#runRollout = run;
+    this.#run = run;
   }
 
   /** Never throws. */
@@ -29,7 +29,7 @@ export class SentRollouts {
       { ...player, model: this.#open(player.model) },
     ]);
     return context.with(propagation.extract(ROOT_CONTEXT, trace), () =>
-      this.#runRollout({
+      this.#run({
         ...task,
         environment: this.#environment,
         model: this.#open(model),

@@ -4,7 +4,14 @@ import { maxTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
 import { type BudgetNumbers, BudgetSlots } from '../sent/call-budgets.ts';
-import { abortReasonOf, type SentModels, type SentRollout, timeOf, toSentStart } from '../sent/messages.ts';
+import {
+  abortReasonOf,
+  notCloneable,
+  type SentModels,
+  type SentRollout,
+  timeOf,
+  toSentStart,
+} from '../sent/messages.ts';
 import type { FromThread, ThreadStart, ToThread } from './messages.ts';
 
 /** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
@@ -166,13 +173,6 @@ function mismatch(expected: string, loaded: string): RolloutFailure {
   return {
     code: 'environment_mismatch',
     message: `The rollout belongs to environment "${expected}", but the worker threads have loaded "${loaded}". Pass workerThreads() the module of the same environment.`,
-  };
-}
-
-function notCloneable(error: unknown): RolloutFailure {
-  return {
-    code: 'task_not_cloneable',
-    message: `The scenario, or the model's settings, cannot be copied to a worker thread: ${String(error)}`,
   };
 }
 

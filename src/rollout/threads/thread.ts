@@ -1,8 +1,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { MartingaleError } from '../../contract/index.ts';
-import { type Environment, isEnvironment } from '../../environment/index.ts';
 import { toFailure } from '../rollout.ts';
 import { RemoteBudgets } from '../sent/call-budgets.ts';
+import { loadEnvironment } from '../sent/load-environment.ts';
 import { SentRollouts, sendRollout } from '../sent/run-sent.ts';
 import type { FromThread, ThreadStart, ToThread } from './messages.ts';
 
@@ -21,19 +21,9 @@ async function run(rollouts: SentRollouts, { id, ...start }: Extract<ToThread, {
   sendRollout(ended, (rollout) => post({ type: 'ended', id, rollout }));
 }
 
-async function load({ environment: module, exportName }: ThreadStart): Promise<Environment> {
-  const exported: Record<string, unknown> = await import(module);
-  const environment = exported[exportName];
-  if (isEnvironment(environment)) return environment as Environment;
-  throw new MartingaleError(
-    'environment_not_exported',
-    `${module} exports no environment as "${exportName}". Export an environment created by defineEnvironment(), or name the export ` +
-      'with `exportName`.',
-  );
-}
-
 try {
-  const environment = await load(workerData);
+  const { environment: module, exportName }: ThreadStart = workerData;
+  const environment = await loadEnvironment(module, exportName);
   const rollouts = new SentRollouts(environment, budgets);
   port.on('message', (message: ToThread) => {
     if (message.type === 'run') void run(rollouts, message);

@@ -5,7 +5,7 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
-import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
+import { inRolloutSpan, type RunRolloutOptions, runWithinSpan } from '../run-rollout.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
 import { describeModels, lostRollout, toRollout } from '../sent/messages.ts';
 import { RolloutThread, type RolloutThreadOptions } from './rollout-thread.ts';
@@ -56,7 +56,7 @@ export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
 
 const code = 'invalid_rollout_option';
 
-class ThreadExecutor implements RolloutExecutor {
+export class ThreadExecutor implements RolloutExecutor {
   readonly #options: Omit<RolloutThreadOptions, 'onEnd'>;
   readonly #queue: RolloutQueue;
   readonly #threads = new Set<RolloutThread>();
@@ -85,9 +85,16 @@ class ThreadExecutor implements RolloutExecutor {
     { order }: { order?: number } = {},
   ): Promise<Rollout<Outcome>> {
     return this.#queue.run({ signal: task.signal, order }, (signal) =>
-      // A rollout that is already aborted needs no thread.
-      signal.aborted ? runRollout({ ...task, signal }) : this.#inThread({ ...task, signal }),
+      // The span is created in the main thread, where the application has set up its OpenTelemetry SDK.
+      inRolloutSpan(task, () => this.#run({ ...task, signal })),
     );
+  }
+
+  /** Runs a rollout whose span is the current one, or one of another process. Never throws. */
+  runWithinSpan<Schema extends z.ZodType, Outcome>(
+    task: RunRolloutOptions<Schema, Outcome>,
+  ): Promise<Rollout<Outcome>> {
+    return this.#queue.run({ signal: task.signal }, (signal) => this.#run({ ...task, signal }));
   }
 
   async close(): Promise<void> {
@@ -96,19 +103,18 @@ class ThreadExecutor implements RolloutExecutor {
     await Promise.all([...this.#threads].map((thread) => thread.close(reason)));
   }
 
-  #inThread<Schema extends z.ZodType, Outcome>(
+  async #run<Schema extends z.ZodType, Outcome>(
     task: RunRolloutOptions<Schema, Outcome>,
   ): Promise<Rollout<Outcome>> {
-    // The span is created in the main thread, where the application has set up its OpenTelemetry SDK.
-    return inRolloutSpan(task, async () => {
-      const startedAt = performance.now();
-      const models = describeModels(task, (budget) => this.#budgets.numberOf(budget));
-      if ('failure' in models) return lostRollout(task, models.failure, startedAt);
-      const result = await this.#thread().run(task, models.sent);
-      return result.type === 'ended'
-        ? toRollout<Outcome>(result.rollout)
-        : lostRollout(task, result.failure, startedAt);
-    });
+    // A rollout that is already aborted needs no thread.
+    if (task.signal?.aborted) return runWithinSpan(task);
+    const startedAt = performance.now();
+    const models = describeModels(task, (budget) => this.#budgets.numberOf(budget));
+    if ('failure' in models) return lostRollout(task, models.failure, startedAt);
+    const result = await this.#thread().run(task, models.sent);
+    return result.type === 'ended'
+      ? toRollout<Outcome>(result.rollout)
+      : lostRollout(task, result.failure, startedAt);
   }
 
   /** The least busy thread, or a new one if all are busy and the maximum is not reached. */

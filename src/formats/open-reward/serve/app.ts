@@ -1,10 +1,11 @@
-import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { z } from 'zod';
 import { describeThrown } from '../../../environment/index.ts';
+import { bearerKeyOf, isSameKey } from '../../../util/bearer-key.ts';
 import { martingaleVersion } from '../../../util/version.ts';
 import {
   type CreateRequest,
@@ -66,7 +67,7 @@ export function createServedApp(options: AppOptions): Hono {
   app.use(bodyLimit({ maxSize: maxBodyBytes, onError: () => refused(413, 'the body is too large') }));
   app.get('/health', (context) => context.json({ status: 'ok' }));
   app.use(async (context, next) => {
-    if (apiKey !== undefined && !isSame(keyOf(context), apiKey))
+    if (apiKey !== undefined && !isSameKey(keyOf(context), apiKey))
       refused(401, 'the key of the request is missing or not the one of this server');
     await next();
   });
@@ -186,12 +187,8 @@ async function bodyOf<Schema extends z.ZodType>(context: Context, schema: Schema
 }
 
 function keyOf(context: Context): string {
-  const bearer = /^Bearer +(.+)$/i.exec(context.req.header('authorization') ?? '')?.[1];
-  return (bearer ?? context.req.header('x-api-key') ?? '').trim();
+  return bearerKeyOf(context.req.header('authorization')) || (context.req.header('x-api-key') ?? '').trim();
 }
-
-const hashed = (text: string): Buffer => createHash('sha256').update(text).digest();
-const isSame = (a: string, b: string): boolean => timingSafeEqual(hashed(a), hashed(b));
 
 function sessionId(context: Context): string {
   return context.req.header('x-session-id')?.trim() || refused(400, 'X-Session-ID header is required');

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { type Environment, isEnvironment, type ScenarioSet } from '../../../environment/index.ts';
+import { isLoopback } from '../../../util/bearer-key.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
@@ -56,8 +57,6 @@ export interface ServedEnvironmentServer {
   close(): Promise<void>;
 }
 
-const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
-
 /**
  * Serves an environment over the Open Reward Standard, so that trainers in Python can train on it. Each session is a
  * rollout of the environment whose model is the client.
@@ -91,7 +90,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
       throw badOption(name, amount, `Give a ${name === 'maxSessions' ? 'whole ' : ''}number above 0.`);
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
     throw new OpenRewardError('bad_option', 'apiKey: give printable ASCII characters without spaces');
-  if (!loopback.has(host) && apiKey === undefined)
+  if (!isLoopback(host) && apiKey === undefined)
     throw new OpenRewardError(
       'bad_option',
       `host: others reach ${host}, and can read every scenario with its answer. Give an apiKey, or listen on 127.0.0.1`,
@@ -102,7 +101,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   const [{ createServedApp }, { Sessions }, { listen }] = await Promise.all([
     import('./app.ts'),
     import('./sessions.ts'),
-    import('./listen.ts'),
+    import('../../../util/listen.ts'),
   ]);
   const { maxSessions: max, idleTimeoutMs: idleMs, ...deadlines } = amounts;
   const sessions = new Sessions({ max, idleMs, onProblem });

@@ -17,12 +17,19 @@ export interface Listening {
   cut(): void;
 }
 
-/** Serves an app. @throws the system's error, as for a port in use. */
-export async function listen(app: Hono, { host, port }: { host: string; port: number }): Promise<Listening> {
+/** Serves an app. With `idle`, it does not keep the process alive. @throws the system's error, as for a port in use. */
+export async function listen(
+  app: Hono,
+  { host, port, idle = false }: { host: string; port: number; idle?: boolean },
+): Promise<Listening> {
   const server = createServer(getRequestListener(app.fetch));
   server.keepAliveTimeout = keepAliveMs;
   server.listen({ port, host, backlog });
   await once(server, 'listening');
+  if (idle) {
+    server.unref();
+    server.on('connection', (socket) => socket.unref());
+  }
   const address = server.address();
   const listensOn = typeof address === 'object' && address ? address.port : port;
   return {

@@ -1,0 +1,147 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { serialize } from 'node:v8';
+import { type Context, Hono } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
+import type { z } from 'zod';
+import { MartingaleError } from '../../contract/index.ts';
+import { bearerKeyOf, isSameKey } from '../../util/bearer-key.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
+import { martingaleVersion } from '../../util/version.ts';
+import { toFailure } from '../rollout.ts';
+import { differingFiles } from './environment-version.ts';
+import type { LeaseHub, WorkerEvent } from './lease-hub.ts';
+import { type Batch, cloneFormat, maxBodyBytes, readMessage } from './mailbox.ts';
+import type { RemoteWorker } from './remote-worker.ts';
+import {
+  type FromWorker,
+  type JoinAnswer,
+  type JoinRequest,
+  joinRequestSchema,
+  receivedSchema,
+} from './wire.ts';
+
+export interface LeaseAppOptions {
+  hub: LeaseHub;
+  apiKey: string | undefined;
+  leaseMs: number;
+  /** Name and files of the environment, which workers must have too. */
+  environment: string;
+  files: Readonly<Record<string, string>>;
+  onEvent: (event: WorkerEvent) => void;
+}
+
+/** What workers reach: they join, poll for messages and send theirs. */
+export function createLeaseApp(options: LeaseAppOptions): Hono {
+  const { hub, apiKey, leaseMs } = options;
+  const pollMs = Math.ceil(leaseMs / 3);
+  const app = new Hono();
+  const refuse = (context: Context, status: 400 | 401 | 404 | 409 | 413, code: string, message: string) =>
+    context.json({ error: { code, message } }, status);
+  app.onError((error, context) => {
+    const { code, message } = toFailure(error);
+    return refuse(context, 400, code, message);
+  });
+  app.use(
+    bodyLimit({
+      maxSize: maxBodyBytes,
+      onError: (context) =>
+        refuse(context, 413, 'body_too_large', `A body has more than ${maxBodyBytes} bytes.`),
+    }),
+  );
+  app.use(async (context, next) => {
+    if (apiKey !== undefined && !isSameKey(bearerKeyOf(context.req.header('authorization')), apiKey))
+      return refuse(context, 401, 'invalid_key', 'The key is missing or not the one of this program.');
+    await next();
+  });
+  app.post('/workers', async (context) => {
+    const request = await readJson(context, joinRequestSchema);
+    const refusal = whyRefused(request, options);
+    if (refusal) {
+      const message = `Worker ${request.name} was refused: ${refusal.message}`;
+      options.onEvent({ type: 'refused', worker: request.name, message });
+      return refuse(context, 409, refusal.code, refusal.message);
+    }
+    const { id: worker } = hub.join(request);
+    return context.json({ worker, leaseMs, pollMs } satisfies JoinAnswer);
+  });
+  app.use('/workers/:id/*', async (context, next) => {
+    const worker = hub.worker(context.req.param('id'));
+    if (!worker) return refuse(context, 404, 'worker_unknown', 'The worker has left, or was given up.');
+    worker.heardAt = performance.now();
+    await next();
+  });
+  /** The middleware has found it. */
+  const workerOf = (context: Context): RemoteWorker => {
+    const worker = hub.worker(context.req.param('id') ?? '');
+    if (!worker) throw new MartingaleError('worker_unknown', 'The worker was given up meanwhile.');
+    return worker;
+  };
+  app.post('/workers/:id/poll', async (context) => {
+    const { received } = await readJson(context, receivedSchema);
+    const worker = workerOf(context);
+    worker.outbox.acknowledge(received);
+    await untilMessages(worker, pollMs, context.req.raw.signal);
+    return context.body(serialize(worker.outbox.batch()));
+  });
+  app.post('/workers/:id/messages', async (context) => {
+    const batch = readMessage<Batch>(Buffer.from(await context.req.arrayBuffer()));
+    const worker = workerOf(context);
+    const slices = new TimeSlices();
+    for (const message of worker.inbox.open(batch)) {
+      hub.receive(worker, readMessage<FromWorker>(message));
+      if (slices.over) await slices.pause();
+    }
+    return context.json({ received: worker.inbox.received });
+  });
+  return app;
+}
+
+/** Waits for a message to the worker, its next poll, or the end of this one. */
+async function untilMessages(worker: RemoteWorker, pollMs: number, signal: AbortSignal): Promise<void> {
+  worker.endPoll();
+  const waiting = new AbortController();
+  worker.endPoll = () => waiting.abort();
+  signal.addEventListener('abort', worker.endPoll, { once: true });
+  const pause = sleep(pollMs, undefined, { signal: waiting.signal, ref: false }).catch(() => undefined);
+  await Promise.race([worker.outbox.more, pause]);
+  waiting.abort();
+}
+
+async function readJson<Schema extends z.ZodType>(
+  context: Context,
+  schema: Schema,
+): Promise<z.output<Schema>> {
+  return schema.parse(await context.req.json());
+}
+
+function whyRefused(
+  request: JoinRequest,
+  { environment, files }: LeaseAppOptions,
+): { code: string; message: string } | undefined {
+  const ours = { martingale: martingaleVersion, cloneFormat: cloneFormat() };
+  if (request.martingale !== ours.martingale)
+    return {
+      code: 'version_mismatch',
+      message: `it runs martingale ${request.martingale}, and the program ${ours.martingale}. Install the same version on both.`,
+    };
+  if (request.cloneFormat !== ours.cloneFormat)
+    return {
+      code: 'version_mismatch',
+      message:
+        'its Node encodes data in another format than that of the program. Run the same major version of Node on both.',
+    };
+  const differing = differingFiles(files, request.files);
+  if (differing.length > 0) {
+    const shown = differing.slice(0, 5).join(', ') + (differing.length > 5 ? ', ...' : '');
+    return {
+      code: 'environment_mismatch',
+      message: `its environment is not the one of the program: ${shown} ${differing.length === 1 ? 'differs' : 'differ'}. Bring its files up to date.`,
+    };
+  }
+  if (request.environment !== environment)
+    return {
+      code: 'environment_mismatch',
+      message: `it has loaded the environment "${request.environment}", and the program runs "${environment}". Name the export with --export.`,
+    };
+  return undefined;
+}

@@ -1,0 +1,271 @@
+import { randomUUID } from 'node:crypto';
+import { maxTimerMs } from '../../util/deadline.ts';
+import type { RolloutFailure } from '../rollout.ts';
+import type { BudgetNumbers } from '../sent/call-budgets.ts';
+import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
+import { RemoteWorker } from './remote-worker.ts';
+import type { FromWorker, JoinRequest } from './wire.ts';
+
+/** What happens to workers, for logs. */
+export interface WorkerEvent {
+  /**
+   * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
+   * may not join. `none`: rollouts wait, and there is no worker.
+   */
+  type: 'joined' | 'left' | 'lost' | 'refused' | 'none';
+  /** Name of the worker; empty for `none`. */
+  worker: string;
+  /** What happened, as a sentence. */
+  message: string;
+}
+
+/** What a program knows of its workers. */
+export interface LeaseStats {
+  workers: readonly { name: string; concurrency: number; running: number; ended: number }[];
+  /** Rollouts that no worker has yet. */
+  waiting: number;
+  /** Rollouts that a worker has. */
+  running: number;
+  /** How often a rollout was given again because its worker was lost or left. */
+  givenAgain: number;
+  /** Results that came after another had counted. */
+  ignored: number;
+}
+
+export interface LeaseHubOptions {
+  leaseMs: number;
+  graceMs: number;
+  maxLosses: number;
+  waitForWorkersMs: number;
+  budgets: BudgetNumbers;
+  onEvent: (event: WorkerEvent) => void;
+}
+
+/** When the program is told that it has no worker. */
+const noWorkerMs = 10_000;
+
+/** Gives leases to workers, and takes them away from those that are lost. Each lease ends once. */
+export class LeaseHub {
+  readonly #options: LeaseHubOptions;
+  readonly #workers = new Map<string, RemoteWorker>();
+  readonly #leases = new Map<string, Lease>();
+  readonly #waiting = new WaitingLeases();
+  #arrivals = 0;
+  #givenAgain = 0;
+  #ignored = 0;
+  /** Looks after workers and keeps the process alive, while there are leases. */
+  #watch: NodeJS.Timeout | undefined;
+  #aloneSince: number | undefined;
+  #isTold = false;
+
+  constructor(options: LeaseHubOptions) {
+    this.#options = options;
+  }
+
+  stats(): LeaseStats {
+    const workers = [...this.#workers.values()].map(({ name, concurrency, leases, ended }) => ({
+      name,
+      concurrency,
+      running: leases.size,
+      ended,
+    }));
+    const waiting = this.#waiting.size;
+    const running = this.#leases.size - waiting;
+    return { workers, waiting, running, givenAgain: this.#givenAgain, ignored: this.#ignored };
+  }
+
+  open(options: LeaseOptions): Lease {
+    const lease = new Lease(randomUUID(), this.#arrivals++, options);
+    this.#leases.set(lease.id, lease);
+    this.#waiting.add(lease);
+    this.#watch ??= setInterval(() => this.#look(), Math.min(this.#options.leaseMs / 4, 1000));
+    this.#assign();
+    return lease;
+  }
+
+  /** Sends the rollout of a lease to its holder, now and whenever it has another. */
+  begin(lease: Lease, start: Uint8Array): void {
+    lease.start = start;
+    this.#send(lease);
+  }
+
+  /** Ends the rollout of a lease as soon as its holder has cleaned up. */
+  abort(lease: Lease, reason: RolloutFailure): void {
+    if (!this.#leases.has(lease.id)) return;
+    if (lease.holder) {
+      lease.holder.send({ type: 'abort', lease: lease.id, reason });
+      this.#limit(lease, lease.options.afterAbortMs, reason);
+    } else this.end(lease, reason);
+  }
+
+  /** Ends a lease without a rollout. */
+  end(lease: Lease, failure: RolloutFailure): void {
+    if (!this.#close(lease)) return;
+    lease.end({ type: 'lost', failure });
+    this.#assign();
+  }
+
+  join(request: JoinRequest): RemoteWorker {
+    const worker = new RemoteWorker(randomUUID(), request, this.#options.budgets);
+    this.#workers.set(worker.id, worker);
+    this.#tell('joined', worker, `runs ${worker.concurrency} rollouts at a time; ${this.#count()}`);
+    this.#assign();
+    return worker;
+  }
+
+  worker(id: string): RemoteWorker | undefined {
+    return this.#workers.get(id);
+  }
+
+  receive(worker: RemoteWorker, message: FromWorker): void {
+    if (message.type === 'ended') this.#receiveEnd(worker, message);
+    else if (message.type === 'leaving') worker.isLeaving = true;
+    else if (message.type === 'left') this.#remove(worker, 'left');
+    else if (message.type === 'claim') this.#receiveClaim(worker, message.lease);
+    else worker.slots.receive(message);
+  }
+
+  /** Tells all workers that they may go. */
+  close(): void {
+    clearInterval(this.#watch);
+    for (const worker of this.#workers.values()) worker.send({ type: 'closing' });
+  }
+
+  get hasWorkers(): boolean {
+    return this.#workers.size > 0;
+  }
+
+  #receiveEnd(worker: RemoteWorker, { lease: id, epoch, rollout }: Extract<FromWorker, { type: 'ended' }>) {
+    const lease = this.#leases.get(id);
+    // A worker that was given up may still bring its result; but what failed or was stopped there, another has begun anew.
+    if (!lease || (epoch !== lease.epoch && rollout.status !== 'completed')) {
+      this.#ignored++;
+      return;
+    }
+    const { holder } = lease;
+    worker.ended++;
+    if (!this.#close(lease)) return;
+    const reason = { code: 'result_known', message: 'Another worker has brought the result.' };
+    if (holder && holder !== worker) holder.send({ type: 'abort', lease: id, reason });
+    lease.end({ type: 'ended', rollout });
+    this.#assign();
+  }
+
+  #receiveClaim(worker: RemoteWorker, id: string): void {
+    const lease = this.#leases.get(id);
+    if (!lease || lease.holder) worker.send({ type: 'gone', lease: id });
+    else this.#give(lease, worker);
+  }
+
+  #assign(): void {
+    for (let lease = this.#waiting.first; lease; lease = this.#waiting.first) {
+      const worker = this.#freest();
+      if (!worker) return;
+      this.#give(lease, worker);
+    }
+  }
+
+  #freest(): RemoteWorker | undefined {
+    let freest: RemoteWorker | undefined;
+    for (const worker of this.#workers.values())
+      if (worker.free > 0 && (!freest || worker.free / worker.concurrency > freest.free / freest.concurrency))
+        freest = worker;
+    return freest;
+  }
+
+  #give(lease: Lease, worker: RemoteWorker): void {
+    this.#waiting.remove(lease);
+    lease.give(worker);
+    this.#send(lease);
+  }
+
+  #send(lease: Lease): void {
+    const { id, epoch, start, holder, options } = lease;
+    if (!start || !holder) return;
+    holder.send({ type: 'run', lease: id, epoch, start });
+    this.#limit(lease, options.inAllMs, options.overdue);
+  }
+
+  /** Ends a lease when its time with its holder is over, and some more. */
+  #limit(lease: Lease, milliseconds: number, failure: RolloutFailure): void {
+    clearTimeout(lease.timer);
+    const afterMs = Math.min(milliseconds + this.#options.graceMs, maxTimerMs);
+    lease.timer = setTimeout(() => {
+      lease.holder?.send({ type: 'abort', lease: lease.id, reason: failure });
+      this.end(lease, failure);
+    }, afterMs);
+  }
+
+  /** False if it has ended before. */
+  #close(lease: Lease): boolean {
+    if (!this.#leases.delete(lease.id)) return false;
+    this.#waiting.remove(lease);
+    lease.holder?.leases.delete(lease.id);
+    lease.holder = undefined;
+    if (this.#leases.size === 0) {
+      clearInterval(this.#watch);
+      this.#watch = undefined;
+      this.#aloneSince = undefined;
+    }
+    return true;
+  }
+
+  #remove(worker: RemoteWorker, why: 'left' | 'lost'): void {
+    if (!this.#workers.delete(worker.id)) return;
+    worker.endPoll();
+    worker.slots.releaseAll();
+    const count = worker.leases.size;
+    for (const lease of [...worker.leases.values()]) this.#takeBack(lease, worker, why);
+    const had = count === 1 ? 'one rollout' : `${count} rollouts`;
+    const what = count === 0 ? '' : `; ${had} it had ${count === 1 ? 'goes' : 'go'} to others`;
+    const how =
+      why === 'left' ? 'has left' : `is lost: nothing was heard of it for ${this.#options.leaseMs} ms`;
+    this.#tell(why, worker, `${how}${what}; ${this.#count()}`);
+    this.#assign();
+  }
+
+  #takeBack(lease: Lease, worker: RemoteWorker, why: 'left' | 'lost'): void {
+    worker.leases.delete(lease.id);
+    lease.holder = undefined;
+    clearTimeout(lease.timer);
+    if (why === 'lost' && ++lease.losses >= this.#options.maxLosses) {
+      const message =
+        `${lease.losses} workers were lost while they had this rollout, the last one ${worker.name}: it may end its ` +
+        'process or block its thread. Look at the output of the workers.';
+      this.end(lease, { code: 'worker_died', message });
+      return;
+    }
+    this.#givenAgain++;
+    this.#waiting.add(lease);
+  }
+
+  #look(): void {
+    const now = performance.now();
+    for (const worker of [...this.#workers.values()])
+      if (now - worker.heardAt > this.#options.leaseMs) this.#remove(worker, 'lost');
+    if (this.#workers.size > 0 || this.#waiting.size === 0) {
+      this.#aloneSince = undefined;
+      this.#isTold = false;
+      return;
+    }
+    this.#aloneSince ??= now;
+    const aloneMs = now - this.#aloneSince;
+    const { waitForWorkersMs, onEvent } = this.#options;
+    if (aloneMs >= Math.min(noWorkerMs, waitForWorkersMs) && !this.#isTold) {
+      this.#isTold = true;
+      const message = `${this.#waiting.size} rollouts wait, and there is no worker. Start one: martingale worker <file> --url <url>.`;
+      onEvent({ type: 'none', worker: '', message });
+    }
+    if (aloneMs < waitForWorkersMs) return;
+    const message = `No worker has joined for ${waitForWorkersMs} ms. Start one: martingale worker <file> --url <url>.`;
+    for (const lease of [...this.#waiting]) this.end(lease, { code: 'no_workers', message });
+  }
+
+  #count(): string {
+    return this.#workers.size === 1 ? '1 worker' : `${this.#workers.size} workers`;
+  }
+
+  #tell(type: WorkerEvent['type'], worker: RemoteWorker, what: string): void {
+    this.#options.onEvent({ type, worker: worker.name, message: `Worker ${worker.name} ${what}.` });
+  }
+}

@@ -1,0 +1,130 @@
+import { isLoopback } from '../../util/bearer-key.ts';
+import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import type { RolloutExecutor } from '../executor.ts';
+import { requireMilliseconds } from '../rollout-settings.ts';
+import { BudgetNumbers } from '../sent/call-budgets.ts';
+import { HubExecutor } from './hub-executor.ts';
+import { LeaseHub, type LeaseStats, type WorkerEvent } from './lease-hub.ts';
+
+export interface LeasesOptions {
+  /** Module that exports the environment, as `new URL('./environment.ts', import.meta.url)`. Workers load the same. */
+  environment: URL;
+  /** Name of the export. Default `default`. */
+  exportName?: string;
+  /** Address to listen on. Default 127.0.0.1; any that other machines reach needs an `apiKey`. */
+  host?: string;
+  /** Port to listen on. Default 7410; 0 for a free one. */
+  port?: number;
+  /** What workers must have as their key. Default: anyone who reaches the port may be a worker. */
+  apiKey?: string;
+  /**
+   * Base URL of the model's service as workers reach it. Default: the one that the program uses, which must not be
+   * 127.0.0.1 if workers are on other machines.
+   */
+  serviceUrl?: string;
+  /** A worker of which nothing is heard for so long loses its rollouts, in milliseconds. Default 30,000. */
+  leaseMs?: number;
+  /** How long a worker may take to end a rollout after its deadline or cancellation, in milliseconds. Default 5,000. */
+  graceMs?: number;
+  /** A rollout that has been lost with so many workers fails (`worker_died`). Default 5. */
+  maxLosses?: number;
+  /** Rollouts that wait for so long without any worker fail (`no_workers`), in milliseconds. Default 600,000. */
+  waitForWorkersMs?: number;
+  /** Called when workers come and go. Default: a process warning for those that are lost or refused, or missing. */
+  onEvent?: (event: WorkerEvent) => void;
+}
+
+const leasesNames = {
+  environment: true,
+  exportName: true,
+  host: true,
+  port: true,
+  apiKey: true,
+  serviceUrl: true,
+  leaseMs: true,
+  graceMs: true,
+  maxLosses: true,
+  waitForWorkersMs: true,
+  onEvent: true,
+} satisfies OptionNames<LeasesOptions>;
+
+/** An executor whose rollouts run on other machines. */
+export interface LeaseExecutor extends RolloutExecutor {
+  /** Address for workers. */
+  readonly url: string;
+  stats(): LeaseStats;
+}
+
+const code = 'invalid_rollout_option';
+
+/**
+ * Runs rollouts on other machines, whose workers come here for them:
+ *
+ *     const executor = await leases({ environment: new URL('./environment.ts', import.meta.url), host, apiKey });
+ *     await train({ environment, executor, ... });
+ *
+ *     npx martingale worker environment.ts --url http://10.0.0.4:7410 --key ...
+ *
+ * A worker leases a rollout: when nothing is heard of it for `leaseMs`, another gets the same rollout with the same
+ * seed, and the first result counts. Workers may come and go at any time; they must have the same files of the
+ * environment. They call the model's service directly, and share the model's `budget`. Group rewards run in the program.
+ * Close the executor when it is no longer needed: its workers then end.
+ *
+ * @throws OptionError; the system's error, as for a port in use; errors of the environment's module.
+ */
+export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
+  checkOptionNames('leases()', options, leasesNames);
+  const {
+    environment,
+    exportName = 'default',
+    host = '127.0.0.1',
+    port = 7410,
+    apiKey,
+    serviceUrl,
+  } = options;
+  if (!(environment instanceof URL) || environment.protocol !== 'file:')
+    throw invalidOption(
+      code,
+      'environment',
+      environment,
+      "Pass new URL('./environment.ts', import.meta.url).",
+    );
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+    throw invalidOption(code, 'apiKey', '...', 'Pass printable ASCII characters without spaces.');
+  if (!isLoopback(host) && apiKey === undefined)
+    throw invalidOption(code, 'host', host, 'Others reach this address: pass an `apiKey` too.');
+  if (serviceUrl !== undefined && !/^https?:$/.test(URL.parse(serviceUrl)?.protocol ?? ''))
+    throw invalidOption(code, 'serviceUrl', serviceUrl, 'Pass a URL such as http://10.0.0.5:8000.');
+  const onEvent = options.onEvent ?? warn;
+  const leaseMs = requireMilliseconds('leaseMs', options.leaseMs ?? 30_000);
+  const budgets = new BudgetNumbers();
+  const hub = new LeaseHub({
+    leaseMs,
+    graceMs: requireMilliseconds('graceMs', options.graceMs ?? 5_000),
+    maxLosses: wholeNumberOption(code, 'maxLosses', options.maxLosses ?? 5, 1),
+    waitForWorkersMs: requireMilliseconds('waitForWorkersMs', options.waitForWorkersMs ?? 600_000),
+    budgets,
+    onEvent,
+  });
+  // Loaded here, so that programs without workers do not load the HTTP server.
+  const [{ createLeaseApp }, { environmentFiles }, { loadEnvironment }, { listen }] = await Promise.all([
+    import('./lease-app.ts'),
+    import('./environment-version.ts'),
+    import('../sent/load-environment.ts'),
+    import('../../util/listen.ts'),
+  ]);
+  const [{ name }, files] = await Promise.all([
+    loadEnvironment(environment.href, exportName),
+    environmentFiles(environment),
+  ]);
+  const app = createLeaseApp({ hub, apiKey, leaseMs, environment: name, files, onEvent });
+  const listening = await listen(app, { host, port, idle: true });
+  const reach = { serviceUrl, isLocal: isLoopback(host) };
+  return new HubExecutor({ hub, budgets, environment: name, reach, listening });
+}
+
+function warn({ type, message }: WorkerEvent): void {
+  if (type === 'joined' || type === 'left') return;
+  process.emitWarning(message, { type: 'MartingaleWarning', code: `martingale_worker_${type}` });
+}

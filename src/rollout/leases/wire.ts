@@ -1,0 +1,53 @@
+import { z } from 'zod';
+import type { RolloutFailure } from '../rollout.ts';
+import type { BudgetReply, BudgetRequest, SentRollout } from '../sent/messages.ts';
+
+/** Messages of the program to a worker. */
+export type ToWorker =
+  /** Runs a rollout: `start` is a SentStart, as structured clone. */
+  | { type: 'run'; lease: string; epoch: number; start: Uint8Array }
+  | { type: 'abort'; lease: string; reason: RolloutFailure }
+  /** The answer to a claim of a lease that has ended. */
+  | { type: 'gone'; lease: string }
+  /** The program needs no workers any more. */
+  | { type: 'closing' }
+  | BudgetReply;
+
+/** Messages of a worker to the program. */
+export type FromWorker =
+  | { type: 'ended'; lease: string; epoch: number; rollout: SentRollout }
+  | { type: 'claim'; lease: string }
+  /** It takes no more leases, and ends those it has. */
+  | { type: 'leaving' }
+  /** It gives back the leases that it has. */
+  | { type: 'left' }
+  | BudgetRequest;
+
+/** What a worker says when it joins. */
+export const joinRequestSchema = z.object({
+  /** For people. */
+  name: z.string().min(1).max(200),
+  martingale: z.string().max(100),
+  /** Version of V8's format for structured clones. */
+  cloneFormat: z.number().int(),
+  environment: z.string().max(1000),
+  /** Hash of each file of the environment, by path relative to the first. */
+  files: z.record(z.string(), z.string()),
+  /** Most rollouts at a time. 0: it claims leases by itself. */
+  concurrency: z.number().int().min(0),
+});
+export type JoinRequest = z.output<typeof joinRequestSchema>;
+
+export const joinAnswerSchema = z.object({
+  worker: z.string(),
+  /** A worker of which nothing is heard for so long has lost its leases. */
+  leaseMs: z.number(),
+  /** How long a poll without a message takes. */
+  pollMs: z.number(),
+});
+export type JoinAnswer = z.output<typeof joinAnswerSchema>;
+
+export const refusalSchema = z.object({ error: z.object({ code: z.string(), message: z.string() }) });
+
+/** A poll says up to which number messages have arrived, and so does the answer to messages. */
+export const receivedSchema = z.object({ received: z.number().int().min(0) });

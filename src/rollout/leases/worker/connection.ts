@@ -1,0 +1,123 @@
+import { deserialize, serialize } from 'node:v8';
+import { Agent, request } from 'undici';
+import type { z } from 'zod';
+import { MartingaleError } from '../../../contract/index.ts';
+import type { Batch } from '../mailbox.ts';
+import {
+  type JoinAnswer,
+  type JoinRequest,
+  joinAnswerSchema,
+  receivedSchema,
+  refusalSchema,
+} from '../wire.ts';
+
+/**
+ * - `program_away`: the program cannot be reached, or answers nonsense; it may come back.
+ * - `worker_unknown`: the program has given this worker up.
+ * - `worker_refused`: the program does not take this worker, and will not.
+ */
+export type WorkerErrorCode = 'program_away' | 'worker_unknown' | 'worker_refused';
+
+/** What a worker of `leases()` meets at the program. */
+export class WorkerError extends MartingaleError<WorkerErrorCode> {}
+
+interface Sending {
+  body: string | Uint8Array;
+  timeoutMs: number;
+  signal: AbortSignal;
+}
+
+/** The program over HTTP. All methods throw WorkerError, or the reason of the signal. */
+export class ProgramConnection {
+  readonly #base: string;
+  readonly #headers: Record<string, string>;
+  /** No timeouts of its own: a poll has its deadline, and answers may be large. */
+  readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 10_000 } });
+
+  constructor(url: string, key: string | undefined) {
+    this.#base = url.replace(/\/+$/, '');
+    this.#headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  }
+
+  async join(hello: JoinRequest, signal: AbortSignal): Promise<JoinAnswer> {
+    const body = JSON.stringify(hello);
+    return this.#json(joinAnswerSchema, '/workers', { body, timeoutMs: 30_000, signal });
+  }
+
+  /** The next messages, after a while perhaps none. */
+  async poll({ worker, pollMs, leaseMs }: JoinAnswer, received: number, signal: AbortSignal): Promise<Batch> {
+    const body = JSON.stringify({ received });
+    return deserialize(
+      await this.#post(`/workers/${worker}/poll`, { body, timeoutMs: pollMs + leaseMs, signal }),
+    );
+  }
+
+  /** Sends messages, and gives the number of those that have arrived. */
+  async send({ worker, leaseMs }: JoinAnswer, batch: Batch, signal: AbortSignal): Promise<number> {
+    const sending = { body: serialize(batch), timeoutMs: Math.max(leaseMs, 60_000), signal };
+    return (await this.#json(receivedSchema, `/workers/${worker}/messages`, sending)).received;
+  }
+
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+
+  async #json<Schema extends z.ZodType>(
+    schema: Schema,
+    path: string,
+    sending: Sending,
+  ): Promise<z.output<Schema>> {
+    const text = (await this.#post(path, sending)).toString();
+    const parsed = schema.safeParse(asJson(text));
+    if (parsed.success) return parsed.data;
+    throw new WorkerError(
+      'program_away',
+      `${this.#base}${path} answers, but not as the program of a worker.`,
+    );
+  }
+
+  async #post(path: string, { body, timeoutMs, signal }: Sending): Promise<Buffer> {
+    const deadline = AbortSignal.timeout(timeoutMs);
+    let status: number;
+    let answer: Buffer;
+    try {
+      const response = await request(this.#base + path, {
+        method: 'POST',
+        headers: {
+          ...this.#headers,
+          'content-type': typeof body === 'string' ? 'application/json' : 'application/octet-stream',
+        },
+        body,
+        dispatcher: this.#agent,
+        signal: AbortSignal.any([signal, deadline]),
+      });
+      status = response.statusCode;
+      answer = Buffer.from(await response.body.arrayBuffer());
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      const why = deadline.aborted ? `no answer in ${timeoutMs} ms` : String(error);
+      throw new WorkerError('program_away', `${this.#base} cannot be reached: ${why}`, { cause: error });
+    }
+    if (status === 200) return answer;
+    const { code, message } = refusalOf(answer.toString()) ?? {
+      code: `status_${status}`,
+      message: `it answered ${status}`,
+    };
+    if (code === 'worker_unknown') throw new WorkerError('worker_unknown', message);
+    const isFinal = status === 401 || status === 409 || status === 413;
+    throw new WorkerError(
+      isFinal ? 'worker_refused' : 'program_away',
+      `${this.#base} refuses this worker: ${message}`,
+    );
+  }
+}
+
+function asJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const refusalOf = (text: string) => refusalSchema.safeParse(asJson(text)).data?.error;
