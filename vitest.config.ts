@@ -25,7 +25,7 @@ export default defineConfig({
       { find: /^martingale\/embedded$/, replacement: source('engines/embedded/index.ts') },
       { find: /^martingale\/tinker$/, replacement: source('engines/tinker/index.ts') },
       { find: /^martingale\/(cli|client|service)$/, replacement: source('$1/index.ts') },
-      { find: /^martingale\/(environments|loop|records|testing)$/, replacement: source('$1.ts') },
+      { find: /^martingale\/(environments|loop|records|testing|workers)$/, replacement: source('$1.ts') },
     ],
   },
   test: {

@@ -143,10 +143,6 @@ export {
   type GroupsResult,
   type InProcessOptions,
   inProcess,
-  type LeaseExecutor,
-  type LeaseStats,
-  type LeasesOptions,
-  leases,
   type Opponents,
   type OpponentsOptions,
   opponents,
@@ -165,7 +161,6 @@ export {
   type SeatModels,
   type SeatRun,
   type TrainedSeat,
-  type WorkerEvent,
   type WorkerThreadsOptions,
   workerThreads,
 } from './rollout/index.ts';

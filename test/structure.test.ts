@@ -30,10 +30,10 @@ const floors = [
 ];
 
 /** What only chooses what is public, from any floor. */
-const doors = ['index.ts', 'environments.ts', 'loop.ts', 'records.ts', 'testing.ts'];
+const doors = ['index.ts', 'environments.ts', 'loop.ts', 'records.ts', 'testing.ts', 'workers.ts'];
 
 /** The second door of a room, beside its `index.ts`. */
-const sideDoors = ['contract/basics.ts', 'progress/report.ts'];
+const sideDoors = ['contract/basics.ts', 'progress/report.ts', 'rollout/leases/index.ts'];
 
 /** The harness and the service meet on the wire alone. */
 const apart: readonly (readonly [string, string])[] = [
@@ -152,7 +152,7 @@ test('every entry of the package looks at the version of Node before anything el
     ...Object.values(manifest.bin),
     ...Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default])),
   ];
-  expect(built).toHaveLength(11);
+  expect(built).toHaveLength(12);
   for (const path of built) {
     const file = path.replace('./dist/', '').replace('.js', '.ts');
     expect([file, (await importsOf(file))[0]]).toEqual([file, 'platform/check-node.ts']);
@@ -198,6 +198,7 @@ test.each([
   ['loop.ts', ofHarness],
   ['records.ts', ofHarness],
   ['testing.ts', ofHarness],
+  ['workers.ts', [...ofHarness, 'undici']],
   ['environments.ts', [...ofHarness.filter((name) => name !== 'p-queue'), 'undici']],
   ['client/index.ts', ofClient],
   ['rollout/threads/thread.ts', ofHarness.filter((name) => name !== 'p-queue')],

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import { Command, Option } from 'commander';
-import { runWorker } from '../rollout/index.ts';
+import { runWorker } from '../rollout/leases/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { loadEnvironmentModule } from './preflight/environment-file.ts';
 import { listenForInterrupt } from './program-end.ts';

@@ -9,9 +9,6 @@ export {
   toGroupRecords,
 } from './group-record.ts';
 export type { GroupStrategy } from './group-strategy.ts';
-export type { LeaseStats, WorkerEvent } from './leases/lease-hub.ts';
-export { type LeaseExecutor, type LeasesOptions, leases } from './leases/leases.ts';
-export { type RunWorkerOptions, runWorker } from './leases/worker/run-worker.ts';
 export {
   type OpponentPast,
   Opponents,

@@ -1,5 +1,5 @@
 import { isLoopback } from '../../util/bearer-key.ts';
-import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
+import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
@@ -91,7 +91,9 @@ export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
       "Pass new URL('./environment.ts', import.meta.url).",
     );
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
-    throw invalidOption(code, 'apiKey', '...', 'Pass printable ASCII characters without spaces.');
+    throw new OptionError(code, '`apiKey` is empty or has characters that a header cannot carry.', {
+      option: 'apiKey',
+    });
   if (!isLoopback(host) && apiKey === undefined)
     throw invalidOption(code, 'host', host, 'Others reach this address: pass an `apiKey` too.');
   if (serviceUrl !== undefined && !/^https?:$/.test(URL.parse(serviceUrl)?.protocol ?? ''))

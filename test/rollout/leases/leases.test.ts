@@ -1,4 +1,5 @@
-import { callBudget, inProcess, leases, ModelHandle, type RolloutExecutor, runGroups } from 'martingale';
+import { callBudget, inProcess, ModelHandle, type RolloutExecutor, runGroups } from 'martingale';
+import { leases } from 'martingale/workers';
 import { expect, it } from 'vitest';
 import { martingaleVersion } from '../../../src/util/version.ts';
 import echoing from './echoing.ts';
