@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, buildConnector, type MessageEvent, WebSocket } from 'undici';
+import { type MessageEvent, WebSocket } from 'undici';
 import { withDeadline } from '../../util/deadline.ts';
+import { type Connection, connect } from './connection.ts';
 import { OpenEnvError } from './error.ts';
+import { away, pauseBefore, startingOf, whileStarting } from './starting.ts';
 import { type Frame, frameSchema, type Observed } from './wire.ts';
 
 export interface EpisodeOptions {
@@ -12,14 +14,10 @@ export interface EpisodeOptions {
   reset: Record<string, unknown>;
   /** Longest wait for the answer to a reset or a step, in milliseconds. */
   stepTimeoutMs: number;
+  /** How long a server that is not up is waited for, in milliseconds. */
+  connectTimeoutMs: number;
   signal: AbortSignal;
 }
-
-/** Pauses before a full server is asked again, in milliseconds. */
-const pausesMs = [100, 250, 500, 1000, 2000];
-
-/** Largest frame of a server, in bytes. */
-const maxFrameBytes = 16 * 1024 ** 2;
 
 /** How long a server may take to close a connection before it is cut, in milliseconds. */
 const closingMs = 2000;
@@ -30,8 +28,7 @@ const failures = new Set(['EXECUTION_ERROR', 'FACTORY_ERROR', 'SESSION_ERROR']);
 /** One episode: a WebSocket to a server, which makes an environment for it. */
 export class Episode {
   readonly #socket: WebSocket;
-  /** Cuts the connection below the socket. */
-  readonly #cut: () => void;
+  readonly #connection: Connection;
   readonly #options: EpisodeOptions;
   /** Frames that came and nobody has awaited, and the wait for the next one. */
   readonly #frames: Frame[] = [];
@@ -42,26 +39,28 @@ export class Episode {
   isDone = false;
 
   private constructor(options: EpisodeOptions) {
-    const { socket, cut } = connect(options);
+    this.#connection = connect(options);
+    const { socket } = this.#connection;
     this.#socket = socket;
-    this.#cut = cut;
     this.#options = options;
     socket.addEventListener('message', (event) => this.#receive(event));
-    socket.addEventListener('error', (event) => this.#fail(away(options.url, event.message || 'it was cut')));
+    socket.addEventListener('error', (event) =>
+      this.#fail(this.#unopened() ?? away(options.url, event.message || 'it was cut')),
+    );
     socket.addEventListener('close', ({ code, reason }) =>
       this.#fail(away(options.url, `it closed the connection (${code}${reason ? `: ${reason}` : ''})`)),
     );
   }
 
   /**
-   * Connects and resets the environment. While the server has no capacity, waits and tries again until the signal aborts.
+   * Connects and resets the environment. While the server is not up, waits up to `connectTimeoutMs`; while it has no
+   * capacity, until the signal aborts.
    * @throws OpenEnvError
    */
   static async open(options: EpisodeOptions): Promise<Episode> {
     for (let attempt = 0; ; attempt++) {
-      const episode = new Episode(options);
+      const episode = await whileStarting(options, () => Episode.#connected(options));
       try {
-        await episode.#opened();
         const frame = await episode.#ask({ type: 'reset', data: options.reset }, options.signal);
         if (frame.type === 'observation') {
           const { done } = frame.data;
@@ -75,7 +74,18 @@ export class Episode {
         throw error;
       }
       episode.close();
-      await sleep(pausesMs[attempt] ?? pausesMs.at(-1), undefined, { signal: options.signal });
+      await sleep(pauseBefore(attempt), undefined, { signal: options.signal });
+    }
+  }
+
+  static async #connected(options: EpisodeOptions): Promise<Episode> {
+    const episode = new Episode(options);
+    try {
+      await episode.#opened();
+      return episode;
+    } catch (error) {
+      episode.close();
+      throw startingOf(episode.#connection.problem()) ?? error;
     }
   }
 
@@ -93,7 +103,7 @@ export class Episode {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: 'close' }));
     this.#socket.close();
     // A server that hangs never answers.
-    if (this.#socket.readyState !== WebSocket.CLOSED) setTimeout(this.#cut, closingMs).unref();
+    if (this.#socket.readyState !== WebSocket.CLOSED) setTimeout(this.#connection.cut, closingMs).unref();
   }
 
   async #opened(): Promise<void> {
@@ -139,6 +149,18 @@ export class Episode {
     else this.#frames.push(parsed.data);
   }
 
+  /** Why the socket did not open; null once it has. */
+  #unopened(): OpenEnvError | null {
+    const problem = this.#connection.problem();
+    const { url } = this.#options;
+    if (typeof problem === 'number')
+      return new OpenEnvError(
+        'environment_server_refused',
+        `the environment server ${url} answered the WebSocket /ws with ${problem}`,
+      );
+    return problem instanceof Error ? away(url, problem.message || problem.name, problem) : null;
+  }
+
   #fail(error: OpenEnvError): void {
     this.#end ??= error;
     // Whoever waits gets the error; without anybody it is the answer to the next step.
@@ -148,21 +170,6 @@ export class Episode {
   }
 }
 
-function connect({ url, headers }: EpisodeOptions): { socket: WebSocket; cut: () => void } {
-  const connector = buildConnector({});
-  let cut = () => {};
-  const dispatcher = new Agent({
-    webSocket: { maxPayloadSize: maxFrameBytes },
-    connect: (options, callback) =>
-      connector(options, (...made) => {
-        cut = () => made[1]?.destroy();
-        callback(...made);
-      }),
-  });
-  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/ws`, { dispatcher, headers });
-  return { socket, cut: () => cut() };
-}
-
 function toJson(data: unknown): unknown {
   try {
     return typeof data === 'string' ? JSON.parse(data) : undefined;
@@ -170,9 +177,6 @@ function toJson(data: unknown): unknown {
     return undefined;
   }
 }
-
-export const away = (url: string, why: string, cause?: unknown): OpenEnvError =>
-  new OpenEnvError('environment_server_away', `the environment server ${url} is away: ${why}`, { cause });
 
 const failed = (url: string, how: string): OpenEnvError =>
   new OpenEnvError('environment_failed', `the environment at ${url} ${how}`);

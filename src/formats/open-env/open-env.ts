@@ -60,6 +60,11 @@ export interface OpenEnvOptions<Observation, Action extends object> {
   discount?: number | null;
   /** Longest wait for the answer to a step, in milliseconds. Default 300,000. */
   stepTimeoutMs?: number;
+  /**
+   * How long a server that is not up, or that restarts, is waited for: by `openEnv`, and by each rollout before its
+   * episode begins. Default 30,000; 0: it is tried once.
+   */
+  connectTimeoutMs?: number;
 }
 
 const names = {
@@ -74,6 +79,7 @@ const names = {
   settings: true,
   discount: true,
   stepTimeoutMs: true,
+  connectTimeoutMs: true,
 } satisfies OptionNames<OpenEnvOptions<unknown, object>>;
 
 /** An environment on a server of OpenEnv. */
@@ -111,13 +117,16 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   checkOptionNames('openEnv()', options, names);
   if (!URL.canParse(url) || !/^https?:/.test(url))
     throw badOption(`url must be an http or https address, not ${url}`);
-  const { apiKey, discount = 1, stepTimeoutMs = 300_000 } = options;
+  const { apiKey, discount = 1, stepTimeoutMs = 300_000, connectTimeoutMs = 30_000 } = options;
   const { invalid = 'That is no valid action.', action, prompt } = options;
   if (!(stepTimeoutMs > 0)) throw badOption(`stepTimeoutMs is ${stepTimeoutMs}; give milliseconds above 0`);
+  if (!(connectTimeoutMs >= 0))
+    throw badOption(`connectTimeoutMs is ${connectTimeoutMs}; give milliseconds from 0`);
   const server: ServerAddress = {
     url: url.replace(/\/+$/, ''),
     dispatcher: new Agent(),
     headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
+    connectTimeoutMs,
   };
   const metadata = await readHttp(server, { path: '/metadata', schema: metadataSchema });
   const environments = await readHttp(server, { path: '/list_environments', schema: environmentsSchema });
@@ -157,9 +166,8 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
     ...(discount === null ? {} : { credit: { discount } }),
     setup: async ({ scenario, signal }) => {
       const reset = { ...options.reset, ...scenario };
-      const { url: address, headers } = server;
       return {
-        episode: await Episode.open({ url: address, headers, reset, stepTimeoutMs, signal }),
+        episode: await Episode.open({ ...server, reset, stepTimeoutMs, signal }),
         steps: 0,
       };
     },

@@ -1,7 +1,7 @@
 import { type Dispatcher, request } from 'undici';
 import type { z } from 'zod';
-import { away } from './episode.ts';
 import { OpenEnvError } from './error.ts';
+import { away, startingOf, whileStarting } from './starting.ts';
 
 /** Longest wait for an answer over HTTP, in milliseconds. */
 const timeoutMs = 30_000;
@@ -11,12 +11,28 @@ export interface ServerAddress {
   url: string;
   dispatcher: Dispatcher;
   headers: Record<string, string>;
+  /** How long a server that is not up is waited for, in milliseconds. */
+  connectTimeoutMs: number;
 }
 
-/** What the server says over HTTP; null if it does not have this address (404, 405) or does not provide it (501). */
-export async function readHttp<Schema extends z.ZodType>(
+interface Question<Schema> {
+  path: string;
+  schema: Schema;
+  body?: object;
+}
+
+/**
+ * What the server says over HTTP; null if it does not have this address (404, 405) or does not provide it (501). Waits
+ * for a server that is not up: a question changes nothing there, so that it may be asked again.
+ */
+export const readHttp = <Schema extends z.ZodType>(
+  server: ServerAddress,
+  question: Question<Schema>,
+): Promise<z.output<Schema> | null> => whileStarting(server, () => ask(server, question));
+
+async function ask<Schema extends z.ZodType>(
   { url, dispatcher, headers }: ServerAddress,
-  { path, schema, body }: { path: string; schema: Schema; body?: object },
+  { path, schema, body }: Question<Schema>,
 ): Promise<z.output<Schema> | null> {
   let status: number;
   let text: string;
@@ -31,8 +47,13 @@ export async function readHttp<Schema extends z.ZodType>(
     status = answer.statusCode;
     text = await answer.body.text();
   } catch (cause) {
-    throw away(url, cause instanceof Error ? cause.message || cause.name : String(cause), cause);
+    throw (
+      startingOf(cause) ??
+      away(url, cause instanceof Error ? cause.message || cause.name : String(cause), cause)
+    );
   }
+  const starting = startingOf(status);
+  if (starting) throw starting;
   if (status === 404 || status === 405 || status === 501) return null;
   const refused = (what: string) =>
     new OpenEnvError('environment_server_refused', `the environment server ${url} answered ${path} ${what}`);

@@ -22,6 +22,12 @@ export interface EnvServer {
   step: (action: Record<string, unknown>, socket: WebSocket) => object | undefined;
   /** Answers a reset. */
   reset: (data: Record<string, unknown>) => object;
+  /** Says with what status the WebSocket is refused; undefined if it is not. */
+  refusal: () => number | undefined;
+  /** Takes the server down: its port refuses connections. */
+  stop: () => Promise<void>;
+  /** Brings it up again at the same address. */
+  listen: () => Promise<void>;
 }
 
 export const observation = (fields: object, rest: { reward?: unknown; done?: boolean } = {}) => ({
@@ -56,13 +62,32 @@ export async function startEnvServer(): Promise<EnvServer> {
     },
     step: ({ guess }) => observation({ text: 'over' }, { reward: guess === 7, done: true }),
     reset: ({ seed }) => observation({ text: `round ${seed}` }),
+    refusal: () => undefined,
+    stop: async () => {
+      for (const socket of sockets.clients) socket.terminate();
+      listener.closeAllConnections();
+      if (!listener.listening) return;
+      listener.close();
+      await once(listener, 'close');
+    },
+    listen: async () => {
+      listener.listen(Number(new URL(server.url).port), '127.0.0.1');
+      await once(listener, 'listening');
+    },
   };
   const listener = createServer((request, response) => {
     const answer = server.http[`${request.method} ${request.url}`] ?? { status: 404, body: {} };
     response.writeHead(answer.status ?? 200, { 'content-type': 'application/json' });
     response.end(typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
   });
-  const sockets = new WebSocketServer({ server: listener, path: '/ws' });
+  const sockets = new WebSocketServer({
+    server: listener,
+    path: '/ws',
+    verifyClient: (_, done) => {
+      const status = server.refusal();
+      done(status === undefined, status);
+    },
+  });
   sockets.on('connection', (socket) => {
     if (server.open.size >= server.capacity) {
       server.refused++;
@@ -83,11 +108,6 @@ export async function startEnvServer(): Promise<EnvServer> {
   await once(listener, 'listening');
   const address = listener.address();
   server.url = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
-  onTestFinished(async () => {
-    for (const socket of sockets.clients) socket.terminate();
-    listener.closeAllConnections();
-    listener.close();
-    await once(listener, 'close');
-  });
+  onTestFinished(server.stop);
   return server;
 }

@@ -245,8 +245,9 @@ describe('a rollout fails, without a reward, when', () => {
 
 describe('openEnv refuses', () => {
   it('an address without a server', async () => {
-    await expect(openEnv('http://127.0.0.1:9', playing)).rejects.toMatchObject({
+    await expect(openEnv('http://127.0.0.1:9', { ...playing, connectTimeoutMs: 0 })).rejects.toMatchObject({
       code: 'environment_server_away',
+      message: expect.stringContaining('ECONNREFUSED 127.0.0.1:9, in 1 try; start it'),
     });
     await expect(openEnv('ftp://x', playing)).rejects.toThrow(/must be an http or https address/);
   });
@@ -276,5 +277,6 @@ describe('openEnv refuses', () => {
     const server = await startEnvServer();
     await expect(openEnv(server.url, Object({ promt: '' }))).rejects.toThrow(/no option `promt`/);
     await expect(openEnv(server.url, { stepTimeoutMs: 0 })).rejects.toThrow(/stepTimeoutMs is 0/);
+    await expect(openEnv(server.url, { connectTimeoutMs: -1 })).rejects.toThrow(/connectTimeoutMs is -1/);
   });
 });
