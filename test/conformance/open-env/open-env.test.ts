@@ -41,8 +41,12 @@ async function freePort(): Promise<number> {
 }
 
 /** The address of a server of worlds.py. */
-async function served(world: 'lights' | 'tools' | 'game', capacity = 64): Promise<string> {
-  const port = await freePort();
+async function served(
+  world: 'lights' | 'tasks' | 'tools' | 'game',
+  capacity = 64,
+  onPort?: number,
+): Promise<string> {
+  const port = onPort ?? (await freePort());
   const program = join(import.meta.dirname, 'worlds.py');
   const child = spawn(python ?? '', [program, world, String(port), String(capacity)], { stdio: 'ignore' });
   children.push(child);
@@ -132,6 +136,56 @@ describe('the package openenv', { tags: ['long'] }, () => {
     const [first, last] = await learned(env, [{ seed: 3 }], 25);
     expect(first).toBeLessThan(0.5);
     expect(last).toBeGreaterThan(0.9);
+  });
+
+  it('serves tasks by their splits, and each rollout gets the one of its scenario', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await lights(await served('tasks'));
+    onTestFinished(() => env.close());
+    expect(env.environment.name).toBe('city lights');
+    expect(env.splits).toEqual(['train', 'by night']);
+    const scenarios = [...(await env.scenarios('train')), ...(await env.scenarios('by night'))];
+    expect(scenarios.map(({ split, index }) => `${split} ${index}`)).toEqual([
+      ...['train 0', 'train 1', 'train 2', 'by night 0', 'by night 1'],
+    ]);
+    const { groups } = await runGroups({
+      environment: env.environment,
+      scenarios,
+      rolloutsPerGroup: 1,
+      model: scriptedModel(() => 'slow'),
+    });
+    const rollouts = groups.flatMap((group) => group.rollouts);
+    expect(rollouts.map(({ trajectory }) => trajectory.calls[0]?.messages.at(-1)?.content)).toEqual([
+      'train, 0: the light is red',
+      'train, 1: the light is amber',
+      'train, 2: the light is green',
+      'by night, 0: the light is amber',
+      'by night, 1: the light is green',
+    ]);
+    expect(rollouts.map((rollout) => rollout.status === 'completed' && rollout.reward)).toEqual([
+      ...[0, 1, 0, 1, 0],
+    ]);
+    await expect(openEnv(await served('tasks'), { environment: 'chess' })).rejects.toThrow(
+      'no environment "chess"; it has city lights',
+    );
+  });
+
+  it('has no splits where its environment does not implement them', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const env = await lights(await served('lights'));
+    onTestFinished(() => env.close());
+    expect([env.environment.name, env.splits]).toEqual(['Lights', []]);
+    await expect(env.scenarios('train')).rejects.toThrow(/no split "train"; it has none: pass a number/);
+  });
+
+  it('is waited for while it starts', async ({ skip }) => {
+    if (!python) return skip('it cannot be installed');
+    const port = await freePort();
+    const opening = lights(`http://127.0.0.1:${port}`);
+    await served('lights', 1, port);
+    const env = await opening;
+    onTestFinished(() => env.close());
+    expect(env.environment.name).toBe('Lights');
   });
 
   it('paces rollouts where it has room for one, and fails those that its environment fails', async ({

@@ -44,6 +44,20 @@ class Lights(Environment):
         return State()
 
 
+class Tasks(Lights):
+    """Lights as tasks: which light it is, the split and the index say, and the seed does not."""
+
+    def list_splits(self):
+        return ["train", {"name": "by night", "type": "test"}]
+
+    async def num_tasks(self, split):
+        return {"train": 3, "by night": 2}[split]
+
+    def reset(self, seed=None, episode_id=None, split="train", index=0):
+        self.rule = rules[(index + (1 if split == "by night" else 0)) % len(rules)]
+        return Seen(text=f"{split}, {index}: the light is {self.rule[0]}")
+
+
 class Game(Environment):
     """TextArena: guess a number from 1 to 20; the game says whether it is higher or lower."""
 
@@ -111,9 +125,10 @@ def tools_server():
 
 
 name, port, capacity = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-if name in ("lights", "game"):
-    world = Lights if name == "lights" else Game
-    app = create_fastapi_app(world, Word, Seen, max_concurrent_envs=capacity)
+worlds = {"lights": Lights, "tasks": Tasks, "game": Game}
+if name in worlds:
+    title = "city lights" if name == "tasks" else None
+    app = create_fastapi_app(worlds[name], Word, Seen, max_concurrent_envs=capacity, env_name=title)
 else:
     from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 
