@@ -1,4 +1,5 @@
 import type { ModelMessage, ToolResultPart } from 'ai';
+import { OpenRewardError } from './server.ts';
 import type { Block, ConversationMessage } from './wire.ts';
 
 type UserPart = { type: 'text'; text: string } | { type: 'file'; data: string; mediaType: string };
@@ -22,6 +23,27 @@ export function toToolOutput(blocks: readonly Block[]): ToolResultPart['output']
         : { type: 'file', data: { type: 'data', data: block.data }, mediaType: block.mimeType },
     ),
   };
+}
+
+type Role = ConversationMessage['role'];
+type BlockType = ConversationMessage['blocks'][number]['type'];
+
+/** What a message can have here. The instructions of a model are text, and only it calls tools and reasons. */
+const blockTypes: Record<Role, readonly BlockType[]> = {
+  system: ['text'],
+  user: ['text', 'image', 'tool_result'],
+  assistant: ['text', 'image', 'reasoning', 'tool_call'],
+};
+
+/** @throws OpenRewardError (`environment_server_refused`) for a block that no model here would be shown. */
+export function checkBlocks(messages: readonly ConversationMessage[], url: string): void {
+  for (const [at, { role, blocks }] of messages.entries())
+    for (const { type } of blocks)
+      if (!blockTypes[role].includes(type))
+        throw new OpenRewardError(
+          'environment_server_refused',
+          `the environment server ${url} began a conversation with a block "${type}" in message ${at}, of the role "${role}"; it can have ${blockTypes[role].join(', ')}`,
+        );
 }
 
 /** The instructions of a conversation: the text of its system messages. */

@@ -1,5 +1,6 @@
 import { setInterval } from 'node:timers';
 import type { z } from 'zod';
+import { checkBlocks } from './messages.ts';
 import { OpenRewardError, type OpenRewardServer } from './server.ts';
 import {
   type Block,
@@ -61,6 +62,7 @@ export class Session {
       await server.json('POST', '/create', { body, session: id, headers, signal });
       session.tools = await session.#read('task_tools', toolsSchema, signal);
       session.messages = await session.#conversation(signal);
+      checkBlocks(session.messages, server.url);
       return session;
     } catch (error) {
       await session.close(AbortSignal.timeout(5000)).catch(() => undefined);

@@ -138,6 +138,21 @@ describe('openReward', () => {
     expect(server.episodes.size).toBe(0);
   });
 
+  it.each([
+    ['system', { type: 'image', data: '', mimeType: 'image/png' }],
+    ['user', { type: 'reasoning', text: 'hm' }],
+    ['assistant', { type: 'tool_result', tool_call_id: '1', blocks: [] }],
+  ])(
+    'a rollout fails that a %s message begins with what no model would be shown: %j',
+    async (role, block) => {
+      const server = await startStandardServer();
+      server.moreMessages = [{ role, blocks: [block] }];
+      const { groups } = await runWith(server, () => '');
+      expect(failuresOf(groups)[0]).toContain(`a block "${block.type}" in message 2, of the role "${role}"`);
+      expect(server.episodes.size).toBe(0);
+    },
+  );
+
   it('a session that cannot begin fails its rollout and is deleted', async () => {
     const server = await startStandardServer();
     server.fault = (path) => (path === '/numbers/task_tools' ? 422 : undefined);

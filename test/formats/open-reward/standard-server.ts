@@ -27,6 +27,8 @@ export async function startStandardServer() {
     created: {} as IncomingMessage['headers'],
     fault: (_path: string, _count: number): Fault | undefined => undefined,
     hasMessages: true,
+    /** Further messages of the conversation that an episode begins with. */
+    moreMessages: [] as object[],
     hasTerminalTool: false,
     throws: false,
   };
@@ -95,6 +97,7 @@ export async function startStandardServer() {
         ? void send([
             { role: 'system', blocks: [{ type: 'text', text: 'Guess.' }] },
             { role: 'user', blocks: [question] },
+            ...state.moreMessages,
           ])
         : void missing();
     if (path === '/numbers/task_tools') {
