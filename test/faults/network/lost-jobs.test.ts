@@ -22,9 +22,12 @@ const rolloutsPerStep = 8;
 const quick = { waitMs: 300 };
 const patient = { waitMs: 20_000 };
 
-/** Only silence needs a short deadline; on a busy machine other calls may take longer. */
+/**
+ * Silence lasts until the client gives up. That deadline holds for the calls of rollouts too: it leaves them time on a
+ * busy machine, where one of 1 s lost rollouts.
+ */
 const impatientFor = (fault: Fault) =>
-  fault === mute || fault === silence ? { client: { timeoutMs: 1000 } } : {};
+  fault === mute || fault === silence ? { client: { timeoutMs: 10_000 } } : {};
 
 const caught = (promise: Promise<unknown>): Promise<MartingaleError> =>
   promise.then(
