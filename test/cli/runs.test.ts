@@ -83,5 +83,12 @@ it('a curve reaches from its lowest to its highest value, in as many columns as 
   expect(lines.slice(1, 5).map((line) => line.length)).toEqual([30, 30, 30, 30]);
   expect(lines[1]).toMatch(/^ +99 │ +.*[▆▇█]$/);
   expect(lines[4]).toMatch(/^ +0 │▁/);
+  const gaps = [0, null, 2, 3, null, null].map((value, step) => ({ step, value }));
+  expect(plotLines('gaps', gaps, { columns: 80, rows: 2 })).toEqual([
+    'gaps, last 3, no value in 3 of 6 steps',
+    '  3 │  ▃█  ',
+    '  0 │▁ ██  ',
+    '     0    5',
+  ]);
   expect(plotLines('flat', [{ step: 3, value: 1 }], { columns: 80, rows: 2 })).toHaveLength(4);
 });

@@ -19,35 +19,50 @@ export function figuresOf(report: StepReport): Map<string, number> {
 
 const eighths = ' ▁▂▃▄▅▆▇█';
 
-/** A curve as lines of blocks, with its range at the left and its steps below. Columns are means of as many steps. */
+export interface PlotPoint {
+  step: number;
+  /** Null for a step that does not have the figure. */
+  value: number | null;
+}
+
+/**
+ * A curve as lines of blocks, with its range at the left and its steps below. Columns are means of as many steps. One
+ * whose steps have no value is a gap, and the title tells how many steps have none.
+ */
 export function plotLines(
   name: string,
-  points: readonly { step: number; value: number }[],
+  points: readonly PlotPoint[],
   { columns, rows }: { columns: number; rows: number },
 ): string[] {
-  const values = points.map(({ value }) => value);
+  const values = points.flatMap(({ value }) => value ?? []);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const labels = [high, (low + high) / 2, low].map((value) => Number(value.toPrecision(3)).toString());
   const margin = Math.max(...labels.map(({ length }) => length));
   const count = Math.max(1, Math.min(columns - margin - 2, points.length));
   const means = Array.from({ length: count }, (_, column) => {
     const from = Math.floor((column * points.length) / count);
-    const part = values.slice(from, Math.max(from + 1, Math.floor(((column + 1) * points.length) / count)));
-    return part.reduce((sum, value) => sum + value, 0) / part.length;
+    const end = Math.max(from + 1, Math.floor(((column + 1) * points.length) / count));
+    const part = points.slice(from, end).flatMap(({ value }) => value ?? []);
+    return part.length === 0 ? null : part.reduce((sum, value) => sum + value, 0) / part.length;
   });
-  const heights = means.map((value) => (high === low ? 0.5 : (value - low) / (high - low)) * rows * 8);
+  const heights = means.map((value) =>
+    value === null ? null : (high === low ? 0.5 : (value - low) / (high - low)) * rows * 8,
+  );
   const lines = Array.from({ length: rows }, (_, row) => {
     const base = (rows - 1 - row) * 8;
     const label = row === 0 ? labels[0] : row === rows - 1 ? labels[2] : row === rows >> 1 ? labels[1] : '';
-    const bars = heights.map(
-      (height) => eighths[Math.round(Math.min(8, Math.max(row === rows - 1 ? 1 : 0, height - base)))],
+    const bars = heights.map((height) =>
+      height === null
+        ? ' '
+        : eighths[Math.round(Math.min(8, Math.max(row === rows - 1 ? 1 : 0, height - base)))],
     );
     return `${(label ?? '').padStart(margin)} │${bars.join('')}`;
   });
   const [first, last] = [points[0]?.step ?? 0, points.at(-1)?.step ?? 0];
   const axis = `${first}${String(last).padStart(Math.max(1, count - String(first).length))}`;
+  const without = points.length - values.length;
   return [
-    `${name}, last ${Number((values.at(-1) ?? 0).toPrecision(4))}`,
+    `${name}, last ${Number((values.at(-1) ?? 0).toPrecision(4))}${without > 0 ? `, no value in ${without} of ${points.length} steps` : ''}`,
     ...lines,
     `${' '.repeat(margin + 2)}${axis}`,
   ];
@@ -83,11 +98,8 @@ export async function plot(
   const asked = named.length > 0 ? named : ['reward', ...(known.includes('success') ? ['success'] : [])];
   const curves = asked.map((path) => {
     const found = known.includes(path) ? path : `metrics.${path}`;
-    const points = figures.flatMap(({ step, values }) => {
-      const value = values.get(found);
-      return value === undefined ? [] : [{ step, value }];
-    });
-    if (points.length > 0) return { name: path, points };
+    const points = figures.map(({ step, values }) => ({ step, value: values.get(found) ?? null }));
+    if (known.includes(found)) return { name: path, points };
     throw new MartingaleError(
       'bad_option',
       `the run has no figure ${printable(path)}: it has ${known.join(', ')}`,
