@@ -12,6 +12,7 @@ import type {
   SharedOptions,
 } from './options.ts';
 import type { RewardFunction, Rewards } from './rewards/reward.ts';
+import { rewardCodes } from './rewards/reward-code.ts';
 import { score, scoreGroup, type WeightedRewards, withWeights } from './rewards/score.ts';
 import type { SeatEnvironmentOptions } from './seats.ts';
 import { describeThrown } from './thrown.ts';
@@ -147,7 +148,9 @@ const piecesOf = <Schema extends z.ZodType, Parsed, State>({
 type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'>;
 
 function build<Schema extends z.ZodType, Outcome, State>(
-  options: Omit<SharedOptions<Schema, Outcome, State>, 'rewards'>,
+  options: Omit<SharedOptions<Schema, Outcome, State>, 'rewards'> & {
+    rewards?: Readonly<Record<string, object>>;
+  },
   { seats, ...definition }: AgentDefinition,
   rewardsOf: RewardsOf<z.output<Schema>, Outcome, State>,
   agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
@@ -181,6 +184,7 @@ function build<Schema extends z.ZodType, Outcome, State>(
     groupScoring: groupRewards.size > 0 || credit ? groupScoring : null,
     definition: {
       ...definition,
+      rewards: rewardCodes({ ...options.rewards, ...options.groupRewards }),
       groupRewardNames: [...groupRewards.keys()],
       credit: credit === undefined ? 'none' : typeof credit === 'function' ? 'function' : 'discount',
     },

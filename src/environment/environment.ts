@@ -4,6 +4,7 @@ import type { RolloutModel } from '../model/index.ts';
 import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index.ts';
 import type { SetupContext } from './options.ts';
 import type { GroupMember } from './rewards/reward.ts';
+import type { RewardCodes } from './rewards/reward-code.ts';
 import type { Seats } from './seats.ts';
 
 /** Scenarios' schema, agent, limits and rewards. Made by `defineEnvironment`. */
@@ -35,6 +36,8 @@ export interface EnvironmentDefinition {
   readonly tools: ToolSet | null;
   /** Whether `observe` answers replies without tool calls. */
   readonly hasObserve: boolean;
+  /** Weight and code of each reward and group reward. */
+  readonly rewards: RewardCodes;
   readonly groupRewardNames: readonly string[];
   readonly credit: 'none' | 'discount' | 'function';
 }

@@ -48,6 +48,7 @@ export type {
   WeightedGroupReward,
   WeightedReward,
 } from './rewards/reward.ts';
+export { type RewardCodes, rewardChanges } from './rewards/reward-code.ts';
 export { score, withWeights } from './rewards/score.ts';
 export { runAgent } from './run-agent.ts';
 export type { Generate } from './scenario-set/generator-stage.ts';

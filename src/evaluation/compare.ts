@@ -1,3 +1,4 @@
+import { rewardChanges } from '../environment/index.ts';
 import { randomSource } from '../trajectory/index.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
@@ -17,8 +18,9 @@ const compareNames = {
   seed: true,
 } satisfies OptionNames<CompareOptions>;
 
-/** The part of an evaluation that is compared. */
-export type ComparedScores = Pick<Evaluation, 'environment' | 'policy' | 'perScenario'>;
+/** The part of an evaluation that is compared. Where its rewards are unknown, they are not. */
+export type ComparedScores = Pick<Evaluation, 'environment' | 'policy' | 'perScenario'> &
+  Partial<Pick<Evaluation, 'rewards'>>;
 
 export interface PairedScore {
   key: string;
@@ -45,6 +47,8 @@ export interface Comparison {
   /** Keys of scenarios with a score in only one of the two. They are not compared. */
   onlyInA: string[];
   onlyInB: string[];
+  /** How the rewards of `b` differ from those of `a`, in words. A difference in score may then be theirs. */
+  rewardChanges: string[];
 }
 
 /**
@@ -81,6 +85,7 @@ export function compare(a: ComparedScores, b: ComparedScores, options: CompareOp
     pairs,
     onlyInA: [...inA.keys()].filter((key) => !inB.has(key)),
     onlyInB: [...inB.keys()].filter((key) => !inA.has(key)),
+    rewardChanges: rewardChanges(a.rewards, b.rewards),
   };
 }
 
@@ -100,6 +105,9 @@ export function describeComparison(comparison: Comparison): string {
     `scenarios  ${wins} better, ${losses} worse, ${ties} the same`,
     ...onlyWith(a, onlyInA),
     ...onlyWith(b, onlyInB),
+    ...comparison.rewardChanges.map(
+      (change) => `warning: with ${b}, ${change}: the scores differ for that too`,
+    ),
     '',
   ].join('\n');
 }

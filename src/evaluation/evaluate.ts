@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { KeyFunction } from '../environment/index.ts';
+import type { KeyFunction, RewardCodes } from '../environment/index.ts';
 import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
@@ -90,6 +90,8 @@ export interface Evaluation<Scenario = unknown> {
   groups: RolloutGroup<Scenario>[];
   /** Counts of all rollouts. Means leave out rollouts that did not complete. */
   counts: RolloutCounts;
+  /** Weight of each reward, and a digest of its function: tells whether two evaluations were scored alike. */
+  rewards: RewardCodes;
   /** Wall-clock seconds of this call. */
   seconds: number;
 }
@@ -137,6 +139,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
           ...(seats ? { seats: namesOfSeats(seats) } : {}),
           scenarios: keys.length,
           scenarioKeys: sha256(JSON.stringify(keys)),
+          rewards: environment.definition.rewards,
         });
   const view = await openEvaluationView(progress, {
     name: `${model.name} in ${environment.name}`,
@@ -163,6 +166,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
       perScenario,
       groups,
       counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)),
+      rewards: environment.definition.rewards,
       seconds: (performance.now() - startedMs) / 1000,
     };
     view?.onEnd(evaluation);

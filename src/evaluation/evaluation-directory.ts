@@ -1,5 +1,6 @@
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { type RewardCodes, rewardChanges } from '../environment/index.ts';
 import type { SamplingOverride } from '../model/index.ts';
 import {
   fromGroupRecord,
@@ -28,6 +29,8 @@ export interface EvaluationHeader {
   scenarios: number;
   /** Digest of the scenarios' keys in their order. */
   scenarioKeys: string;
+  /** Those of the first call. A call with others continues, with a warning: what is stored keeps its rewards. */
+  rewards: RewardCodes;
 }
 
 const headerFile = 'evaluation.json';
@@ -96,11 +99,20 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
     throw new RunError('evaluation_directory_refused', `${path} cannot be read: ${String(cause)}`, { cause });
   }
   const fields = new Map(Object.entries(typeof saved === 'object' && saved !== null ? saved : {}));
-  const differences = Object.entries(header)
+  const { rewards, ...settings } = header;
+  const differences = Object.entries(settings)
     .map(([name, value]) => [name, JSON.stringify(fields.get(name)), JSON.stringify(value)] as const)
     .filter(([, was, is]) => was !== is)
     .map(([name, was, is]) => `\`${name}\` was ${was} and is ${is}`);
-  if (differences.length === 0) return;
+  if (differences.length === 0) {
+    const changes = rewardChanges(fields.get('rewards'), rewards);
+    if (changes.length > 0)
+      process.emitWarning(
+        `${path} was begun with other rewards: ${changes.join('; ')}. What is stored there keeps its rewards. Choose another folder to score all with the new ones.`,
+        { code: 'martingale_rewards_changed' },
+      );
+    return;
+  }
   throw new RunError(
     'evaluation_directory_refused',
     `${path} belongs to another evaluation: ${differences.join('; ')}. Choose another folder, or use the same options.`,

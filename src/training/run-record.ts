@@ -27,6 +27,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
   const options = {
     environment: environment.name,
+    rewards: environment.definition.rewards,
     model: model.name,
     modelId: model.id,
     modelAsked: requestedModelOf(settings),

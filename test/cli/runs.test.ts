@@ -15,6 +15,7 @@ beforeAll(async () => {
     steps: 1,
     groupsPerStep: 2,
     learningRate: 3e-4,
+    brevityWeight: 2,
     reply: colours,
   });
 });
@@ -54,6 +55,8 @@ it('a run is found by a part of its name that no other has', async () => {
 it('compare shows what differs, and plot draws a figure by its name', async () => {
   const compared = await martingale('compare', 'desk', 'other', '--in', folder);
   expect(compared).toMatch(/config\.learning_rate +0\.0001 +0\.0003/);
+  expect(compared).toMatch(/rewards\.brevity\.weight +1 +2/);
+  expect(compared).not.toContain('rewards.success');
   const { curves } = JSON.parse(
     await martingale('plot', 'desk', 'entropy', 'brevity', '--in', folder, '--json'),
   );

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
-import { compare, describeComparison, type Evaluation } from 'martingale';
+import { compare, defineEnvironment, describeComparison, type Evaluation } from 'martingale';
 import { expect, test } from 'vitest';
+import { z } from 'zod';
 import { signFlipTest } from '../../src/evaluation/compare.ts';
 
 /** All assignments of signs, counted by their bits. */
@@ -67,7 +68,7 @@ function evaluation(policy: string, rewards: Record<string, number | null>): Eva
     successes: 0,
   }));
   const counts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
-  const none = { reward: null, success: null, passAt: [], groups: [], counts, seconds: 0 };
+  const none = { reward: null, success: null, passAt: [], groups: [], counts, seconds: 0, rewards: {} };
   return { environment: 'sums', policy, perScenario, ...none };
 }
 
@@ -103,6 +104,40 @@ test('scenarios are paired by key; those with only one score are listed', () => 
     only with m:step9: 1 (g)
     "
   `);
+});
+
+test('rewards that differ are named, whatever their white space; rewards of an earlier record are unknown', () => {
+  type Reward = (context: { outcome: number }) => number;
+  const rewardsOf = (rewards: Record<string, Reward | { weight: number; reward: Reward }>) =>
+    defineEnvironment({ name: 'sums', scenario: z.string(), rollout: async () => 1, rewards }).definition
+      .rewards;
+  const correct = ({ outcome }: { outcome: number }) => Number(outcome === 1);
+  // biome-ignore format: the white space is what is tested.
+  const spaced = ({ outcome }: { outcome: number }) => Number( outcome   === 1);
+  const strict = ({ outcome }: { outcome: number }) => Number(outcome === 2);
+  const before = {
+    ...evaluation('m:step1', { a: 0 }),
+    rewards: rewardsOf({ correct, brief: correct, polite: correct }),
+  };
+  const same = { ...before, rewards: rewardsOf({ correct: spaced, brief: correct, polite: correct }) };
+  expect(compare(before, same).rewardChanges).toEqual([]);
+  const after = {
+    ...before,
+    policy: 'm:step9',
+    rewards: rewardsOf({ correct: strict, brief: { weight: 0.5, reward: correct }, safe: correct }),
+  };
+  const comparison = compare(before, after);
+  expect(comparison.rewardChanges).toEqual([
+    'reward "correct" has another function',
+    'reward "brief" has weight 0.5 and had 1',
+    'reward "polite" is gone',
+    'reward "safe" is new',
+  ]);
+  expect(describeComparison(comparison)).toContain(
+    'warning: with m:step9, reward "correct" has another function: the scores differ for that too',
+  );
+  const { rewards, ...earlier } = before;
+  expect(compare(earlier, after).rewardChanges).toEqual([]);
 });
 
 test('evaluations without a common scenario have no difference; different environments are refused', () => {

@@ -7,13 +7,13 @@ import { fileURLToPath } from 'node:url';
 import { generateText } from 'ai';
 import { createClient, defineEnvironment, ModelHandle } from 'martingale';
 import { RolloutGroup } from 'martingale/loop';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { EvaluationDirectory } from '../../src/evaluation/evaluation-directory.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { readJsonLines, sharedFolder } from '../support/files.ts';
 import { fromSource } from '../support/programs.ts';
-import { digitOf, evaluateGuessing, guessingScenarios } from './guessing.ts';
+import { digitOf, evaluateGuessing, guessing, guessingScenarios } from './guessing.ts';
 
 const folder = sharedFolder();
 
@@ -189,10 +189,33 @@ test('a folder of another evaluation or of something else is refused with the di
   await refused({}).toMatchObject({ code: 'evaluation_directory_refused' });
 });
 
+test('a folder that was begun with other rewards is continued with a warning that names them', async () => {
+  const directory = join(folder, 'rewards');
+  await using service = await startFakeService({ policy: digits });
+  const few = { scenarios: guessingScenarios.slice(0, 2), directory };
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error) => void warnings.push(warning);
+  process.on('warning', onWarning);
+  onTestFinished(() => void process.off('warning', onWarning));
+  await evaluateGuessing(service.baseUrl, few);
+  const first = await evaluateGuessing(service.baseUrl, few);
+  expect(warnings).toEqual([]);
+  const { definition } = guessing;
+  const { digit = { weight: 1, code: '' }, ...others } = definition.rewards;
+  const changed = { ...definition, rewards: { ...others, digit: { ...digit, code: 'another' } } };
+  const second = await evaluateGuessing(service.baseUrl, {
+    ...few,
+    environment: { ...guessing, definition: changed },
+  });
+  expect(second.reward).toEqual(first.reward);
+  await expect.poll(() => warnings).toHaveLength(1);
+  expect(warnings[0]?.message).toContain('begun with other rewards: reward "digit" has another function.');
+});
+
 test('groups that end at the same moment are stored in their order, each by the time its append resolves', async () => {
   const directory = join(folder, 'together');
   const header = { environment: 'a', policy: 'a/b/c:step1', seed: 1, rolloutsPerScenario: 1, temperature: 0 };
-  const rest = { sampling: {}, groupStrategy: null, scenarios: 20, scenarioKeys: 'keys' };
+  const rest = { sampling: {}, groupStrategy: null, scenarios: 20, scenarioKeys: 'keys', rewards: {} };
   const opened = await EvaluationDirectory.open(directory, { ...header, ...rest });
   const indices = Array.from({ length: 20 }, (_, index) => index);
   const stored = await Promise.all(

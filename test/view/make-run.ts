@@ -12,25 +12,26 @@ function chance(text: string): number {
 
 const words = ['Your', 'order', 'left', 'our', 'warehouse', 'and', 'arrives', 'on', 'Monday', 'by', 'noon'];
 
-const environment = defineEnvironment({
-  name: 'ticket desk',
-  scenario: z.object({ id: z.string(), question: z.string() }),
-  rollout: async ({ scenario: { question, id }, model, seed }) => {
-    const { text } = await generateText({
-      model: model.languageModel,
-      system: 'You answer customers. Be short.',
-      prompt: `${question} [${id}:${seed}]`,
-    });
-    if (chance(`failure ${id} ${seed}`) < 0.04) throw new Error(`Ticket store: table "${id}" is locked`);
-    if (chance(`other ${id} ${seed}`) < 0.02)
-      throw new TypeError('Cannot read properties of undefined (reading "date")');
-    return text;
-  },
-  rewards: {
-    success: ({ outcome }) => Number(outcome.includes('Monday')),
-    brevity: ({ outcome }) => (outcome.length < 40 ? 0.25 : 0),
-  },
-});
+const environmentOf = (brevityWeight: number) =>
+  defineEnvironment({
+    name: 'ticket desk',
+    scenario: z.object({ id: z.string(), question: z.string() }),
+    rollout: async ({ scenario: { question, id }, model, seed }) => {
+      const { text } = await generateText({
+        model: model.languageModel,
+        system: 'You answer customers. Be short.',
+        prompt: `${question} [${id}:${seed}]`,
+      });
+      if (chance(`failure ${id} ${seed}`) < 0.04) throw new Error(`Ticket store: table "${id}" is locked`);
+      if (chance(`other ${id} ${seed}`) < 0.02)
+        throw new TypeError('Cannot read properties of undefined (reading "date")');
+      return text;
+    },
+    rewards: {
+      success: ({ outcome }) => Number(outcome.includes('Monday')),
+      brevity: { weight: brevityWeight, reward: ({ outcome }) => (outcome.length < 40 ? 0.25 : 0) },
+    },
+  });
 
 export interface MadeRun {
   runDirectory: string;
@@ -38,6 +39,8 @@ export interface MadeRun {
   groupsPerStep?: number;
   rolloutsPerGroup?: number;
   learningRate?: number;
+  /** Weight of the reward `brevity`. Default 1. */
+  brevityWeight?: number;
   /** How fast the policy gets better, in success per step. */
   pace?: number;
   /** What the policy says instead. */
@@ -56,6 +59,7 @@ export async function makeRun(options: MadeRun): Promise<void> {
     rolloutsPerGroup = 6,
     pace = 0.06,
     learningRate = 1e-4,
+    brevityWeight = 1,
   } = options;
   let jobs = 0;
   const policy: FakeServiceOptions['policy'] = ({ model, messages }) => {
@@ -88,7 +92,7 @@ export async function makeRun(options: MadeRun): Promise<void> {
     question: `Where is order ${1000 + index * 37}?`,
   }));
   await train({
-    environment,
+    environment: environmentOf(brevityWeight),
     scenarios: questions,
     client: service.client,
     model: { project: 'shop', name: 'desk', baseModel: 'martingale-tiny' },

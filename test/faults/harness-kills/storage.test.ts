@@ -39,6 +39,7 @@ test('nothing is written after a group that could not be stored, and a resumed r
 const header: EvaluationHeader = {
   ...{ environment: 'coins', policy: 'local/coins/one:step0', seed: 0, rolloutsPerScenario: 1 },
   ...{ temperature: 0, sampling: {}, groupStrategy: null, scenarios: 2, scenarioKeys: 'two' },
+  rewards: {},
 };
 
 test('the same holds for the folder of an evaluation', async () => {
