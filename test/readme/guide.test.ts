@@ -36,6 +36,7 @@ import { startEnvServer } from '../formats/open-env/env-server.ts';
 import { startStandardServer } from '../formats/open-reward/standard-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
+import { hasRedis, startRedis } from '../support/queue-servers.ts';
 import { type Snippet, typeScriptSnippets } from './documents.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */
@@ -604,4 +605,17 @@ it('tests an environment with scripted replies', async () => {
   const scenario = { item: 'cup', left: 3 };
   expect(await rewardOf(stockroom, scenario, '3 left')).toBeCloseTo(1.1);
   expect(await rewardOf(stockroom, scenario, 'many')).toBeCloseTo(0.1);
+});
+
+it.skipIf(!hasRedis)('hears of rollouts in a queue', async () => {
+  type Queued = (connection: string, url: string, port: number) => Promise<{ close: () => Promise<void> }>;
+  await writeFile(
+    join(folder, 'sums.ts'),
+    (await typeScriptSnippets()).find(({ note }) => note === 'sums.ts')?.code ?? '',
+  );
+  const queuedExecutor = await exported<Queued>('queuedExecutor');
+  const redis = await startRedis();
+  const executor = await queuedExecutor(redis.url, 'http://127.0.0.1:7410', 0);
+  await executor.close();
+  await redis.close();
 });

@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, it, onTestFinished } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { startService } from '../../src/service/index.ts';
 import { fromSource, root } from '../support/programs.ts';
+import { freePort } from '../support/queue-servers.ts';
 import { snippetsOf } from './documents.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */
@@ -16,15 +16,6 @@ async function folderOfReader(): Promise<string> {
   const folder = await mkdtemp(join(root, '.martingale/workers-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   return folder;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
 }
 
 function start(args: string[], cwd: string, env: Record<string, string>) {

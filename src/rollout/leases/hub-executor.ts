@@ -28,6 +28,8 @@ export interface HubExecutorOptions {
   environment: string;
   reach: Reach;
   listening: Listening;
+  /** Called when the executor closes, after its last rollout. */
+  onClose: (() => Promise<void>) | undefined;
 }
 
 /** How workers reach the service. */
@@ -74,9 +76,10 @@ export class HubExecutor implements RolloutExecutor {
   }
 
   async #close(): Promise<void> {
-    const { hub, listening } = this.#options;
+    const { hub, listening, onClose } = this.#options;
     await this.#queue.close();
     hub.close();
+    await onClose?.();
     for (let waited = 0; hub.hasWorkers && waited < farewellMs; waited += 20) await sleep(20);
     const stopped = listening.stop();
     listening.cut();

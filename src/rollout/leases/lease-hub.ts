@@ -10,10 +10,10 @@ import type { FromWorker, JoinRequest } from './wire.ts';
 export interface WorkerEvent {
   /**
    * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
-   * may not join. `none`: rollouts wait, and there is no worker.
+   * may not join. `none`: rollouts wait, and there is no worker. `queue_away`: the server of `bullmq()` cannot be reached.
    */
-  type: 'joined' | 'left' | 'lost' | 'refused' | 'none';
-  /** Name of the worker; empty for `none`. */
+  type: 'joined' | 'left' | 'lost' | 'refused' | 'none' | 'queue_away';
+  /** Name of the worker; empty for `none` and `queue_away`. */
   worker: string;
   /** What happened, as a sentence. */
   message: string;
@@ -30,6 +30,13 @@ export interface LeaseStats {
   givenAgain: number;
   /** Results that came after another had counted. */
   ignored: number;
+}
+
+/** Tells workers which leases wait, where they claim them by themselves. */
+export interface Distributor {
+  announce(lease: Lease): void;
+  /** The lease has ended before anybody claimed it. */
+  withdraw(lease: Lease): void;
 }
 
 export interface LeaseHubOptions {
@@ -57,9 +64,20 @@ export class LeaseHub {
   #watch: NodeJS.Timeout | undefined;
   #aloneSince: number | undefined;
   #isTold = false;
+  #distributor: Distributor | undefined;
 
   constructor(options: LeaseHubOptions) {
     this.#options = options;
+  }
+
+  /** Announces leases from now on, beside giving them to workers that claim none. */
+  distributeBy(distributor: Distributor): void {
+    this.#distributor = distributor;
+  }
+
+  /** Leases that no worker has. */
+  get waiting(): readonly Lease[] {
+    return [...this.#waiting];
   }
 
   stats(): LeaseStats {
@@ -77,7 +95,7 @@ export class LeaseHub {
   open(options: LeaseOptions): Lease {
     const lease = new Lease(randomUUID(), this.#arrivals++, options);
     this.#leases.set(lease.id, lease);
-    this.#waiting.add(lease);
+    this.#wait(lease);
     this.#watch ??= setInterval(() => this.#look(), Math.min(this.#options.leaseMs / 4, 1000));
     this.#assign();
     return lease;
@@ -200,6 +218,7 @@ export class LeaseHub {
   #close(lease: Lease): boolean {
     if (!this.#leases.delete(lease.id)) return false;
     this.#waiting.remove(lease);
+    if (!lease.holder) this.#distributor?.withdraw(lease);
     lease.holder?.leases.delete(lease.id);
     lease.holder = undefined;
     if (this.#leases.size === 0) {
@@ -236,7 +255,12 @@ export class LeaseHub {
       return;
     }
     this.#givenAgain++;
+    this.#wait(lease);
+  }
+
+  #wait(lease: Lease): void {
     this.#waiting.add(lease);
+    this.#distributor?.announce(lease);
   }
 
   #look(): void {

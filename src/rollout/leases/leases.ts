@@ -35,7 +35,7 @@ export interface LeasesOptions {
   onEvent?: (event: WorkerEvent) => void;
 }
 
-const leasesNames = {
+export const leasesNames = {
   environment: true,
   exportName: true,
   host: true,
@@ -75,6 +75,11 @@ const code = 'invalid_rollout_option';
  */
 export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
   checkOptionNames('leases()', options, leasesNames);
+  return (await openLeases(options)).executor;
+}
+
+/** What `leases` and other ways to distribute leases begin with. */
+export async function openLeases(options: LeasesOptions, onClose?: () => Promise<void>) {
   const {
     environment,
     exportName = 'default',
@@ -123,7 +128,8 @@ export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
   const app = createLeaseApp({ hub, apiKey, leaseMs, environment: name, files, onEvent });
   const listening = await listen(app, { host, port, idle: true });
   const reach = { serviceUrl, isLocal: isLoopback(host) };
-  return new HubExecutor({ hub, budgets, environment: name, reach, listening });
+  const executor = new HubExecutor({ hub, budgets, environment: name, reach, listening, onClose });
+  return { executor, hub, name, files, leaseMs, onEvent };
 }
 
 function warn({ type, message }: WorkerEvent): void {

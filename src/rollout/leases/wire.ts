@@ -33,8 +33,10 @@ export const joinRequestSchema = z.object({
   environment: z.string().max(1000),
   /** Hash of each file of the environment, by path relative to the first. */
   files: z.record(z.string(), z.string()),
-  /** Most rollouts at a time. 0: it claims leases by itself. */
-  concurrency: z.number().int().min(0),
+  /** Most rollouts at a time. */
+  concurrency: z.number().int().min(1),
+  /** Whether it claims leases of which it hears elsewhere. Else it is given leases. */
+  claims: z.boolean(),
 });
 export type JoinRequest = z.output<typeof joinRequestSchema>;
 

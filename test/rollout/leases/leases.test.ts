@@ -38,7 +38,7 @@ const bodies = ({ groups }: Awaited<ReturnType<typeof run>>) =>
 it('rollouts run on several workers and come back whole, the same as in one process', async () => {
   const opened = await open();
   const { executor, events, model } = opened;
-  const workers = [1, 2, 3].map(() => startWorker(executor.url, ['--concurrency', '4']));
+  const workers = [1, 2, 3].map(() => startWorker(['--url', executor.url, '--concurrency', '4']));
   await joined(executor, 3);
   const result = await run(opened);
   expect(result.counts).toEqual({ dispatched: 24, completed: 24, failed: 0, cancelled: 0 });
@@ -58,15 +58,15 @@ it('rollouts wait for the first worker, and a worker for the program', async () 
   const { executor: first } = await open();
   const { port } = new URL(first.url);
   await first.close();
-  const early = startWorker(first.url);
+  const early = startWorker(['--url', first.url]);
   while (!early.lines().includes('cannot be reached yet')) await new Promise((next) => setTimeout(next, 20));
   const opened = await open({ port: Number(port) });
   expect((await run(opened)).counts).toMatchObject({ completed: 24 });
 });
 
-it('a worker with threads runs rollouts in them', async () => {
+it('a worker with threads runs rollouts in them', { tags: ['long'] }, async () => {
   const opened = await open();
-  startWorker(opened.executor.url, ['--threads', '2']);
+  startWorker(['--url', opened.executor.url, '--threads', '2']);
   const { groups, counts } = await run(opened);
   expect(counts).toMatchObject({ completed: 24 });
   const where = groups.flatMap((group) => group.rollouts).flatMap(({ trajectory }) => trajectory.logs);
@@ -82,12 +82,12 @@ it('a worker that is killed loses its rollouts to another, and each counts once'
     return { text: `re: ${String(messages.at(-1)?.content)}` };
   });
   const { executor, events } = opened;
-  const killed = startWorker(executor.url, ['--concurrency', '8', '--name', 'doomed']);
+  const killed = startWorker(['--url', executor.url, '--concurrency', '8', '--name', 'doomed']);
   await joined(executor, 1);
   const running = run(opened, { scenarios: scenarios(12).map((one) => ({ ...one, turns: 3 })) });
   while (calls < 20) await new Promise((next) => setTimeout(next, 5));
   killed.process.kill('SIGKILL');
-  startWorker(executor.url, ['--concurrency', '8']);
+  startWorker(['--url', executor.url, '--concurrency', '8']);
   const { counts, groups } = await running;
   expect(counts).toEqual({ dispatched: 48, completed: 48, failed: 0, cancelled: 0 });
   const seeds = groups.flatMap((group) =>
@@ -99,14 +99,14 @@ it('a worker that is killed loses its rollouts to another, and each counts once'
 });
 
 it('a worker that was stopped for too long brings what it had finished, and what others have brought is not counted again', {
-  timeout: 60_000,
+  tags: ['long'],
 }, async () => {
   const opened = await open({ leaseMs: 600 }, async ({ messages }) => {
     await new Promise((next) => setTimeout(next, 20));
     return { text: `re: ${String(messages.at(-1)?.content)}` };
   });
   const { executor, events } = opened;
-  const frozen = startWorker(executor.url, ['--concurrency', '4', '--name', 'frozen']);
+  const frozen = startWorker(['--url', executor.url, '--concurrency', '4', '--name', 'frozen']);
   await joined(executor, 1);
   const running = run(opened, { scenarios: scenarios(25) });
   while ((executor.stats().workers[0]?.ended ?? 0) < 8) await new Promise((next) => setTimeout(next, 5));
@@ -119,10 +119,12 @@ it('a worker that was stopped for too long brings what it had finished, and what
   expect(frozen.lines()).toMatch(/joins again/);
 });
 
-it('SIGTERM lets a worker finish what it has, within its time, and gives back the rest', async () => {
+it('SIGTERM lets a worker finish what it has, within its time, and gives back the rest', {
+  tags: ['long'],
+}, async () => {
   const opened = await open({ leaseMs: 60_000 });
   const { executor, events } = opened;
-  const leaving = startWorker(executor.url, ['--concurrency', '8', '--stop-within', '1']);
+  const leaving = startWorker(['--url', executor.url, '--concurrency', '8', '--stop-within', '1']);
   await joined(executor, 1);
   const running = run(opened, {
     scenarios: [{ id: 0, does: 'hang' }, ...scenarios(3)],
@@ -134,7 +136,7 @@ it('SIGTERM lets a worker finish what it has, within its time, and gives back th
   expect(await leaving.ended).toBe(0);
   expect(leaving.lines()).toMatch(/4 rollouts: 3 completed, 0 failed, 1 cancelled or given back/);
   expect(executor.stats()).toMatchObject({ workers: [], waiting: 1, givenAgain: 1 });
-  startWorker(executor.url);
+  startWorker(['--url', executor.url]);
   expect((await running).counts).toEqual({ dispatched: 4, completed: 3, failed: 1, cancelled: 0 });
   expect(events.slice(0, 2)).toEqual(['joined', 'left']);
 });
@@ -145,7 +147,7 @@ it('a rollout that ends its worker again and again fails, and the others do not'
   let isDone = false;
   const again = async (): Promise<void> => {
     if (isDone) return;
-    await startWorker(executor.url, ['--concurrency', '1']).ended;
+    await startWorker(['--url', executor.url, '--concurrency', '1']).ended;
     return again();
   };
   const workers = again();
@@ -162,9 +164,11 @@ it('a rollout that ends its worker again and again fails, and the others do not'
   await workers;
 });
 
-it('what a rollout throws, or cannot send, is its failure; its deadline too', async () => {
+it('what a rollout throws, or cannot send, is its failure; its deadline too', {
+  tags: ['long'],
+}, async () => {
   const opened = await open();
-  startWorker(opened.executor.url);
+  startWorker(['--url', opened.executor.url]);
   const { groups } = await run(opened, {
     scenarios: (['throw', 'returnFunction', 'hang'] as const).map((does, id) => ({ id, does })),
     rolloutsPerGroup: 1,
@@ -181,7 +185,7 @@ it('a cancelled run cancels rollouts that wait and those that a worker has', asy
   const stop = new AbortController();
   const opened = await open();
   const { executor } = opened;
-  startWorker(executor.url, ['--concurrency', '2']);
+  startWorker(['--url', executor.url, '--concurrency', '2']);
   const running = run(opened, {
     scenarios: scenarios(4).map((one) => ({ ...one, does: 'hang' as const })),
     rolloutsPerGroup: 1,
@@ -209,7 +213,7 @@ it('calls of all workers share one budget, and a lost worker releases its slots'
   });
   const { executor } = opened;
   const budget = callBudget({ concurrency: 3 });
-  const [doomed] = [1, 2].map(() => startWorker(executor.url, ['--concurrency', '8']));
+  const [doomed] = [1, 2].map(() => startWorker(['--url', executor.url, '--concurrency', '8']));
   await joined(executor, 2);
   const running = run({ ...opened, model: opened.model.with({ budget }) });
   while (calls < 6) await new Promise((next) => setTimeout(next, 2));
@@ -221,8 +225,8 @@ it('calls of all workers share one budget, and a lost worker releases its slots'
 
 it('workers with another key, version or environment are refused by name', async () => {
   const { executor, events } = await open({ apiKey: 'right' });
-  const wrong = startWorker(executor.url, ['--key', 'wrong']);
-  const other = startWorker(executor.url, [], {
+  const wrong = startWorker(['--url', executor.url, '--key', 'wrong']);
+  const other = startWorker(['--url', executor.url], {
     file: new URL('../environments/threaded.ts', environment).pathname,
     env: { MARTINGALE_WORKER_KEY: 'right' },
   });
@@ -241,6 +245,7 @@ it('workers with another key, version or environment are refused by name', async
         environment: 'echoing',
         files: {},
         concurrency: 1,
+        claims: false,
         ...more,
       }),
     });

@@ -40,13 +40,12 @@ export interface TestWorker {
 
 /** A worker in a process of its own. */
 export function startWorker(
-  url: string,
-  args: string[] = [],
+  args: string[],
   { file = fileURLToPath(environment), env = {} }: { file?: string; env?: Record<string, string> } = {},
 ): TestWorker {
   const child = spawn(
     process.execPath,
-    [...fromSource, join(root, 'src/cli/main.ts'), 'worker', file, '--url', url, '--wait', '20', ...args],
+    [...fromSource, join(root, 'src/cli/main.ts'), 'worker', file, '--wait', '20', ...args],
     { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   let text = '';

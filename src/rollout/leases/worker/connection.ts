@@ -1,7 +1,6 @@
 import { deserialize, serialize } from 'node:v8';
 import { Agent, request } from 'undici';
 import type { z } from 'zod';
-import { MartingaleError } from '../../../contract/index.ts';
 import type { Batch } from '../mailbox.ts';
 import {
   type JoinAnswer,
@@ -10,16 +9,6 @@ import {
   receivedSchema,
   refusalSchema,
 } from '../wire.ts';
-
-/**
- * - `program_away`: the program cannot be reached, or answers nonsense; it may come back.
- * - `worker_unknown`: the program has given this worker up.
- * - `worker_refused`: the program does not take this worker, and will not.
- */
-export type WorkerErrorCode = 'program_away' | 'worker_unknown' | 'worker_refused';
-
-/** What a worker of `leases()` meets at the program. */
-export class WorkerError extends MartingaleError<WorkerErrorCode> {}
 
 interface Sending {
   body: string | Uint8Array;

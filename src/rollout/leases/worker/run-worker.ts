@@ -1,37 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Environment } from '../../../environment/index.ts';
-import { martingaleVersion } from '../../../util/version.ts';
 import type { RolloutCounts } from '../../rollout.ts';
-import { runWithinSpan } from '../../run-rollout.ts';
-import { ThreadExecutor } from '../../threads/worker-threads.ts';
 import { environmentFiles } from '../environment-version.ts';
-import { cloneFormat } from '../mailbox.ts';
-import type { FromWorker, JoinRequest } from '../wire.ts';
-import { ProgramConnection, WorkerError } from './connection.ts';
-import { type SessionEnd, WorkerSession } from './worker-session.ts';
+import type { FromWorker } from '../wire.ts';
+import { WorkerError } from '../worker-error.ts';
+import { ProgramConnection } from './connection.ts';
+import { type WorkerOptions, WorkerRunner } from './worker-runner.ts';
+import type { SessionEnd, WorkerSession } from './worker-session.ts';
 
-export interface RunWorkerOptions {
-  environment: Environment;
-  /** The module that exports it, and under which name. */
-  module: URL;
-  exportName: string;
+export interface RunWorkerOptions extends WorkerOptions {
   /** Address of the program's `leases()`. */
   url: string;
-  key: string | undefined;
-  /** For people. */
-  name: string;
-  /** Most rollouts at a time. */
-  concurrency: number;
-  /** Number of worker threads for rollouts; 0 runs them in the main thread. */
-  threads: number;
   /** How long to wait for a program that cannot be reached, in milliseconds. */
   waitMs: number;
-  /** How long rollouts in flight may take after the signal, in milliseconds; then others get them. */
-  leaveWithinMs: number;
-  /** Makes the worker leave. */
-  signal: AbortSignal;
-  /** Called with what happens, as sentences. */
-  log: (line: string) => void;
 }
 
 /** Pause between attempts to join, in milliseconds. */
@@ -43,37 +23,15 @@ const joinAgainMs = 1000;
  * @throws WorkerError: `worker_refused`, or `program_away` after `waitMs`.
  */
 export async function runWorker(options: RunWorkerOptions): Promise<RolloutCounts> {
-  const { environment, module, exportName, url, key, name, concurrency, threads, signal, log } = options;
-  const files = await environmentFiles(module);
-  const counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
-  const executor =
-    threads > 0 ? new ThreadExecutor({ environment: module, exportName, threads, concurrency }) : undefined;
-  const run: typeof runWithinSpan = (task) => (executor ? executor.runWithinSpan(task) : runWithinSpan(task));
+  const { environment, module, url, key, name, concurrency, signal, log } = options;
+  const runner = new WorkerRunner(options, await environmentFiles(module), { claims: false });
   const connection = new ProgramConnection(url, key);
-  const hello: JoinRequest = {
-    name,
-    martingale: martingaleVersion,
-    cloneFormat: cloneFormat(),
-    environment: environment.name,
-    files,
-    concurrency,
-  };
   let results: FromWorker[] = [];
   try {
     for (let end: SessionEnd | undefined; end !== 'left' && end !== 'closed'; ) {
-      const joined = await join(connection, hello, options);
-      if (!joined) break;
+      const session = await join(runner, connection, options);
+      if (!session) break;
       log(`${name} has joined ${url}: it runs ${concurrency} rollouts of "${environment.name}" at a time.`);
-      const session = new WorkerSession({
-        connection,
-        joined,
-        environment,
-        run,
-        onEnded: (status) => {
-          counts.dispatched++;
-          counts[status]++;
-        },
-      });
       session.deliver(results);
       const leave = () => void session.leave(options.leaveWithinMs);
       if (signal.aborted) leave();
@@ -86,24 +44,24 @@ export async function runWorker(options: RunWorkerOptions): Promise<RolloutCount
       if (end === 'closed') log(`${url} needs no workers any more.`);
     }
   } finally {
-    await executor?.close();
+    await runner.close();
     await connection.close();
   }
-  return counts;
+  return runner.counts;
 }
 
 /** Undefined if the worker is to leave before it has joined. */
 async function join(
+  runner: WorkerRunner,
   connection: ProgramConnection,
-  hello: JoinRequest,
   { url, waitMs, signal, log }: RunWorkerOptions,
-) {
+): Promise<WorkerSession | undefined> {
   const startedAt = performance.now();
   let isTold = false;
   for (;;) {
     if (signal.aborted) return undefined;
     try {
-      return await connection.join(hello, signal);
+      return await runner.join(connection, signal);
     } catch (error) {
       if (signal.aborted) return undefined;
       const isAway = error instanceof WorkerError && error.code !== 'worker_refused';

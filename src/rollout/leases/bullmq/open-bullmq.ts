@@ -1,0 +1,89 @@
+import type { Job } from 'bullmq';
+import { WorkerError } from '../worker-error.ts';
+
+/** What a job carries: where the lease is to be claimed, never the rollout. */
+export interface LeaseJob {
+  url: string;
+  lease: string;
+}
+
+/** What is used of BullMQ's `Queue`. */
+export interface LeaseQueue {
+  addBulk(jobs: { name: string; data: LeaseJob; opts: object }[]): Promise<unknown>;
+  remove(jobId: string): Promise<unknown>;
+  getJobCountByTypes(...types: ('wait' | 'active' | 'prioritized')[]): Promise<number>;
+  waitUntilReady(): Promise<unknown>;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  close(): Promise<void>;
+}
+
+/** What is used of BullMQ's `Worker`. */
+export interface LeaseQueueWorker {
+  waitUntilReady(): Promise<unknown>;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  /** Takes no more jobs; resolves when those it has are done. */
+  close(): Promise<void>;
+}
+
+const kinds = new Map([
+  ['redis:', 'redis'],
+  ['rediss:', 'redis'],
+  ['postgres:', 'postgres'],
+  ['postgresql:', 'postgres'],
+]);
+
+/** Whether a connection is of Redis or PostgreSQL; undefined for others. */
+export const kindOf = (connection: string): string | undefined =>
+  kinds.get(URL.parse(connection)?.protocol ?? '');
+
+/** The queue of an environment: workers with other files of it, or of another environment, do not see it. */
+export const queueName = (environment: string, version: string): string =>
+  `martingale-${environment.replaceAll(/[^\w.-]+/g, '_')}-${version}`;
+
+/** @throws WorkerError (`package_missing`) */
+async function loadBullmq(): Promise<typeof import('bullmq')> {
+  return import('bullmq').catch((cause) => {
+    const message = 'The package "bullmq" is missing: npm install bullmq';
+    throw new WorkerError('package_missing', message, { cause });
+  });
+}
+
+/** Makes BullMQ's tables where they are missing. */
+const postgres = (connectionString: string) => ({ connectionString, migrate: true });
+
+/** A queue in Redis or PostgreSQL. @throws WorkerError (`package_missing`) */
+export async function openQueue(connection: string, name: string): Promise<LeaseQueue> {
+  const { Queue, createPostgresBackend } = await loadBullmq();
+  return kindOf(connection) === 'postgres'
+    ? new Queue(name, { connection: postgres(connection) }, createPostgresBackend)
+    : new Queue(name, { connection: { url: connection } });
+}
+
+export interface QueueWorkerOptions {
+  concurrency: number;
+  /** A worker of which nothing is heard for so long has lost its jobs. */
+  lockMs: number;
+  run: (job: LeaseJob) => Promise<void>;
+}
+
+/** A worker of such a queue. @throws WorkerError (`package_missing`) */
+export async function openQueueWorker(
+  connection: string,
+  name: string,
+  { concurrency, lockMs, run }: QueueWorkerOptions,
+): Promise<LeaseQueueWorker> {
+  const { Worker, createPostgresBackend } = await loadBullmq();
+  const processor = ({ data }: Job<LeaseJob>) => run(data);
+  const settings = {
+    concurrency,
+    lockDuration: lockMs,
+    stalledInterval: lockMs / 2,
+    // The lease decides whether it is still to be had, so its job may be tried often.
+    maxStalledCount: 1000,
+    removeOnComplete: { count: 0 },
+    removeOnFail: { count: 0 },
+  };
+  return kindOf(connection) === 'postgres'
+    ? new Worker(name, processor, { ...settings, connection: postgres(connection) }, createPostgresBackend)
+    : new Worker(name, processor, { ...settings, connection: { url: connection } });
+}

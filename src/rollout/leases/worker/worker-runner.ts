@@ -1,0 +1,75 @@
+import type { Environment } from '../../../environment/index.ts';
+import { martingaleVersion } from '../../../util/version.ts';
+import type { RolloutCounts } from '../../rollout.ts';
+import { runWithinSpan } from '../../run-rollout.ts';
+import { ThreadExecutor } from '../../threads/worker-threads.ts';
+import { cloneFormat } from '../mailbox.ts';
+import type { JoinRequest } from '../wire.ts';
+import type { ProgramConnection } from './connection.ts';
+import { WorkerSession } from './worker-session.ts';
+
+/** What every worker needs, however it hears of leases. */
+export interface WorkerOptions {
+  environment: Environment;
+  /** The module that exports it, and under which name. */
+  module: URL;
+  exportName: string;
+  /** What programs ask of their workers. */
+  key: string | undefined;
+  /** For people. */
+  name: string;
+  /** Most rollouts at a time. */
+  concurrency: number;
+  /** Number of worker threads for rollouts; 0 runs them in the main thread. */
+  threads: number;
+  /** How long rollouts in flight may take after the signal, in milliseconds; then others get them. */
+  leaveWithinMs: number;
+  /** Makes the worker leave. */
+  signal: AbortSignal;
+  /** Called with what happens, as sentences. */
+  log: (line: string) => void;
+}
+
+/** Runs the rollouts of one or several programs, and counts them. */
+export class WorkerRunner {
+  readonly counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+  readonly #environment: Environment;
+  readonly #hello: JoinRequest;
+  readonly #threads: ThreadExecutor | undefined;
+
+  /** @param files Hashes of the environment's files. */
+  constructor(options: WorkerOptions, files: Record<string, string>, { claims }: { claims: boolean }) {
+    const { environment, module, exportName, name, concurrency, threads } = options;
+    this.#environment = environment;
+    this.#hello = {
+      name,
+      martingale: martingaleVersion,
+      cloneFormat: cloneFormat(),
+      environment: environment.name,
+      files,
+      concurrency,
+      claims,
+    };
+    if (threads > 0)
+      this.#threads = new ThreadExecutor({ environment: module, exportName, threads, concurrency });
+  }
+
+  /** Joins a program. @throws WorkerError */
+  async join(connection: ProgramConnection, signal: AbortSignal): Promise<WorkerSession> {
+    const joined = await connection.join(this.#hello, signal);
+    return new WorkerSession({
+      connection,
+      joined,
+      environment: this.#environment,
+      run: (task) => this.#threads?.runWithinSpan(task) ?? runWithinSpan(task),
+      onEnded: (status) => {
+        this.counts.dispatched++;
+        this.counts[status]++;
+      },
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#threads?.close();
+  }
+}

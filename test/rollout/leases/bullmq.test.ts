@@ -1,0 +1,113 @@
+import { ModelHandle, runGroups } from 'martingale';
+import { bullmq } from 'martingale/workers';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { startFakeService } from '../../model/fake-service.ts';
+import {
+  hasPostgres,
+  hasRedis,
+  type QueueServer,
+  startPostgres,
+  startRedis,
+} from '../../support/queue-servers.ts';
+import echoing from './echoing.ts';
+import { environment, startWorker } from './workers.ts';
+
+const scenarios = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));
+
+async function open(connection: string, options: Partial<Parameters<typeof bullmq>[0]> = {}) {
+  const service = await startFakeService({
+    policy: async ({ messages }) => {
+      await new Promise((next) => setTimeout(next, 20));
+      return { text: `re: ${String(messages.at(-1)?.content)}` };
+    },
+  });
+  onTestFinished(() => service[Symbol.asyncDispose]());
+  const events: string[] = [];
+  const executor = await bullmq({
+    environment,
+    port: 0,
+    connection,
+    leaseMs: 1500,
+    onEvent: ({ type }) => events.push(type),
+    ...options,
+  });
+  onTestFinished(() => executor.close());
+  const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
+  const run = (groups = 6, more: object = {}) =>
+    runGroups({
+      environment: echoing,
+      scenarios: scenarios(groups),
+      rolloutsPerGroup: 4,
+      model,
+      executor,
+      seed: 3,
+      ...more,
+    });
+  return { executor, events, run };
+}
+
+describe.each([
+  { name: 'Redis', isThere: hasRedis, start: startRedis },
+  { name: 'PostgreSQL', isThere: hasPostgres, start: startPostgres },
+])('a queue in $name', ({ isThere, start }) => {
+  let server: QueueServer;
+  beforeAll(async () => {
+    if (isThere) server = await start();
+  });
+  afterAll(() => server?.close());
+
+  it.skipIf(!isThere)('brings rollouts to workers, which serve one program after the other', async () => {
+    const worker = startWorker(['--queue', server.url, '--concurrency', '4']);
+    const first = await open(server.url);
+    expect((await first.run()).counts).toEqual({ dispatched: 24, completed: 24, failed: 0, cancelled: 0 });
+    await first.executor.close();
+    const second = await open(server.url);
+    expect((await second.run()).counts).toMatchObject({ completed: 24 });
+    expect(second.executor.stats()).toMatchObject({ waiting: 0, running: 0, givenAgain: 0 });
+    await second.executor.close();
+    worker.process.kill('SIGTERM');
+    expect(await worker.ended).toBe(0);
+    expect(worker.lines()).toMatch(/48 rollouts: 48 completed/);
+  });
+
+  it.skipIf(!isThere)('loses nothing with a worker that is killed', { tags: ['long'] }, async () => {
+    const { executor, run } = await open(server.url);
+    const doomed = startWorker(['--queue', server.url, '--concurrency', '8']);
+    const running = run(20);
+    while ((executor.stats().workers[0]?.ended ?? 0) < 10) await new Promise((next) => setTimeout(next, 5));
+    doomed.process.kill('SIGKILL');
+    startWorker(['--queue', server.url, '--concurrency', '8']);
+    expect((await running).counts).toEqual({ dispatched: 80, completed: 80, failed: 0, cancelled: 0 });
+    expect(executor.stats().givenAgain).toBeGreaterThan(0);
+  });
+
+  it.skipIf(!isThere)('may lose its jobs, and be away for a while', { tags: ['long'] }, async () => {
+    const { executor, run, events } = await open(server.url);
+    const worker = startWorker(['--queue', server.url, '--concurrency', '2']);
+    const running = run(20);
+    while ((executor.stats().workers[0]?.ended ?? 0) < 10) await new Promise((next) => setTimeout(next, 5));
+    await server.kill();
+    await new Promise((next) => setTimeout(next, 1000));
+    await server.restart();
+    expect((await running).counts).toEqual({ dispatched: 80, completed: 80, failed: 0, cancelled: 0 });
+    expect(events).toContain('queue_away');
+    worker.process.kill('SIGTERM');
+    expect(await worker.ended).toBe(0);
+  });
+});
+
+it('refuses a connection that it does not know, and says which server does not answer', async () => {
+  const refused = (options: object) =>
+    expect(bullmq({ environment, port: 0, connection: 'redis://127.0.0.1:1', ...options })).rejects;
+  await refused({ connection: 'mysql://secret@127.0.0.1' }).toThrow(/`connection`.*redis: or postgres:/);
+  await refused({ connection: 'mysql://secret@127.0.0.1' }).not.toThrow(/secret/);
+  await refused({ host: '0.0.0.0', apiKey: 'key' }).toThrow(/`url`/);
+  await refused({ url: 'there' }).toThrow(/`url` is "there"/);
+});
+
+it('a server that cannot be reached at the start is named', { tags: ['long'] }, async () => {
+  await expect(bullmq({ environment, port: 0, connection: 'redis://127.0.0.1:1' })).rejects.toMatchObject({
+    code: 'queue_unreachable',
+    message: expect.stringMatching(/ECONNREFUSED/),
+  });
+});
