@@ -8,7 +8,5 @@ export {
   type LeaseStats,
   type LeasesOptions,
   leases,
-  WorkerError,
-  type WorkerErrorCode,
   type WorkerEvent,
 } from './rollout/leases/index.ts';

@@ -9,6 +9,7 @@ import {
   receivedSchema,
   refusalSchema,
 } from '../wire.ts';
+import { WorkerError } from '../worker-error.ts';
 
 interface Sending {
   body: string | Uint8Array;
