@@ -1,0 +1,39 @@
+import { runGroups } from 'martingale';
+import { expect, onTestFinished, test } from 'vitest';
+import { spanName } from '../../src/telemetry/index.ts';
+import echoing from '../rollout/leases/echoing.ts';
+import { open, startWorker } from '../rollout/leases/workers.ts';
+import { startOtlpReceiver } from './otlp-receiver.ts';
+import { startRecording } from './recording-sdk.ts';
+
+test('what a worker does is part of the rollout in the trace of the program', async () => {
+  const collector = await startOtlpReceiver();
+  const { spans, stop } = startRecording();
+  onTestFinished(async () => {
+    stop();
+    await collector.close();
+  });
+  const { executor, model } = await open();
+  const sdk = new URL('./preloaded-sdk.ts', import.meta.url).href;
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, NODE_OPTIONS: `--import ${sdk}` };
+  startWorker(['--url', executor.url], { env });
+  const { counts } = await runGroups({
+    environment: echoing,
+    scenarios: [{ id: 1, turns: 2 }],
+    rolloutsPerGroup: 2,
+    model,
+    executor,
+  });
+  expect(counts).toMatchObject({ completed: 2 });
+  const rollouts = spans.filter(({ name }) => name === spanName.rollout);
+  expect(rollouts).toHaveLength(2);
+  // The worker's exporter sends when it has something to send.
+  await expect.poll(() => collector.spans.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(4);
+  expect(collector.spans.map(({ name }) => name)).not.toContain(spanName.rollout);
+  const calls = collector.spans.filter(({ name }) => name.startsWith('chat'));
+  expect(calls).toHaveLength(4);
+  for (const { traceId, parentSpanId } of calls) {
+    expect(traceId).toBe('1'.repeat(32));
+    expect(rollouts.map((rollout) => rollout.spanContext().spanId)).toContain(parentSpanId);
+  }
+});
