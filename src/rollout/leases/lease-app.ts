@@ -111,6 +111,9 @@ async function readJson<Schema extends z.ZodType>(
   context: Context,
   schema: Schema,
 ): Promise<z.output<Schema>> {
+  // Pages of other origins cannot send this type unasked.
+  if (!context.req.header('content-type')?.startsWith('application/json'))
+    throw new MartingaleError('bad_request', 'Send JSON, with `Content-Type: application/json`.');
   return schema.parse(await context.req.json());
 }
 

@@ -59,7 +59,7 @@ it('rollouts wait for the first worker, and a worker for the program', async () 
   const { port } = new URL(first.url);
   await first.close();
   const early = startWorker(['--url', first.url]);
-  while (!early.lines().includes('cannot be reached yet')) await new Promise((next) => setTimeout(next, 20));
+  while (!early.lines().includes('cannot be reached')) await new Promise((next) => setTimeout(next, 20));
   const opened = await open({ port: Number(port) });
   expect((await run(opened)).counts).toMatchObject({ completed: 24 });
 });
@@ -96,6 +96,21 @@ it('a worker that is killed loses its rollouts to another, and each counts once'
   expect(new Set(seeds).size).toBe(48);
   expect(events).toContain('lost');
   expect(executor.stats().givenAgain).toBeGreaterThan(0);
+});
+
+it('a program that was held up for longer than a lease loses no worker', { tags: ['long'] }, async () => {
+  const opened = await open({ leaseMs: 2000 }, async ({ messages }) => {
+    await new Promise((next) => setTimeout(next, 30));
+    return { text: `re: ${String(messages.at(-1)?.content)}` };
+  });
+  const { executor, events } = opened;
+  startWorker(['--url', executor.url, '--concurrency', '2']);
+  await joined(executor, 1);
+  const running = run(opened, { scenarios: scenarios(20) });
+  while ((executor.stats().workers[0]?.ended ?? 0) < 8) await new Promise((next) => setTimeout(next, 5));
+  for (const until = performance.now() + 2300; performance.now() < until; );
+  expect((await running).counts).toMatchObject({ completed: 80 });
+  expect(events).toEqual(['joined']);
 });
 
 it('a worker that was stopped for too long brings what it had finished, and what others have brought is not counted again', {
@@ -237,7 +252,7 @@ it('workers with another key, version or environment are refused by name', async
   const join = async (more: object) => {
     const response = await fetch(`${executor.url}/workers`, {
       method: 'POST',
-      headers: { authorization: 'Bearer right' },
+      headers: { authorization: 'Bearer right', 'content-type': 'application/json' },
       body: JSON.stringify({
         name: 'by hand',
         martingale: martingaleVersion,

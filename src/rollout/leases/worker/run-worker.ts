@@ -54,7 +54,7 @@ export async function runWorker(options: RunWorkerOptions): Promise<RolloutCount
 async function join(
   runner: WorkerRunner,
   connection: ProgramConnection,
-  { url, waitMs, signal, log }: RunWorkerOptions,
+  { waitMs, signal, log }: RunWorkerOptions,
 ): Promise<WorkerSession | undefined> {
   const startedAt = performance.now();
   let isTold = false;
@@ -64,9 +64,9 @@ async function join(
       return await runner.join(connection, signal);
     } catch (error) {
       if (signal.aborted) return undefined;
-      const isAway = error instanceof WorkerError && error.code !== 'worker_refused';
-      if (!isAway || performance.now() - startedAt > waitMs) throw error;
-      if (!isTold) log(`${url} cannot be reached yet: trying for ${Math.round(waitMs / 1000)} s.`);
+      if (!(error instanceof WorkerError) || error.code === 'worker_refused') throw error;
+      if (performance.now() - startedAt > waitMs) throw error;
+      if (!isTold) log(`${error.message}. Trying for ${Math.round(waitMs / 1000)} s.`);
       isTold = true;
       await sleep(joinAgainMs, undefined, { signal }).catch(() => undefined);
     }
