@@ -3,16 +3,21 @@ import './platform/check-node.ts';
 /** Task folders of Harbor, and where they run. */
 export { HarborError, type HarborErrorCode } from './formats/harbor/errors.ts';
 export {
+  type HarborAgentContext,
   type HarborScenario,
   type HarborTasks,
   type HarborTasksOptions,
   harborTasks,
 } from './formats/harbor/harbor-tasks.ts';
+export { type DockerSandboxOptions, dockerSandbox } from './formats/harbor/sandbox/docker-sandbox.ts';
 export { type LocalSandboxOptions, localSandbox } from './formats/harbor/sandbox/local-sandbox.ts';
 export type {
+  BareSandbox,
   ExecOptions,
   ExecResult,
+  FileOptions,
   Sandbox,
+  SandboxImage,
   SandboxKind,
   SandboxSettings,
 } from './formats/harbor/sandbox/sandbox.ts';

@@ -31,6 +31,7 @@ import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
 import { hasBubblewrap } from '../formats/harbor/has-bubblewrap.ts';
+import { startPodman } from '../formats/harbor/podman.ts';
 import { taskFolder } from '../formats/harbor/task-folder.ts';
 import { startEnvServer } from '../formats/open-env/env-server.ts';
 import { startStandardServer } from '../formats/open-reward/standard-server.ts';
@@ -605,6 +606,21 @@ it('tests an environment with scripted replies', async () => {
   const scenario = { item: 'cup', left: 3 };
   expect(await rewardOf(stockroom, scenario, '3 left')).toBeCloseTo(1.1);
   expect(await rewardOf(stockroom, scenario, 'many')).toBeCloseTo(0.1);
+});
+
+it('has an agent do tasks of Harbor in containers', { tags: ['long'] }, async (context) => {
+  const podman = await startPodman();
+  if (!podman) return context.skip();
+  type Own = (folder: string, program: string) => Promise<{ environment: Environment; scenarios: unknown[] }>;
+  const ownAgentTasks = await exported<Own>('ownAgentTasks');
+  const dockerfile = 'FROM localhost/small\nWORKDIR /app\nCOPY given.txt .\n';
+  const tasks = await taskFolder({ 'environment/Dockerfile': dockerfile });
+  const { environment, scenarios } = await ownAgentTasks(tasks, podman.program);
+  const says: FakePolicy = ({ messages }) => ({
+    text: JSON.stringify(messages).includes('given.txt') ? '42' : 'none',
+  });
+  expect(await rewardsOf(environment, scenarios[0], says)).toEqual([1, 1]);
+  await podman.close();
 });
 
 it.skipIf(!hasRedis)('hears of rollouts in a queue', async () => {

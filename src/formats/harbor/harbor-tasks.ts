@@ -1,16 +1,14 @@
 import type { ToolSet } from 'ai';
 import { z } from 'zod';
-import {
-  defineEnvironment,
-  type Environment,
-  type LoopOutcome,
-  type LoopSettings,
-} from '../../environment/index.ts';
-import type { RolloutLimits } from '../../trajectory/index.ts';
-import { wholeNumberOption } from '../../util/option-error.ts';
+import { defineEnvironment, type Environment, type LoopSettings } from '../../environment/index.ts';
+import type { RolloutModel } from '../../model/index.ts';
+import type { RolloutLimits, Trajectory } from '../../trajectory/index.ts';
+import { Deadline, untilAborted } from '../../util/deadline.ts';
+import { OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { HarborError } from './errors.ts';
 import type { Sandbox, SandboxKind } from './sandbox/sandbox.ts';
+import { asUser, withFiles } from './sandbox/with-files.ts';
 import { readTasks, type Task } from './task.ts';
 import { bashTool } from './tools.ts';
 import { copyFiles, verify } from './verify.ts';
@@ -20,9 +18,26 @@ const scenarioSchema = z.object({ task: z.string() });
 /** A scenario: the name of a task's folder. */
 export type HarborScenario = z.output<typeof scenarioSchema>;
 
+/** What an agent of yours gets for a task. */
+export interface HarborAgentContext {
+  /** `model.languageModel` for the AI SDK, `model.endpoint()` for everything else. */
+  model: RolloutModel;
+  sandbox: Sandbox;
+  /** The text of `instruction.md`. */
+  instruction: string;
+  /** Name of the task's folder. */
+  task: string;
+  trajectory: Trajectory;
+  /** Aborts when the task's `agent.timeout_sec` is over; then the tests run. Aborts too when the rollout ends. */
+  signal: AbortSignal;
+  seed: number;
+}
+
 export interface HarborTasksOptions {
-  /** Where rollouts run, such as `localSandbox()`. */
+  /** Where rollouts run, such as `localSandbox()` or `dockerSandbox()`. */
   sandbox: SandboxKind;
+  /** An agent of yours, in place of a model with the tool `bash`. What it leaves in the sandbox is tested. */
+  agent?: (context: HarborAgentContext) => unknown;
   /** Instructions before those of the task. */
   system?: string;
   /** Makes the tools of a rollout. Default: `bash`, which runs a command in the sandbox. */
@@ -38,13 +53,14 @@ export interface HarborTasksOptions {
 }
 
 const names = {
-  ...{ sandbox: true, system: true, tools: true, limits: true, settings: true },
+  ...{ sandbox: true, agent: true, system: true, tools: true, limits: true, settings: true },
   ...{ commandTimeoutMs: true, maxOutput: true },
 } satisfies OptionNames<HarborTasksOptions>;
 
 /** Task folders of Harbor as an environment. */
 export interface HarborTasks {
-  readonly environment: Environment<typeof scenarioSchema, LoopOutcome>;
+  /** The outcome is that of an environment in pieces, or what the `agent` returned. */
+  readonly environment: Environment<typeof scenarioSchema, unknown>;
   /** One for each task folder, by name. */
   readonly scenarios: readonly HarborScenario[];
 }
@@ -58,53 +74,110 @@ export interface HarborTasks {
  */
 export async function harborTasks(folder: string, options: HarborTasksOptions): Promise<HarborTasks> {
   checkOptionNames('harborTasks()', options, names);
+  const { agent } = options;
+  if (agent)
+    for (const name of ['system', 'tools', 'settings', 'commandTimeoutMs', 'maxOutput'] as const)
+      if (options[name] !== undefined)
+        throw new OptionError('invalid_rollout_option', `\`${name}\` is for rollouts without an \`agent\`.`, {
+          option: name,
+        });
   const { sandbox: kind, commandTimeoutMs = 120_000, maxOutput = 10_000 } = options;
   wholeNumberOption('invalid_rollout_option', 'commandTimeoutMs', commandTimeoutMs, 1);
   wholeNumberOption('invalid_rollout_option', 'maxOutput', maxOutput, 1);
-  const tasks = new Map((await readTasks(folder)).map((task) => [task.name, task]));
+  const tasks = new Map(
+    (await readTasks(folder, { buildsImages: kind.buildsImages ?? false })).map((task) => [task.name, task]),
+  );
   await kind.check();
   const taskOf = (name: string): Task => {
     const task = tasks.get(name);
     if (task) return task;
     throw new HarborError('task_unsupported', `${folder} has no task "${name}"`);
   };
-  const environment = defineEnvironment({
+  const shared = {
     name: 'harbor',
     scenario: scenarioSchema,
     ...(options.limits ? { limits: options.limits } : {}),
-    ...(options.settings ? { settings: options.settings } : {}),
-    setup: async ({ scenario, signal }) => {
-      const task = taskOf(scenario.task);
-      const { network_mode: mode, allow_internet: internet } = task.config.environment;
-      const hasNetwork = mode === 'public' && internet !== false;
-      const sandbox = await kind.create({ workdir: task.workdir, env: task.env, hasNetwork, signal });
-      try {
-        await copyFiles(sandbox, task, signal);
-      } catch (error) {
-        await sandbox.close();
-        throw error;
-      }
-      const seconds = task.config.agent.timeout_sec ?? Number.POSITIVE_INFINITY;
-      return { sandbox, task, agentEnd: performance.now() + seconds * 1000 };
-    },
-    ...(options.system === undefined ? {} : { system: options.system }),
-    prompt: ({ state: { task } }) => task.instruction,
-    tools: ({ state: { sandbox, agentEnd }, signal }) =>
-      options.tools?.({ sandbox, signal }) ??
-      bashTool({ sandbox, signal, agentEnd, commandTimeoutMs, maxOutput }),
-    // A sandbox that fails is not the policy's fault.
-    onToolError: 'fail',
-    stop: ({ state: { agentEnd } }) => performance.now() >= agentEnd && 'agent_timeout',
-    cleanup: ({ state: { sandbox } }) => sandbox.close(),
-    rewards: {
-      reward: async ({ state: { sandbox, task }, trajectory, signal }) => {
-        const rewards = await verify(sandbox, task, signal);
-        const { reward, ...others } = rewards;
-        if (reward === undefined) return Object.values(others)[0] ?? Number.NaN;
-        Object.assign(trajectory.metrics, others);
-        return reward;
-      },
-    },
-  });
+    setup: ({ scenario, signal }: { scenario: HarborScenario; signal: AbortSignal }) =>
+      openTask(taskOf(scenario.task), kind, signal),
+    cleanup: ({ state: { sandbox } }: { state: OpenTask }) => sandbox.close(),
+    rewards: { reward: rewardOf },
+  };
+  const environment = agent
+    ? defineEnvironment({
+        ...shared,
+        rollout: ({ state, ...context }) => runOwnAgent(agent, state, context),
+      })
+    : defineEnvironment({
+        ...shared,
+        ...(options.settings ? { settings: options.settings } : {}),
+        ...(options.system === undefined ? {} : { system: options.system }),
+        prompt: ({ state: { task } }) => task.instruction,
+        tools: ({ state: { sandbox, agentEnd }, signal }) =>
+          options.tools?.({ sandbox, signal }) ??
+          bashTool({ sandbox, signal, agentEnd, commandTimeoutMs, maxOutput }),
+        // A sandbox that fails is not the policy's fault.
+        onToolError: 'fail',
+        stop: ({ state: { agentEnd } }) => performance.now() >= agentEnd && 'agent_timeout',
+      });
   return { environment, scenarios: [...tasks.keys()].map((task) => ({ task })) };
+}
+
+/** A task in a rollout. */
+interface OpenTask {
+  task: Task;
+  /** As its agent uses it. */
+  sandbox: Sandbox;
+  /** When the agent's time is over, as of `performance.now()`. */
+  agentEnd: number;
+}
+
+async function openTask(task: Task, kind: SandboxKind, signal: AbortSignal): Promise<OpenTask> {
+  const { workdir, env, image } = task;
+  const { network_mode: mode, allow_internet: internet } = task.config.environment;
+  const hasNetwork = mode === 'public' && internet !== false;
+  const sandbox = withFiles(await kind.create({ workdir, image, env, hasNetwork, signal }));
+  try {
+    await copyFiles(sandbox, task, signal);
+  } catch (error) {
+    await sandbox.close();
+    throw error;
+  }
+  const { timeout_sec: seconds = Number.POSITIVE_INFINITY, user } = task.config.agent;
+  return { sandbox: asUser(sandbox, user), task, agentEnd: performance.now() + seconds * 1000 };
+}
+
+async function rewardOf({
+  state,
+  trajectory,
+  signal,
+}: {
+  state: OpenTask;
+  trajectory: Trajectory;
+  signal: AbortSignal;
+}): Promise<number> {
+  const { reward, ...others } = await verify(asUser(state.sandbox, 'root'), state.task, signal);
+  if (reward === undefined) return Object.values(others)[0] ?? Number.NaN;
+  Object.assign(trajectory.metrics, others);
+  return reward;
+}
+
+/** Until the agent returns, or its time is over. */
+async function runOwnAgent(
+  agent: NonNullable<HarborTasksOptions['agent']>,
+  { sandbox, task, agentEnd }: OpenTask,
+  context: Pick<HarborAgentContext, 'model' | 'trajectory' | 'signal' | 'seed'>,
+): Promise<unknown> {
+  const { model, trajectory, seed } = context;
+  const given = { model, trajectory, seed, sandbox, instruction: task.instruction, task: task.name };
+  const deadline = new Deadline(agentEnd - performance.now(), context.signal);
+  const { signal } = deadline;
+  try {
+    return await untilAborted((async () => agent({ ...given, signal }))(), signal);
+  } catch (error) {
+    if (!deadline.expired) throw error;
+    trajectory.stopReason = 'agent_timeout';
+    return undefined;
+  } finally {
+    deadline.clear();
+  }
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { HarborError } from './errors.ts';
 
 const variables = z.record(z.string(), z.string()).default({});
-const root = z.union([z.literal('root'), z.literal(0)]).optional();
+const user = z.union([z.string().min(1), z.number().int().min(0)]).optional();
 const seconds = z.number().positive();
 /** What says something about the task, and changes nothing in a rollout. */
 const anything = z.unknown().optional();
@@ -16,22 +16,22 @@ const schema = z.strictObject({
   metadata: anything,
   source: anything,
   solution: anything,
-  agent: z.strictObject({ timeout_sec: seconds.optional(), user: root }).default({}),
+  agent: z.strictObject({ timeout_sec: seconds.optional(), user }).default({}),
   verifier: z
     .strictObject({
       timeout_sec: seconds.default(600),
       env: variables,
-      user: root,
+      user,
       environment_mode: z.literal('shared').optional(),
     })
     .default({ timeout_sec: 600, env: {} }),
   environment: z
     .strictObject({
       docker_image: z.string().optional(),
-      build_timeout_sec: anything,
+      build_timeout_sec: seconds.default(600),
       os: z.literal('linux').optional(),
-      cpus: anything,
-      memory_mb: anything,
+      cpus: z.number().positive().optional(),
+      memory_mb: z.number().int().positive().optional(),
       storage_mb: anything,
       memory: anything,
       storage: anything,
@@ -41,7 +41,7 @@ const schema = z.strictObject({
       network_mode: z.enum(['public', 'no-network']).default('public'),
       allow_internet: z.boolean().optional(),
     })
-    .default({ env: {}, network_mode: 'public' }),
+    .default({ env: {}, network_mode: 'public', build_timeout_sec: 600 }),
 });
 
 export type TaskConfig = z.output<typeof schema>;
@@ -124,7 +124,7 @@ export function readDockerfile(text: string, file: string): { workdir: string | 
     else
       throw new HarborError(
         'task_unsupported',
-        `${file}: "${line}" is not supported without Docker: only FROM, WORKDIR and COPY of one path are`,
+        `${file}: "${line}" needs dockerSandbox(): without it, only FROM, WORKDIR and COPY of one path are done`,
       );
   }
   return { workdir, copies };

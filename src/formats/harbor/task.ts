@@ -2,6 +2,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join, posix, resolve } from 'node:path';
 import { hasCode } from '../../util/error.ts';
 import { HarborError } from './errors.ts';
+import type { SandboxImage } from './sandbox/sandbox.ts';
 import {
   type Copy,
   parseTaskConfig,
@@ -16,7 +17,9 @@ export interface Task {
   folder: string;
   instruction: string;
   config: TaskConfig;
-  workdir: string;
+  /** Null: that of its image. */
+  workdir: string | null;
+  image: SandboxImage;
   env: Readonly<Record<string, string>>;
   verifierEnv: Readonly<Record<string, string>>;
   copies: readonly Copy[];
@@ -26,9 +29,12 @@ export interface Task {
  * Reads the task folders of a folder, by name; a folder with a `task.toml` is one task.
  * @throws HarborError (`task_unsupported`)
  */
-export async function readTasks(folder: string): Promise<Task[]> {
+export async function readTasks(
+  folder: string,
+  { buildsImages }: { buildsImages: boolean },
+): Promise<Task[]> {
   const at = resolve(folder);
-  if (await exists(join(at, 'task.toml'))) return [await readTask(at)];
+  if (await exists(join(at, 'task.toml'))) return [await readTask(at, buildsImages)];
   const entries = await readdir(at).catch((cause: unknown) => {
     throw new HarborError('task_unsupported', `the folder ${folder} cannot be read: ${String(cause)}`, {
       cause,
@@ -36,13 +42,13 @@ export async function readTasks(folder: string): Promise<Task[]> {
   });
   const tasks: Task[] = [];
   for (const name of entries.sort())
-    if (await exists(join(at, name, 'task.toml'))) tasks.push(await readTask(join(at, name)));
+    if (await exists(join(at, name, 'task.toml'))) tasks.push(await readTask(join(at, name), buildsImages));
   if (tasks.length === 0)
     throw new HarborError('task_unsupported', `${folder} has no task: no folder in it has a task.toml`);
   return tasks;
 }
 
-async function readTask(folder: string): Promise<Task> {
+async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
   const file = join(folder, 'task.toml');
   const config = await parseTaskConfig(await textOf(file), file);
   const instruction = await textOf(join(folder, 'instruction.md'));
@@ -50,17 +56,37 @@ async function readTask(folder: string): Promise<Task> {
   for (const name of ['docker-compose.yaml', 'docker-compose.yml'])
     if (await exists(join(folder, 'environment', name)))
       throw new HarborError('task_unsupported', `${folder}: environment/${name} is not supported`);
+  const { environment, agent, verifier } = config;
+  const image = {
+    name: environment.docker_image ?? null,
+    folder: join(folder, 'environment'),
+    buildTimeoutMs: environment.build_timeout_sec * 1000,
+    cpus: environment.cpus ?? null,
+    memoryMb: environment.memory_mb ?? null,
+  };
   const dockerfile = join(folder, 'environment/Dockerfile');
-  const built = (await exists(dockerfile))
+  const hasDockerfile = await exists(dockerfile);
+  const task = {
+    ...{ name: basename(folder), folder, instruction, config, image },
+    env: resolveVariables(environment.env, file),
+    verifierEnv: resolveVariables(verifier.env, file),
+  };
+  if (buildsImages) {
+    if (image.name === null && !hasDockerfile)
+      throw new HarborError(
+        'task_unsupported',
+        `${folder} has neither environment/Dockerfile nor environment.docker_image: its container has no image`,
+      );
+    return { ...task, workdir: environment.workdir ?? null, copies: [] };
+  }
+  for (const [name, { user }] of Object.entries({ agent, verifier }))
+    if (user !== undefined && user !== 'root' && user !== 0)
+      throw new HarborError('task_unsupported', `${file}: ${name}.user (${user}) needs dockerSandbox()`);
+  const built = hasDockerfile
     ? readDockerfile(await textOf(dockerfile), dockerfile)
     : { workdir: null, copies: [] };
-  return {
-    ...{ name: basename(folder), folder, instruction, config },
-    workdir: posix.normalize(config.environment.workdir ?? built.workdir ?? '/app'),
-    env: resolveVariables(config.environment.env, file),
-    verifierEnv: resolveVariables(config.verifier.env, file),
-    copies: built.copies,
-  };
+  const workdir = posix.normalize(environment.workdir ?? built.workdir ?? '/app');
+  return { ...task, workdir, copies: built.copies };
 }
 
 async function textOf(file: string): Promise<string> {

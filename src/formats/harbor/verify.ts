@@ -27,9 +27,12 @@ async function upload(sandbox: Sandbox, from: string, to: string, signal: AbortS
   const env = { TO: to, NAME: name };
   const command = isFolder
     ? 'mkdir -p "$TO" && tar --no-same-owner -C "$TO" -xf -'
-    : 'case $TO in */) to=$TO$NAME;; *) to=$TO;; esac; mkdir -p "$(dirname "$to")" && tar --no-same-owner -xOf - > "$to"';
+    : 'case $TO in */) to=$TO$NAME;; *) to=$TO;; esac; mkdir -p "$(dirname "$to")" && tar --no-same-owner --transform="s|.*|$(basename "$to")|" -C "$(dirname "$to")" -xf -';
   await must(sandbox, command, { env, stdin: packed.stdout, signal });
 }
+
+const userOf = ({ user }: { user?: string | number | undefined }) =>
+  user === undefined ? {} : { user: String(user) };
 
 interface MustOptions {
   env?: Readonly<Record<string, string>>;
@@ -61,6 +64,7 @@ export async function verify(
   await must(sandbox, 'chmod +x /tests/test.sh', { signal });
   const { timeout_sec: seconds } = task.config.verifier;
   const { exitCode } = await sandbox.exec('/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1', {
+    ...userOf(task.config.verifier),
     ...{ env: task.verifierEnv, timeoutMs: seconds * 1000, signal },
   });
   if (exitCode === null)
@@ -80,13 +84,8 @@ export async function verify(
 }
 
 /** The text of a file; null if there is none. */
-async function read(sandbox: Sandbox, path: string, signal: AbortSignal): Promise<string | null> {
-  const command = `if [ -f ${path} ]; then cat ${path}; else exit 44; fi`;
-  const { exitCode, stdout, stderr } = await sandbox.exec(command, { cwd: '/', timeoutMs: uploadMs, signal });
-  if (exitCode === 0) return stdout.toString();
-  if (exitCode === 44) return null;
-  throw new HarborError('sandbox_failed', `${path} could not be read: ${stderr.toString().slice(0, 500)}`);
-}
+const read = async (sandbox: Sandbox, path: string, signal: AbortSignal): Promise<string | null> =>
+  (await sandbox.read(path, { signal }))?.toString() ?? null;
 
 const rewardsSchema = z
   .record(z.string(), z.union([z.number(), z.boolean().transform(Number)]))

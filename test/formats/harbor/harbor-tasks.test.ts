@@ -98,7 +98,7 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
     [{ 'task.toml': '[' }, 'is no TOML'],
     [{ 'task.toml': `[verifier.env]\nKEY = "\${NOT_SET_ANYWHERE}"` }, 'NOT_SET_ANYWHERE'],
     [{ 'environment/docker-compose.yaml': 'services: {}' }, 'environment/docker-compose.yaml'],
-    [{ 'environment/Dockerfile': 'FROM a\nRUN make' }, '"RUN make" is not supported'],
+    [{ 'environment/Dockerfile': 'FROM a\nRUN make' }, '"RUN make" needs dockerSandbox()'],
   ])('refuses %o', async (files: Record<string, string>, message) => {
     const folder = await taskFolder(files);
     await expect(harborTasks(folder, { sandbox: localSandbox() })).rejects.toMatchObject({

@@ -8,9 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { localSandbox } from 'martingale/environments';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { hasBubblewrap } from './has-bubblewrap.ts';
+import { noImage } from './no-image.ts';
 
 const signal = AbortSignal.timeout(120_000);
-const settings = { workdir: '/app', env: {}, hasNetwork: false, signal };
+const settings = { image: noImage, workdir: '/app', env: {}, hasNetwork: false, signal };
 const timeoutMs = 20_000;
 
 /** The command lines of this machine's processes. */

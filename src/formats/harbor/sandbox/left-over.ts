@@ -24,7 +24,7 @@ export async function sweep(): Promise<void> {
 }
 
 /** When a process started, in ticks since the machine did; empty if there is none. Numbers of processes come again. */
-async function startOf(pid: number): Promise<string> {
+export async function startOf(pid: number): Promise<string> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   // The name of the program, in brackets, may have spaces.
   return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? '';

@@ -6,7 +6,7 @@ import { checkOptionNames, type OptionNames } from '../../../util/option-names.t
 import { HarborError } from '../errors.ts';
 import { newFolder, sweep } from './left-over.ts';
 import { runProcess } from './run-process.ts';
-import type { ExecOptions, ExecResult, Sandbox, SandboxKind, SandboxSettings } from './sandbox.ts';
+import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from './sandbox.ts';
 import { Slots } from './slots.ts';
 
 export interface LocalSandboxOptions {
@@ -31,42 +31,43 @@ export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
   const { maxSandboxes = 16 } = options;
   const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   let swept: Promise<void> | undefined;
+  const make = async (settings: LocalSettings): Promise<BareSandbox> => {
+    swept ??= sweep();
+    await swept;
+    await slots.take(settings.signal);
+    return await LocalSandbox.create(settings, () => slots.giveBack()).catch((cause: unknown) => {
+      slots.giveBack();
+      throw new HarborError('sandbox_failed', `a sandbox could not be made: ${String(cause)}`, { cause });
+    });
+  };
   return {
     async check() {
-      const settings = { workdir: '/', env: {}, hasNetwork: true, signal: AbortSignal.timeout(30_000) };
-      const sandbox = await this.create(settings);
-      await sandbox
-        .exec('true', { timeoutMs: 10_000, signal: settings.signal })
-        .finally(() => sandbox.close());
+      const signal = AbortSignal.timeout(30_000);
+      const sandbox = await make({ workdir: '/', env: {}, hasNetwork: true, signal });
+      await sandbox.exec('true', { timeoutMs: 10_000, signal }).finally(() => sandbox.close());
     },
-    async create(settings) {
-      swept ??= sweep();
-      await swept;
-      await slots.take(settings.signal);
-      const sandbox = await LocalSandbox.create(settings, () => slots.giveBack()).catch((cause: unknown) => {
-        slots.giveBack();
-        throw new HarborError('sandbox_failed', `a sandbox could not be made: ${String(cause)}`, { cause });
-      });
-      return sandbox;
-    },
+    create: (settings) => make({ ...settings, workdir: settings.workdir ?? '/app' }),
   };
 }
 
-class LocalSandbox implements Sandbox {
+/** It has no image: the machine's programs are its own. */
+type LocalSettings = Omit<SandboxSettings, 'image' | 'workdir'> & { workdir: string };
+
+class LocalSandbox implements BareSandbox {
   readonly #root: string;
-  readonly #settings: SandboxSettings;
+  readonly #settings: LocalSettings;
   readonly #onClose: () => void;
   readonly #closing = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  private constructor(root: string, settings: SandboxSettings, onClose: () => void) {
+  private constructor(root: string, settings: LocalSettings, onClose: () => void) {
     this.#root = root;
     this.#settings = settings;
     this.#onClose = onClose;
   }
 
-  static async create(settings: SandboxSettings, onClose: () => void): Promise<LocalSandbox> {
+  static async create(settings: LocalSettings, onClose: () => void): Promise<LocalSandbox> {
     const root = await newFolder();
     try {
       for (const folder of [settings.workdir, '/tests', '/logs/verifier', '/logs/agent', '/root', '/tmp'])

@@ -7,6 +7,8 @@ export interface ExecOptions {
   stdin?: Uint8Array;
   /** The command and what it started are killed after this time, in milliseconds. */
   timeoutMs: number;
+  /** Who runs it, for kinds that build images. Default: the image's user. */
+  user?: string;
   /** Bytes kept of each of the two outputs; the rest is dropped. Default 65,536. */
   maxBytes?: number;
   signal: AbortSignal;
@@ -21,8 +23,8 @@ export interface ExecResult {
   isCut: boolean;
 }
 
-/** A place for one rollout: its own files and processes. */
-export interface Sandbox {
+/** A place for one rollout, as a SandboxKind makes it: its own files and processes. */
+export interface BareSandbox {
   /**
    * Runs a command of `bash`.
    * @throws HarborError (`sandbox_failed`) if the sandbox cannot run it; the signal's reason if that aborts.
@@ -32,9 +34,37 @@ export interface Sandbox {
   close(): Promise<void>;
 }
 
+/** A sandbox as agents get it. */
+export interface Sandbox extends BareSandbox {
+  /** What a file holds; null if there is none. @throws HarborError (`sandbox_failed`); the signal's reason. */
+  read(path: string, options: FileOptions): Promise<Buffer | null>;
+  /** Writes a file, with the folders that it needs. @throws HarborError (`sandbox_failed`); the signal's reason. */
+  write(path: string, content: string | Uint8Array, options: FileOptions): Promise<void>;
+}
+
+export interface FileOptions {
+  /** Default 120,000. */
+  timeoutMs?: number;
+  signal: AbortSignal;
+}
+
+/** What a task says its container is made from, and what it may use. */
+export interface SandboxImage {
+  /** Name of an image. Null: it is built. */
+  name: string | null;
+  /** Folder with the Dockerfile of the image. */
+  folder: string;
+  /** Longest time of the build, in milliseconds. */
+  buildTimeoutMs: number;
+  /** Processors, and MiB of memory. Null: no limit. */
+  cpus: number | null;
+  memoryMb: number | null;
+}
+
 export interface SandboxSettings {
-  /** Absolute path where commands run. It is made if it is not there. */
-  workdir: string;
+  /** Absolute path where commands run, made if it is not there. Null: that of the image. */
+  workdir: string | null;
+  image: SandboxImage;
   env: Readonly<Record<string, string>>;
   /** Whether commands reach the network. */
   hasNetwork: boolean;
@@ -43,7 +73,9 @@ export interface SandboxSettings {
 
 /** A way to make sandboxes. */
 export interface SandboxKind {
+  /** Whether it runs tasks in their images. Default: only tasks that need none can be run. */
+  readonly buildsImages?: boolean;
   /** @throws HarborError (`sandbox_away`) if none can be made on this machine. */
   check(): Promise<void>;
-  create(settings: SandboxSettings): Promise<Sandbox>;
+  create(settings: SandboxSettings): Promise<BareSandbox>;
 }

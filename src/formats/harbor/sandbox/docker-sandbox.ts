@@ -1,0 +1,173 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { wholeNumberOption } from '../../../util/option-error.ts';
+import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
+import { HarborError } from '../errors.ts';
+import { Docker, dockerMs } from './docker.ts';
+import { DockerImages } from './docker-images.ts';
+import { startOf } from './left-over.ts';
+import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from './sandbox.ts';
+import { Slots } from './slots.ts';
+
+export interface DockerSandboxOptions {
+  /** The program that makes containers. Default `docker`; `podman` has the same commands. */
+  program?: string;
+  /** Sandboxes at the same time; further rollouts wait. Default 16. */
+  maxSandboxes?: number;
+}
+
+const names = { program: true, maxSandboxes: true } satisfies OptionNames<DockerSandboxOptions>;
+
+/**
+ * Sandboxes of Docker: each rollout has a container of the task's image, with the task's limits. Images are built when a
+ * task is first run, and kept under a hash of what they are built from.
+ */
+export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
+  checkOptionNames('dockerSandbox()', options, names);
+  const { program = 'docker', maxSandboxes = 16 } = options;
+  const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
+  const docker = new Docker(program);
+  const images = new DockerImages(docker);
+  let swept: Promise<void> | undefined;
+  return {
+    buildsImages: true,
+    async check() {
+      const signal = AbortSignal.timeout(30_000);
+      const { exitCode, stderr } = await docker.run(['version'], { timeoutMs: 20_000, signal });
+      if (exitCode !== 0) throw docker.away(stderr.toString());
+    },
+    async create(settings) {
+      swept ??= sweep(docker);
+      await swept;
+      const image = await images.get(settings.image, settings.signal);
+      await slots.take(settings.signal);
+      try {
+        return await DockerSandbox.create(docker, image, settings, () => slots.giveBack());
+      } catch (error) {
+        slots.giveBack();
+        throw error;
+      }
+    },
+  };
+}
+
+/** Begin of the names of containers of this machine: then number and start of the process, and a random part. */
+const prefix = `martingale-${hostname().replaceAll(/[^A-Za-z0-9]/g, '')}-`;
+
+/** Removes the containers of processes that have ended without doing so, such as killed ones. */
+async function sweep(docker: Docker): Promise<void> {
+  const signal = AbortSignal.timeout(dockerMs);
+  const list = await docker.must(['ps', '--all', '--filter', `name=${prefix}`, '--format', '{{.Names}}'], {
+    signal,
+  });
+  for (const name of list.split('\n').filter((one) => one.startsWith(prefix))) {
+    const [pid = '', start = ''] = name.slice(prefix.length).split('-');
+    if ((await startOf(Number(pid))) !== start) await remove(docker, name, signal);
+  }
+}
+
+/** @throws HarborError (`sandbox_failed`) */
+async function remove(docker: Docker, name: string, signal: AbortSignal): Promise<void> {
+  // `podman rm` alone would first wait for the container to end by itself.
+  await docker.run(['kill', name], { signal });
+  await docker.must(['rm', '--force', '--volumes', name], { signal });
+}
+
+/** Ends every process that has a variable of this value, which its children inherit. */
+const killMarked =
+  'for p in /proc/[0-9]*; do while IFS= read -r -d "" v; do [ "$v" = "$MARK" ] && kill -9 "$(basename "$p")"; done < $p/environ; done 2>/dev/null; true';
+
+class DockerSandbox implements BareSandbox {
+  readonly #docker: Docker;
+  readonly #name: string;
+  readonly #onClose: () => void;
+  readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
+
+  private constructor(docker: Docker, name: string, onClose: () => void) {
+    this.#docker = docker;
+    this.#name = name;
+    this.#onClose = onClose;
+  }
+
+  /** @throws HarborError; the signal's reason */
+  static async create(
+    docker: Docker,
+    image: string,
+    { workdir, env, hasNetwork, image: { cpus, memoryMb }, signal }: SandboxSettings,
+    onClose: () => void,
+  ): Promise<DockerSandbox> {
+    const name = `${prefix}${process.pid}-${await startOf(process.pid)}-${randomUUID()}`;
+    const sandbox = new DockerSandbox(docker, name, onClose);
+    try {
+      await docker.must(
+        [
+          ...['run', '--detach', '--name', name],
+          ...(hasNetwork ? [] : ['--network', 'none']),
+          ...(cpus === null ? [] : ['--cpus', String(cpus)]),
+          ...(memoryMb === null ? [] : ['--memory', `${memoryMb}m`]),
+          ...(workdir === null ? [] : ['--workdir', workdir]),
+          ...Object.entries(env).flatMap(([key, value]) => ['--env', `${key}=${value}`]),
+          ...['--entrypoint', 'sleep', image, 'infinity'],
+        ],
+        { signal },
+      );
+      const options = { timeoutMs: dockerMs, signal, cwd: '/' };
+      const { exitCode, stderr } = await sandbox.exec('mkdir -p /logs/agent /logs/verifier /tests', options);
+      if (exitCode === 0) return sandbox;
+      throw new HarborError('sandbox_failed', `${image} has no bash, or is not writable: ${stderr}`);
+    } catch (error) {
+      await remove(docker, name, AbortSignal.timeout(dockerMs)).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
+    const { cwd, env = {}, user, stdin, timeoutMs, maxBytes = 65_536 } = options;
+    const signal = AbortSignal.any([options.signal, this.#closing.signal]);
+    const mark = `MARTINGALE_COMMAND=${randomUUID()}`;
+    const args = [
+      ...['exec', '--interactive', '--env', mark],
+      ...(cwd === undefined ? [] : ['--workdir', cwd]),
+      ...(user === undefined ? [] : ['--user', user]),
+      ...Object.entries(env).flatMap(([name, value]) => ['--env', `${name}=${value}`]),
+      ...[this.#name, 'bash', '-c', command],
+    ];
+    const settings = { ...(stdin ? { stdin } : {}), timeoutMs, maxBytes, signal };
+    const { exitCode, isTimedOut, stdout, stderr, isCut } = await this.#docker.run(args, settings);
+    if (isTimedOut) {
+      await this.#kill(mark);
+      return { exitCode: null, stdout, stderr, isCut };
+    }
+    if (exitCode !== 0 && !(await this.#isRunning()))
+      throw new HarborError('sandbox_failed', `the container ended: ${stderr.toString().slice(0, 500)}`);
+    return { exitCode, stdout, stderr, isCut };
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    this.#closing.abort(new HarborError('sandbox_failed', 'the sandbox is closed'));
+    const signal = AbortSignal.timeout(dockerMs);
+    try {
+      await remove(this.#docker, this.#name, signal);
+    } finally {
+      this.#onClose();
+    }
+  }
+
+  /** The command's client has ended, but not the command. */
+  async #kill(mark: string): Promise<void> {
+    const args = ['exec', '--user', '0', '--env', `MARK=${mark}`, this.#name, 'bash', '-c', killMarked];
+    await this.#docker.run(args, { timeoutMs: 20_000, signal: this.#closing.signal });
+  }
+
+  async #isRunning(): Promise<boolean> {
+    const args = ['inspect', '--format', '{{.State.Running}}', this.#name];
+    const { stdout } = await this.#docker.run(args, { signal: this.#closing.signal });
+    return stdout.toString().trim() === 'true';
+  }
+}

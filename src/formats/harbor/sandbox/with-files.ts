@@ -1,0 +1,50 @@
+import { HarborError } from '../errors.ts';
+import type { BareSandbox, FileOptions, Sandbox } from './sandbox.ts';
+
+const fileMs = 120_000;
+const maxFileBytes = 512 * 1024 * 1024;
+
+/** Exit code of ours for a file that is not there. */
+const notThere = 44;
+
+/** A sandbox whose files are read and written by commands in it. */
+export function withFiles(bare: BareSandbox): Sandbox {
+  const run = (command: string, path: string, options: FileOptions, stdin?: Uint8Array) =>
+    bare.exec(command, {
+      cwd: '/',
+      env: { FILE: path },
+      timeoutMs: options.timeoutMs ?? fileMs,
+      maxBytes: maxFileBytes,
+      signal: options.signal,
+      ...(stdin ? { stdin } : {}),
+    });
+  return {
+    exec: (command, options) => bare.exec(command, options),
+    close: () => bare.close(),
+    async read(path, options) {
+      const command = `if [ -f "$FILE" ]; then cat -- "$FILE"; else exit ${notThere}; fi`;
+      const { exitCode, stdout, stderr, isCut } = await run(command, path, options);
+      if (exitCode === notThere) return null;
+      if (exitCode === 0 && !isCut) return stdout;
+      throw failed(`${path} could not be read`, isCut ? 'it is too large' : stderr);
+    },
+    async write(path, content, options) {
+      const command = 'mkdir -p -- "$(dirname -- "$FILE")" && cat > "$FILE"';
+      const { exitCode, stderr } = await run(command, path, options, Buffer.from(content));
+      if (exitCode !== 0) throw failed(`${path} could not be written`, stderr);
+    },
+  };
+}
+
+/** The same sandbox, whose commands a user runs who is not named otherwise. */
+export function asUser(sandbox: Sandbox, user: string | number | undefined): Sandbox {
+  if (user === undefined) return sandbox;
+  const { exec } = sandbox;
+  return withFiles({
+    exec: (command, options) => exec(command, { user: String(user), ...options }),
+    close: () => sandbox.close(),
+  });
+}
+
+const failed = (what: string, why: Buffer | string): HarborError =>
+  new HarborError('sandbox_failed', `${what}: ${why.toString().slice(0, 500) || 'it took too long'}`);
