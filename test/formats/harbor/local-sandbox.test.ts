@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { localSandbox } from 'martingale/environments';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { hasBubblewrap } from './has-bubblewrap.ts';
 import { noImage } from './no-image.ts';
 
@@ -58,6 +59,17 @@ describe.skipIf(!hasBubblewrap)('localSandbox', () => {
     await localSandbox().check();
     expect(await foldersOf(harness.pid)).toEqual([]);
   }, 40_000);
+
+  it('shows the folders of the machine that it is told to show, and lets nobody write them', async () => {
+    const shown = await temporaryFolder();
+    await writeFile(join(shown, 'tool.txt'), 'a tool');
+    const sandbox = await localSandbox({ folders: [shown] }).create(settings);
+    const command = `cat ${shown}/tool.txt; touch ${shown}/more.txt || echo no`;
+    const { stdout } = await sandbox.exec(command, { timeoutMs, signal });
+    await sandbox.close();
+    expect(stdout.toString()).toBe('a toolno\n');
+    expect(() => localSandbox({ folders: ['here'] })).toThrow(/`folders` is "here"/);
+  });
 
   it('reaches the network only where the task does', async () => {
     let connections = 0;

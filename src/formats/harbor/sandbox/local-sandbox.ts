@@ -1,7 +1,7 @@
 import { mkdir, rm, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { hasCode } from '../../../util/error.ts';
-import { wholeNumberOption } from '../../../util/option-error.ts';
+import { invalidOption, wholeNumberOption } from '../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { HarborError } from '../errors.ts';
 import { newFolder, sweep } from './left-over.ts';
@@ -12,9 +12,11 @@ import { Slots } from './slots.ts';
 export interface LocalSandboxOptions {
   /** Sandboxes at the same time; further rollouts wait. Default 16. */
   maxSandboxes?: number;
+  /** Folders of this machine that commands can read besides `/usr`, such as a toolchain in `/opt`. Default: none. */
+  folders?: readonly string[];
 }
 
-const names = { maxSandboxes: true } satisfies OptionNames<LocalSandboxOptions>;
+const names = { maxSandboxes: true, folders: true } satisfies OptionNames<LocalSandboxOptions>;
 
 /** What commands see of this machine besides its programs. They cannot write it. */
 const configuration = [
@@ -28,7 +30,10 @@ const configuration = [
  */
 export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
   checkOptionNames('localSandbox()', options, names);
-  const { maxSandboxes = 16 } = options;
+  const { maxSandboxes = 16, folders = [] } = options;
+  for (const folder of folders)
+    if (!isAbsolute(folder))
+      throw invalidOption('invalid_rollout_option', 'folders', folder, 'Pass absolute paths.');
   const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   let swept: Promise<void> | undefined;
   const make = async (settings: LocalSettings): Promise<BareSandbox> => {
@@ -43,15 +48,18 @@ export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
   return {
     async check() {
       const signal = AbortSignal.timeout(30_000);
-      const sandbox = await make({ workdir: '/', env: {}, hasNetwork: true, signal });
+      const sandbox = await make({ workdir: '/', env: {}, hasNetwork: true, folders, signal });
       await sandbox.exec('true', { timeoutMs: 10_000, signal }).finally(() => sandbox.close());
     },
-    create: (settings) => make({ ...settings, workdir: settings.workdir ?? '/app' }),
+    create: (settings) => make({ ...settings, folders, workdir: settings.workdir ?? '/app' }),
   };
 }
 
 /** It has no image: the machine's programs are its own. */
-type LocalSettings = Omit<SandboxSettings, 'image' | 'workdir'> & { workdir: string };
+type LocalSettings = Omit<SandboxSettings, 'image' | 'workdir'> & {
+  workdir: string;
+  folders: readonly string[];
+};
 
 class LocalSandbox implements BareSandbox {
   readonly #root: string;
@@ -124,7 +132,7 @@ class LocalSandbox implements BareSandbox {
   }
 
   #arguments({ cwd, env }: ExecOptions): string[] {
-    const { workdir, hasNetwork } = this.#settings;
+    const { workdir, hasNetwork, folders } = this.#settings;
     const variables = {
       ...{
         PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
@@ -139,6 +147,7 @@ class LocalSandbox implements BareSandbox {
       ...(hasNetwork ? [] : ['--unshare-net']),
       ...['--cap-drop', 'ALL', '--json-status-fd', '3', '--clearenv'],
       ...['--bind', this.#root, '/', '--ro-bind', '/usr', '/usr', '--dev', '/dev', '--proc', '/proc'],
+      ...folders.flatMap((path) => ['--ro-bind', path, path]),
       ...configuration.flatMap((path) => ['--ro-bind-try', path, path]),
       ...Object.entries(variables).flatMap(([name, value]) => ['--setenv', name, value]),
       ...['--chdir', cwd ?? workdir, '--'],
