@@ -1,10 +1,12 @@
-import { readdir } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { chmod, readdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runGroups } from 'martingale';
 import { harborTasks, localSandbox } from 'martingale/environments';
 import { type ScriptedReply, scriptedModel } from 'martingale/testing';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { hasBubblewrap } from './has-bubblewrap.ts';
 import { taskFolder } from './task-folder.ts';
 
@@ -79,6 +81,52 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
     ],
   ])('fails a rollout whose tests write %s', async (_, script, message) => {
     expect(failureOf(await rollOut({ 'tests/test.sh': script }))).toContain(message);
+  });
+
+  it('copies a file as a program if it is one, under the name that the task gives it', async () => {
+    const folder = await taskFolder({
+      'environment/Dockerfile': 'FROM a\nWORKDIR /app\nCOPY given.sh deep/run.sh\n',
+      'environment/given.sh': '#!/bin/bash\necho 42\n',
+    });
+    await chmod(join(folder, 'answer/environment/given.sh'), 0o755);
+    const { environment, scenarios } = await harborTasks(folder, { sandbox: localSandbox() });
+    const model = scriptedModel(({ messages }) =>
+      messages.length > 1 ? { text: 'done' } : bash('deep/run.sh > answer.txt'),
+    );
+    const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
+    expect(groups[0]?.rollouts[0]).toMatchObject({ status: 'completed', reward: 1 });
+  });
+
+  it('ends the command of a rollout that is cancelled, and its sandbox', async () => {
+    const stop = new AbortController();
+    const folder = await taskFolder();
+    const { environment, scenarios } = await harborTasks(folder, { sandbox: localSandbox() });
+    const model = scriptedModel(() => {
+      setTimeout(() => stop.abort(new Error('Ctrl-C')), 300);
+      return bash('sleep 1000');
+    });
+    const startedAt = performance.now();
+    const { counts } = await runGroups({
+      ...{ environment, scenarios, model },
+      rolloutsPerGroup: 1,
+      signal: stop.signal,
+    });
+    expect(counts).toMatchObject({ cancelled: 1 });
+    expect(performance.now() - startedAt).toBeLessThan(60_000);
+    expect(await left()).toEqual([]);
+  });
+
+  it('fails a rollout whose disk is full, and leaves nothing there', async (context) => {
+    const disk = await temporaryFolder();
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', disk]).status !== 0)
+      return context.skip('only root can make a small disk');
+    onTestFinished(() => void spawnSync('umount', ['--lazy', disk]));
+    vi.stubEnv('TMPDIR', disk);
+    const { rollout } = await rollOut({}, 'head -c 100M /dev/zero > big; echo $((QUESTION)) > answer.txt');
+    const files = await readdir(disk, { recursive: true });
+    vi.unstubAllEnvs();
+    expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'reward_failed' } });
+    expect(files.filter((name) => name.includes(`${process.pid}-`))).toEqual([]);
   });
 
   it('fails a rollout whose tests do not end', async () => {
