@@ -19,7 +19,8 @@ import {
   toSentStart,
 } from '../sent/messages.ts';
 import type { Lease } from './lease.ts';
-import type { LeaseHub, LeaseStats } from './lease-hub.ts';
+import type { LeaseHub } from './lease-hub.ts';
+import type { LeaseStats } from './worker-event.ts';
 
 export interface HubExecutorOptions {
   hub: LeaseHub;

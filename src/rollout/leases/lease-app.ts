@@ -9,7 +9,7 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { martingaleVersion } from '../../util/version.ts';
 import { toFailure } from '../rollout.ts';
 import { differingFiles } from './environment-version.ts';
-import type { LeaseHub, WorkerEvent } from './lease-hub.ts';
+import type { LeaseHub } from './lease-hub.ts';
 import { type Batch, cloneFormat, maxBodyBytes, readMessage } from './mailbox.ts';
 import type { RemoteWorker } from './remote-worker.ts';
 import {
@@ -19,6 +19,7 @@ import {
   joinRequestSchema,
   receivedSchema,
 } from './wire.ts';
+import type { WorkerEvent } from './worker-event.ts';
 
 export interface LeaseAppOptions {
   hub: LeaseHub;

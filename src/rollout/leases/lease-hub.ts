@@ -2,35 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { maxTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
+import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
 import { RemoteWorker } from './remote-worker.ts';
 import type { FromWorker, JoinRequest } from './wire.ts';
-
-/** What happens to workers, for logs. */
-export interface WorkerEvent {
-  /**
-   * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
-   * may not join. `none`: rollouts wait, and there is no worker. `queue_away`: the server of `bullmq()` cannot be reached.
-   */
-  type: 'joined' | 'left' | 'lost' | 'refused' | 'none' | 'queue_away';
-  /** Name of the worker; empty for `none` and `queue_away`. */
-  worker: string;
-  /** What happened, as a sentence. */
-  message: string;
-}
-
-/** What a program knows of its workers. */
-export interface LeaseStats {
-  workers: readonly { name: string; concurrency: number; running: number; ended: number }[];
-  /** Rollouts that no worker has yet. */
-  waiting: number;
-  /** Rollouts that a worker has. */
-  running: number;
-  /** How often a rollout was given again because its worker was lost or left. */
-  givenAgain: number;
-  /** Results that came after another had counted. */
-  ignored: number;
-}
+import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
 /** Tells workers which leases wait, where they claim them by themselves. */
 export interface Distributor {
@@ -48,9 +24,6 @@ export interface LeaseHubOptions {
   onEvent: (event: WorkerEvent) => void;
 }
 
-/** When the program is told that it has no worker. */
-const noWorkerMs = 10_000;
-
 /** Gives leases to workers, and takes them away from those that are lost. Each lease ends once. */
 export class LeaseHub {
   readonly #options: LeaseHubOptions;
@@ -62,12 +35,12 @@ export class LeaseHub {
   #ignored = 0;
   /** Looks after workers and keeps the process alive, while there are leases. */
   #watch: NodeJS.Timeout | undefined;
-  #aloneSince: number | undefined;
-  #isTold = false;
+  readonly #absence: Absence;
   #distributor: Distributor | undefined;
 
   constructor(options: LeaseHubOptions) {
     this.#options = options;
+    this.#absence = new Absence(options);
   }
 
   /** Announces leases from now on, beside giving them to workers that claim none. */
@@ -224,7 +197,7 @@ export class LeaseHub {
     if (this.#leases.size === 0) {
       clearInterval(this.#watch);
       this.#watch = undefined;
-      this.#aloneSince = undefined;
+      this.#absence.end();
     }
     return true;
   }
@@ -267,22 +240,8 @@ export class LeaseHub {
     const now = performance.now();
     for (const worker of [...this.#workers.values()])
       if (now - worker.heardAt > this.#options.leaseMs) this.#remove(worker, 'lost');
-    if (this.#workers.size > 0 || this.#waiting.size === 0) {
-      this.#aloneSince = undefined;
-      this.#isTold = false;
-      return;
-    }
-    this.#aloneSince ??= now;
-    const aloneMs = now - this.#aloneSince;
-    const { waitForWorkersMs, onEvent } = this.#options;
-    if (aloneMs >= Math.min(noWorkerMs, waitForWorkersMs) && !this.#isTold) {
-      this.#isTold = true;
-      const message = `${this.#waiting.size} rollouts wait, and there is no worker. Start one: martingale worker <file> --url <url>.`;
-      onEvent({ type: 'none', worker: '', message });
-    }
-    if (aloneMs < waitForWorkersMs) return;
-    const message = `No worker has joined for ${waitForWorkersMs} ms. Start one: martingale worker <file> --url <url>.`;
-    for (const lease of [...this.#waiting]) this.end(lease, { code: 'no_workers', message });
+    const failure = this.#absence.look(now, { workers: this.#workers.size, waiting: this.#waiting.size });
+    if (failure) for (const lease of [...this.#waiting]) this.end(lease, failure);
   }
 
   #count(): string {

@@ -5,7 +5,8 @@ import type { RolloutExecutor } from '../executor.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
 import { HubExecutor } from './hub-executor.ts';
-import { LeaseHub, type LeaseStats, type WorkerEvent } from './lease-hub.ts';
+import { LeaseHub } from './lease-hub.ts';
+import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
 export interface LeasesOptions {
   /** Module that exports the environment, as `new URL('./environment.ts', import.meta.url)`. Workers load the same. */

@@ -3,9 +3,10 @@ import { invalidOption } from '../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { versionOf } from '../environment-version.ts';
 import type { Lease } from '../lease.ts';
-import type { Distributor, LeaseHub, WorkerEvent } from '../lease-hub.ts';
+import type { Distributor, LeaseHub } from '../lease-hub.ts';
 import { type LeaseExecutor, type LeasesOptions, leasesNames, openLeases } from '../leases.ts';
 import { WorkerError } from '../worker-error.ts';
+import type { WorkerEvent } from '../worker-event.ts';
 import { kindOf, type LeaseQueue, openQueue, queueName } from './open-bullmq.ts';
 
 export interface BullmqOptions extends LeasesOptions {

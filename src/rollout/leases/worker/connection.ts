@@ -1,6 +1,7 @@
 import { deserialize, serialize } from 'node:v8';
 import { Agent, request } from 'undici';
 import type { z } from 'zod';
+import { toFailure } from '../../rollout.ts';
 import type { Batch } from '../mailbox.ts';
 import {
   type JoinAnswer,
@@ -85,7 +86,7 @@ export class ProgramConnection {
       answer = Buffer.from(await response.body.arrayBuffer());
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      const why = deadline.aborted ? `no answer in ${timeoutMs} ms` : String(error);
+      const why = deadline.aborted ? `no answer in ${timeoutMs} ms` : toFailure(error).message;
       throw new WorkerError('program_away', `${this.#base} cannot be reached: ${why}`, { cause: error });
     }
     if (status === 200) return answer;

@@ -1,0 +1,25 @@
+/** What happens to workers, for logs. */
+export interface WorkerEvent {
+  /**
+   * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
+   * may not join. `none`: rollouts wait, and there is no worker. `queue_away`: the server of `bullmq()` cannot be reached.
+   */
+  type: 'joined' | 'left' | 'lost' | 'refused' | 'none' | 'queue_away';
+  /** Name of the worker; empty for `none` and `queue_away`. */
+  worker: string;
+  /** What happened, as a sentence. */
+  message: string;
+}
+
+/** What a program knows of its workers. */
+export interface LeaseStats {
+  workers: readonly { name: string; concurrency: number; running: number; ended: number }[];
+  /** Rollouts that no worker has yet. */
+  waiting: number;
+  /** Rollouts that a worker has. */
+  running: number;
+  /** How often a rollout was given again because its worker was lost or left. */
+  givenAgain: number;
+  /** Results that came after another had counted. */
+  ignored: number;
+}
