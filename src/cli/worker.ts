@@ -11,7 +11,7 @@ import {
 } from '../rollout/leases/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { loadEnvironmentModule } from './preflight/environment-file.ts';
-import { listenForInterrupt } from './program-end.ts';
+import { exitAfterFlush, listenForInterrupt } from './program-end.ts';
 
 interface WorkerFlags {
   url?: string;
@@ -68,11 +68,13 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
     );
   } finally {
     interrupt.release();
+    // What rollouts have left open does not keep the worker alive.
+    exitAfterFlush();
   }
 }
 
 async function runAs({ url, queue, wait }: WorkerFlags, options: WorkerOptions): Promise<RolloutCounts> {
-  if (queue !== undefined) return runQueueWorker({ ...options, connection: queue });
+  if (queue !== undefined) return runQueueWorker({ ...options, connection: queue, waitMs: wait * 1000 });
   if (url !== undefined) return runWorker({ ...options, url, waitMs: wait * 1000 });
   throw new WorkerError('no_program', 'Give --url, the address of a program, or --queue.');
 }
@@ -103,7 +105,7 @@ export const workerCommand = (): Command =>
     )
     .option(
       '--wait <seconds>',
-      'longest time to wait for a program that cannot be reached',
+      'longest time to wait for a program, or the server of the queue, that cannot be reached',
       wholeNumber(1, 604_800),
       300,
     )

@@ -9,13 +9,13 @@ interface AbsenceOptions {
 /** When the program is told that it has no worker. */
 const tellMs = 10_000;
 
-const startOne = 'Start one: martingale worker <file> --url <url>.';
-
 /** How long rollouts have waited without any worker. */
 export class Absence {
   readonly #options: AbsenceOptions;
   #since: number | undefined;
   #isTold = false;
+  /** How a worker is started, as a sentence. */
+  howToStart = 'Start one: martingale worker <file> --url <url>.';
 
   constructor(options: AbsenceOptions) {
     this.#options = options;
@@ -32,11 +32,11 @@ export class Absence {
     const aloneMs = now - this.#since;
     if (aloneMs >= Math.min(tellMs, waitForWorkersMs) && !this.#isTold) {
       this.#isTold = true;
-      const message = `${waiting} rollouts wait, and there is no worker. ${startOne}`;
+      const message = `${waiting} rollouts wait, and there is no worker. ${this.howToStart}`;
       onEvent({ type: 'none', worker: '', message });
     }
     if (aloneMs < waitForWorkersMs) return undefined;
-    const message = `No worker has joined for ${waitForWorkersMs} ms. ${startOne}`;
+    const message = `No worker has joined for ${waitForWorkersMs} ms. ${this.howToStart}`;
     return { code: 'no_workers', message };
   }
 

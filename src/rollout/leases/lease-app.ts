@@ -17,6 +17,7 @@ import {
   type JoinAnswer,
   type JoinRequest,
   joinRequestSchema,
+  programHeader,
   receivedSchema,
 } from './wire.ts';
 import type { WorkerEvent } from './worker-event.ts';
@@ -50,8 +51,12 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     }),
   );
   app.use(async (context, next) => {
+    context.header(programHeader, martingaleVersion);
+    await next();
+  });
+  app.use(async (context, next) => {
     if (apiKey !== undefined && !isSameKey(bearerKeyOf(context.req.header('authorization')), apiKey))
-      return refuse(context, 401, 'invalid_key', 'The key is missing or not the one of this program.');
+      return refuse(context, 401, 'invalid_key', refusedKey(options.onEvent));
     await next();
   });
   app.post('/workers', async (context) => {
@@ -95,6 +100,21 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     return context.json({ received: worker.inbox.received });
   });
   return app;
+}
+
+/** A worker asks again and again: the program hears of it once a minute. */
+let toldOfKeyAt = Number.NEGATIVE_INFINITY;
+
+function refusedKey(onEvent: LeaseAppOptions['onEvent']): string {
+  if (performance.now() - toldOfKeyAt > 60_000) {
+    toldOfKeyAt = performance.now();
+    onEvent({
+      type: 'refused',
+      worker: '',
+      message: 'A worker without the key of this program was refused.',
+    });
+  }
+  return 'the key is missing or not the `apiKey` of the program. Pass it with --key or MARTINGALE_WORKER_KEY';
 }
 
 /** Waits for a message to the worker, its next poll, or the end of this one. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { maxTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
+import type { SentRollout } from '../sent/messages.ts';
 import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
 import { RemoteWorker } from './remote-worker.ts';
@@ -44,8 +45,9 @@ export class LeaseHub {
   }
 
   /** Announces leases from now on, beside giving them to workers that claim none. */
-  distributeBy(distributor: Distributor): void {
+  distributeBy(distributor: Distributor, { howToStart }: { howToStart: string }): void {
     this.#distributor = distributor;
+    this.#absence.howToStart = howToStart;
   }
 
   /** Leases that no worker has. */
@@ -138,7 +140,7 @@ export class LeaseHub {
     if (!this.#close(lease)) return;
     const reason = { code: 'result_known', message: 'Another worker has brought the result.' };
     if (holder && holder !== worker) holder.send({ type: 'abort', lease: id, reason });
-    lease.end({ type: 'ended', rollout });
+    lease.end({ type: 'ended', rollout: fromWorker(rollout, worker.name) });
     this.#assign();
   }
 
@@ -223,7 +225,7 @@ export class LeaseHub {
     if (why === 'lost' && ++lease.losses >= this.#options.maxLosses) {
       const message =
         `${lease.losses} workers were lost while they had this rollout, the last one ${worker.name}: it may end its ` +
-        'process or block its thread. Look at the output of the workers.';
+        'process, or block its thread for too long: start workers with --threads, and look at their output.';
       this.end(lease, { code: 'worker_died', message });
       return;
     }
@@ -251,4 +253,11 @@ export class LeaseHub {
   #tell(type: WorkerEvent['type'], worker: RemoteWorker, what: string): void {
     this.#options.onEvent({ type, worker: worker.name, message: `Worker ${worker.name} ${what}.` });
   }
+}
+
+/** A failed rollout says where it ran: a worker that cannot reach the service fails all of its own. */
+function fromWorker(rollout: SentRollout, worker: string): SentRollout {
+  if (rollout.status !== 'failed') return rollout;
+  const { failure } = rollout;
+  return { ...rollout, failure: { ...failure, message: `${failure.message} (on worker ${worker})` } };
 }

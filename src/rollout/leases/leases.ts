@@ -1,4 +1,5 @@
 import { isLoopback } from '../../util/bearer-key.ts';
+import { hasCode } from '../../util/error.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RolloutExecutor } from '../executor.ts';
@@ -72,7 +73,7 @@ const code = 'invalid_rollout_option';
  * environment. They call the model's service directly, and share the model's `budget`. Group rewards run in the program.
  * Close the executor when it is no longer needed: its workers then end.
  *
- * @throws OptionError; the system's error, as for a port in use; errors of the environment's module.
+ * @throws OptionError, also for a port in use; errors of the environment's module.
  */
 export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
   checkOptionNames('leases()', options, leasesNames);
@@ -127,7 +128,10 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
     environmentFiles(environment),
   ]);
   const app = createLeaseApp({ hub, apiKey, leaseMs, environment: name, files, onEvent });
-  const listening = await listen(app, { host, port, idle: true });
+  const listening = await listen(app, { host, port, idle: true }).catch((cause: unknown) => {
+    if (!hasCode(cause, 'EADDRINUSE')) throw cause;
+    throw invalidOption(code, 'port', port, 'Another program uses it: stop that, or pass another port.');
+  });
   const reach = { serviceUrl, isLocal: isLoopback(host) };
   const executor = new HubExecutor({ hub, budgets, environment: name, reach, listening, onClose });
   return { executor, hub, name, files, leaseMs, onEvent };

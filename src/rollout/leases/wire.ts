@@ -23,6 +23,9 @@ export type FromWorker =
   | { type: 'left' }
   | BudgetRequest;
 
+/** A header of all answers of a program, by which a worker knows that it is one. */
+export const programHeader = 'x-martingale-program';
+
 /** What a worker says when it joins. */
 export const joinRequestSchema = z.object({
   /** For people. */

@@ -111,3 +111,32 @@ it('a server that cannot be reached at the start is named', { tags: ['long'] }, 
     message: expect.stringMatching(/ECONNREFUSED/),
   });
 });
+
+it('a worker whose queue cannot be reached says so and ends', { tags: ['long'] }, async () => {
+  const worker = startWorker(['--queue', 'redis://127.0.0.1:1', '--wait', '2']);
+  expect(await worker.ended).toBe(1);
+  expect(worker.lines()).toMatch(/cannot be reached: .*ECONNREFUSED.*queue_unreachable/);
+  expect(worker.lines()).not.toMatch(/takes up to/);
+});
+
+it.skipIf(!hasRedis)(
+  'a program with another key does not end the workers of its queue',
+  {
+    tags: ['long'],
+  },
+  async () => {
+    const server = await startRedis();
+    onTestFinished(() => server.close());
+    const worker = startWorker(['--queue', server.url, '--key', 'right']);
+    const other = await open(server.url, { apiKey: 'other', waitForWorkersMs: 4000 });
+    const { groups } = await other.run(1);
+    const message = expect.stringMatching(
+      /--queue <url>.*the queue martingale-echoing-\w+, have the same key/,
+    );
+    expect(groups[0]?.rollouts[0]).toMatchObject({ failure: { code: 'no_workers', message } });
+    expect(other.events).toContain('refused');
+    const own = await open(server.url, { apiKey: 'right' });
+    expect((await own.run(2)).counts).toMatchObject({ completed: 8 });
+    expect(worker.lines()).toMatch(/left to other workers: .*--key/);
+  },
+);

@@ -131,7 +131,7 @@ it('a worker that was stopped for too long brings what it had finished, and what
   const { counts } = await running;
   expect(counts).toEqual({ dispatched: 100, completed: 100, failed: 0, cancelled: 0 });
   expect(events.slice(0, 3)).toEqual(['joined', 'lost', 'joined']);
-  expect(frozen.lines()).toMatch(/joins again/);
+  expect(frozen.lines()).toMatch(/others get its rollouts/);
 });
 
 it('SIGTERM lets a worker finish what it has, within its time, and gives back the rest', {
@@ -246,7 +246,7 @@ it('workers with another key, version or environment are refused by name', async
     env: { MARTINGALE_WORKER_KEY: 'right' },
   });
   expect(await wrong.ended).toBe(1);
-  expect(wrong.lines()).toMatch(/key is missing or not the one of this program.*worker_refused/);
+  expect(wrong.lines()).toMatch(/key is missing or not the `apiKey` of the program.*--key.*worker_refused/);
   expect(await other.ended).toBe(1);
   expect(other.lines()).toMatch(/environment is not the one of the program: .*echoing.ts/);
   const join = async (more: object) => {
@@ -272,7 +272,35 @@ it('workers with another key, version or environment are refused by name', async
   });
   expect(await join({ cloneFormat: 1 })).toMatchObject({ body: { error: { code: 'version_mismatch' } } });
   expect(await join({ concurrency: 'many' })).toMatchObject({ status: 400 });
-  expect(events.filter((type) => type === 'refused')).toHaveLength(3);
+  expect(events.filter((type) => type === 'refused')).toHaveLength(4);
+});
+
+it('a worker ends although its environment keeps something open', async () => {
+  const module = new URL('./leaky.ts', import.meta.url);
+  const { executor, model } = await open({ environment: module });
+  const worker = startWorker(['--url', executor.url], { file: module.pathname });
+  const { default: leaky } = await import('./leaky.ts');
+  const { counts } = await runGroups({
+    ...{ environment: leaky, scenarios: [{ id: 1 }], rolloutsPerGroup: 1 },
+    ...{ model, executor },
+  });
+  expect(counts).toMatchObject({ completed: 1 });
+  await executor.close();
+  expect(await worker.ended).toBe(0);
+  expect(worker.lines()).toMatch(/Exited although something was still running/);
+});
+
+it('a worker that is sent to the service is told so', async () => {
+  const { model } = await open();
+  const worker = startWorker(['--url', model.client.options.baseUrl, '--wait', '1']);
+  expect(await worker.ended).toBe(1);
+  expect(worker.lines()).toMatch(/is not a program with leases\(\).*not that of the service/);
+});
+
+it('a port in use is named', async () => {
+  const { executor } = await open();
+  const port = Number(new URL(executor.url).port);
+  await expect(leases({ environment, port })).rejects.toThrow(/`port` is \d+\. Another program uses it/);
 });
 
 it('without workers a run says so and fails its rollouts in time', async () => {

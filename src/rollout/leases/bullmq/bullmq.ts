@@ -50,9 +50,11 @@ export async function bullmq(options: BullmqOptions): Promise<LeaseExecutor> {
   const opened = await openLeases(leasesOptions, () => close());
   const { executor, hub, name, files, leaseMs, onEvent } = opened;
   try {
-    const queue = await readyQueue(connection, queueName(name, versionOf(files)));
+    const named = queueName(name, versionOf(files));
+    const queue = await readyQueue(connection, named);
     const announcer = new Announcer({ hub, queue, url: url ?? executor.url, everyMs: leaseMs, onEvent });
-    hub.distributeBy(announcer);
+    const howToStart = `Start one with the same files, martingale worker <file> --queue <url>; it must print the queue ${named}, have the same key, and reach ${url ?? executor.url}.`;
+    hub.distributeBy(announcer, { howToStart });
     close = () => announcer.close();
     return executor;
   } catch (error) {

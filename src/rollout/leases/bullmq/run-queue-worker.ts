@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { MartingaleError } from '../../../contract/index.ts';
+import { withDeadline } from '../../../util/deadline.ts';
 import type { RolloutCounts } from '../../rollout.ts';
 import { environmentFiles, versionOf } from '../environment-version.ts';
 import type { FromWorker } from '../wire.ts';
@@ -11,7 +13,12 @@ import { openQueueWorker, queueName } from './open-bullmq.ts';
 export interface RunQueueWorkerOptions extends WorkerOptions {
   /** URL of Redis or PostgreSQL. */
   connection: string;
+  /** How long to wait for a server of the queue that cannot be reached, in milliseconds. */
+  waitMs: number;
 }
+
+/** How long the queue's server may take at the end, in milliseconds: what is lost then, BullMQ gives to others. */
+const closeMs = 5000;
 
 /**
  * After so long without a sign of a worker, BullMQ gives its jobs to others, in milliseconds. Short, because a job that is
@@ -22,7 +29,7 @@ const lockMs = 8000;
 /**
  * Runs rollouts of the programs that announce them in a BullMQ queue with `bullmq()`, until the signal aborts.
  * @returns the number of rollouts by how they ended.
- * @throws WorkerError `worker_refused`: a program does not take this worker; `package_missing`.
+ * @throws WorkerError: `queue_unreachable` after `waitMs`; `package_missing`.
  */
 export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<RolloutCounts> {
   const { module, environment, connection, concurrency, name, signal, log, leaveWithinMs } = options;
@@ -35,21 +42,31 @@ export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<Ro
   const worker = await openQueueWorker(connection, queue, { concurrency, lockMs, run });
   let told = '';
   worker.on('error', (error) => {
-    if (String(error) !== told) log(`The queue: ${String(error)}`);
-    told = String(error);
+    // BullMQ says so of each job that a server without its data, or another worker, has taken away.
+    if (/Missing (key|lock) for job/.test(error.message) || error.message === told) return;
+    told = error.message;
+    log(`The queue: ${told}`);
   });
   const onAbort = () => ending.abort(signal.reason);
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
-  log(`${name} takes up to ${concurrency} rollouts of "${environment.name}" from the queue ${queue}.`);
-  await new Promise<void>((resolve) => {
+  const ended = new Promise<void>((resolve) => {
     if (ending.signal.aborted) resolve();
     else ending.signal.addEventListener('abort', () => resolve(), { once: true });
   });
+  const away = () =>
+    new WorkerError('queue_unreachable', `The server of the queue cannot be reached: ${told || 'no answer'}`);
+  const limit = { timeoutMs: options.waitMs, signal: ending.signal, timedOut: away };
+  await withDeadline(limit, () => worker.waitUntilReady()).then(
+    () =>
+      log(`${name} takes up to ${concurrency} rollouts of "${environment.name}" from the queue ${queue}.`),
+    (error: unknown) => ending.abort(error),
+  );
+  await ended;
   signal.removeEventListener('abort', onAbort);
   const closed = worker.close();
   await programs.leave(leaveWithinMs);
-  await closed.catch(() => undefined);
+  await Promise.race([closed.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
   await runner.close();
   if (ending.signal.reason instanceof WorkerError) throw ending.signal.reason;
   return runner.counts;
@@ -62,6 +79,8 @@ class Programs {
   readonly #ending: AbortController;
   readonly #sessions = new Map<string, Promise<WorkerSession>>();
   readonly #ended = new Set<Promise<void>>();
+  /** Programs of which it was said that their rollouts are left. */
+  readonly #told = new Set<string>();
 
   constructor(runner: WorkerRunner, options: RunQueueWorkerOptions, ending: AbortController) {
     this.#runner = runner;
@@ -75,10 +94,12 @@ class Programs {
       const session = await this.#sessionOf(url);
       await session.claim(lease);
     } catch (error) {
-      if (error instanceof WorkerError && error.code === 'worker_refused') this.#ending.abort(error);
-      else if (!this.#ending.signal.aborted)
+      // Another program of the queue may take this worker.
+      const isTold = this.#told.has(url);
+      this.#told.add(url);
+      if (!this.#ending.signal.aborted && !isTold)
         this.#options.log(
-          `A rollout of ${url} is left: ${MartingaleError.isInstance(error) ? error.message : error}`,
+          `Rollouts of ${url} are left to other workers: ${MartingaleError.isInstance(error) ? error.message : error}`,
         );
     }
   }
@@ -105,6 +126,7 @@ class Programs {
       await connection.close();
       throw error;
     });
+    this.#told.delete(url);
     log(`${name} has joined ${url}.`);
     session.deliver(results);
     const ended = this.#follow(url, session, connection).finally(() => this.#ended.delete(ended));

@@ -7,6 +7,7 @@ import {
   type JoinAnswer,
   type JoinRequest,
   joinAnswerSchema,
+  programHeader,
   receivedSchema,
   refusalSchema,
 } from '../wire.ts';
@@ -71,6 +72,7 @@ export class ProgramConnection {
     const deadline = AbortSignal.timeout(timeoutMs);
     let status: number;
     let answer: Buffer;
+    let isProgram: boolean;
     try {
       const response = await request(this.#base + path, {
         method: 'POST',
@@ -83,12 +85,18 @@ export class ProgramConnection {
         signal: AbortSignal.any([signal, deadline]),
       });
       status = response.statusCode;
+      isProgram = response.headers[programHeader] !== undefined;
       answer = Buffer.from(await response.body.arrayBuffer());
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       const why = deadline.aborted ? `no answer in ${timeoutMs} ms` : toFailure(error).message;
       throw new WorkerError('program_away', `${this.#base} cannot be reached: ${why}`, { cause: error });
     }
+    if (!isProgram)
+      throw new WorkerError(
+        'program_away',
+        `what answers at ${this.#base} (${status}) is not a program with leases(): give the address that the program prints, not that of the service`,
+      );
     if (status === 200) return answer;
     const { code, message } = refusalOf(answer.toString()) ?? {
       code: `status_${status}`,

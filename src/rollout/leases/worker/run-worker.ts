@@ -40,7 +40,9 @@ export async function runWorker(options: RunWorkerOptions): Promise<RolloutCount
       signal.removeEventListener('abort', leave);
       results = session.undelivered;
       if (end === 'lost')
-        log(`${url} was not heard of in time, or has given this worker up: it joins again.`);
+        log(
+          `${url} and this worker have not heard of each other in time: others get its rollouts. If rollouts block the thread for long, use --threads.`,
+        );
       if (end === 'closed') log(`${url} needs no workers any more.`);
     }
   } finally {

@@ -1,6 +1,6 @@
 import type { Environment } from '../../../environment/index.ts';
 import { martingaleVersion } from '../../../util/version.ts';
-import type { RolloutCounts } from '../../rollout.ts';
+import type { Rollout, RolloutCounts } from '../../rollout.ts';
 import { runWithinSpan } from '../../run-rollout.ts';
 import { ThreadExecutor } from '../../threads/worker-threads.ts';
 import { cloneFormat } from '../mailbox.ts';
@@ -36,11 +36,15 @@ export class WorkerRunner {
   readonly #environment: Environment;
   readonly #hello: JoinRequest;
   readonly #threads: ThreadExecutor | undefined;
+  readonly #log: (line: string) => void;
+  /** Codes of failures of which the log has one. */
+  readonly #told = new Set<string>();
 
   /** @param files Hashes of the environment's files. */
   constructor(options: WorkerOptions, files: Record<string, string>, { claims }: { claims: boolean }) {
     const { environment, module, exportName, name, concurrency, threads } = options;
     this.#environment = environment;
+    this.#log = options.log;
     this.#hello = {
       name,
       martingale: martingaleVersion,
@@ -62,11 +66,17 @@ export class WorkerRunner {
       joined,
       environment: this.#environment,
       run: (task) => this.#threads?.runWithinSpan(task) ?? runWithinSpan(task),
-      onEnded: (status) => {
-        this.counts.dispatched++;
-        this.counts[status]++;
-      },
+      onEnded: (rollout) => this.#count(rollout),
     });
+  }
+
+  #count(rollout: Rollout): void {
+    this.counts.dispatched++;
+    this.counts[rollout.status]++;
+    if (rollout.status !== 'failed') return;
+    const { code, message } = rollout.failure;
+    if (!this.#told.has(code)) this.#log(`A rollout failed with ${code}: ${message}`);
+    this.#told.add(code);
   }
 
   async close(): Promise<void> {

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import { MartingaleError } from '../../../contract/index.ts';
 import type { Environment } from '../../../environment/index.ts';
-import type { RolloutFailure } from '../../rollout.ts';
+import type { Rollout, RolloutFailure } from '../../rollout.ts';
 import type { runWithinSpan } from '../../run-rollout.ts';
 import { RemoteBudgets } from '../../sent/call-budgets.ts';
-import type { SentRollout, SentStart } from '../../sent/messages.ts';
+import type { SentStart } from '../../sent/messages.ts';
 import { SentRollouts, sendRollout } from '../../sent/run-sent.ts';
 import { Inbox, Outbox, readMessage } from '../mailbox.ts';
 import type { FromWorker, JoinAnswer, ToWorker } from '../wire.ts';
@@ -18,7 +18,7 @@ export interface WorkerSessionOptions {
   environment: Environment;
   /** How each rollout is run. */
   run: typeof runWithinSpan;
-  onEnded: (status: SentRollout['status']) => void;
+  onEnded: (rollout: Rollout) => void;
 }
 
 /** How a session ended. `lost`: the program has given its leases to others. `closed`: it needs no workers any more. */
@@ -168,7 +168,7 @@ export class WorkerSession {
     if (!this.#end.signal.aborted)
       sendRollout(ended, (rollout) => this.#outbox.push({ type: 'ended', lease, epoch, rollout }));
     this.#settle(lease);
-    this.#options.onEnded(ended.status);
+    this.#options.onEnded(ended);
     if (this.#running.size === 0) this.#isIdle.resolve();
   }
 
