@@ -8,7 +8,7 @@ import { OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { HarborError } from './errors.ts';
 import type { Sandbox, SandboxKind } from './sandbox/sandbox.ts';
-import { asUser, withFiles } from './sandbox/with-files.ts';
+import { asUser, untilEnd, withFiles } from './sandbox/with-files.ts';
 import { readTasks, type Task } from './task.ts';
 import { bashTool } from './tools.ts';
 import { copyFiles, verify } from './verify.ts';
@@ -161,14 +161,18 @@ async function rewardOf({
   return reward;
 }
 
-/** Until the agent returns, or its time is over. */
+/** Until the agent returns, or its time is over. Then its sandbox is that of the tests. */
 async function runOwnAgent(
   agent: NonNullable<HarborTasksOptions['agent']>,
   { sandbox, task, agentEnd }: OpenTask,
   context: Pick<HarborAgentContext, 'model' | 'trajectory' | 'signal' | 'seed'>,
 ): Promise<unknown> {
   const { model, trajectory, seed } = context;
-  const given = { model, trajectory, seed, sandbox, instruction: task.instruction, task: task.name };
+  const place = untilEnd(sandbox);
+  const given = {
+    ...{ model, trajectory, seed, sandbox: place.sandbox },
+    ...{ instruction: task.instruction, task: task.name },
+  };
   const deadline = new Deadline(agentEnd - performance.now(), context.signal);
   const { signal } = deadline;
   try {
@@ -179,5 +183,6 @@ async function runOwnAgent(
     return undefined;
   } finally {
     deadline.clear();
+    await place.end();
   }
 }

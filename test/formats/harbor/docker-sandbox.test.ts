@@ -76,6 +76,23 @@ describe.skipIf(!podman)('dockerSandbox', { tags: ['long'] }, () => {
     expect(rollout).toMatchObject({ status: 'completed', reward: 0 });
   });
 
+  it('kills a command whose signal aborts', async () => {
+    let left = '';
+    await rollOut({}, '', {
+      agent: async ({ sandbox: place, signal }) => {
+        const stop = new AbortController();
+        const started = place.exec('touch /begun; sleep 1234', { timeoutMs: 60_000, signal: stop.signal });
+        while ((await place.read('/begun', { signal })) === null) signal.throwIfAborted();
+        stop.abort(new Error('enough'));
+        await expect(started).rejects.toThrow('enough');
+        const { stdout } = await place.exec('cat /proc/[0-9]*/cmdline', { timeoutMs: 5000, signal });
+        left = stdout.toString();
+      },
+    });
+    expect(left).toContain('infinity');
+    expect(left).not.toContain('1234');
+  });
+
   it('names a build that fails and a container that ends, as failed rollouts', async () => {
     const broken = await rollOut(dockerfile('RUN false'), 'true');
     expect(broken.rollout).toMatchObject({

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { untilAborted } from '../../../util/deadline.ts';
 import { wholeNumberOption } from '../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
 import { HarborError } from '../errors.ts';
@@ -37,8 +38,11 @@ export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
       if (exitCode !== 0) throw docker.away(stderr.toString());
     },
     async create(settings) {
-      swept ??= sweep(docker);
-      await swept;
+      swept ??= sweep(docker).catch((error: unknown) => {
+        swept = undefined;
+        throw error;
+      });
+      await untilAborted(swept, settings.signal);
       const image = await images.get(settings.image, settings.signal);
       await slots.take(settings.signal);
       try {
@@ -134,7 +138,13 @@ class DockerSandbox implements BareSandbox {
       ...[this.#name, 'bash', '-c', command],
     ];
     const settings = { ...(stdin ? { stdin } : {}), timeoutMs, maxBytes, signal };
-    const { exitCode, isTimedOut, stdout, stderr, isCut } = await this.#docker.run(args, settings);
+    const { exitCode, isTimedOut, stdout, stderr, isCut } = await this.#docker
+      .run(args, settings)
+      .catch(async (error: unknown) => {
+        // A container that closes takes its commands along.
+        if (signal.aborted && !this.#closing.signal.aborted) await this.#kill(mark).catch(() => undefined);
+        throw error;
+      });
     if (isTimedOut) {
       await this.#kill(mark);
       return { exitCode: null, stdout, stderr, isCut };

@@ -46,5 +46,30 @@ export function asUser(sandbox: Sandbox, user: string | number | undefined): San
   });
 }
 
+/** The same sandbox, until `end`: commands that run then are killed, and others are refused. */
+export function untilEnd(sandbox: Sandbox): { sandbox: Sandbox; end(): Promise<void> } {
+  const ended = new AbortController();
+  const running = new Set<Promise<unknown>>();
+  const given = withFiles({
+    exec(command, options) {
+      const signal = AbortSignal.any([options.signal, ended.signal]);
+      const result = sandbox.exec(command, { ...options, signal });
+      running.add(result);
+      const done = () => running.delete(result);
+      result.then(done, done);
+      return result;
+    },
+    close: () => sandbox.close(),
+  });
+  return {
+    sandbox: given,
+    async end() {
+      const why = 'the agent has ended, or its time is over: its sandbox takes no more commands';
+      ended.abort(new HarborError('sandbox_failed', why));
+      await Promise.allSettled(running);
+    },
+  };
+}
+
 const failed = (what: string, why: Buffer | string): HarborError =>
   new HarborError('sandbox_failed', `${what}: ${why.toString().slice(0, 500) || 'it took too long'}`);
