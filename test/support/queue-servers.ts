@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -17,8 +17,12 @@ export interface QueueServer {
   close(): Promise<void>;
 }
 
+/** Debian keeps the programs of each version of PostgreSQL in a folder of its own. */
+const ofDebian = '/usr/lib/postgresql';
+const versions = existsSync(ofDebian) ? readdirSync(ofDebian).map((name) => join(ofDebian, name, 'bin')) : [];
+
 const isThere = (program: string): string | undefined =>
-  ['/usr/bin', '/usr/local/bin', '/usr/lib/postgresql/15/bin', '/opt/homebrew/bin']
+  ['/usr/bin', '/usr/local/bin', ...versions, '/opt/homebrew/bin']
     .map((folder) => join(folder, program))
     .find((path) => existsSync(path));
 
@@ -37,6 +41,9 @@ export async function freePort(): Promise<number> {
   await once(server, 'close');
   return typeof address === 'object' && address ? address.port : 0;
 }
+
+/** Longest time of a start, in milliseconds. */
+const startMs = 30_000;
 
 interface Program {
   url: string;
@@ -60,8 +67,8 @@ async function open({ url, folder, start, ready }: Program): Promise<QueueServer
     started.stdout?.on('data', read);
     started.stderr?.on('data', read);
     started.once('exit', (code) => answers.reject(new Error(`It ended with ${code}: ${printed}`)));
-    await answers.promise;
-    answers.promise.catch(() => undefined);
+    const late = setTimeout(() => answers.reject(new Error(`It does not answer: ${printed}`)), startMs);
+    await answers.promise.finally(() => clearTimeout(late));
   };
   const end = async (signal: 'SIGKILL' | 'SIGINT') => {
     if (!child || child.exitCode !== null || child.signalCode !== null) return;

@@ -81,6 +81,15 @@ describe.each([
     expect(executor.stats().givenAgain).toBeGreaterThan(0);
   });
 
+  it.skipIf(!isThere)('may be there later than its workers', { tags: ['long'] }, async () => {
+    await server.kill();
+    const worker = startWorker(['--queue', server.url, '--wait', '30']);
+    while (!worker.lines().includes('ECONNREFUSED')) await new Promise((next) => setTimeout(next, 20));
+    await server.restart();
+    const { run } = await open(server.url);
+    expect((await run(2)).counts).toMatchObject({ completed: 8 });
+  });
+
   it.skipIf(!isThere)('may lose its jobs, and be away for a while', { tags: ['long'] }, async () => {
     const { executor, run, events } = await open(server.url);
     const worker = startWorker(['--queue', server.url, '--concurrency', '2']);
@@ -112,12 +121,16 @@ it('a server that cannot be reached at the start is named', { tags: ['long'] }, 
   });
 });
 
-it('a worker whose queue cannot be reached says so and ends', { tags: ['long'] }, async () => {
-  const worker = startWorker(['--queue', 'redis://127.0.0.1:1', '--wait', '2']);
-  expect(await worker.ended).toBe(1);
-  expect(worker.lines()).toMatch(/cannot be reached: .*ECONNREFUSED.*queue_unreachable/);
-  expect(worker.lines()).not.toMatch(/takes up to/);
-});
+it.each(['redis://127.0.0.1:1', 'postgres://127.0.0.1:1/none'])(
+  'a worker whose queue %s cannot be reached says so and ends',
+  { tags: ['long'] },
+  async (queue) => {
+    const worker = startWorker(['--queue', queue, '--wait', '2']);
+    expect(await worker.ended).toBe(1);
+    expect(worker.lines()).toMatch(/cannot be reached: .*ECONNREFUSED.*queue_unreachable/);
+    expect(worker.lines()).not.toMatch(/takes up to/);
+  },
+);
 
 it.skipIf(!hasRedis)(
   'a program with another key does not end the workers of its queue',

@@ -8,7 +8,7 @@ import { ProgramConnection } from '../worker/connection.ts';
 import { type WorkerOptions, WorkerRunner } from '../worker/worker-runner.ts';
 import type { WorkerSession } from '../worker/worker-session.ts';
 import { WorkerError } from '../worker-error.ts';
-import { openQueueWorker, queueName } from './open-bullmq.ts';
+import { type LeaseJob, type LeaseQueueWorker, openQueueWorker, queueName } from './open-bullmq.ts';
 
 export interface RunQueueWorkerOptions extends WorkerOptions {
   /** URL of Redis or PostgreSQL. */
@@ -16,6 +16,9 @@ export interface RunQueueWorkerOptions extends WorkerOptions {
   /** How long to wait for a server of the queue that cannot be reached, in milliseconds. */
   waitMs: number;
 }
+
+/** Pause before a server that is away is tried again, in milliseconds. */
+const againMs = 1000;
 
 /** How long the queue's server may take at the end, in milliseconds: what is lost then, BullMQ gives to others. */
 const closeMs = 5000;
@@ -32,21 +35,13 @@ const lockMs = 8000;
  * @throws WorkerError: `queue_unreachable` after `waitMs`; `package_missing`.
  */
 export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<RolloutCounts> {
-  const { module, environment, connection, concurrency, name, signal, log, leaveWithinMs } = options;
+  const { module, environment, concurrency, name, signal, log, leaveWithinMs } = options;
   const files = await environmentFiles(module);
   const runner = new WorkerRunner(options, files, { claims: true });
   const ending = new AbortController();
   const programs = new Programs(runner, options, ending);
   const queue = queueName(environment.name, versionOf(files));
   const run = ({ url, lease }: { url: string; lease: string }) => programs.run(url, lease);
-  const worker = await openQueueWorker(connection, queue, { concurrency, lockMs, run });
-  let told = '';
-  worker.on('error', (error) => {
-    // BullMQ says so of each job that a server without its data, or another worker, has taken away.
-    if (/Missing (key|lock) for job/.test(error.message) || error.message === told) return;
-    told = error.message;
-    log(`The queue: ${told}`);
-  });
   const onAbort = () => ending.abort(signal.reason);
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
@@ -54,22 +49,55 @@ export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<Ro
     if (ending.signal.aborted) resolve();
     else ending.signal.addEventListener('abort', () => resolve(), { once: true });
   });
-  const away = () =>
-    new WorkerError('queue_unreachable', `The server of the queue cannot be reached: ${told || 'no answer'}`);
-  const limit = { timeoutMs: options.waitMs, signal: ending.signal, timedOut: away };
-  await withDeadline(limit, () => worker.waitUntilReady()).then(
-    () =>
-      log(`${name} takes up to ${concurrency} rollouts of "${environment.name}" from the queue ${queue}.`),
-    (error: unknown) => ending.abort(error),
-  );
+  const worker = await openReady(options, queue, run, ending.signal).catch((error: unknown) => {
+    ending.abort(error);
+    return undefined;
+  });
+  if (worker)
+    log(`${name} takes up to ${concurrency} rollouts of "${environment.name}" from the queue ${queue}.`);
   await ended;
   signal.removeEventListener('abort', onAbort);
-  const closed = worker.close();
+  const closed = worker?.close();
   await programs.leave(leaveWithinMs);
-  await Promise.race([closed.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
+  await Promise.race([closed?.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
   await runner.close();
   if (ending.signal.reason instanceof WorkerError) throw ending.signal.reason;
   return runner.counts;
+}
+
+/** A worker of the queue, as soon as its server answers. @throws WorkerError; the signal's reason. */
+async function openReady(
+  { connection, concurrency, waitMs, log }: RunQueueWorkerOptions,
+  queue: string,
+  run: (job: LeaseJob) => Promise<void>,
+  signal: AbortSignal,
+): Promise<LeaseQueueWorker> {
+  let told = '';
+  const tell = (error: Error) => {
+    // BullMQ says so of each job that a server without its data, or another worker, has taken away.
+    if (/Missing (key|lock) for job/.test(error.message) || error.message === told) return;
+    told = error.message;
+    log(`The queue: ${told}`);
+  };
+  const endsAt = performance.now() + waitMs;
+  for (;;) {
+    const worker = await openQueueWorker(connection, queue, { concurrency, lockMs, run });
+    worker.on('error', tell);
+    const timedOut = () => new Error(told || 'no answer');
+    try {
+      const limit = { timeoutMs: endsAt - performance.now(), signal, timedOut };
+      await withDeadline(limit, () => worker.waitUntilReady());
+      return worker;
+    } catch (error) {
+      void worker.close().catch(() => undefined);
+      signal.throwIfAborted();
+      tell(error instanceof Error ? error : new Error(String(error)));
+      if (performance.now() >= endsAt)
+        throw new WorkerError('queue_unreachable', `The server of the queue cannot be reached: ${told}`);
+      // PostgreSQL says at once that it is away, and is not tried again by itself.
+      await sleep(againMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+    }
+  }
 }
 
 /** The programs that this worker has joined, by their address. */
