@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runGroups } from 'martingale';
 import { dockerSandbox, type HarborTasksOptions, harborTasks } from 'martingale/environments';
@@ -57,6 +59,28 @@ describe.skipIf(!podman)('dockerSandbox', { tags: ['long'] }, () => {
     expect(images()).toBe(before);
     await rollOut({ 'environment/given.txt': '43' }, 'true');
     expect(images()).toBe(before + 1);
+  });
+
+  it('sees that files changed during a run, and takes links as they are', async () => {
+    const folder = await taskFolder(plain);
+    const files = join(folder, 'answer/environment');
+    await symlink('nowhere', join(files, 'link'));
+    const given: string[] = [];
+    const { environment, scenarios } = await harborTasks(folder, {
+      sandbox: sandbox(),
+      agent: async ({ model, sandbox: place, signal }) => {
+        await model.languageModel.doGenerate({
+          prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
+        });
+        given.push(String(await place.read('/app/given.txt', { signal })));
+      },
+    });
+    const model = scriptedModel(() => ({ text: 'I see.' }));
+    for (const text of ['42', '43']) {
+      await writeFile(join(files, 'given.txt'), text);
+      await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
+    }
+    expect(given).toEqual(['42', '43']);
   });
 
   it('runs commands as the user of the agent, and the tests as root', async () => {

@@ -60,6 +60,14 @@ describe.skipIf(!hasBubblewrap)('localSandbox', () => {
     expect(await foldersOf(harness.pid)).toEqual([]);
   }, 40_000);
 
+  it('refuses to run a command as a user that it does not have', async () => {
+    const sandbox = await localSandbox().create(settings);
+    await expect(sandbox.exec('id', { timeoutMs, signal, user: 'guest' })).rejects.toThrow(/no user "guest"/);
+    const { stdout } = await sandbox.exec('id -u', { timeoutMs, signal, user: 'root' });
+    expect(stdout.toString()).toBe('0\n');
+    await sandbox.close();
+  });
+
   it('shows the folders of the machine that it is told to show, and lets nobody write them', async () => {
     const shown = await temporaryFolder();
     await writeFile(join(shown, 'tool.txt'), 'a tool');

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { untilAborted } from '../../../util/deadline.ts';
 import type { Docker } from './docker.ts';
@@ -19,10 +19,10 @@ export class DockerImages {
    * @throws HarborError (`sandbox_failed`), and tries again at the next call; the signal's reason.
    */
   async get(image: SandboxImage, signal: AbortSignal): Promise<string> {
-    const key = image.name ?? image.folder;
+    const key = image.name ?? `martingale-task:${await hashOf(image.folder)}`;
     let making = this.#images.get(key);
     if (!making) {
-      making = image.name === null ? this.#build(image) : this.#pull(image.name, image.buildTimeoutMs);
+      making = image.name === null ? this.#build(key, image) : this.#pull(key, image.buildTimeoutMs);
       this.#images.set(key, making);
       making.catch(() => this.#images.delete(key));
     }
@@ -34,8 +34,7 @@ export class DockerImages {
     return name;
   }
 
-  async #build({ folder, buildTimeoutMs }: SandboxImage): Promise<string> {
-    const name = `martingale-task:${await hashOf(folder)}`;
+  async #build(name: string, { folder, buildTimeoutMs }: SandboxImage): Promise<string> {
     const options = { timeoutMs: buildTimeoutMs, signal: never };
     if (!(await this.#isThere(name))) await this.#docker.must(['build', '--tag', name, folder], options);
     return name;
@@ -49,14 +48,14 @@ export class DockerImages {
 
 const never = new AbortController().signal;
 
-/** Hash of the files of a folder: names, contents, and whether they can be run. */
+/** Hash of the files and links of a folder: names, contents, and whether they can be run. */
 async function hashOf(folder: string): Promise<string> {
   const hash = createHash('sha256');
   for (const name of (await readdir(folder, { recursive: true })).sort()) {
     const path = join(folder, name);
-    const found = await stat(path);
-    if (!found.isFile()) continue;
-    const content = await readFile(path);
+    const found = await lstat(path);
+    if (!found.isFile() && !found.isSymbolicLink()) continue;
+    const content = found.isFile() ? await readFile(path) : Buffer.from(await readlink(path));
     hash.update(`${name}\n${content.byteLength} ${(found.mode & 0o111) !== 0}\n`).update(content);
   }
   return hash.digest('hex').slice(0, 20);

@@ -89,7 +89,9 @@ class LocalSandbox implements BareSandbox {
   }
 
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
-    const { stdin, timeoutMs, maxBytes = 65_536 } = options;
+    const { stdin, timeoutMs, maxBytes = 65_536, user = 'root' } = options;
+    if (user !== 'root' && user !== '0')
+      throw new HarborError('sandbox_failed', `localSandbox() has no user "${user}": it runs all as root`);
     const signal = AbortSignal.any([options.signal, this.#closing.signal]);
     const args = [...this.#arguments(options), 'bash', '-c', command];
     const running = runProcess('bwrap', args, {

@@ -7,7 +7,7 @@ export interface ExecOptions {
   stdin?: Uint8Array;
   /** The command and what it started are killed after this time, in milliseconds. */
   timeoutMs: number;
-  /** Who runs it, for kinds that build images. Default: the image's user. */
+  /** Who runs it: others than root only where kinds build images. Default: the image's user. */
   user?: string;
   /** Bytes kept of each of the two outputs; the rest is dropped. Default 65,536. */
   maxBytes?: number;
