@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
-import { isLoopback } from '../util/bearer-key.ts';
+import { isLoopback } from '../util/server-access.ts';
 import { checkEntity } from './access.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';

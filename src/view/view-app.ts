@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
-import { isSameKey } from '../util/bearer-key.ts';
+import { isSameKey } from '../util/server-access.ts';
 import type { Changes } from './changes.ts';
 import type { PageFile } from './page-files.ts';
 import type { RunViews } from './run-views.ts';

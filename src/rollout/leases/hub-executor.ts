@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serialize } from 'node:v8';
 import type { z } from 'zod';
-import { isLoopback } from '../../util/bearer-key.ts';
 import type { Listening } from '../../util/listen.ts';
+import { isLoopback } from '../../util/server-access.ts';
 import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout, RolloutFailure } from '../rollout.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';

@@ -4,7 +4,7 @@ import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import type { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
-import { bearerKeyOf, isSameKey } from '../../util/bearer-key.ts';
+import { bearerKeyOf, isSameKey } from '../../util/server-access.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { martingaleVersion } from '../../util/version.ts';
 import { toFailure } from '../rollout.ts';
@@ -32,12 +32,23 @@ export interface LeaseAppOptions {
   onEvent: (event: WorkerEvent) => void;
 }
 
+const wrongKey =
+  'the key is missing or not the `apiKey` of the program. Pass it with --key or MARTINGALE_WORKER_KEY';
+
 /** What workers reach: they join, poll for messages and send theirs. */
 export function createLeaseApp(options: LeaseAppOptions): Hono {
   const { hub, apiKey, leaseMs } = options;
   const pollMs = Math.ceil(leaseMs / 3);
   const app = new Hono();
-  const refuse = (context: Context, status: 400 | 401 | 404 | 409 | 413, code: string, message: string) =>
+  let toldOfKeyAt = Number.NEGATIVE_INFINITY;
+  /** Workers ask again and again: the program hears of it once a minute. */
+  const tellOfKey = () => {
+    if (performance.now() - toldOfKeyAt < 60_000) return;
+    toldOfKeyAt = performance.now();
+    const message = 'A worker without the key of this program was refused.';
+    options.onEvent({ type: 'refused', worker: '', message });
+  };
+  const refuse = (context: Context, status: 400 | 401 | 409 | 413, code: string, message: string) =>
     context.json({ error: { code, message } }, status);
   app.onError((error, context) => {
     const { code, message } = toFailure(error);
@@ -55,8 +66,10 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     await next();
   });
   app.use(async (context, next) => {
-    if (apiKey !== undefined && !isSameKey(bearerKeyOf(context.req.header('authorization')), apiKey))
-      return refuse(context, 401, 'invalid_key', refusedKey(options.onEvent));
+    if (apiKey !== undefined && !isSameKey(bearerKeyOf(context.req.header('authorization')), apiKey)) {
+      tellOfKey();
+      return refuse(context, 401, 'invalid_key', wrongKey);
+    }
     await next();
   });
   app.post('/workers', async (context) => {
@@ -70,16 +83,10 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     const { id: worker } = hub.join(request);
     return context.json({ worker, leaseMs, pollMs } satisfies JoinAnswer);
   });
-  app.use('/workers/:id/*', async (context, next) => {
-    const worker = hub.worker(context.req.param('id'));
-    if (!worker) return refuse(context, 404, 'worker_unknown', 'The worker has left, or was given up.');
-    worker.heardAt = performance.now();
-    await next();
-  });
-  /** The middleware has found it. */
   const workerOf = (context: Context): RemoteWorker => {
     const worker = hub.worker(context.req.param('id') ?? '');
-    if (!worker) throw new MartingaleError('worker_unknown', 'The worker was given up meanwhile.');
+    if (!worker) throw new MartingaleError('worker_unknown', 'The worker has left, or was given up.');
+    worker.heardAt = performance.now();
     return worker;
   };
   app.post('/workers/:id/poll', async (context) => {
@@ -90,8 +97,8 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     return context.body(serialize(worker.outbox.batch()));
   });
   app.post('/workers/:id/messages', async (context) => {
-    const batch = readMessage<Batch>(Buffer.from(await context.req.arrayBuffer()));
     const worker = workerOf(context);
+    const batch = readMessage<Batch>(Buffer.from(await context.req.arrayBuffer()));
     const slices = new TimeSlices();
     for (const message of worker.inbox.open(batch)) {
       hub.receive(worker, readMessage<FromWorker>(message));
@@ -100,21 +107,6 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     return context.json({ received: worker.inbox.received });
   });
   return app;
-}
-
-/** A worker asks again and again: the program hears of it once a minute. */
-let toldOfKeyAt = Number.NEGATIVE_INFINITY;
-
-function refusedKey(onEvent: LeaseAppOptions['onEvent']): string {
-  if (performance.now() - toldOfKeyAt > 60_000) {
-    toldOfKeyAt = performance.now();
-    onEvent({
-      type: 'refused',
-      worker: '',
-      message: 'A worker without the key of this program was refused.',
-    });
-  }
-  return 'the key is missing or not the `apiKey` of the program. Pass it with --key or MARTINGALE_WORKER_KEY';
 }
 
 /** Waits for a message to the worker, its next poll, or the end of this one. */

@@ -112,6 +112,8 @@ export class LeaseHub {
 
   receive(worker: RemoteWorker, message: FromWorker): void {
     if (message.type === 'ended') this.#receiveEnd(worker, message);
+    // Of a worker that is gone only results count: a slot of a budget would never be given back.
+    else if (!this.#workers.has(worker.id)) return;
     else if (message.type === 'leaving') worker.isLeaving = true;
     else if (message.type === 'left') this.#remove(worker, 'left');
     else if (message.type === 'claim') this.#receiveClaim(worker, message.lease);

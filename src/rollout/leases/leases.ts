@@ -1,7 +1,8 @@
-import { isLoopback } from '../../util/bearer-key.ts';
+import { describeThrown } from '../../environment/index.ts';
 import { hasCode } from '../../util/error.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { isLoopback } from '../../util/server-access.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
@@ -105,7 +106,7 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
     throw invalidOption(code, 'host', host, 'Others reach this address: pass an `apiKey` too.');
   if (serviceUrl !== undefined && !/^https?:$/.test(URL.parse(serviceUrl)?.protocol ?? ''))
     throw invalidOption(code, 'serviceUrl', serviceUrl, 'Pass a URL such as http://10.0.0.5:8000.');
-  const onEvent = options.onEvent ?? warn;
+  const onEvent = guarded(options.onEvent ?? warn);
   const leaseMs = requireMilliseconds('leaseMs', options.leaseMs ?? 30_000);
   const budgets = new BudgetNumbers();
   const hub = new LeaseHub({
@@ -136,6 +137,18 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
   const executor = new HubExecutor({ hub, budgets, environment: name, reach, listening, onClose });
   return { executor, hub, name, files, leaseMs, onEvent };
 }
+
+/** What it throws must not stop what it is told of. */
+const guarded =
+  (onEvent: (event: WorkerEvent) => void) =>
+  (event: WorkerEvent): void => {
+    try {
+      onEvent(event);
+    } catch (error) {
+      const message = `\`onEvent\` threw: ${describeThrown(error)}`;
+      process.emitWarning(message, { type: 'MartingaleWarning', code: 'martingale_worker_event' });
+    }
+  };
 
 function warn({ type, message }: WorkerEvent): void {
   if (type === 'joined' || type === 'left') return;

@@ -5,7 +5,7 @@ export interface WorkerEvent {
    * may not join. `none`: rollouts wait, and there is no worker. `queue_away`: the server of `bullmq()` cannot be reached.
    */
   type: 'joined' | 'left' | 'lost' | 'refused' | 'none' | 'queue_away';
-  /** Name of the worker; empty for `none` and `queue_away`. */
+  /** Name of the worker; empty for `none`, `queue_away` and a worker without the key. */
   worker: string;
   /** What happened, as a sentence. */
   message: string;

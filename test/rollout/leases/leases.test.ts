@@ -1,6 +1,6 @@
 import { callBudget, inProcess, ModelHandle, type RolloutExecutor, runGroups } from 'martingale';
 import { leases } from 'martingale/workers';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { martingaleVersion } from '../../../src/util/version.ts';
 import echoing from './echoing.ts';
 import { environment, joined, open, startWorker } from './workers.ts';
@@ -295,6 +295,23 @@ it('a worker that is sent to the service is told so', async () => {
   const worker = startWorker(['--url', model.client.options.baseUrl, '--wait', '1']);
   expect(await worker.ended).toBe(1);
   expect(worker.lines()).toMatch(/is not a program with leases\(\).*not that of the service/);
+});
+
+it('an `onEvent` that throws costs nothing but a warning', async () => {
+  const warnings: string[] = [];
+  const listen = (warning: Error) => void warnings.push(warning.message);
+  process.on('warning', listen);
+  onTestFinished(() => void process.off('warning', listen));
+  const opened = await open({
+    onEvent: () => {
+      throw new RangeError('out of ink');
+    },
+  });
+  const worker = startWorker(['--url', opened.executor.url]);
+  expect((await run(opened, { scenarios: scenarios(1) })).counts).toMatchObject({ completed: 4 });
+  await opened.executor.close();
+  expect(await worker.ended).toBe(0);
+  expect(warnings).toContainEqual(expect.stringMatching(/`onEvent` threw: .*out of ink/));
 });
 
 it('a port in use is named', async () => {

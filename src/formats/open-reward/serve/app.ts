@@ -5,7 +5,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { z } from 'zod';
 import { describeThrown } from '../../../environment/index.ts';
-import { bearerKeyOf, isSameKey } from '../../../util/bearer-key.ts';
+import { bearerKeyOf, isSameKey } from '../../../util/server-access.ts';
 import { martingaleVersion } from '../../../util/version.ts';
 import {
   type CreateRequest,

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { type Environment, isEnvironment, type ScenarioSet } from '../../../environment/index.ts';
-import { isLoopback } from '../../../util/bearer-key.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
+import { isLoopback } from '../../../util/server-access.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
 import { commonTools, replyToolOf, requireServable } from './servable.ts';

@@ -7,7 +7,7 @@ import type { Distributor, LeaseHub } from '../lease-hub.ts';
 import { type LeaseExecutor, type LeasesOptions, leasesNames, openLeases } from '../leases.ts';
 import { WorkerError } from '../worker-error.ts';
 import type { WorkerEvent } from '../worker-event.ts';
-import { kindOf, type LeaseQueue, openQueue, queueName } from './open-bullmq.ts';
+import { closedSoon, kindOf, type LeaseQueue, openQueue, queueName } from './open-bullmq.ts';
 
 export interface BullmqOptions extends LeasesOptions {
   /** URL of Redis (`redis://`, `rediss://`) or PostgreSQL (`postgres://`). */
@@ -76,7 +76,7 @@ async function readyQueue(connection: string, name: string): Promise<LeaseQueue>
       queue.waitUntilReady(),
     );
   } catch (error) {
-    void queue.close().catch(() => undefined);
+    await closedSoon(queue.close());
     throw error instanceof WorkerError ? error : unreachable(String(error));
   }
   return queue;
@@ -87,7 +87,7 @@ interface AnnouncerOptions {
   queue: LeaseQueue;
   /** Where leases are claimed. */
   url: string;
-  /** Time between looks whether the queue has lost jobs, in milliseconds. */
+  /** Time after which leases are announced again, in milliseconds. */
   everyMs: number;
   onEvent: (event: WorkerEvent) => void;
 }
@@ -99,6 +99,7 @@ class Announcer implements Distributor {
   #next = new Set<Lease>();
   readonly #look: NodeJS.Timeout;
   #isAway = false;
+  #isRestoring = false;
 
   constructor(options: AnnouncerOptions) {
     this.#options = options;
@@ -118,7 +119,7 @@ class Announcer implements Distributor {
 
   async close(): Promise<void> {
     clearInterval(this.#look);
-    await this.#options.queue.close().catch(() => undefined);
+    await closedSoon(this.#options.queue.close());
   }
 
   async #addNext(): Promise<void> {
@@ -128,6 +129,7 @@ class Announcer implements Distributor {
   }
 
   async #add(leases: readonly Lease[]): Promise<void> {
+    if (leases.length === 0) return;
     const { queue, url } = this.#options;
     const jobs = leases.map((lease) => ({
       name: 'rollout',
@@ -142,13 +144,12 @@ class Announcer implements Distributor {
     }
   }
 
-  /** Announces all again if the queue has fewer jobs than there are leases: a job that is there is not doubled. */
+  /** The queue may have lost jobs: announces those again that come next. A job that is there is not doubled. */
   async #restore(): Promise<void> {
-    const { queue, hub } = this.#options;
-    const { waiting } = hub;
-    if (waiting.length === 0) return;
-    const jobs = await queue.getJobCountByTypes('wait', 'active', 'prioritized').catch(() => 0);
-    if (jobs < waiting.length) await this.#add(hub.waiting);
+    if (this.#isRestoring) return;
+    this.#isRestoring = true;
+    await this.#add(this.#options.hub.waiting.slice(0, restored));
+    this.#isRestoring = false;
   }
 
   #away(error: unknown): void {
@@ -158,6 +159,9 @@ class Announcer implements Distributor {
     this.#options.onEvent({ type: 'queue_away', worker: '', message });
   }
 }
+
+/** How many leases are announced again at a time. */
+const restored = 1000;
 
 /** A lease that is given again has another job: the first may still be there. */
 const jobId = ({ id, epoch }: Lease): string => `${id}-${epoch}`;

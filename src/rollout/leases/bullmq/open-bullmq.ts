@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { WorkerError } from '../worker-error.ts';
 
@@ -11,7 +12,6 @@ export interface LeaseJob {
 export interface LeaseQueue {
   addBulk(jobs: { name: string; data: LeaseJob; opts: object }[]): Promise<unknown>;
   remove(jobId: string): Promise<unknown>;
-  getJobCountByTypes(...types: ('wait' | 'active' | 'prioritized')[]): Promise<number>;
   waitUntilReady(): Promise<unknown>;
   on(event: 'error', listener: (error: Error) => void): unknown;
   close(): Promise<void>;
@@ -57,6 +57,14 @@ export async function openQueue(connection: string, name: string): Promise<Lease
   return kindOf(connection) === 'postgres'
     ? new Queue(name, { connection: postgres(connection) }, createPostgresBackend)
     : new Queue(name, { connection: { url: connection } });
+}
+
+/** How long a server may take when its queue or worker closes, in milliseconds. */
+const closeMs = 5000;
+
+/** Waits for a queue or worker that closes. One whose server is away may never say that it has. */
+export async function closedSoon(closing: Promise<void> | undefined): Promise<void> {
+  await Promise.race([closing?.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
 }
 
 export interface QueueWorkerOptions {

@@ -8,7 +8,13 @@ import { ProgramConnection } from '../worker/connection.ts';
 import { type WorkerOptions, WorkerRunner } from '../worker/worker-runner.ts';
 import type { WorkerSession } from '../worker/worker-session.ts';
 import { WorkerError } from '../worker-error.ts';
-import { type LeaseJob, type LeaseQueueWorker, openQueueWorker, queueName } from './open-bullmq.ts';
+import {
+  closedSoon,
+  type LeaseJob,
+  type LeaseQueueWorker,
+  openQueueWorker,
+  queueName,
+} from './open-bullmq.ts';
 
 export interface RunQueueWorkerOptions extends WorkerOptions {
   /** URL of Redis or PostgreSQL. */
@@ -19,9 +25,6 @@ export interface RunQueueWorkerOptions extends WorkerOptions {
 
 /** Pause before a server that is away is tried again, in milliseconds. */
 const againMs = 1000;
-
-/** How long the queue's server may take at the end, in milliseconds: what is lost then, BullMQ gives to others. */
-const closeMs = 5000;
 
 /**
  * After so long without a sign of a worker, BullMQ gives its jobs to others, in milliseconds. Short, because a job that is
@@ -57,11 +60,13 @@ export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<Ro
     log(`${name} takes up to ${concurrency} rollouts of "${environment.name}" from the queue ${queue}.`);
   await ended;
   signal.removeEventListener('abort', onAbort);
-  const closed = worker?.close();
+  // It takes no more jobs, and waits for those that it has.
+  const closing = worker?.close();
+  closing?.catch(() => undefined);
   await programs.leave(leaveWithinMs);
-  await Promise.race([closed?.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
+  await closedSoon(closing);
   await runner.close();
-  if (ending.signal.reason instanceof WorkerError) throw ending.signal.reason;
+  if (!signal.aborted) throw ending.signal.reason;
   return runner.counts;
 }
 
@@ -89,7 +94,7 @@ async function openReady(
       await withDeadline(limit, () => worker.waitUntilReady());
       return worker;
     } catch (error) {
-      void worker.close().catch(() => undefined);
+      void closedSoon(worker.close());
       signal.throwIfAborted();
       tell(error instanceof Error ? error : new Error(String(error)));
       if (performance.now() >= endsAt)
