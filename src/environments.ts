@@ -9,12 +9,14 @@ export {
   type HarborTasksOptions,
   harborTasks,
 } from './formats/harbor/harbor-tasks.ts';
-export { type DockerSandboxOptions, dockerSandbox } from './formats/harbor/sandbox/docker-sandbox.ts';
-export { type LocalSandboxOptions, localSandbox } from './formats/harbor/sandbox/local-sandbox.ts';
+export { type DockerSandboxOptions, dockerSandbox } from './formats/harbor/sandbox/docker/docker-sandbox.ts';
+export { type E2bSandboxOptions, e2bSandbox } from './formats/harbor/sandbox/e2b/e2b-sandbox.ts';
+export { type LocalSandboxOptions, localSandbox } from './formats/harbor/sandbox/local/local-sandbox.ts';
 export type {
   BareSandbox,
   ExecOptions,
   ExecResult,
+  ExposeOptions,
   FileOptions,
   Sandbox,
   SandboxImage,

@@ -30,6 +30,7 @@ import {
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
+import { startE2bService } from '../formats/harbor/e2b-service.ts';
 import { hasBubblewrap } from '../formats/harbor/has-bubblewrap.ts';
 import { startPodman } from '../formats/harbor/podman.ts';
 import { taskFolder } from '../formats/harbor/task-folder.ts';
@@ -620,6 +621,27 @@ it('has an agent do tasks of Harbor in containers', { tags: ['long'] }, async (c
     text: JSON.stringify(messages).includes('given.txt') ? '42' : 'none',
   });
   expect(await rewardsOf(environment, scenarios[0], says)).toEqual([1, 1]);
+  await podman.close();
+});
+
+it('runs tasks of Harbor in hosted sandboxes', { tags: ['long'] }, async (context) => {
+  const podman = await startPodman();
+  if (!podman) return context.skip();
+  const service = await startE2bService(podman);
+  vi.stubEnv('E2B_API_URL', service.url);
+  vi.stubEnv('E2B_SANDBOX_URL', service.url);
+  vi.stubEnv('E2B_API_KEY', 'mine');
+  type Hosted = (folder: string) => Promise<{ environment: Environment; scenarios: unknown[] }>;
+  const hostedTasks = await exported<Hosted>('hostedTasks');
+  const dockerfile = 'FROM localhost/small\nWORKDIR /app\nCOPY given.txt .\n';
+  const tasks = await taskFolder({ 'environment/Dockerfile': dockerfile });
+  const { environment, scenarios } = await hostedTasks(tasks);
+  const says: FakePolicy = ({ messages }) =>
+    messages.at(-1)?.role === 'tool'
+      ? { text: 'done' }
+      : { toolCalls: [{ name: 'bash', arguments: '{"command": "cat given.txt > answer.txt"}' }] };
+  expect(await rewardsOf(environment, scenarios[0], says)).toEqual([1, 1]);
+  await service.close();
   await podman.close();
 });
 

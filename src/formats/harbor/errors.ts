@@ -1,7 +1,7 @@
 import { MartingaleError } from '../../contract/index.ts';
 
 /**
- * - `sandbox_away`: what sandboxes are made with cannot be used on this machine
+ * - `sandbox_away`: what sandboxes are made with cannot be used: it is not installed, away, or refuses the key
  * - `sandbox_failed`: a sandbox could not be made or filled, or ended before its time
  * - `task_unsupported`: a task folder asks for what is not done here, or cannot be read
  * - `verifier_timeout`: the tests of a task did not end within `verifier.timeout_sec`

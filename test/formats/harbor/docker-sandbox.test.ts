@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { symlink, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runGroups } from 'martingale';
@@ -19,6 +20,29 @@ const dockerfile = (...lines: string[]) => ({
   'environment/Dockerfile': ['FROM localhost/small', ...lines, ''].join('\n'),
 });
 const plain = dockerfile('WORKDIR /app', 'COPY given.txt .', 'RUN echo built > /built.txt');
+
+const words = ['one', 'two', 'three', 'x'.repeat(60_000)];
+
+/** Sends a line to a server, and gives what it has answered when its line, or the text after it, is there. */
+async function ask(url: string, line: string): Promise<string> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    socket.write(line);
+    let answer = '';
+    const isWhole = () => {
+      const [, size = ''] = /^\$(\d+)\r\n/.exec(answer) ?? [];
+      return answer.endsWith('\r\n') && answer.length >= Number(size);
+    };
+    for await (const chunk of socket) {
+      answer += String(chunk);
+      if (isWhole()) break;
+    }
+    return answer;
+  } finally {
+    socket.destroy();
+  }
+}
 
 /** One rollout whose model runs a command, and then speaks. */
 async function rollOut(
@@ -49,6 +73,31 @@ describe.skipIf(!podman)('dockerSandbox', { tags: ['long'] }, () => {
     expect(rollout).toMatchObject({ status: 'completed', reward: 1 });
     expect(rollout?.trajectory.metrics).toMatchObject({ style: 0.5 });
     expect(containers).toBe('');
+  });
+
+  it('exposes a port while the agent runs', async () => {
+    const answers: string[] = [];
+    const refused: unknown[] = [];
+    const late: { url?: string } = {};
+    const { environment, scenarios } = await harborTasks(await taskFolder(plain), {
+      sandbox: sandbox(),
+      agent: async ({ model, sandbox: place, signal }) => {
+        await model.languageModel.doGenerate({
+          prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
+        });
+        await place.exec('setsid redis-server --port 6400 > /dev/null 2>&1 &', { timeoutMs: 10_000, signal });
+        const url = await place.expose(6400, { signal });
+        late.url = url;
+        await expect.poll(() => ask(url, 'PING\r\n')).toBe('+PONG\r\n');
+        answers.push(...(await Promise.all(words.map((word) => ask(url, `ECHO ${word}\r\n`)))));
+        await place.expose(70_000, { signal }).catch((error: unknown) => refused.push(error));
+      },
+    });
+    const model = scriptedModel(() => ({ text: 'I see.' }));
+    await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
+    expect(answers).toEqual(words.map((word) => `$${word.length}\r\n${word}\r\n`));
+    expect(refused).toMatchObject([{ code: 'sandbox_failed', message: expect.stringContaining('70000') }]);
+    await expect(ask(late.url ?? '', 'PING\r\n')).rejects.toThrow('ECONNREFUSED');
   });
 
   it('builds an image once, and again when its files differ', async () => {

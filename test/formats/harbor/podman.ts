@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 
 const programs = [
   ...['bash', 'basename', 'cat', 'chmod', 'cp', 'dirname', 'env', 'id', 'ls', 'mkdir', 'pwd', 'rm', 'seq'],
-  ...['setsid', 'sleep', 'tar', 'touch'],
+  ...['base64', 'head', 'redis-server', 'sed', 'setsid', 'sleep', 'tar', 'touch', 'tr'],
 ];
 
 const pathOf = (program: string): string =>
@@ -15,8 +15,10 @@ const pathOf = (program: string): string =>
 const librariesOf = (program: string): string[] =>
   spawnSync('ldd', [program]).stdout?.toString().match(/\/\S+/g) ?? [];
 
-/** Whether this machine can run containers without a service: it has podman and runc, and is root. */
-const canRun = existsSync('/usr/bin/podman') && existsSync('/usr/sbin/runc') && process.getuid?.() === 0;
+/** Whether this machine can run containers without a service: it has podman, runc, and redis-server for them, and is root. */
+const canRun =
+  ['/usr/bin/podman', '/usr/sbin/runc', '/usr/bin/redis-server'].every(existsSync) &&
+  process.getuid?.() === 0;
 
 export interface Podman {
   /** A program with the commands of `docker`, and an image `localhost/small` with bash and little else. */

@@ -30,8 +30,18 @@ export interface BareSandbox {
    * @throws HarborError (`sandbox_failed`) if the sandbox cannot run it; the signal's reason if that aborts.
    */
   exec(command: string, options: ExecOptions): Promise<ExecResult>;
+  /**
+   * URL, without a path, of what listens on a port of the sandbox. It may be a URL that others can reach too.
+   * @throws HarborError (`sandbox_failed`) if sandboxes of this kind expose no ports; the signal's reason.
+   */
+  expose(port: number, options: ExposeOptions): Promise<string>;
   /** Ends the sandbox and deletes its files. It may be called again. */
   close(): Promise<void>;
+}
+
+export interface ExposeOptions {
+  /** Ends what leads to the port, if it runs here. It ends with the sandbox too. */
+  signal: AbortSignal;
 }
 
 /** A sandbox as agents get it. */

@@ -20,6 +20,11 @@ export function withFiles(bare: BareSandbox): Sandbox {
     });
   return {
     exec: (command, options) => bare.exec(command, options),
+    async expose(port, options) {
+      if (!Number.isInteger(port) || port < 1 || port > 65_535)
+        throw failed(`port ${port} could not be exposed`, 'pass one from 1 to 65535');
+      return bare.expose(port, options);
+    },
     close: () => bare.close(),
     async read(path, options) {
       const command = `if [ -f "$FILE" ]; then cat -- "$FILE"; else exit ${notThere}; fi`;
@@ -42,6 +47,7 @@ export function asUser(sandbox: Sandbox, user: string | number | undefined): San
   const { exec } = sandbox;
   return withFiles({
     exec: (command, options) => exec(command, { user: String(user), ...options }),
+    expose: (port, options) => sandbox.expose(port, options),
     close: () => sandbox.close(),
   });
 }
@@ -59,6 +65,7 @@ export function untilEnd(sandbox: Sandbox): { sandbox: Sandbox; end(): Promise<v
       result.then(done, done);
       return result;
     },
+    expose: (port, { signal }) => sandbox.expose(port, { signal: AbortSignal.any([signal, ended.signal]) }),
     close: () => sandbox.close(),
   });
   return {

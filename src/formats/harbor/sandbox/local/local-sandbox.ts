@@ -1,13 +1,13 @@
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
-import { hasCode } from '../../../util/error.ts';
-import { invalidOption, wholeNumberOption } from '../../../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
-import { HarborError } from '../errors.ts';
-import { newFolder, sweep } from './left-over.ts';
-import { runProcess } from './run-process.ts';
-import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from './sandbox.ts';
-import { Slots } from './slots.ts';
+import { hasCode } from '../../../../util/error.ts';
+import { invalidOption, wholeNumberOption } from '../../../../util/option-error.ts';
+import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
+import { HarborError } from '../../errors.ts';
+import { newFolder, sweep } from '../left-over.ts';
+import { runProcess } from '../run-process.ts';
+import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from '../sandbox.ts';
+import { Slots } from '../slots.ts';
 
 export interface LocalSandboxOptions {
   /** Sandboxes at the same time; further rollouts wait. Default 16. */
@@ -120,6 +120,13 @@ class LocalSandbox implements BareSandbox {
     } finally {
       this.#running.delete(settled);
     }
+  }
+
+  async expose(): Promise<string> {
+    throw new HarborError(
+      'sandbox_failed',
+      'localSandbox() exposes no ports, as what a command leaves in the background ends with it: use dockerSandbox()',
+    );
   }
 
   close(): Promise<void> {

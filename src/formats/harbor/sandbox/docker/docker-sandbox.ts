@@ -1,14 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { untilAborted } from '../../../util/deadline.ts';
-import { wholeNumberOption } from '../../../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
-import { HarborError } from '../errors.ts';
-import { Docker, dockerMs } from './docker.ts';
-import { DockerImages } from './docker-images.ts';
-import { startOf } from './left-over.ts';
-import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from './sandbox.ts';
-import { Slots } from './slots.ts';
+import { untilAborted } from '../../../../util/deadline.ts';
+import { wholeNumberOption } from '../../../../util/option-error.ts';
+import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
+import { HarborError } from '../../errors.ts';
+import { startOf } from '../left-over.ts';
+import { killMarked, newMark } from '../marked-command.ts';
+import type {
+  BareSandbox,
+  ExecOptions,
+  ExecResult,
+  ExposeOptions,
+  SandboxKind,
+  SandboxSettings,
+} from '../sandbox.ts';
+import { Slots } from '../slots.ts';
+import { dockerImages } from './images.ts';
+import { exposePort } from './port.ts';
+import { Docker, dockerMs } from './program.ts';
 
 export interface DockerSandboxOptions {
   /** The program that makes containers. Default `docker`; `podman` has the same commands. */
@@ -28,7 +37,7 @@ export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   const { program = 'docker', maxSandboxes = 16 } = options;
   const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   const docker = new Docker(program);
-  const images = new DockerImages(docker);
+  const images = dockerImages(docker);
   let swept: Promise<void> | undefined;
   return {
     buildsImages: true,
@@ -76,10 +85,6 @@ async function remove(docker: Docker, name: string, signal: AbortSignal): Promis
   await docker.run(['kill', name], { signal });
   await docker.must(['rm', '--force', '--volumes', name], { signal });
 }
-
-/** Ends every process that has a variable of this value, which its children inherit. */
-const killMarked =
-  'for p in /proc/[0-9]*; do while IFS= read -r -d "" v; do [ "$v" = "$MARK" ] && kill -9 "$(basename "$p")"; done < $p/environ; done 2>/dev/null; true';
 
 class DockerSandbox implements BareSandbox {
   readonly #docker: Docker;
@@ -129,7 +134,7 @@ class DockerSandbox implements BareSandbox {
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
     const { cwd, env = {}, user, stdin, timeoutMs, maxBytes = 65_536 } = options;
     const signal = AbortSignal.any([options.signal, this.#closing.signal]);
-    const mark = `MARTINGALE_COMMAND=${randomUUID()}`;
+    const mark = newMark();
     const args = [
       ...['exec', '--interactive', '--env', mark],
       ...(cwd === undefined ? [] : ['--workdir', cwd]),
@@ -152,6 +157,12 @@ class DockerSandbox implements BareSandbox {
     if (exitCode !== 0 && !(await this.#isRunning()))
       throw new HarborError('sandbox_failed', `the container ended: ${stderr.toString().slice(0, 500)}`);
     return { exitCode, stdout, stderr, isCut };
+  }
+
+  expose(port: number, options: ExposeOptions): Promise<string> {
+    const signal = AbortSignal.any([options.signal, this.#closing.signal]);
+    const args = (command: string) => ['exec', '--interactive', this.#name, 'bash', '-c', command];
+    return exposePort(port, (command) => this.#docker.start(args(command)), signal);
   }
 
   close(): Promise<void> {

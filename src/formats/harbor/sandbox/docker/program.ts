@@ -1,6 +1,7 @@
-import { hasCode } from '../../../util/error.ts';
-import { HarborError } from '../errors.ts';
-import { type ProcessResult, runProcess } from './run-process.ts';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { hasCode } from '../../../../util/error.ts';
+import { HarborError } from '../../errors.ts';
+import { type ProcessResult, runProcess } from '../run-process.ts';
 
 /** Longest time of a command, if nothing else is said, in milliseconds. */
 export const dockerMs = 120_000;
@@ -27,6 +28,11 @@ export class Docker {
       if (hasCode(error, 'ENOENT')) throw this.away('the program is not installed');
       throw error;
     });
+  }
+
+  /** Starts a command that goes on until its input or output ends. */
+  start(args: readonly string[]): ChildProcessWithoutNullStreams {
+    return spawn(this.#program, args);
   }
 
   /** Runs a command that must succeed, and gives what it prints. @throws HarborError (`sandbox_failed`) */

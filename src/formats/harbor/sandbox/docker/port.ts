@@ -1,0 +1,48 @@
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type Socket } from 'node:net';
+
+/** For `bash`: what it reads goes to a port of its machine, and what comes from there is what it writes. */
+const connectTo = (port: number): string =>
+  `exec 3<>/dev/tcp/localhost/${port} 4<&0 || exit 1; cat <&3 & out=$!; { cat; kill $out; } <&4 >&3 2>&3 & wait $out`;
+
+/**
+ * Leads connections to a port of this machine into a container, each through a command of its own there: this works
+ * without a network, in every kind of container service, and from another machine than theirs.
+ *
+ * @param start Starts a command of `bash` in the container.
+ * @returns The URL, until the signal aborts.
+ * @throws the signal's reason
+ */
+export async function exposePort(
+  port: number,
+  start: (command: string) => ChildProcessWithoutNullStreams,
+  signal: AbortSignal,
+): Promise<string> {
+  signal.throwIfAborted();
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    const child = start(connectTo(port));
+    const end = () => {
+      sockets.delete(socket);
+      socket.destroy();
+      child.kill();
+    };
+    sockets.add(socket);
+    socket.pipe(child.stdin);
+    child.stdout.pipe(socket);
+    child.stderr.resume();
+    for (const stream of [socket, child.stdin, child.stdout, child]) stream.on('error', end);
+    socket.on('close', end);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  server.unref();
+  const close = () => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  };
+  signal.addEventListener('abort', close, { once: true });
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+}
