@@ -1,11 +1,11 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { freePort } from '../support/free-port.ts';
 import { root } from '../support/programs.ts';
 
 const run = promisify(execFile);
@@ -37,12 +37,7 @@ async function importTime(file: string): Promise<number> {
 
 /** Milliseconds from the start of `martingale serve` to its first answer. */
 async function serveTime(folder: string): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  probe.close();
-  await once(probe, 'close');
+  const port = await freePort();
   const data = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   const from = performance.now();
   const flags = ['serve', '--port', String(port), '--data', data];

@@ -6,8 +6,8 @@ import { text } from 'node:stream/consumers';
 import { expect, it, onTestFinished } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { startService } from '../../src/service/index.ts';
+import { freePort } from '../support/free-port.ts';
 import { fromSource, root } from '../support/programs.ts';
-import { freePort } from '../support/queue-servers.ts';
 import { snippetsOf } from './documents.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */

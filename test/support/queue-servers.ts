@@ -2,9 +2,9 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './free-port.ts';
 
 /** A real server of its own for a test, whose data is gone with it. */
 export interface QueueServer {
@@ -32,15 +32,6 @@ const initdb = isThere('initdb');
 
 export const hasRedis = redis !== undefined;
 export const hasPostgres = postgres !== undefined && initdb !== undefined;
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
-}
 
 /** Longest time of a start, in milliseconds. */
 const startMs = 30_000;

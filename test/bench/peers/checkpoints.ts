@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -12,6 +11,7 @@ import { startService } from 'martingale/service';
 import { z } from 'zod';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { plainSampling } from '../../../src/learning/index.ts';
+import { freePort } from '../../support/free-port.ts';
 import { fromSource, root } from '../../support/programs.ts';
 import { type CheckpointShape, shapedCheckpoint } from './checkpoint-shapes.ts';
 import { PeerProgram } from './peer-program.ts';
@@ -154,12 +154,7 @@ async function train(
 }
 
 async function serveSeconds(checkpoint: string): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  probe.close();
-  await once(probe, 'close');
+  const port = await freePort();
   const data = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   const begun = performance.now();
   const program = [...fromSource, join(root, 'src/cli/main.ts'), 'serve', '--port', String(port)];

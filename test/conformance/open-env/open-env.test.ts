@@ -1,7 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient, runGroups, train } from 'martingale';
@@ -11,6 +9,7 @@ import { startService } from 'martingale/service';
 import { scriptedModel } from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { sharedFolder } from '../../support/files.ts';
+import { freePort } from '../../support/free-port.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
 const folder = sharedFolder();
@@ -30,15 +29,6 @@ beforeAll(async () => {
 
 const children: ChildProcess[] = [];
 afterAll(() => children.forEach((child) => void child.kill('SIGKILL')));
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
-}
 
 /** The address of a server of worlds.py. */
 async function served(

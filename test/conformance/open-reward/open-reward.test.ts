@@ -1,6 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, runGroups, train } from 'martingale';
@@ -10,6 +8,7 @@ import { startService } from 'martingale/service';
 import { type ScriptedReply, scriptedModel } from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { sharedFolder } from '../../support/files.ts';
+import { freePort } from '../../support/free-port.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
 const folder = sharedFolder();
@@ -23,15 +22,6 @@ beforeAll(async () => {
   });
   python = environment?.python;
 }, 600_000);
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
-}
 
 const children: ChildProcess[] = [];
 afterAll(() => children.forEach((child) => void child.kill('SIGKILL')));

@@ -9,10 +9,11 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Client, createClient, evaluate, openModel, sft, train } from '../../../src/index.ts';
 import { decodeTar } from '../../../src/util/tar.ts';
 import { readJsonLines, sharedFolder } from '../../support/files.ts';
+import { freePort } from '../../support/free-port.ts';
 import { createPythonEnvironment } from '../python-environment.ts';
 import { lampDemonstrations, lampRequest, lampRun, letters, newestReward, shareOf } from './environments.ts';
 import { type Served, type ServeSettings, serve } from './serve.ts';
-import { freePort, type Skyrl, type SkyrlSettings, startSkyrl } from './skyrl-server.ts';
+import { type Skyrl, type SkyrlSettings, startSkyrl } from './skyrl-server.ts';
 import { generateSmallModel } from './small-model.ts';
 
 const requirements = readFileSync(join(import.meta.dirname, 'requirements.txt'), 'utf8')
