@@ -30,10 +30,13 @@ export class Client {
   readonly #requester: Requester;
   readonly #options: ClientOptions;
 
-  /** @throws OptionError */
-  constructor(options: ClientOptions) {
+  /**
+   * @param isKnown Whether the service has answered before, so that it is waited for if it is away. Default: false.
+   * @throws OptionError
+   */
+  constructor(options: ClientOptions, isKnown = false) {
     this.#options = { ...options };
-    this.#requester = new Requester(options);
+    this.#requester = new Requester(options, isKnown);
     this.chat = { completions: new ChatCompletions(this.#requester) };
     this.inferenceModels = new InferenceModels(this.#requester);
     this.models = new Models(this.#requester);

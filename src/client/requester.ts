@@ -65,7 +65,7 @@ export class Requester {
   readonly #timeoutMs: number;
 
   /** @throws OptionError */
-  constructor(options: ClientOptions) {
+  constructor(options: ClientOptions, isKnown: boolean) {
     const { address, connectTimeoutMs, retry, limits, ...settings } = readOptions(options);
     const { apiKey, project } = options;
     this.dialect = settings.dialect;
@@ -78,7 +78,7 @@ export class Requester {
       'content-type': 'application/json',
       ...(project !== undefined && { [projectHeaderOf(this.dialect).toLowerCase()]: project }),
     };
-    this.transport = new Transport({ address, headers, retry, connectTimeoutMs, limits });
+    this.transport = new Transport({ address, headers, retry, connectTimeoutMs, limits, isKnown });
   }
 
   /** A call with the settings of its caller. */

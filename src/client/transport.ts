@@ -19,6 +19,8 @@ export interface TransportOptions {
   /** Deadline for connecting. */
   connectTimeoutMs: number;
   limits: ClientLimits;
+  /** Whether the service has answered another client of the same address. */
+  isKnown: boolean;
 }
 
 /** State of reading a body. */
@@ -47,11 +49,12 @@ export class Transport {
   #pools: Promise<ConnectionPools> | undefined;
   #closed = false;
   /** Whether the service has answered, with a status that is not a proxy's. */
-  #isKnown = false;
+  #isKnown: boolean;
   #hasWarned = false;
 
   constructor(options: TransportOptions) {
     this.#options = options;
+    this.#isKnown = options.isKnown;
   }
 
   get retry(): RetryPolicy {

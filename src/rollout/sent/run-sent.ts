@@ -1,5 +1,5 @@
 import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api';
-import { type Client, createClient } from '../../client/index.ts';
+import { Client } from '../../client/index.ts';
 import type { Environment } from '../../environment/index.ts';
 import { ModelHandle } from '../../model/index.ts';
 import { toTrajectoryRecord } from '../../trajectory/index.ts';
@@ -51,7 +51,8 @@ export class SentRollouts {
   /** Rollouts that call the same service share one client, and so one connection pool. */
   #clientOf(options: SentModel['client']): Client {
     const key = JSON.stringify(options);
-    const client = this.#clients.get(key) ?? createClient(options);
+    // The program has reached the service, so here it is waited for from the first call.
+    const client = this.#clients.get(key) ?? new Client(options, true);
     this.#clients.set(key, client);
     return client;
   }

@@ -1,7 +1,17 @@
-import { callBudget, inProcess, ModelHandle, type RolloutExecutor, runGroups } from 'martingale';
+import { connect, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  callBudget,
+  createClient,
+  inProcess,
+  ModelHandle,
+  type RolloutExecutor,
+  runGroups,
+} from 'martingale';
 import { leases } from 'martingale/workers';
 import { expect, it, onTestFinished } from 'vitest';
 import { martingaleVersion } from '../../../src/util/version.ts';
+import { freePort } from '../../support/free-port.ts';
 import echoing from './echoing.ts';
 import { environment, joined, open, startWorker } from './workers.ts';
 
@@ -62,6 +72,35 @@ it('rollouts wait for the first worker, and a worker for the program', async () 
   while (!early.lines().includes('cannot be reached')) await new Promise((next) => setTimeout(next, 20));
   const opened = await open({ port: Number(port) });
   expect((await run(opened)).counts).toMatchObject({ completed: 24 });
+});
+
+it('a worker that joins while the service is away waits for it', async () => {
+  const { executor, service } = await open();
+  startWorker(['--url', executor.url]);
+  await joined(executor, 1);
+  const port = await freePort();
+  // Its retries alone would last 0.6 s, and the wait for a service that is away lasts 12 s.
+  const client = createClient({
+    ...service.client.options,
+    baseUrl: `http://127.0.0.1:${port}`,
+    backoffMs: 20,
+    awayMs: 12_000,
+  });
+  const result = run({ executor, model: new ModelHandle({ client, name: 'local/p/n:step1' }) });
+  await sleep(1500);
+  const { hostname, port: served } = new URL(service.client.options.baseUrl);
+  const relay = createServer((socket) => {
+    const onward = connect(Number(served), hostname);
+    socket.pipe(onward).pipe(socket);
+    for (const [from, to] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const)
+      from.on('error', () => to.destroy());
+  });
+  onTestFinished(() => void relay.close());
+  relay.listen(port, '127.0.0.1');
+  expect((await result).counts).toMatchObject({ completed: 24 });
 });
 
 it('a worker with threads runs rollouts in them', { tags: ['long'] }, async () => {
