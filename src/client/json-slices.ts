@@ -2,7 +2,7 @@ import { TimeSlices } from '../util/time-slices.ts';
 import type { RequestBody } from './call.ts';
 
 /** Values up to this weight are written in one piece, which takes a fraction of a millisecond. */
-const maxPartWeight = 2000;
+const maxPartWeight = 8000;
 
 /** This many characters of a string weigh as much as one value. */
 const charactersOfValue = 64;
