@@ -129,6 +129,18 @@ describe.skipIf(!service)('e2bSandbox', { tags: ['long'] }, () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it('ends the sandboxes of a harness that was killed, and no others', async () => {
+    const left = await Promise.all([openOne(), openOne()]);
+    const [killed, others] = [...(service?.sandboxes.values() ?? [])];
+    if (killed) killed.metadata.process = '1-2';
+    if (others) others.metadata = { ...others.metadata, martingale: 'another machine', process: '1-2' };
+    const place = await openOne();
+    expect([...(service?.sandboxes.values() ?? [])]).not.toContain(killed);
+    expect(service?.sandboxes.size).toBe(2);
+    await Promise.all([place, ...left].map((one) => one.close()));
+    expect(service?.sandboxes.size).toBe(0);
+  });
+
   it('fails the rollout of a sandbox that has ended before its time', async () => {
     const { rollout } = await rollOut({}, 'true', {
       agent: async ({ sandbox: place }) => {

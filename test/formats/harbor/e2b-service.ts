@@ -22,6 +22,7 @@ const sandboxSchema = z.object({
   templateID: z.string(),
   timeout: z.number(),
   envVars: z.record(z.string(), z.string()),
+  metadata: z.record(z.string(), z.string()),
   allow_internet_access: z.boolean(),
 });
 const startSchema = z.object({
@@ -76,7 +77,20 @@ export async function startE2bService(podman: Podman) {
     return context.json({ code: 401, message: 'Invalid API key' }, 401);
   });
 
-  app.get('/v2/sandboxes', (context) => context.json([]));
+  app.get('/v2/sandboxes', (context) => {
+    const wanted = [...new URLSearchParams(context.req.query('metadata'))];
+    const found = [...sandboxes].filter(([, { metadata }]) =>
+      wanted.every(([name, value]) => metadata[name] === value),
+    );
+    return context.json(
+      found.map(([sandboxID, { templateID, metadata }]) => ({
+        sandboxID,
+        templateID,
+        metadata,
+        state: 'running',
+      })),
+    );
+  });
   app.post('/v2/sandboxes', async (context) => {
     if (state.refusal) {
       const { status, message } = state.refusal;

@@ -4,7 +4,7 @@ import { untilAborted } from '../../../../util/deadline.ts';
 import { wholeNumberOption } from '../../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
 import { HarborError } from '../../errors.ts';
-import { startOf } from '../left-over.ts';
+import { hasEnded, thisProcess } from '../left-over.ts';
 import { killMarked, newMark } from '../marked-command.ts';
 import type {
   BareSandbox,
@@ -64,7 +64,7 @@ export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   };
 }
 
-/** Begin of the names of containers of this machine: then number and start of the process, and a random part. */
+/** Begin of the names of containers of this machine: then that of the process, and a random part. */
 const prefix = `martingale-${hostname().replaceAll(/[^A-Za-z0-9]/g, '')}-`;
 
 /** Removes the containers of processes that have ended without doing so, such as killed ones. */
@@ -73,10 +73,8 @@ async function sweep(docker: Docker): Promise<void> {
   const list = await docker.must(['ps', '--all', '--filter', `name=${prefix}`, '--format', '{{.Names}}'], {
     signal,
   });
-  for (const name of list.split('\n').filter((one) => one.startsWith(prefix))) {
-    const [pid = '', start = ''] = name.slice(prefix.length).split('-');
-    if ((await startOf(Number(pid))) !== start) await remove(docker, name, signal);
-  }
+  for (const name of list.split('\n').filter((one) => one.startsWith(prefix)))
+    if (await hasEnded(name.slice(prefix.length))) await remove(docker, name, signal);
 }
 
 /** @throws HarborError (`sandbox_failed`) */
@@ -106,7 +104,7 @@ class DockerSandbox implements BareSandbox {
     { workdir, env, hasNetwork, image: { cpus, memoryMb }, signal }: SandboxSettings,
     onClose: () => void,
   ): Promise<DockerSandbox> {
-    const name = `${prefix}${process.pid}-${await startOf(process.pid)}-${randomUUID()}`;
+    const name = `${prefix}${await thisProcess()}-${randomUUID()}`;
     const sandbox = new DockerSandbox(docker, name, onClose);
     try {
       await docker.must(

@@ -1,14 +1,13 @@
-import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { CommandHandle, Sandbox as E2bHandle } from 'e2b';
-import { Deadline, untilAborted } from '../../../../util/deadline.ts';
+import { hostname } from 'node:os';
+import type { ConnectionOpts, Sandbox } from 'e2b';
+import { untilAborted } from '../../../../util/deadline.ts';
 import { wholeNumberOption } from '../../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
 import { HarborError } from '../../errors.ts';
-import { killMarked, newMark } from '../marked-command.ts';
-import type { BareSandbox, ExecOptions, ExecResult, SandboxKind } from '../sandbox.ts';
+import { hasEnded, thisProcess } from '../left-over.ts';
+import type { SandboxKind } from '../sandbox.ts';
 import { Slots } from '../slots.ts';
-import { quoted, resultOf, script } from './script.ts';
+import { E2bSandbox, failed, lifeMs, messageOf, requestMs } from './open-sandbox.ts';
 import { e2bTemplates } from './templates.ts';
 
 export interface E2bSandboxOptions {
@@ -22,15 +21,6 @@ export interface E2bSandboxOptions {
 
 const names = { apiKey: true, domain: true, maxSandboxes: true } satisfies OptionNames<E2bSandboxOptions>;
 
-/** A sandbox of which nothing is heard for so long ends by itself, such as one of a killed harness, in milliseconds. */
-const lifeMs = 300_000;
-
-/** Longest time of a request, in milliseconds. */
-const requestMs = 120_000;
-
-/** How long a command that was killed may take until what it has written is here, in milliseconds. */
-const flushMs = 5000;
-
 /**
  * Sandboxes of E2B (https://e2b.dev), by its package `e2b`, which is to be installed: each rollout has one, of a template
  * made of the task's image or Dockerfile.
@@ -42,6 +32,7 @@ export function e2bSandbox(options: E2bSandboxOptions = {}): SandboxKind {
   const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   const open = async () => {
     const { Sandbox, Template } = await loadE2b();
+    await sweep(Sandbox, connection);
     return { Sandbox, templates: e2bTemplates(Template, connection) };
   };
   let opened: ReturnType<typeof open> | undefined;
@@ -58,13 +49,17 @@ export function e2bSandbox(options: E2bSandboxOptions = {}): SandboxKind {
         });
     },
     async create({ image, env, hasNetwork, workdir, signal }) {
-      opened ??= open();
-      const { Sandbox, templates } = await opened;
+      opened ??= open().catch((cause: unknown) => {
+        opened = undefined;
+        throw failed('E2B could not be asked for what a killed harness has left', cause);
+      });
+      const { Sandbox, templates } = await untilAborted(opened, signal);
       const template = await templates.get(image, signal);
       await slots.take(signal);
       const handle = await Sandbox.create(template, {
         ...connection,
         ...{ envs: { ...env }, timeoutMs: lifeMs, allowInternetAccess: hasNetwork, signal },
+        metadata: { ...ofThisMachine, process: await thisProcess() },
       }).catch((cause: unknown) => {
         slots.giveBack();
         throw failed(`a sandbox of ${template} could not be made`, cause, signal);
@@ -82,131 +77,13 @@ async function loadE2b() {
   });
 }
 
-class E2bSandbox implements BareSandbox {
-  readonly #handle: E2bHandle;
-  readonly #workdir: string | null;
-  readonly #onClose: () => void;
-  readonly #closing = new AbortController();
-  readonly #keepAlive: NodeJS.Timeout;
-  #closed: Promise<void> | undefined;
+/** By this, E2B finds the sandboxes of this machine. */
+const ofThisMachine = { martingale: hostname() };
 
-  private constructor(handle: E2bHandle, workdir: string | null, onClose: () => void) {
-    this.#handle = handle;
-    this.#workdir = workdir;
-    this.#onClose = onClose;
-    // If this fails for good, commands will fail.
-    const live = () => void handle.setTimeout(lifeMs).catch(() => undefined);
-    this.#keepAlive = setInterval(live, lifeMs / 5).unref();
-  }
-
-  /** @throws what a command throws, or HarborError (`sandbox_failed`) */
-  static async open(
-    handle: E2bHandle,
-    workdir: string | null,
-    signal: AbortSignal,
-    onClose: () => void,
-  ): Promise<E2bSandbox> {
-    const sandbox = new E2bSandbox(handle, workdir, onClose);
-    const folders = ['/logs/agent', '/logs/verifier', '/tests', workdir ?? '/tmp'].map(quoted).join(' ');
-    const options = { cwd: '/', user: 'root', timeoutMs: requestMs, signal };
-    try {
-      const { exitCode, stderr } = await sandbox.exec(`mkdir -p ${folders}`, options);
-      if (exitCode === 0) return sandbox;
-      throw new HarborError('sandbox_failed', `its folders could not be made: ${stderr}`);
-    } catch (error) {
-      await sandbox.close().catch(() => undefined);
-      throw error;
-    }
-  }
-
-  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
-    const { timeoutMs, maxBytes = 65_536 } = options;
-    const signal = AbortSignal.any([options.signal, this.#closing.signal]);
-    const deadline = new Deadline(timeoutMs, signal);
-    const mark = newMark();
-    const starting = this.#start(command, mark, { ...options, maxBytes, signal });
-    const ended = starting.then(untilEnded);
-    // It may fail after nobody waits for it any more.
-    ended.catch(() => undefined);
-    try {
-      const exitCode = await untilAborted(ended, deadline.signal);
-      return resultOf(await starting, exitCode, maxBytes);
-    } catch (cause) {
-      if (!deadline.signal.aborted) throw failed('a command could not be run', cause, signal);
-      if (!this.#closing.signal.aborted) await this.#kill(mark).catch(() => undefined);
-      signal.throwIfAborted();
-      const running = await Promise.race([ended.then(() => starting), sleep(flushMs, null)]).catch(
-        () => null,
-      );
-      return resultOf(running ?? {}, null, maxBytes);
-    } finally {
-      deadline.clear();
-    }
-  }
-
-  async expose(port: number): Promise<string> {
-    return `https://${this.#handle.getHost(port)}`;
-  }
-
-  close(): Promise<void> {
-    this.#closed ??= this.#end();
-    return this.#closed;
-  }
-
-  async #start(
-    command: string,
-    mark: string,
-    { cwd = this.#workdir ?? undefined, env = {}, user, stdin, maxBytes, signal }: StartOptions,
-  ): Promise<CommandHandle> {
-    const as = user === undefined ? {} : { user };
-    let input = '/dev/null';
-    if (stdin) {
-      input = `/tmp/.martingale-${randomUUID()}`;
-      await this.#handle.files.write(input, new Blob([new Uint8Array(stdin)]), { ...as, signal });
-    }
-    return await this.#handle.commands.run(script(command, { mark, input, maxBytes }), {
-      ...as,
-      ...(cwd === undefined ? {} : { cwd }),
-      // A deadline of the service would end the command, but not what it has started.
-      ...{ background: true, envs: { ...env }, timeoutMs: 0, signal },
-    });
-  }
-
-  async #end(): Promise<void> {
-    clearInterval(this.#keepAlive);
-    const why = new HarborError('sandbox_failed', 'the sandbox is closed');
-    this.#closing.abort(why);
-    try {
-      await this.#handle.kill();
-    } catch (cause) {
-      throw failed('a sandbox could not be ended', cause);
-    } finally {
-      this.#onClose();
-    }
-  }
-
-  async #kill(mark: string): Promise<void> {
-    const envs = { MARK: mark };
-    await this.#handle.commands.run(killMarked, { user: 'root', cwd: '/', envs, timeoutMs: 20_000 });
-  }
-}
-
-interface StartOptions extends Omit<ExecOptions, 'timeoutMs'> {
-  maxBytes: number;
-}
-
-/** @returns The exit code. */
-async function untilEnded(running: CommandHandle): Promise<number> {
-  const failure = await running.wait().catch((error: unknown) => error);
-  if (running.exitCode === undefined) throw failure;
-  return running.exitCode;
-}
-
-const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));
-
-/** The signal's reason if that has aborted, as what failed then failed by it. */
-function failed(what: string, cause: unknown, signal?: AbortSignal): unknown {
-  if (signal?.aborted) return signal.reason;
-  if (HarborError.isInstance(cause)) return cause;
-  return new HarborError('sandbox_failed', `${what}: ${messageOf(cause).slice(0, 500)}`, { cause });
+/** Ends the sandboxes of processes that have ended without doing so, such as killed ones: they count in the account. */
+async function sweep(sandboxes: typeof Sandbox, connection: ConnectionOpts): Promise<void> {
+  const pages = sandboxes.list({ ...connection, query: { metadata: ofThisMachine } });
+  while (pages.hasNext)
+    for (const { sandboxId, metadata } of await pages.nextItems())
+      if (await hasEnded(metadata.process ?? '')) await sandboxes.kill(sandboxId, connection);
 }
