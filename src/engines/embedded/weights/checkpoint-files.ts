@@ -4,7 +4,7 @@ import { privateFile, writeFolderAtomically } from '../../../util/durable-files.
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import type { TensorShape } from './architecture.ts';
-import { encodeVector, VectorFile } from './vector-file.ts';
+import { encodeVectors, VectorFile } from './vector-file.ts';
 
 /** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
 export interface OptimizerState {
@@ -65,7 +65,7 @@ export async function readOptimizer(folder: string, shapes: readonly TensorShape
 
 /**
  * Writes a checkpoint durably: the flat vector that is trained and Adam's state. `shapes`: the tensors of the vector. The
- * folder appears by one rename, so that it exists completely or not at all.
+ * folder appears by one rename, so that it exists completely or not at all. They must not change meanwhile.
  */
 export async function writeCheckpoint(
   folder: string,
@@ -74,22 +74,20 @@ export async function writeCheckpoint(
   optimizer: OptimizerState,
   origin: TensorOrigin = {},
 ): Promise<void> {
-  const moments = new Float32Array(weights.length * 2);
-  moments.set(optimizer.first);
-  moments.set(optimizer.second, weights.length);
+  const { first, second, updates } = optimizer;
   await writeFolderAtomically(folder, async (unfinished) => {
     await Promise.all([
-      writeDurably(join(unfinished, weightsFile), encodeVector(shapes, weights, origin)),
+      writeDurably(join(unfinished, weightsFile), encodeVectors(shapes, [weights], origin)),
       writeDurably(
         join(unfinished, optimizerFile),
-        encodeVector(optimizerShapes(shapes), moments, { updates: String(optimizer.updates) }),
+        encodeVectors(optimizerShapes(shapes), [first, second], { updates: String(updates) }),
       ),
     ]);
   });
 }
 
-async function writeDurably(path: string, data: Uint8Array): Promise<void> {
+async function writeDurably(path: string, parts: readonly Uint8Array[]): Promise<void> {
   await using file = await open(path, 'w', privateFile);
-  await file.writeFile(data);
+  for (const part of parts) await file.writeFile(part);
   await file.sync();
 }

@@ -12,18 +12,18 @@ export const encodeVectorHeader = (
     metadata,
   );
 
-/** Encodes a flat float32 vector as a safetensors file. `metadata`: texts by name. */
-export function encodeVector(
+/**
+ * A safetensors file in parts, whose tensors are those of flat float32 vectors, one after the other. The parts are views
+ * of the vectors. `metadata`: texts by name.
+ */
+export const encodeVectors = (
   shapes: readonly TensorShape[],
-  data: Float32Array,
-  metadata: Readonly<Record<string, string>> = {},
-): Uint8Array {
-  const header = encodeVectorHeader(shapes, metadata);
-  const file = new Uint8Array(header.length + data.byteLength);
-  file.set(header);
-  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), header.length);
-  return file;
-}
+  vectors: readonly Float32Array[],
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array[] => [
+  encodeVectorHeader(shapes, metadata),
+  ...vectors.map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength)),
+];
 
 /**
  * A safetensors file whose tensors, all float32, make up one flat vector. Must be disposed of, such as by
