@@ -8,7 +8,7 @@ await runRecipe({
   name: 'desk',
   command: 'npm start --',
   description: 'Trains a support agent: a warm start on bad habits, then reinforcement learning.',
-  defaults: { steps: 120, groups: 12, rolloutsPerGroup: 8 },
+  defaults: { steps: 70, groups: 12, rolloutsPerGroup: 8 },
   talkCommand: 'npx tsx recipes/desk/talk.ts',
   environment: desk,
   scenarios: ({ seed }) => deskScenarios({ split: 'train', seed, count: 5000 }),
