@@ -70,6 +70,17 @@ describe.each([
     expect(worker.lines()).toMatch(/48 rollouts: 48 completed/);
   });
 
+  it.skipIf(!isThere)('gets back at once what a worker with another key has taken', async () => {
+    // A lease that were only announced again after leaseMs would miss the test's deadline.
+    const { run } = await open(server.url, { apiKey: 'right', leaseMs: 600_000 });
+    const refused = startWorker(['--queue', server.url, '--key', 'wrong']);
+    const running = run(2);
+    while (!refused.lines().includes('are left to other workers'))
+      await new Promise((next) => setTimeout(next, 20));
+    startWorker(['--queue', server.url, '--key', 'right']);
+    expect((await running).counts).toMatchObject({ completed: 8 });
+  });
+
   it.skipIf(!isThere)('loses nothing with a worker that is killed', { tags: ['long'] }, async () => {
     const { executor, run } = await open(server.url);
     const doomed = startWorker(['--queue', server.url, '--concurrency', '8']);

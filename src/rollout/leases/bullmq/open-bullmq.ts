@@ -71,8 +71,12 @@ export interface QueueWorkerOptions {
   concurrency: number;
   /** A worker of which nothing is heard for so long has lost its jobs. */
   lockMs: number;
-  run: (job: LeaseJob) => Promise<void>;
+  /** False if the job is for another worker. */
+  run: (job: LeaseJob) => Promise<boolean>;
 }
+
+/** How long a job that is for another worker waits in the queue, in milliseconds. */
+const putBackMs = 500;
 
 /** A worker of such a queue. @throws WorkerError (`package_missing`) */
 export async function openQueueWorker(
@@ -80,8 +84,12 @@ export async function openQueueWorker(
   name: string,
   { concurrency, lockMs, run }: QueueWorkerOptions,
 ): Promise<LeaseQueueWorker> {
-  const { Worker, createPostgresBackend } = await loadBullmq();
-  const processor = ({ data }: Job<LeaseJob>) => run(data);
+  const { DelayedError, Worker, createPostgresBackend } = await loadBullmq();
+  const processor = async (job: Job<LeaseJob>, token?: string) => {
+    if (await run(job.data)) return;
+    await job.moveToDelayed(Date.now() + putBackMs, token);
+    throw new DelayedError();
+  };
   const settings = {
     concurrency,
     lockDuration: lockMs,

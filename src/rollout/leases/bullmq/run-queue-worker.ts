@@ -32,6 +32,9 @@ const againMs = 1000;
  */
 const lockMs = 8000;
 
+/** How long a program that has refused this worker is not asked again, in milliseconds. */
+const refusedMs = 30_000;
+
 /**
  * Runs rollouts of the programs that announce them in a BullMQ queue with `bullmq()`, until the signal aborts.
  * @returns the number of rollouts by how they ended.
@@ -74,7 +77,7 @@ export async function runQueueWorker(options: RunQueueWorkerOptions): Promise<Ro
 async function openReady(
   { connection, concurrency, waitMs, log }: RunQueueWorkerOptions,
   queue: string,
-  run: (job: LeaseJob) => Promise<void>,
+  run: (job: LeaseJob) => Promise<boolean>,
   signal: AbortSignal,
 ): Promise<LeaseQueueWorker> {
   let told = '';
@@ -114,6 +117,8 @@ class Programs {
   readonly #ended = new Set<Promise<void>>();
   /** Programs of which it was said that their rollouts are left. */
   readonly #told = new Set<string>();
+  /** When programs that have refused this worker may be asked again. */
+  readonly #refusedUntil = new Map<string, number>();
 
   constructor(runner: WorkerRunner, options: RunQueueWorkerOptions, ending: AbortController) {
     this.#runner = runner;
@@ -121,12 +126,19 @@ class Programs {
     this.#ending = ending;
   }
 
-  /** Runs a lease of a program, if it is still to be had. A program that is gone needs it no more. Never throws. */
-  async run(url: string, lease: string): Promise<void> {
+  /**
+   * Runs a lease of a program, if it is still to be had. A program that is gone needs it no more. Never throws.
+   * @returns false if the program refuses this worker, so that another one has to run it.
+   */
+  async run(url: string, lease: string): Promise<boolean> {
+    if ((this.#refusedUntil.get(url) ?? 0) > performance.now()) return false;
     try {
       const session = await this.#sessionOf(url);
       await session.claim(lease);
+      return true;
     } catch (error) {
+      const isRefused = error instanceof WorkerError && error.code === 'worker_refused';
+      if (isRefused) this.#refusedUntil.set(url, performance.now() + refusedMs);
       // Another program of the queue may take this worker.
       const isTold = this.#told.has(url);
       this.#told.add(url);
@@ -134,6 +146,7 @@ class Programs {
         this.#options.log(
           `Rollouts of ${url} are left to other workers: ${MartingaleError.isInstance(error) ? error.message : error}`,
         );
+      return !isRefused;
     }
   }
 
