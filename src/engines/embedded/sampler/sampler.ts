@@ -16,10 +16,11 @@ import { Pools } from './pools.ts';
 import { type Answer, Sequence } from './sequence.ts';
 
 /**
- * Shortest interval between the deltas of a stream, after its first. One message for each token would cost the sampling
- * thread a quarter of its time.
+ * Shortest interval between the deltas of a stream, after its first: `least`, and `perStream` for each stream of this
+ * thread. One message for each token would cost the sampling thread a quarter of its time, and with hundreds of streams
+ * the service's thread more than everything else.
  */
-const deltaIntervalMs = 5;
+const deltaIntervalMs = { least: 5, perStream: 0.1 };
 
 interface Call {
   /** Whether it gets deltas; `hasBegun` is true after the first. */
@@ -41,6 +42,8 @@ export class Sampler {
   readonly #pools: Pools;
   /** The calls in flight, by id. */
   readonly #calls = new Map<number, Call>();
+  /** Streams that have had their first delta. */
+  #streams = 0;
   #deltasDue = false;
   #deltasSentAt = 0;
 
@@ -90,7 +93,8 @@ export class Sampler {
   async step(): Promise<WorkerAnswer[]> {
     const answers: WorkerAnswer[] = [];
     const now = performance.now();
-    this.#deltasDue = now - this.#deltasSentAt >= deltaIntervalMs;
+    const interval = Math.max(deltaIntervalMs.least, this.#streams * deltaIntervalMs.perStream);
+    this.#deltasDue = now - this.#deltasSentAt >= interval;
     if (this.#deltasDue) this.#deltasSentAt = now;
     const busy = this.#pools.ready.filter((pool) => !pool.idle);
     for (const pool of busy) {
@@ -145,7 +149,10 @@ export class Sampler {
       const isNeeded = !answer.cancelled && answer.failure === undefined;
       if (call.stream && isDue && isNeeded && answer instanceof Sequence) {
         const delta = answer.takeDelta();
-        call.hasBegun ||= delta.tokens.length > 0;
+        if (!call.hasBegun && delta.tokens.length > 0) {
+          call.hasBegun = true;
+          this.#streams++;
+        }
         if (delta.tokens.length > 0 || answer.ended) answers.push({ id, delta });
       }
       if (!answer.ended) return;
@@ -170,6 +177,7 @@ export class Sampler {
   }
 
   #forget(answer: Answer): void {
+    if (this.#calls.get(answer.id)?.hasBegun) this.#streams--;
     this.#calls.delete(answer.id);
     answer.dispose();
   }

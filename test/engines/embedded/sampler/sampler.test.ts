@@ -53,6 +53,27 @@ describe('the sampler', () => {
     expect(new Set(streamed)).toEqual(new Set([0]));
   });
 
+  it('sends what each of many streams has less often', async () => {
+    const clock = vi.spyOn(performance, 'now');
+    const deltasOf = async (streams: number) => {
+      const sampler = new Sampler(runtime, { largestBatch: 128, prefixCacheBytes: 0 }, sources);
+      const long = { ...request, sampling: { ...plainSampling, ignoreEnd: true }, maxTokens: 9 };
+      const call: SamplingCall = { type: 'generate', request: long, stream: true };
+      await Promise.all(Array.from({ length: streams }, (_, id) => sampler.add(id, call)));
+      const sizes: number[] = [];
+      for (let now = 1000; sampler.busy; now += 6) {
+        clock.mockReturnValue(now);
+        for (const answer of await sampler.step())
+          if (answer.id === 0 && 'delta' in answer) sizes.push(answer.delta.tokens.length);
+      }
+      await sampler.close();
+      return sizes;
+    };
+    expect(await deltasOf(1)).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    expect(await deltasOf(100)).toEqual([1, 2, 2, 2, 2]);
+    clock.mockRestore();
+  });
+
   it('never computes what was cancelled while its weights were being loaded', async () => {
     const run = vi.spyOn(Decoder.prototype, 'run');
     try {
