@@ -21,6 +21,8 @@ export class KeyValueCache {
   #width = 0;
   /** The largest width so far. New memory has room for it, because memory that is not touched costs nothing. */
   #widest = 0;
+  /** Elements of each buffer that slots may have used. What follows may be what another cache has left. */
+  #size = 0;
   #layers: { key: Float32Array; value: Float32Array }[];
 
   constructor(architecture: Architecture) {
@@ -52,9 +54,10 @@ export class KeyValueCache {
     const to = newWidth * this.#headWidth;
     const size = newSlots * this.#heads * this.#widest * this.#headWidth;
     this.#layers = this.#layers.map(({ key, value }) => ({
-      key: withRows(key, size, rows, { from, to }),
-      value: withRows(value, size, rows, { from, to }),
+      key: withRows(key, { used: this.#size, needed: size }, rows, { from, to }),
+      value: withRows(value, { used: this.#size, needed: size }, rows, { from, to }),
     }));
+    this.#size = size;
     this.#slots = newSlots;
     this.#width = newWidth;
   }
@@ -71,6 +74,7 @@ export class KeyValueCache {
   clear(): void {
     this.#slots = 0;
     this.#width = 0;
+    this.#size = 0;
     for (const buffer of this.#buffers()) spare.give(buffer);
     this.#layers = this.#layers.map(empty);
   }
@@ -138,17 +142,18 @@ const empty = () => ({ key: new Float32Array(0), value: new Float32Array(0) });
 /** Moves the first `rows` rows of `from` elements so that each has `to`, in the same memory if that is large enough. */
 function withRows(
   buffer: Float32Array,
-  size: number,
+  { used, needed }: { used: number; needed: number },
   rows: number,
   { from, to }: { from: number; to: number },
 ): Float32Array {
   const kept = Math.min(from, to);
-  if (buffer.length < size) {
-    const grown = spare.take(size);
+  if (buffer.length < needed) {
+    const grown = spare.take(needed);
     for (let row = 0; row < rows; row++) grown.set(buffer.subarray(row * from, row * from + kept), row * to);
     freeAll([buffer]);
     return grown;
   }
+  buffer.fill(0, used, needed);
   if (to < from)
     for (let row = 1; row < rows; row++) buffer.copyWithin(row * to, row * from, row * from + kept);
   else if (to > from)
@@ -169,15 +174,15 @@ class SpareMemory {
   #elements = 0;
 
   /**
-   * At least `size` elements, all 0: the largest kept buffer, which can grow longest, or a new one. Attention multiplies
-   * positions that are not written yet by 0, which would not hide the NaN of another checkpoint.
+   * At least `size` elements, of which the first `size` are 0: the largest kept buffer, which can grow longest, or a new
+   * one. Attention multiplies positions that are not written yet by 0, which would not hide the NaN of another checkpoint.
    */
   take(size: number): Float32Array {
     const largest = this.#buffers.at(-1);
     if (!largest || largest.length < size) return new Float32Array(size);
     this.#buffers.pop();
     this.#elements -= largest.length;
-    return largest.fill(0);
+    return largest.fill(0, 0, size);
   }
 
   /** Keeps a buffer, and frees the smallest ones beyond the limit. */

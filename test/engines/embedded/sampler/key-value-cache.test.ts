@@ -24,6 +24,30 @@ it('takes the memory of a cleared cache, and grows in it', () => {
   expect(memory.some(({ detached }) => detached)).toBe(false);
 });
 
+it('shows nothing of the cache whose memory it takes, however it grows', () => {
+  const first = new KeyValueCache(architecture);
+  first.reserve(64, 96, 0);
+  for (let layer = 0; layer < architecture.layers; layer++) {
+    const { key, value } = first.tensors(layer, 0, 64);
+    key.fill(Number.NaN);
+    value.fill(Number.NaN);
+  }
+  first.clear();
+  const second = new KeyValueCache(architecture);
+  for (const [slots, width] of [
+    [8, 32],
+    [8, 96],
+    [16, 64],
+    [64, 96],
+  ] as const) {
+    second.reserve(slots, width, 8);
+    for (let layer = 0; layer < architecture.layers; layer++) {
+      const { key, value } = second.tensors(layer, 0, slots);
+      expect([...key, ...value].every((element) => element === 0)).toBe(true);
+    }
+  }
+});
+
 it('keeps at most 64 MiB of cleared caches', () => {
   const large = new KeyValueCache(architecture);
   large.reserve(512, 512, 0);
