@@ -81,6 +81,7 @@ describe('a heavy constraint', () => {
       for (; !pool.idle; steps++) await pool.step();
       return { steps, replies: found.finish().map(({ tokens }) => tokens) };
     };
+    slowClock(0);
     const free = await search();
     slowClock(0.2);
     const held = await search();
