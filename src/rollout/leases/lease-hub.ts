@@ -36,11 +36,15 @@ export class LeaseHub {
   #ignored = 0;
   /** Looks after workers and keeps the process alive, while there are leases. */
   #watch: NodeJS.Timeout | undefined;
+  readonly #lookEveryMs: number;
+  /** When the next look is due. */
+  #lookAt = 0;
   readonly #absence: Absence;
   #distributor: Distributor | undefined;
 
   constructor(options: LeaseHubOptions) {
     this.#options = options;
+    this.#lookEveryMs = Math.min(options.leaseMs / 4, 1000);
     this.#absence = new Absence(options);
   }
 
@@ -71,7 +75,10 @@ export class LeaseHub {
     const lease = new Lease(randomUUID(), this.#arrivals++, options);
     this.#leases.set(lease.id, lease);
     this.#wait(lease);
-    this.#watch ??= setInterval(() => this.#look(), Math.min(this.#options.leaseMs / 4, 1000));
+    if (!this.#watch) {
+      this.#lookAt = performance.now() + this.#lookEveryMs;
+      this.#watch = setInterval(() => this.#look(), this.#lookEveryMs);
+    }
     this.#assign();
     return lease;
   }
@@ -240,8 +247,13 @@ export class LeaseHub {
     this.#distributor?.announce(lease);
   }
 
+  /** Finds lost workers. While this process was held up, it could not hear of them, and that does not count. */
   #look(): void {
     const now = performance.now();
+    const lateMs = now - this.#lookAt;
+    this.#lookAt = now + this.#lookEveryMs;
+    if (lateMs > this.#lookEveryMs)
+      for (const worker of this.#workers.values()) worker.heardAt = Math.min(now, worker.heardAt + lateMs);
     for (const worker of [...this.#workers.values()])
       if (now - worker.heardAt > this.#options.leaseMs) this.#remove(worker, 'lost');
     const failure = this.#absence.look(now, { workers: this.#workers.size, waiting: this.#waiting.size });
