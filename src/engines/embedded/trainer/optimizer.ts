@@ -60,9 +60,7 @@ export function addGradient(
   const embedding = outputs.embedding_gradient as Float32Array;
   for (const { name, offset } of tensorShapes(architecture)) {
     if (!isLookup(name)) {
-      const gradient = outputs[gradientName(name)] as Float32Array;
-      for (let index = 0; index < gradient.length; index++)
-        total[offset + index] = (total[offset + index] as number) + (gradient[index] as number);
+      addTo(total, offset, outputs[gradientName(name)] as Float32Array);
       continue;
     }
     const distance = name === 'token_embedding' ? 0 : Number(name.slice(name.lastIndexOf('.') + 1));
@@ -70,11 +68,14 @@ export function addGradient(
       for (let at = 0; at < tokens.length; at++) {
         // Token 0 precedes the sequence, as in the graphs.
         const token = at >= distance ? (tokens[at - distance] as number) : 0;
-        const target = offset + token * width;
         const source = (sequence * time + at) * width;
-        for (let index = 0; index < width; index++)
-          total[target + index] = (total[target + index] as number) + (embedding[source + index] as number);
+        addTo(total, offset + token * width, embedding.subarray(source, source + width));
       }
     });
   }
+}
+
+function addTo(total: Float32Array, offset: number, added: Float32Array): void {
+  for (let index = 0; index < added.length; index++)
+    total[offset + index] = (total[offset + index] as number) + (added[index] as number);
 }
