@@ -51,7 +51,8 @@ async function openOne(signal = new AbortController().signal) {
 }
 
 describe.skipIf(!service)('e2bSandbox', { tags: ['long'] }, () => {
-  const state = service?.state ?? expect.fail();
+  // This runs even where all tests below are skipped.
+  const { state } = service ?? ({} as NonNullable<typeof service>);
   const signal = new AbortController().signal;
   const options = { timeoutMs: 20_000, signal };
 

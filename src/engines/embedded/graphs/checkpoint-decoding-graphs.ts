@@ -1,17 +1,18 @@
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
-import type { Value } from '../onnx/graph.ts';
+import { Graph, type Value } from '../onnx/graph.ts';
 import type { Device } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { DecodingGraph } from './decoding-graph.ts';
 import { outputLogits } from './logit-outputs.ts';
 import type { LoraTargets } from './lora-graphs.ts';
+import { normalize } from './normalization.ts';
 import { outputChoices } from './token-choices.ts';
 
 /** What precedes the names of the weights of the layer whose attention comes next. */
 export const nextLayer = 'next.';
 
 /**
- * The graphs of a checkpoint with a LoRA adapter. All weights are inputs, named as in `loraForwardGraph`; those of the
+ * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
+ * writes the new keys and values into its cache, which is read in place and never copied. All weights are inputs, named as in `loraForwardGraph`; those of the
  * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
  * `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
  * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
@@ -21,34 +22,62 @@ export const nextLayer = 'next.';
  * product into other memory in each run, but reads the left one in place. For few tokens that takes half of the time, as
  * little as with weights that are packed beforehand, which would be in memory twice.
  */
-class CheckpointGraph extends DecodingGraph {
+class CheckpointGraph {
+  readonly #graph = new Graph();
+  readonly #architecture: Architecture;
   readonly #lora: LoraTargets;
   readonly #device: Device;
 
   constructor(architecture: Architecture, lora: LoraTargets, device: Device) {
-    super(architecture);
+    this.#architecture = architecture;
     this.#lora = lora;
     this.#device = device;
   }
 
-  protected embed(): Value {
-    const { vocabularySize, width } = this.architecture;
-    const table = this.graph.input('embedding', 'float32', [vocabularySize, width]);
-    return this.graph.op('Gather', [table, 'ids'], { axis: 0 });
+  /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#project`. */
+  begin(): Uint8Array {
+    const graph = this.#graph;
+    const { vocabularySize, width } = this.#architecture;
+    const table = graph.input('embedding', 'float32', [vocabularySize, width]);
+    const ids = graph.input('ids', 'int64', ['tokens']);
+    this.#outputProjections(graph.op('Gather', [table, ids], { axis: 0 }));
+    return graph.finish();
   }
 
-  protected gain(_layer: number | null, norm: 'attention' | 'mlp' | 'final'): Value {
-    const attentionNorm = `${nextLayer}input_layernorm`;
-    const name = norm === 'attention' ? attentionNorm : norm === 'mlp' ? 'post_attention_layernorm' : 'norm';
-    return this.graph.input(name, 'float32', [this.architecture.width]);
+  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last those of `#finish`. */
+  proceed(layer: number): Uint8Array {
+    const graph = this.#graph;
+    const { layers, width } = this.#architecture;
+    const input = graph.input('state_in', 'float32', ['tokens', width]);
+    const middle = graph.op('Add', [input, this.#attend(this.#mix())]);
+    const state = graph.op('Add', [middle, this.#expand(this.#norm(middle, 'post_attention_layernorm'))]);
+    if (layer + 1 < layers) this.#outputProjections(state);
+    else {
+      const picked = graph.input('picked', 'int64', ['outputs']);
+      this.#finish(this.#norm(graph.op('Gather', [state, picked], { axis: 0 }), 'norm'));
+    }
+    return graph.finish();
   }
 
-  protected project(_layer: number, normed: Value): Value {
-    const { graph } = this;
-    const { heads, keyValueHeads, headWidth } = this.architecture;
+  #outputProjections(state: Value): void {
+    const { width, heads, keyValueHeads, headWidth } = this.#architecture;
+    const packed = this.#project(this.#norm(state, `${nextLayer}input_layernorm`));
+    this.#graph.output('state', state, ['tokens', width]);
+    this.#graph.output('packed', packed, ['tokens', (heads + 2 * keyValueHeads) * headWidth]);
+  }
+
+  #norm(state: Value, name: string): Value {
+    const gain = this.#graph.input(name, 'float32', [this.#architecture.width]);
+    return normalize(this.#graph, state, gain, this.#architecture.normEpsilon).output;
+  }
+
+  /** Query, key and value of the next layer side by side, for normed states. */
+  #project(normed: Value): Value {
+    const graph = this.#graph;
+    const { heads, keyValueHeads, headWidth } = this.#architecture;
     graph.input('positions', 'int64', ['tokens', 1]);
     for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
-    const columns = this.#columns(normed, this.architecture.width);
+    const columns = this.#columns(normed, this.#architecture.width);
     const linear = (name: Projection) => this.#transpose(this.#multiply(name, columns, nextLayer));
     return graph.op(
       'Concat',
@@ -61,10 +90,14 @@ class CheckpointGraph extends DecodingGraph {
     );
   }
 
-  /** The tokens and heads that share keys and values are rows of the same product. */
-  protected mix(): Value {
-    const { graph } = this;
-    const { heads, keyValueHeads, headWidth } = this.architecture;
+  /**
+   * The values that the heads mix, [tokens, heads * head width]. The tokens and heads that share keys and values are rows
+   * of the same product. The query is divided by the root of the head width already. The input `rows` [tokens] has each
+   * token's index in the padded [batch, steps] layout.
+   */
+  #mix(): Value {
+    const graph = this.#graph;
+    const { heads, keyValueHeads, headWidth } = this.#architecture;
     const sharers = heads / keyValueHeads;
     graph.input('query', 'float32', ['batch', 'queries', keyValueHeads * headWidth]);
     for (const name of ['key', 'value'])
@@ -79,10 +112,9 @@ class CheckpointGraph extends DecodingGraph {
     return graph.op('Reshape', [ordered, graph.integers(-1, heads * headWidth)]);
   }
 
-  /** The query is divided by the root of the head width already. */
   #attention(): Value {
-    const { graph } = this;
-    const { keyValueHeads, headWidth } = this.architecture;
+    const graph = this.#graph;
+    const { keyValueHeads, headWidth } = this.#architecture;
     if (this.#device === 'cpu')
       return graph.contribOp('MultiHeadAttention', ['query', 'key', 'value', '', '', 'mask'], {
         num_heads: keyValueHeads,
@@ -96,14 +128,16 @@ class CheckpointGraph extends DecodingGraph {
     return swap(graph.op('MatMul', [graph.op('Softmax', [scores], { axis: -1 }), 'value']));
   }
 
-  protected attend(_layer: number, mixed: Value): Value {
-    const { heads, headWidth } = this.architecture;
+  /** What a layer's attention adds to the states, for the mixed values of its heads. */
+  #attend(mixed: Value): Value {
+    const { heads, headWidth } = this.#architecture;
     return this.#transpose(this.#multiply('o_proj', this.#columns(mixed, heads * headWidth)));
   }
 
-  protected expand(_layer: number, normed: Value): Value {
-    const { graph } = this;
-    const columns = this.#columns(normed, this.architecture.width);
+  /** What a layer's MLP adds to the states. */
+  #expand(normed: Value): Value {
+    const graph = this.#graph;
+    const columns = this.#columns(normed, this.#architecture.width);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
     const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', columns)], {
       alpha: { float: 1 },
@@ -112,9 +146,10 @@ class CheckpointGraph extends DecodingGraph {
     return this.#transpose(this.#multiply('down_proj', hidden));
   }
 
-  protected finish(normed: Value): void {
-    const { graph } = this;
-    const { vocabularySize, width } = this.architecture;
+  /** Makes what is needed of the logits of normed states [outputs, width] the outputs. */
+  #finish(normed: Value): void {
+    const graph = this.#graph;
+    const { vocabularySize, width } = this.#architecture;
     const head = graph.input('head', 'float32', [vocabularySize, width]);
     const logitsOf = (states: Value) =>
       this.#transpose(graph.op('MatMul', [head, this.#columns(states, width)]));
@@ -128,8 +163,8 @@ class CheckpointGraph extends DecodingGraph {
 
   /** W x + scale * B (A x), [outputs, tokens], for states x [inputs, tokens]. */
   #multiply(name: Projection, states: Value, prefix = ''): Value {
-    const { graph } = this;
-    const [outputs, inputs] = projectionShape(this.architecture, name);
+    const graph = this.#graph;
+    const [outputs, inputs] = projectionShape(this.#architecture, name);
     const weight = graph.input(`${prefix}${name}`, 'float32', [outputs, inputs]);
     const product = graph.op('MatMul', [weight, states]);
     const { targets, scale } = this.#lora;
@@ -144,23 +179,26 @@ class CheckpointGraph extends DecodingGraph {
    * nothing stood between them, and only plain products have the kernel for a single column.
    */
   #columns(states: Value, width: number): Value {
-    return this.graph.op('Reshape', [this.#transpose(states), this.graph.integers(width, -1)]);
+    return this.#graph.op('Reshape', [this.#transpose(states), this.#graph.integers(width, -1)]);
   }
 
   #transpose(states: Value): Value {
-    return this.graph.op('Transpose', [states], { perm: [1, 0] });
+    return this.#graph.op('Transpose', [states], { perm: [1, 0] });
   }
 
   #biased(name: Projection, states: Value): Value {
-    if (!this.architecture.attentionBias) return states;
-    const [outputs] = projectionShape(this.architecture, name);
-    return this.graph.op('Add', [states, this.graph.input(`${nextLayer}${name}.bias`, 'float32', [outputs])]);
+    if (!this.#architecture.attentionBias) return states;
+    const [outputs] = projectionShape(this.#architecture, name);
+    return this.#graph.op('Add', [
+      states,
+      this.#graph.input(`${nextLayer}${name}.bias`, 'float32', [outputs]),
+    ]);
   }
 
   /** Norms each head, if the architecture does, and rotates it by its token's position. */
   #rotate(states: Value, norm: 'q_norm' | 'k_norm', heads: number): Value {
-    const { graph } = this;
-    const { headWidth, queryKeyNorm, normEpsilon } = this.architecture;
+    const graph = this.#graph;
+    const { headWidth, queryKeyNorm, normEpsilon } = this.#architecture;
     const width = heads * headWidth;
     let normed = states;
     if (queryKeyNorm) {

@@ -1,10 +1,8 @@
 import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { checkpointDecodingGraphs, nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { decodingGraphs } from '../graphs/decoding-graphs.ts';
 import { type AdapterVector, adapterFeeds, type LoraBase, weightFeeds } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
 export interface DecodingStage {
@@ -14,20 +12,11 @@ export interface DecodingStage {
   takesPositions: boolean;
 }
 
-/** The stages of a step in their order: up to the first attention, then one for each layer, the last with the head. */
-export async function trainedStages(
-  runtime: Runtime,
-  architecture: Architecture,
-  weights: Float32Array,
-): Promise<DecodingStage[]> {
-  const stages: DecodingStage[] = [];
-  for (const model of decodingGraphs(architecture, weights))
-    stages.push({ session: await runtime.session(model), weights: {}, takesPositions: stages.length === 0 });
-  return stages;
-}
-
-/** The same for a checkpoint. Its weights are read where they are in memory; `adapter` is null for the base model. */
-export async function checkpointStages(
+/**
+ * The stages of a step in their order: up to the first attention, then one for each layer, the last with the head. The
+ * checkpoint's weights are read where they are in memory; `adapter` is null for the base model.
+ */
+export async function decodingStages(
   runtime: Runtime,
   base: LoraBase,
   adapter: AdapterVector | null,

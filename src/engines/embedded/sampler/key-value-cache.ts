@@ -1,5 +1,6 @@
 import { freeAll } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
+import type { SlotCache } from './decoder.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
 /** The width of a slot is a multiple of this. */
@@ -12,9 +13,10 @@ const spareSlotElements = 64 * 1024 ** 2;
  * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Used slots are
  * adjacent, so that any range of them is one tensor without a copy. The cache grows and shrinks with the sequences.
  */
-export class KeyValueCache {
+export class KeyValueCache implements SlotCache {
   /** Number of elements in a block. */
   readonly blockSize: number;
+  readonly mostSlots = Number.POSITIVE_INFINITY;
   readonly #heads: number;
   readonly #headWidth: number;
   #slots = 0;

@@ -58,8 +58,8 @@ export class Pool {
   ) {
     this.#decoder = decoder;
     this.#architecture = architecture;
-    this.#largestBatch = largestBatch;
     const { cache } = decoder;
+    this.#largestBatch = Math.min(largestBatch, cache.mostSlots);
     this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
     this.#slots = new Slots(cache, this.#prefixes);
     this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);

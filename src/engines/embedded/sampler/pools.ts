@@ -4,9 +4,11 @@ import type { BaseModels } from '../base-models.ts';
 import type { Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
-import { Decoder } from './decoder.ts';
+import { CheckpointDecoder } from './checkpoint-decoder.ts';
+import type { Decoder } from './decoder.ts';
 import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
+import { TinyDecoder } from './tiny/tiny-decoder.ts';
 
 /** Sets of weights kept loaded, besides those in use. */
 const idlePoolsKept = 3;
@@ -131,9 +133,9 @@ export class Pools {
       this.#models.loadVector(weights).catch((error: unknown) => {
         throw unreadableCheckpoint(weights.folder, error);
       });
-    if (model.kind === 'tiny') return Decoder.create(this.#runtime, model.architecture, await load());
+    if (model.kind === 'tiny') return TinyDecoder.create(this.#runtime, model.architecture, await load());
     const adapter = this.#models.isBare(weights) ? null : { lora: model.lora, vector: await load() };
-    return Decoder.ofCheckpoint(this.#runtime, model, adapter);
+    return CheckpointDecoder.create(this.#runtime, model, adapter);
   }
 
   #evict(): void {

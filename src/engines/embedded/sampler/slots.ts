@@ -1,4 +1,4 @@
-import type { KeyValueCache } from './key-value-cache.ts';
+import type { SlotCache } from './decoder.ts';
 import { blockLength, type PrefixCache } from './prefix-cache.ts';
 import type { Continuation, SampledAnswer, Sequence } from './sequence.ts';
 
@@ -14,11 +14,11 @@ export interface Occupant {
 
 /** Assigns the slots of the key-value cache: slot i belongs to the i-th occupant. */
 export class Slots {
-  readonly #cache: KeyValueCache;
+  readonly #cache: SlotCache;
   readonly #prefixes: PrefixCache;
   readonly #occupants: Occupant[] = [];
 
-  constructor(cache: KeyValueCache, prefixes: PrefixCache) {
+  constructor(cache: SlotCache, prefixes: PrefixCache) {
     this.#cache = cache;
     this.#prefixes = prefixes;
   }

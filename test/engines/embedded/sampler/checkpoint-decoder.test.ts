@@ -3,7 +3,7 @@ import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';
 
 const runtime = await loadRuntime('auto', 1);
@@ -22,8 +22,8 @@ describe.each(fixtureNames)('the decoder of the checkpoint %s', async (name) => 
     return Array.from({ length }, (_, index) => at('tokens', index));
   });
   const decoders = {
-    logits: await Decoder.ofCheckpoint(runtime, checkpoint, null),
-    'adapter.logits': await Decoder.ofCheckpoint(runtime, checkpoint, adapter),
+    logits: await CheckpointDecoder.create(runtime, checkpoint, null),
+    'adapter.logits': await CheckpointDecoder.create(runtime, checkpoint, adapter),
   };
   afterAll(async () => {
     for (const decoder of Object.values(decoders)) await decoder.close();

@@ -3,7 +3,6 @@ import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
 import {
@@ -11,6 +10,7 @@ import {
   Sequence,
   type SequenceOptions,
 } from '../../../../src/engines/embedded/sampler/sequence.ts';
+import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
@@ -61,7 +61,7 @@ export async function sequenceOf(
 
 /** A pool that records all inputs of its decoder. */
 export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
-  const decoder = await Decoder.create(runtime, architecture, weights);
+  const decoder = await TinyDecoder.create(runtime, architecture, weights);
   const run = vi.spyOn(decoder, 'run');
   const pool = new Pool(decoder, architecture, {
     largestBatch,
@@ -79,7 +79,7 @@ export async function drain(pool: Pool): Promise<Answer[]> {
 
 /** Logits after the last of some tokens, computed without a cache. */
 export async function createModel(): Promise<(tokens: readonly number[]) => Promise<Float32Array>> {
-  const decoder = await Decoder.create(runtime, architecture, weights);
+  const decoder = await TinyDecoder.create(runtime, architecture, weights);
   return async (tokens) => {
     decoder.cache.clear();
     decoder.cache.reserve(1, tokens.length, 0);

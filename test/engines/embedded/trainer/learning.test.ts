@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
-import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
@@ -54,7 +54,7 @@ describe('a small checkpoint with random weights', () => {
     const rates: number[] = [];
     for (let step = 0; step < 30; step++) {
       const vector = await models.loadVector(weights);
-      const decoder = await Decoder.ofCheckpoint(runtime, model, { lora, vector });
+      const decoder = await CheckpointDecoder.create(runtime, model, { lora, vector });
       decoder.cache.reserve(prompts.length, 8, 0);
       const chunks = prompts.map((tokens) => ({ tokens, start: 0, end: tokens.length }));
       const { logits } = await decoder.run(0, chunks);

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
-import { Random } from '../../../../src/engines/embedded/random.ts';
-import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
-import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
-import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
-import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
-import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { forwardGraph } from '../../../../../src/engines/embedded/graphs/forward-graph.ts';
+import { Random } from '../../../../../src/engines/embedded/random.ts';
+import { loadRuntime, type Runtime } from '../../../../../src/engines/embedded/runtime.ts';
+import { TinyDecoder } from '../../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
+import { copyRow, type LogitRows } from '../../../../../src/engines/embedded/sampling/distribution.ts';
+import { parameterFeeds } from '../../../../../src/engines/embedded/trainer/graph-runner.ts';
+import { fullyTrained, parameterCount } from '../../../../../src/engines/embedded/weights/architecture.ts';
 
 const vocabularySize = 512;
 
@@ -25,13 +25,13 @@ describe.each([
     Array.from({ length }, () => Math.floor(random.uniform() * vocabularySize)),
   );
   let runtime: Runtime;
-  let decoder: Decoder;
+  let decoder: TinyDecoder;
   /** Logits after each token of each sequence, computed alone and token by token. */
   const alone: LogitRows[][] = [];
 
   beforeAll(async () => {
     runtime = await loadRuntime(name, 1);
-    decoder = await Decoder.create(runtime, architecture, weights);
+    decoder = await TinyDecoder.create(runtime, architecture, weights);
     for (const tokens of sequences) {
       decoder.cache.clear();
       decoder.cache.reserve(1, tokens.length, 0);
@@ -109,23 +109,21 @@ describe.each([
     expect(restored).toEqual(alone[8]?.[89]);
   });
 
-  it('gives the same bits after its cache has become wider and narrower', async () => {
+  it('gives the same bits after its cache has grown, while other sequences come and go', async () => {
     decoder.cache.clear();
     const done = [0, 0];
-    for (const { slots, end, width } of [
-      { slots: 2, end: 20, width: 32 },
-      { slots: 2, end: 60, width: 64 },
-      { slots: 2, end: 130, width: 160 },
-      { slots: 1, end: 61, width: 64 },
-      { slots: 1, end: 80, width: 96 },
+    for (const { slots, end } of [
+      { slots: 2, end: 20 },
+      { slots: 2, end: 60 },
+      { slots: 40, end: 90 },
+      { slots: 1, end: 61 },
+      { slots: 1, end: 80 },
     ]) {
       decoder.cache.reserve(slots, end, slots);
-      expect(decoder.cache.width).toBe(width);
       const chunks = [8, 9].slice(0, slots).map((index, slot) => {
         const tokens = sequences[index] as number[];
-        // The first sequence stays short, so that the cache can become narrower again when the other has left.
         const start = done[slot] as number;
-        return { tokens, start, end: slot === 0 && end === 130 ? start : end };
+        return { tokens, start, end: slot === 0 && end === 90 ? start : end };
       });
       const rows = await decoder.run(0, chunks);
       for (const [slot, chunk] of chunks.entries()) {
@@ -135,8 +133,18 @@ describe.each([
     }
   });
 
+  it('gives the same bits after the memory of many long sequences was given back', async () => {
+    const tokens = sequences[10] as number[];
+    for (let round = 0; round < 2; round++) {
+      decoder.cache.reserve(120, 300, 0);
+      const rows = await decoder.run(119, [{ tokens, start: 0, end: 300 }]);
+      expect(copyRow(rows, 0)).toEqual(alone[10]?.[299]);
+      decoder.cache.clear();
+    }
+  });
+
   it('gives the same bits in the memory of a cache whose keys and values were NaN', async () => {
-    const diverged = await Decoder.create(
+    const diverged = await TinyDecoder.create(
       runtime,
       architecture,
       weights.map(() => Number.NaN),
@@ -153,8 +161,10 @@ describe.each([
 
   it('returns the logits after every token of a chunk, with a separate cache', async () => {
     const tokens = sequences[7] as number[];
+    const own = sequences[8] as number[];
     const twin = decoder.twin();
-    decoder.cache.clear();
+    decoder.cache.reserve(1, own.length, 0);
+    await decoder.run(0, [{ tokens: own, start: 0, end: 40 }]);
     twin.cache.reserve(1, tokens.length, 0);
     for (const [start, end] of [
       [0, 1],
@@ -164,7 +174,15 @@ describe.each([
       const rows = await twin.run(0, [{ tokens, start, end }], { everyToken: true });
       for (let at = start; at < end; at++) expect(copyRow(rows, at - start)).toEqual(alone[7]?.[at]);
     }
-    expect(decoder.cache.width).toBe(0);
+    const rows = await decoder.run(0, [{ tokens: own, start: 40, end: 90 }]);
+    expect(copyRow(rows, 0)).toEqual(alone[8]?.[89]);
+    // What the separate cache holds stays when the memory of the other is given back.
+    decoder.cache.reserve(120, 320, 0);
+    decoder.cache.clear();
+    const next = copyRow(await twin.run(0, [{ tokens: [...tokens, 7], start: 65, end: 66 }]), 0);
+    decoder.cache.reserve(1, 66, 0);
+    const same = await decoder.run(0, [{ tokens: [...tokens, 7], start: 0, end: 66 }]);
+    expect(copyRow(same, 0)).toEqual(next);
   });
 
   it('agrees with the full forward pass of training to 1e-5', async () => {

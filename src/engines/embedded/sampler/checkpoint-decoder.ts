@@ -1,0 +1,249 @@
+import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { logitRowsOf } from '../graphs/logit-outputs.ts';
+import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
+import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
+import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
+import type { LogitRows } from '../sampling/distribution.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import type { Chunk, Decoder, StepOutput, Wanted } from './decoder.ts';
+import { type DecodingStage, decodingStages } from './decoding-stages.ts';
+import { DrawFeeds } from './draws.ts';
+import { KeyValueCache } from './key-value-cache.ts';
+
+const masked = -1e9;
+
+const none = new Float32Array(0);
+const noRows: LogitRows = { logits: none, largest: none, likelihoods: none };
+
+/** Runs tokens through a checkpoint, by graphs of ONNX Runtime, with its own key-value cache. */
+export class CheckpointDecoder implements Decoder {
+  readonly cache: KeyValueCache;
+  readonly #runtime: Runtime;
+  readonly #architecture: Architecture;
+  readonly #stages: readonly DecodingStage[];
+  /** Null if the graphs output logits only. */
+  readonly #draws: DrawFeeds | null;
+  /** Memory of the inputs, used again by the next run. */
+  #mask = new Float32Array(0);
+  #query = new Float32Array(0);
+  /** The outputs of the last run. */
+  #rows: LogitRows | undefined;
+
+  private constructor(
+    runtime: Runtime,
+    architecture: Architecture,
+    stages: readonly DecodingStage[],
+    draws: DrawFeeds | null,
+  ) {
+    this.#runtime = runtime;
+    this.#architecture = architecture;
+    this.#stages = stages;
+    this.#draws = draws;
+    this.cache = new KeyValueCache(architecture);
+  }
+
+  /** `adapter`: null for the checkpoint as it is. */
+  static async create(
+    runtime: Runtime,
+    base: LoraBase,
+    adapter: AdapterVector | null,
+  ): Promise<CheckpointDecoder> {
+    const { architecture } = base;
+    const draws = runtime.device === 'cpu' ? new DrawFeeds(runtime, architecture.vocabularySize) : null;
+    const stages = await decodingStages(runtime, base, adapter);
+    return new CheckpointDecoder(runtime, architecture, stages, draws);
+  }
+
+  twin(): CheckpointDecoder {
+    return new CheckpointDecoder(this.#runtime, this.#architecture, this.#stages, this.#draws);
+  }
+
+  async close(): Promise<void> {
+    for (const session of new Set(this.#stages.map((stage) => stage.session))) await session.release();
+    this.cache.clear();
+  }
+
+  async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
+    const layout = this.#layout(chunks);
+    const picked = everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : layout.last;
+    const draws = this.#draws?.feeds(Array.from(picked, () => null));
+    return this.#keep(await this.#run(firstSlot, layout, picked, draws));
+  }
+
+  async step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput> {
+    if (!this.#draws)
+      return { rows: await this.run(firstSlot, chunks), outcomes: chunks.map((_, row) => row) };
+    const layout = this.#layout(chunks);
+    const draws = wanted.flatMap((one) => (one === null ? [] : one === 'logits' ? [null] : [one]));
+    const picked = layout.last.filter((_, row) => wanted[row] !== null);
+    const outputs = await this.#run(firstSlot, layout, picked, this.#draws.feeds(draws));
+    const drawn = draws.length > 0 ? this.#draws.read(draws, outputs) : [];
+    let [pickedRow, wholeRow] = [0, 0];
+    const outcomes = wanted.map((one) => (one === null ? null : (drawn[pickedRow++] ?? wholeRow++)));
+    return { rows: this.#keep(outputs), outcomes };
+  }
+
+  #keep(outputs: InferenceSession.OnnxValueMapType): LogitRows {
+    this.#rows = outputs.logits ? logitRowsOf(outputs) : undefined;
+    return this.#rows ?? noRows;
+  }
+
+  /** The outputs of the last stage, for the flat tokens `picked`. Without any it is not run: it writes no keys. */
+  async #run(
+    firstSlot: number,
+    layout: Layout,
+    picked: BigInt64Array,
+    end: Feeds = {},
+  ): Promise<InferenceSession.OnnxValueMapType> {
+    freeAll(Object.values(this.#rows ?? {}));
+    const [first, ...layers] = this.#stages as [DecodingStage, ...DecodingStage[]];
+    const positions = this.#positions(layout);
+    const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
+    let outputs = await first.session.run({ ...first.weights, ...ids, positions });
+    for (const [layer, { session, weights, takesPositions }] of layers.entries()) {
+      const [packed, state] = [outputs.packed?.data as Float32Array, outputs.state?.data as Float32Array];
+      const query = this.#storeKeysAndValues(layer, firstSlot, layout, packed);
+      const feeds: Feeds = {
+        ...weights,
+        ...(takesPositions ? { positions } : {}),
+        ...this.#layerFeeds(layer, firstSlot, layout, state, query),
+      };
+      if (layer + 1 < layers.length) outputs = await session.run(feeds);
+      else if (picked.length === 0) outputs = {};
+      else
+        outputs = await session.run({
+          ...feeds,
+          ...end,
+          picked: this.#runtime.integer(picked, [picked.length]),
+        });
+      freeAll([packed, state]);
+    }
+    return outputs;
+  }
+
+  /** Number of heads that share keys and values. */
+  get #sharers(): number {
+    return this.#architecture.heads / this.#architecture.keyValueHeads;
+  }
+
+  /** Computes the flat and padded indices of the tokens. */
+  #layout(chunks: readonly Chunk[]): Layout {
+    let tokens = 0;
+    let steps = 1;
+    for (const { start, end } of chunks) {
+      tokens += end - start;
+      steps = Math.max(steps, end - start);
+    }
+    const width = this.cache.width;
+    const rows = new BigInt64Array(tokens);
+    const last = new BigInt64Array(chunks.length);
+    const copies = this.#sharers;
+    const size = chunks.length * steps * copies * width;
+    this.#mask = atLeast(this.#mask, size);
+    const mask = this.#mask.subarray(0, size).fill(0);
+    let offset = 0;
+    const ranges = chunks.map((chunk, row) => {
+      const { start, end } = chunk;
+      const range = { ...chunk, offset };
+      for (let position = start; position < end; position++, offset++) {
+        const step = row * steps + position - start;
+        rows[offset] = BigInt(step);
+        for (let copy = step * copies; copy < (step + 1) * copies; copy++)
+          mask.fill(masked, copy * width + position + 1, (copy + 1) * width);
+      }
+      last[row] = BigInt(Math.max(0, offset - 1));
+      return range;
+    });
+    return { ranges, steps, tokens, width, rows, last, mask };
+  }
+
+  #positions({ ranges, tokens }: Layout): Tensor {
+    const positions = new BigInt64Array(tokens);
+    for (const { start, end, offset } of ranges)
+      for (let position = start; position < end; position++)
+        positions[offset + position - start] = BigInt(position);
+    return this.#runtime.integer(positions, [tokens, 1]);
+  }
+
+  /**
+   * Writes the chunks' keys and values into the cache. Returns their queries divided by the root of the head width:
+   * [batch, steps, heads, head width], with the first heads of all groups before the second ones.
+   */
+  #storeKeysAndValues(
+    layer: number,
+    firstSlot: number,
+    { ranges, steps }: Layout,
+    packed: Float32Array,
+  ): Float32Array {
+    const { heads, keyValueHeads, headWidth } = this.#architecture;
+    const width = heads * headWidth;
+    const scale = 1 / Math.sqrt(headWidth);
+    const size = ranges.length * steps * width;
+    this.#query = atLeast(this.#query, size);
+    const query = this.#query.subarray(0, size);
+    let offset = 0;
+    ranges.forEach(({ start, end }, row) => {
+      for (
+        let position = start;
+        position < end;
+        position++, offset += width + 2 * keyValueHeads * headWidth
+      ) {
+        this.cache.write(layer, firstSlot + row, position, packed, offset + width);
+        const target = (row * steps + position - start) * width;
+        for (let head = 0; head < heads; head++) {
+          const from = offset + head * headWidth;
+          const to = target + this.#groupedPlace(head) * headWidth;
+          for (let index = 0; index < headWidth; index++)
+            query[to + index] = (packed[from + index] as number) * scale;
+        }
+      }
+    });
+    return query;
+  }
+
+  /** A head's place: heads that share keys and values are rows of one product. */
+  #groupedPlace(head: number): number {
+    return (head % this.#sharers) * this.#architecture.keyValueHeads + Math.floor(head / this.#sharers);
+  }
+
+  #layerFeeds(
+    layer: number,
+    firstSlot: number,
+    { ranges, steps, tokens, width, mask, rows }: Layout,
+    state: Float32Array,
+    query: Float32Array,
+  ): Feeds {
+    const batch = ranges.length;
+    const { keyValueHeads, headWidth } = this.#architecture;
+    const sharers = this.#sharers;
+    const cached = this.cache.tensors(layer, firstSlot, batch);
+    const keyShape = [batch, keyValueHeads, width, headWidth];
+    return {
+      state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
+      query: this.#runtime.float(query, [batch, steps * sharers, keyValueHeads * headWidth]),
+      key: this.#runtime.float(cached.key, keyShape),
+      value: this.#runtime.float(cached.value, keyShape),
+      mask: this.#runtime.float(mask, [batch, 1, steps * sharers, width]),
+      rows: this.#runtime.integer(rows, [tokens]),
+    };
+  }
+}
+
+/** The array itself, or a larger one in its place. */
+function atLeast(array: Float32Array<ArrayBuffer>, size: number): Float32Array<ArrayBuffer> {
+  return array.length >= size ? array : new Float32Array(Math.max(size, 2 * array.length));
+}
+
+interface Layout {
+  /** One for each chunk. */
+  ranges: readonly TokenRange[];
+  steps: number;
+  /** Number of flat tokens. */
+  tokens: number;
+  width: number;
+  /** For each flat token its index in the padded [chunks, steps] layout. */
+  rows: BigInt64Array;
+  /** Flat indices of the last token of each chunk. */
+  last: BigInt64Array;
+  mask: Float32Array;
+}

@@ -1,0 +1,235 @@
+/** Instructions of WebAssembly that leave one value, or none. */
+export type Code = readonly number[];
+
+/** Numbers of the value types in WebAssembly modules (core specification 2.0, 5.3). */
+const typeNumber = { i32: 0x7f, v128: 0x7b } as const;
+type ValueType = keyof typeof typeNumber;
+
+/** A variable or a parameter of a function. */
+export interface Local {
+  get: Code;
+  /** Sets it, and leaves nothing. */
+  set(value: Code): Code;
+}
+
+export type Locals<Name extends string> = Record<Name, Local>;
+
+export const i32 = {
+  constant: (value: number): Code => [0x41, ...signed(value)],
+  load: (address: Code, offset = 0): Code => [...address, 0x28, 2, ...unsigned(offset)],
+  add: (left: Code, right: Code): Code => [...left, ...right, 0x6a],
+  subtract: (left: Code, right: Code): Code => [...left, ...right, 0x6b],
+  multiply: (left: Code, right: Code): Code => [...left, ...right, 0x6c],
+  and: (left: Code, right: Code): Code => [...left, ...right, 0x71],
+  /** Of a value that is not negative. */
+  shiftRight: (value: Code, bits: number): Code => [...value, ...i32.constant(bits), 0x76],
+  smallest: (left: Code, right: Code): Code => [...left, ...right, ...left, ...right, 0x48, 0x1b],
+  differs: (left: Code, right: Code): Code => [...left, ...right, 0x47],
+};
+
+export const f32 = {
+  constant: (value: number): Code => [0x43, ...bytesOf(value)],
+  load: (address: Code, offset = 0): Code => [...address, 0x2a, 2, ...unsigned(offset)],
+  store: (address: Code, offset: number, value: Code): Code => [
+    ...address,
+    ...value,
+    0x38,
+    2,
+    ...unsigned(offset),
+  ],
+  add: (left: Code, right: Code): Code => [...left, ...right, 0x92],
+  multiply: (left: Code, right: Code): Code => [...left, ...right, 0x94],
+  divide: (left: Code, right: Code): Code => [...left, ...right, 0x95],
+  /** NaN if one of the two is. */
+  largest: (left: Code, right: Code): Code => [...left, ...right, 0x97],
+  root: (value: Code): Code => [...value, 0x91],
+};
+
+const vector = (code: number, ...operands: Code[]): Code => [...operands.flat(), 0xfd, ...unsigned(code)];
+
+/** Four numbers of 32 bits. */
+export const f32x4 = {
+  zero: [0xfd, 12, ...new Array<number>(16).fill(0)] as Code,
+  all: (value: Code): Code => vector(19, value),
+  constant: (value: number): Code => f32x4.all(f32.constant(value)),
+  load: (address: Code, offset = 0): Code => [...vector(0, address), 4, ...unsigned(offset)],
+  /** Four times the number at an address. */
+  loadAll: (address: Code, offset = 0): Code => [...vector(9, address), 2, ...unsigned(offset)],
+  store: (address: Code, offset: number, value: Code): Code => [
+    ...vector(11, address, value),
+    4,
+    ...unsigned(offset),
+  ],
+  lane: (value: Code, lane: number): Code => [...vector(31, value), lane],
+  add: (left: Code, right: Code): Code => vector(228, left, right),
+  subtract: (left: Code, right: Code): Code => vector(229, left, right),
+  multiply: (left: Code, right: Code): Code => vector(230, left, right),
+  divide: (left: Code, right: Code): Code => vector(231, left, right),
+  /** NaN where one of the two is. */
+  largest: (left: Code, right: Code): Code => vector(233, left, right),
+  nearest: (value: Code): Code => vector(106, value),
+  isLess: (left: Code, right: Code): Code => vector(67, left, right),
+  /** `value` where the bits of `mask` are 0, and 0 elsewhere. */
+  except: (value: Code, mask: Code): Code => vector(79, value, mask),
+  /** `yes` where the bits of `mask` are 1, and `no` elsewhere. */
+  choose: (yes: Code, no: Code, mask: Code): Code => vector(82, yes, no, mask),
+};
+
+/** Four whole numbers of 32 bits. */
+export const i32x4 = {
+  all: (value: Code): Code => vector(17, value),
+  constant: (...values: readonly [number, number, number, number]): Code => [
+    ...vector(12),
+    ...new Uint8Array(Int32Array.from(values).buffer),
+  ],
+  isGreater: (left: Code, right: Code): Code => vector(59, left, right),
+  add: (left: Code, right: Code): Code => vector(174, left, right),
+  shiftLeft: (value: Code, bits: number): Code => vector(171, value, i32.constant(bits)),
+  /** The whole part of numbers, which fit. */
+  truncate: (value: Code): Code => vector(248, value),
+};
+
+/**
+ * `left * right + sum`, rounded once where the processor has such an instruction (relaxed SIMD), and twice on an engine
+ * without relaxed SIMD.
+ */
+export type MultiplyAdd = (left: Code, right: Code, sum: Code) => Code;
+
+const fused: MultiplyAdd = (left, right, sum) => vector(261, left, right, sum);
+const separate: MultiplyAdd = (left, right, sum) => f32x4.add(f32x4.multiply(left, right), sum);
+
+/** Writes the code of one function. */
+export class FunctionWriter {
+  /** Number of parameters, which are whole numbers. */
+  readonly parameters: number;
+  readonly multiplyAdd: MultiplyAdd;
+  readonly #locals: ValueType[] = [];
+  readonly #code: number[] = [];
+
+  constructor(parameters: number, multiplyAdd: MultiplyAdd) {
+    this.parameters = parameters;
+    this.multiplyAdd = multiplyAdd;
+  }
+
+  local(type: ValueType, value?: Code): Local {
+    const added = localAt(this.parameters + this.#locals.push(type) - 1);
+    if (value) this.do(added.set(value));
+    return added;
+  }
+
+  locals(count: number, type: ValueType): Local[] {
+    return Array.from({ length: count }, () => this.local(type));
+  }
+
+  do(...instructions: Code[]): void {
+    for (const instruction of instructions) for (const byte of instruction) this.#code.push(byte);
+  }
+
+  /** Adds to a whole number. */
+  advance(address: Local, by: number): Code {
+    return address.set(i32.add(address.get, i32.constant(by)));
+  }
+
+  /** Repeats `body` while the condition that it returns holds; at least once. */
+  repeat(body: () => Code): void {
+    this.#code.push(0x03, 0x40);
+    const condition = body();
+    this.do(condition, [0x0d, 0, 0x0b]);
+  }
+
+  finish(): Code {
+    const locals = this.#locals.map((type) => [1, typeNumber[type]]);
+    const body = [...list(locals), ...this.#code, 0x0b];
+    return [...unsigned(body.length), ...body];
+  }
+}
+
+/** A module of functions that share an imported memory, `environment.memory`, and return nothing. */
+export class WasmModule {
+  readonly #functions: { name: string; writer: FunctionWriter }[] = [];
+  readonly #multiplyAdd: MultiplyAdd;
+
+  /** `relaxedSimd`: whether to use it. Default: if this engine has it. */
+  constructor({ relaxedSimd = hasRelaxedSimd() }: { relaxedSimd?: boolean } = {}) {
+    this.#multiplyAdd = relaxedSimd ? fused : separate;
+  }
+
+  /** Adds a function of whole numbers, such as addresses in bytes. `write` gets its parameters, by their names. */
+  add<Name extends string>(
+    name: string,
+    parameters: readonly Name[],
+    write: (code: FunctionWriter, given: Locals<Name>) => void,
+  ): void {
+    const writer = new FunctionWriter(parameters.length, this.#multiplyAdd);
+    const given = parameters.map((parameter, index) => [parameter, localAt(index)]);
+    write(writer, Object.fromEntries(given) as Locals<Name>);
+    this.#functions.push({ name, writer });
+  }
+
+  finish(): Uint8Array<ArrayBuffer> {
+    const writers = this.#functions.map(({ writer }) => writer);
+    const types = writers.map(({ parameters }) => [
+      0x60,
+      ...list(new Array<Code>(parameters).fill([typeNumber.i32])),
+      0,
+    ]);
+    const memory = [...text('environment'), ...text('memory'), 2, 0, 1];
+    const exports = this.#functions.map(({ name }, index) => [...text(name), 0, ...unsigned(index)]);
+    return Uint8Array.from([
+      ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+      ...section(1, types),
+      ...section(2, [memory]),
+      ...section(
+        3,
+        writers.map((_, index) => unsigned(index)),
+      ),
+      ...section(7, exports),
+      ...section(
+        10,
+        writers.map((writer) => writer.finish()),
+      ),
+    ]);
+  }
+}
+
+function localAt(index: number): Local {
+  return { get: [0x20, ...unsigned(index)], set: (value) => [...value, 0x21, ...unsigned(index)] };
+}
+
+function hasRelaxedSimd(): boolean {
+  const writer = new FunctionWriter(0, fused);
+  writer.do(writer.local('v128').set(fused(f32x4.zero, f32x4.zero, f32x4.zero)));
+  return WebAssembly.validate(
+    Uint8Array.from([
+      ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+      ...section(1, [[0x60, 0, 0]]),
+      ...section(3, [[0]]),
+      ...section(10, [writer.finish()]),
+    ]),
+  );
+}
+
+function section(id: number, items: readonly Code[]): Code {
+  const content = list(items);
+  return [id, ...unsigned(content.length), ...content];
+}
+
+const list = (items: readonly Code[]): Code => [...unsigned(items.length), ...items.flat()];
+const text = (value: string): Code => [...unsigned(value.length), ...new TextEncoder().encode(value)];
+const bytesOf = (value: number): Code => [...new Uint8Array(Float32Array.of(value).buffer)];
+
+/** A whole number in LEB128, unsigned. */
+function unsigned(value: number): Code {
+  const bytes: number[] = [];
+  let rest = value;
+  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80);
+  return [...bytes, rest];
+}
+
+/** A whole number in LEB128, signed. */
+function signed(value: number): Code {
+  const bytes: number[] = [];
+  let rest = value;
+  for (; rest < -64 || rest > 63; rest >>= 7) bytes.push((rest & 0x7f) | 0x80);
+  return [...bytes, rest & 0x7f];
+}
