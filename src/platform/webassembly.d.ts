@@ -1,7 +1,8 @@
 /** The parts of WebAssembly that are used: the types of Node have none, and those of browsers declare much else. */
 declare namespace WebAssembly {
   class Memory {
-    constructor(descriptor: { initial: number; maximum?: number });
+    constructor(descriptor: { initial: number; maximum?: number; shared?: boolean });
+    /** A `SharedArrayBuffer` if the memory is shared. */
     readonly buffer: ArrayBuffer;
     /** Adds pages of 64 KiB. Earlier buffers are detached. Throws a `RangeError` if there is no memory. */
     grow(pages: number): number;

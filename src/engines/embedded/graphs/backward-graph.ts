@@ -9,7 +9,7 @@ import { TrainingGraph, tapeOf, tapeShapes } from './training-graph.ts';
  * The backward pass of training. Inputs: the tape; `logits_gradient`, dLoss/dlogits [rows, vocabulary]; and `sources`
  * [tokens], for each position 1 + its row, or 0. Outputs: the gradient of each tensor under `gradientName`, that of
  * `position_embedding` only for the batch's `time` positions; and in place of those of the tables that are looked up by
- * token, `embedding_gradient` [tokens, width], the gradient of the looked-up rows: see `addGradient`.
+ * token, `embedding_gradient` [tokens, width], the gradient of the looked-up rows: see `addOutputs`.
  */
 export function backwardGraph(architecture: Architecture): Uint8Array {
   return new BackwardPass(architecture).graph.finish();

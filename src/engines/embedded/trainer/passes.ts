@@ -1,10 +1,14 @@
+import { gradientName } from '../graphs/backward-graph.ts';
 import { freeAll } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import { type Architecture, parameterCount } from '../weights/architecture.ts';
+import { type Architecture, isLookup, tensorShapes } from '../weights/architecture.ts';
 import { type BatchLoss, logprobOf } from './batch-loss.ts';
-import type { GraphRunner } from './graph-runner.ts';
-import type { MicroBatch } from './micro-batches.ts';
-import { addGradient } from './optimizer.ts';
+import type { Gradients, GraphRunner } from './graph-runner.ts';
+import type { BatchTokens, MicroBatch } from './micro-batches.ts';
+import type { TrainedVector } from './trained-vector.ts';
+
+/** Where gradients are added up. */
+export type GradientSum = Pick<TrainedVector, 'add' | 'addRows'>;
 
 /** Weights of a tiny model, and what runs the graphs on them. */
 export interface RunningModel {
@@ -33,16 +37,16 @@ export async function logprobsUnder(model: RunningModel, batches: readonly Micro
 }
 
 /**
- * The gradient of a batch's loss, in the layout of the parameters. Losses and gradients are added up in the order of
- * the micro-batches, so that the sum has the same bits on any number of runners.
+ * Adds the gradient of a batch's loss to a sum. Losses and gradients are added up in the order of the micro-batches, so
+ * that the sum has the same bits on any number of runners.
  */
-export async function gradientOf(
+export async function addGradient(
   model: RunningModel,
   batches: readonly MicroBatch[],
   loss: BatchLoss,
-): Promise<Float32Array> {
+  sum: GradientSum,
+): Promise<void> {
   const { architecture } = model;
-  const total = new Float32Array(parameterCount(architecture));
   const ahead = aheadOf(model);
   const forwardPasses = inOrder(batches, ahead, async (batch, index) => {
     return { batch, logits: await forward(model, batch, index, index) };
@@ -54,10 +58,37 @@ export async function gradientOf(
     return { batch, gradients: await runnerOf(model, index).backward(index, slopes) };
   });
   for await (const { batch, gradients } of backwardPasses) {
-    addGradient(total, architecture, batch, gradients);
+    addOutputs(sum, architecture, batch, gradients);
     freeAll(Object.values(gradients));
   }
-  return total;
+}
+
+/**
+ * Adds the gradient of a micro-batch, the outputs of the backward graph, to a sum in the layout of the parameters. The
+ * rows of the looked-up tables are added here, one after another, because many positions share a token: their sum must
+ * neither lose additions nor depend on the number of threads.
+ */
+export function addOutputs(
+  sum: GradientSum,
+  architecture: Architecture,
+  { sequences, time }: Pick<BatchTokens, 'sequences' | 'time'>,
+  outputs: Gradients,
+): void {
+  const { width } = architecture;
+  const tables: { offset: number; distance: number }[] = [];
+  for (const { name, offset } of tensorShapes(architecture))
+    if (!isLookup(name)) sum.add(offset, outputs[gradientName(name)] as Float32Array);
+    else if (name === 'token_embedding') tables.push({ offset, distance: 0 });
+    else tables.push({ offset, distance: Number(name.slice(name.lastIndexOf('.') + 1)) });
+  sum.addRows(outputs.embedding_gradient as Float32Array, width, (add) => {
+    for (const { offset, distance } of tables)
+      for (const [sequence, { tokens }] of sequences.entries())
+        for (let at = 0; at < tokens.length; at++) {
+          // Token 0 precedes the sequence, as in the graphs.
+          const token = at >= distance ? (tokens[at - distance] as number) : 0;
+          add(sequence * time + at, offset + token * width);
+        }
+  });
 }
 
 function runnerOf({ runners }: RunningModel, index: number): GraphRunner {

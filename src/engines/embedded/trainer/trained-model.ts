@@ -1,6 +1,7 @@
 import type { TensorShape } from '../weights/architecture.ts';
 import type { BatchLoss } from './batch-loss.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
+import type { TrainedVector } from './trained-vector.ts';
 
 /**
  * What a job trains: all parameters of a tiny model, or the LoRA adapter of a checkpoint. The values are one flat vector,
@@ -24,8 +25,8 @@ export interface PreparedStep {
   sequences: readonly TrainingSequence[];
   /** The log-probability of each decision. `vector`: null for the base model as nothing has trained it. */
   logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]>;
-  /** The gradient of the loss, in the layout of the vector. */
-  gradientOf(vector: Float32Array, loss: BatchLoss, signal: AbortSignal): Promise<Float32Array>;
+  /** Adds the gradient of the loss to that of the vector. */
+  addGradient(vector: TrainedVector, loss: BatchLoss, signal: AbortSignal): Promise<void>;
 }
 
 export function decisionsOf({ sequences }: PreparedStep): Decision[] {

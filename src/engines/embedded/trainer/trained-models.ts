@@ -4,7 +4,7 @@ import type { Runtime } from '../runtime.ts';
 import { initializeWeights } from '../weights/initialize.ts';
 import { type GraphRunner, LocalGraphs, TrainingSessions } from './graph-runner.ts';
 import { toMicroBatches } from './micro-batches.ts';
-import { gradientOf, logprobsUnder, shareWeights } from './passes.ts';
+import { addGradient, logprobsUnder, shareWeights } from './passes.ts';
 import type { TrainedModel } from './trained-model.ts';
 
 /** Prepares base models for training, and keeps their graphs for the next job. */
@@ -54,7 +54,8 @@ export class TrainedModels {
         return {
           sequences: batches.flatMap((batch) => batch.trained),
           logprobs: (vector, signal) => logprobsUnder(running(vector ?? initial(), signal), batches),
-          gradientOf: (vector, loss, signal) => gradientOf(running(vector, signal), batches, loss),
+          addGradient: (vector, loss, signal) =>
+            addGradient(running(vector.values, signal), batches, loss, vector),
         };
       },
     };
@@ -72,7 +73,8 @@ export class TrainedModels {
         return {
           sequences: batches.flatMap(sequencesOf),
           logprobs: (adapter, signal) => graphs.logprobs(batches, adapter, signal),
-          gradientOf: (adapter, loss, signal) => graphs.gradientOf(batches, adapter, loss, signal),
+          addGradient: async (vector, loss, signal) =>
+            vector.add(0, await graphs.gradientOf(batches, vector.values, loss, signal)),
         };
       },
     };

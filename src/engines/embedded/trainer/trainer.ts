@@ -5,15 +5,15 @@ import { type StepResult, TokenResults } from '../../token-results.ts';
 import type { BaseModels } from '../base-models.ts';
 import { defaultTrainingBytes } from '../memory.ts';
 import type { Runtime } from '../runtime.ts';
-import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
+import { readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { type DecisionCodec, findDecisions, type TrainingSequence } from './decisions.ts';
 import type { GraphRunner } from './graph-runner.ts';
 import { klPenaltyOf } from './kl-penalty.ts';
-import { freshOptimizer, norm, updateByAdam } from './optimizer.ts';
 import { shareWeights } from './passes.ts';
 import type { TrainedModel } from './trained-model.ts';
 import { TrainedModels } from './trained-models.ts';
+import { TrainedVector } from './trained-vector.ts';
 
 /** Gradients with a larger norm are scaled down to it. */
 const maxNorm = 1;
@@ -21,9 +21,7 @@ const maxNorm = 1;
 /** Weights in training. They are in memory until they are saved. */
 interface Run {
   model: TrainedModel;
-  /** The values of what is trained. */
-  vector: Float32Array;
-  optimizer: OptimizerState;
+  vector: TrainedVector;
   /** Optimizer steps so far. */
   steps: number;
   /** When it is aborted, no further run of the graphs starts. */
@@ -49,7 +47,7 @@ export class Trainer {
   #run: Run | undefined;
   #cancellation = new AbortController();
   /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
-  #saved: { folder: string; vector: Float32Array; optimizer: OptimizerState } | undefined;
+  #saved: { folder: string; vector: TrainedVector } | undefined;
 
   constructor(
     runtime: Runtime,
@@ -71,19 +69,18 @@ export class Trainer {
     this.#cancellation = new AbortController();
     const { signal } = this.#cancellation;
     const model = await this.#trained.open(from.baseModel, others);
-    this.#run = { model, ...(await this.#take(from, model)), steps: 0, signal };
+    this.#run = { model, vector: await this.#take(from, model), steps: 0, signal };
   }
 
-  /** The values to begin with, and Adam's state. */
-  async #take({ baseModel, folder }: Weights, { shapes }: TrainedModel) {
+  /** What the job begins with. */
+  async #take({ baseModel, folder }: Weights, { shapes }: TrainedModel): Promise<TrainedVector> {
     const saved = this.#saved;
     if (saved && folder === saved.folder) {
       this.#saved = undefined;
-      return saved;
+      return saved.vector;
     }
-    const vector = shareWeights(await this.#models.loadVector({ baseModel, folder }));
-    const optimizer = folder === null ? freshOptimizer(vector.length) : await readOptimizer(folder, shapes);
-    return { vector, optimizer };
+    const values = await this.#models.loadVector({ baseModel, folder });
+    return new TrainedVector(values, folder === null ? null : await readOptimizer(folder, shapes));
   }
 
   /** Ends the current step soon, without an update, and makes later steps fail until the next `begin`. */
@@ -114,24 +111,22 @@ export class Trainer {
     if (prepared.sequences.length === 0)
       throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const penalty = await klPenaltyOf(loss, {
-      ...{ step: prepared, baseModel: model.baseModel, vector, reference, signal },
+      ...{ step: prepared, baseModel: model.baseModel, vector: vector.values, reference, signal },
       load: async (weights) =>
         this.#models.isBare(weights) ? null : shareWeights(await this.#models.loadVector(weights)),
     });
     const results = loss.type === 'cross_entropy' ? undefined : new TokenResults(datums);
     const batchLoss = new BatchLoss(loss, penalty?.shifts, results);
-    const gradient = await prepared.gradientOf(vector, batchLoss, signal);
+    vector.clearGradient();
+    await prepared.addGradient(vector, batchLoss, signal);
     signal.throwIfAborted();
-    const length = norm(gradient);
+    const length = vector.gradientNorm();
     if (!Number.isFinite(length))
       throw new EngineError(
         'gradient_not_finite',
         `the gradient's norm is ${length}; lower the learning rate`,
       );
-    updateByAdam(vector, gradient, run.optimizer, {
-      learningRate,
-      scale: length > maxNorm ? maxNorm / length : 1,
-    });
+    vector.update({ learningRate, scale: length > maxNorm ? maxNorm / length : 1 });
     run.steps++;
     const tokens = prepared.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     const seconds = (performance.now() - started) / 1000;
@@ -146,9 +141,10 @@ export class Trainer {
   }
 
   async save(folder: string): Promise<void> {
-    const { model, vector, optimizer } = this.#current();
-    await writeCheckpoint(folder, model.shapes, vector, optimizer, this.#models.originOf(model.baseModel));
-    this.#saved = { folder, vector, optimizer };
+    const { model, vector } = this.#current();
+    const origin = this.#models.originOf(model.baseModel);
+    await writeCheckpoint(folder, model.shapes, vector.values, vector.optimizer, origin);
+    this.#saved = { folder, vector };
     this.#end();
   }
 

@@ -67,12 +67,24 @@ export const f32x4 = {
   divide: (left: Code, right: Code): Code => vector(231, left, right),
   /** NaN where one of the two is. */
   largest: (left: Code, right: Code): Code => vector(233, left, right),
+  root: (value: Code): Code => vector(227, value),
   nearest: (value: Code): Code => vector(106, value),
   isLess: (left: Code, right: Code): Code => vector(67, left, right),
   /** `value` where the bits of `mask` are 0, and 0 elsewhere. */
   except: (value: Code, mask: Code): Code => vector(79, value, mask),
   /** `yes` where the bits of `mask` are 1, and `no` elsewhere. */
   choose: (yes: Code, no: Code, mask: Code): Code => vector(82, yes, no, mask),
+};
+
+/** Two numbers of 64 bits. */
+export const f64x2 = {
+  zero: f32x4.zero,
+  /** Two numbers of 32 bits. */
+  loadFloats: (address: Code, offset = 0): Code =>
+    vector(95, [...vector(93, address), 3, ...unsigned(offset)]),
+  add: (left: Code, right: Code): Code => vector(240, left, right),
+  multiply: (left: Code, right: Code): Code => vector(242, left, right),
+  store: f32x4.store,
 };
 
 /** Four whole numbers of 32 bits. */
@@ -144,14 +156,24 @@ export class FunctionWriter {
   }
 }
 
+export interface WasmModuleOptions {
+  relaxedSimd?: boolean;
+  isShared?: boolean;
+}
+
 /** A module of functions that share an imported memory, `environment.memory`, and return nothing. */
 export class WasmModule {
   readonly #functions: { name: string; writer: FunctionWriter }[] = [];
   readonly #multiplyAdd: MultiplyAdd;
+  readonly #isShared: boolean;
 
-  /** `relaxedSimd`: whether to use it. Default: if this engine has it. */
-  constructor({ relaxedSimd = hasRelaxedSimd() }: { relaxedSimd?: boolean } = {}) {
+  /**
+   * `relaxedSimd`: whether to use it; by default, if this engine has it. `isShared`: whether the memory is one that threads
+   * share; default false.
+   */
+  constructor({ relaxedSimd = hasRelaxedSimd(), isShared = false }: WasmModuleOptions = {}) {
     this.#multiplyAdd = relaxedSimd ? fused : separate;
+    this.#isShared = isShared;
   }
 
   /** Adds a function of whole numbers, such as addresses in bytes. `write` gets its parameters, by their names. */
@@ -173,7 +195,8 @@ export class WasmModule {
       ...list(new Array<Code>(parameters).fill([typeNumber.i32])),
       0,
     ]);
-    const memory = [...text('environment'), ...text('memory'), 2, 0, 1];
+    const limits = this.#isShared ? [3, 1, ...unsigned(65_536)] : [0, 1];
+    const memory = [...text('environment'), ...text('memory'), 2, ...limits];
     const exports = this.#functions.map(({ name }, index) => [...text(name), 0, ...unsigned(index)]);
     return Uint8Array.from([
       ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],

@@ -10,7 +10,8 @@ import {
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { parameterFeeds } from '../../../../src/engines/embedded/trainer/graph-runner.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
-import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
+import { addOutputs } from '../../../../src/engines/embedded/trainer/passes.ts';
+import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import {
   fullyTrained,
   parameterCount,
@@ -105,12 +106,12 @@ describe('the training graphs', () => {
     const gradients = Object.fromEntries(
       Object.entries(outputs).map(([name, { data }]) => [name, data as Float32Array]),
     );
-    const gradient = new Float32Array(weights.length);
-    addGradient(gradient, architecture, micro, gradients);
+    const vector = new TrainedVector(weights, null);
+    addOutputs(vector, architecture, micro, gradients);
     for (const { name, offset, size } of tensorShapes(architecture)) {
       const reference = expected.gradients.get(name) as Float32Array;
       expect(norm(reference), name).toBeGreaterThan(0);
-      expect(distance(gradient.subarray(offset, offset + size), reference), name).toBeLessThan(1e-5);
+      expect(distance(vector.gradient.subarray(offset, offset + size), reference), name).toBeLessThan(1e-5);
     }
   });
 });

@@ -5,7 +5,7 @@ import { adapterShapes, adapterVector } from '../../../../src/engines/embedded/l
 import { HeadRunner, type PlainDecision } from '../../../../src/engines/embedded/lora/head-runner.ts';
 import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { freshOptimizer, updateByAdam } from '../../../../src/engines/embedded/trainer/optimizer.ts';
+import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';
 
 const runtime = await loadRuntime('auto', 1);
@@ -104,11 +104,10 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
       const own = total.subarray(tensor.offset, tensor.offset + tensor.size);
       expect(distance(own, floats(`gradient.${tensor.name}`)), tensor.name).toBeLessThan(1e-5);
     }
-    const moved = vector.slice();
-    updateByAdam(moved, total, freshOptimizer(moved.length), {
-      learningRate: settings.adam.learningRate,
-      scale: 1,
-    });
+    const trained = new TrainedVector(vector, null);
+    trained.add(0, total);
+    trained.update({ learningRate: settings.adam.learningRate, scale: 1 });
+    const moved = trained.values;
     for (const { name: tensor, offset, size } of adapterShapes(architecture, adapter))
       expect(distance(moved.subarray(offset, offset + size), floats(`after.${tensor}`)), tensor).toBeLessThan(
         1e-4,

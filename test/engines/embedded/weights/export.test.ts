@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BaseModels, findBaseModel } from '../../../../src/engines/embedded/base-models.ts';
 import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { freshOptimizer } from '../../../../src/engines/embedded/trainer/optimizer.ts';
+import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
 import { exportWeights } from '../../../../src/engines/embedded/weights/export.ts';
@@ -198,7 +198,7 @@ describe('an exported adapter', () => {
     const initial = await models.loadVector({ baseModel: model.id, folder: null });
     const trained = initial.map((value, index) => value + Math.sin(index));
     const weights = { baseModel: model.id, folder: join(folder, 'trained') };
-    await writeCheckpoint(weights.folder, shapes, trained, freshOptimizer(trained.length));
+    await writeCheckpoint(weights.folder, shapes, trained, new TrainedVector(trained, null).optimizer);
     for (const [name, from, vector] of [
       ['base', { ...weights, folder: null }, initial],
       ['checkpoint', weights, trained],

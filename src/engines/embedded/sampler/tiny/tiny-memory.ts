@@ -1,15 +1,10 @@
-import { EngineError } from '../../../engine.ts';
+import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
 import { type Architecture, isLookup, tensorShapes } from '../../weights/architecture.ts';
 import { blockBytes, blockPositions, cacheBytes } from './attention.ts';
 import { createKernels, type Kernels } from './kernels.ts';
 
 /** Bytes of a number. */
 const size = 4;
-const pageBytes = 64 * 1024;
-/** Most bytes of a memory of WebAssembly: addresses have 32 bits. */
-const mostBytes = 2 ** 32;
-/** Addresses are multiples of this: a line of the processor's caches. */
-const alignment = 64;
 
 /** Most bytes of slots that are kept while none is in use. */
 const mostIdleBytes = 64 * 1024 ** 2;
@@ -55,19 +50,14 @@ export class TinyMemory {
     this.architecture = architecture;
     this.#layerBytes = 2 * cacheBytes(architecture);
     this.#slotBytes = architecture.layers * this.#layerBytes;
-    let end = 0;
-    const take = (elements: number) => {
-      const address = end;
-      end += Math.ceil((elements * size) / alignment) * alignment;
-      return address;
-    };
+    const layout = new Layout();
     const tables = tensorShapes(architecture).filter(
       ({ name }) => name.endsWith('_embedding') || isLookup(name),
     );
-    for (const { name, size: elements } of tables) this.#tables.set(name, take(elements));
-    this.scratch = layOut(architecture, take);
-    this.#firstSlot = end;
-    this.#memory = allocate(this.#pages(1));
+    for (const { name, size: elements } of tables) this.#tables.set(name, layout.add(elements));
+    this.scratch = layOut(architecture, layout);
+    this.#firstSlot = layout.end;
+    this.#memory = createMemory(this.cache(1, 0));
     this.#kernels = createKernels(architecture, this.#memory);
     this.#floats = new Float32Array(this.#memory.buffer);
     this.#integers = new Int32Array(this.#memory.buffer);
@@ -77,7 +67,7 @@ export class TinyMemory {
 
   /** Most slots that `reserve` can provide. */
   get mostSlots(): number {
-    return Math.floor((mostBytes - pageBytes - this.#firstSlot) / this.#slotBytes);
+    return Math.floor((mostMemoryBytes - this.#firstSlot) / this.#slotBytes);
   }
 
   get kernels(): Kernels {
@@ -137,9 +127,9 @@ export class TinyMemory {
     const blocks = Math.ceil(width / blockPositions);
     const { layers } = this.architecture;
     this.#written = Math.max(this.#written, slots * blocks * layers * 2 * blockBytes(this.architecture));
-    const more = this.#pages(slots) - this.#memory.buffer.byteLength / pageBytes;
-    if (more <= 0) return;
-    outOfMemoryIfThrown(() => this.#memory.grow(more));
+    const bytes = this.cache(slots, 0);
+    if (bytes <= this.#memory.buffer.byteLength) return;
+    growMemory(this.#memory, bytes);
     this.#view();
   }
 
@@ -148,14 +138,10 @@ export class TinyMemory {
     if (this.#written <= mostIdleBytes) return;
     this.#written = 0;
     const kept = new Uint8Array(this.#memory.buffer, 0, this.cache(1, 0));
-    this.#memory = allocate(this.#pages(1));
+    this.#memory = createMemory(this.cache(1, 0));
     new Uint8Array(this.#memory.buffer).set(kept);
     this.#kernels = createKernels(this.architecture, this.#memory);
     this.#view();
-  }
-
-  #pages(slots: number): number {
-    return Math.ceil(this.cache(slots, 0) / pageBytes);
   }
 
   #view(): void {
@@ -164,10 +150,8 @@ export class TinyMemory {
   }
 }
 
-function layOut(
-  { width, heads, previousTokens, contextLength }: Architecture,
-  take: (elements: number) => number,
-): Scratch {
+function layOut({ width, heads, previousTokens, contextLength }: Architecture, layout: Layout): Scratch {
+  const take = (elements: number) => layout.add(elements);
   return {
     addresses: take(tokensPerPart * (2 + previousTokens)),
     embedded: take(tokensPerPart * width),
@@ -176,20 +160,4 @@ function layOut(
     picked: take(tokensPerPart * width),
     scores: take(heads * Math.ceil(contextLength / blockPositions) * blockPositions),
   };
-}
-
-function allocate(pages: number): WebAssembly.Memory {
-  return outOfMemoryIfThrown(() => new WebAssembly.Memory({ initial: pages }));
-}
-
-function outOfMemoryIfThrown<Result>(provide: () => Result): Result {
-  try {
-    return provide();
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new EngineError(
-      'out_of_memory',
-      `the sampler gets no memory for its cache (${error.message}). Each set of weights reserves 10 GB of addresses, which are not memory: raise the limit of addresses (ulimit -v), start Node with --disable-wasm-trap-handler, or give the engine fewer rows (largestBatch)`,
-    );
-  }
 }
