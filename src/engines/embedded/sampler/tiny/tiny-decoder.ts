@@ -68,6 +68,7 @@ export class TinyDecoder implements Decoder {
 
   async close(): Promise<void> {
     for (const session of this.#stages) await session.release();
+    this.#memory.release();
   }
 
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {

@@ -57,7 +57,7 @@ export class TinyMemory {
     for (const { name, size: elements } of tables) this.#tables.set(name, layout.add(elements));
     this.scratch = layOut(architecture, layout);
     this.#firstSlot = layout.end;
-    this.#memory = createMemory(this.cache(1, 0));
+    this.#memory = sparesOf(architecture).pop() ?? createMemory(this.cache(1, 0));
     this.#kernels = createKernels(architecture, this.#memory);
     this.#floats = new Float32Array(this.#memory.buffer);
     this.#integers = new Int32Array(this.#memory.buffer);
@@ -144,10 +144,31 @@ export class TinyMemory {
     this.#view();
   }
 
+  /** Gives the memory to the next set of weights. Nothing may be called after it. */
+  release(): void {
+    this.shrink();
+    const spares = sparesOf(this.architecture);
+    if (spares.length < sparesKept) spares.push(this.#memory);
+  }
+
   #view(): void {
     this.#floats = new Float32Array(this.#memory.buffer);
     this.#integers = new Int32Array(this.#memory.buffer);
   }
+}
+
+/**
+ * Memories that were released, by architecture. Each policy has a memory of its own, and new ones would make V8 collect
+ * the whole heap and the system provide all pages again.
+ */
+const spares = new Map<string, WebAssembly.Memory[]>();
+const sparesKept = 2;
+
+function sparesOf(architecture: Architecture): WebAssembly.Memory[] {
+  const key = JSON.stringify(architecture);
+  const own = spares.get(key) ?? [];
+  spares.set(key, own);
+  return own;
 }
 
 function layOut({ width, heads, previousTokens, contextLength }: Architecture, layout: Layout): Scratch {

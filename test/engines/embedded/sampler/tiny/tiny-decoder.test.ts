@@ -155,8 +155,13 @@ describe.each([
     await diverged.run(0, [{ tokens: sequences[10] as number[], start: 0, end: 300 }]);
     await diverged.close();
     decoder.cache.reserve(1, tokens.length, 0);
-    const rows = await decoder.run(0, [{ tokens, start: 0, end: 90 }]);
-    expect(copyRow(rows, 0)).toEqual(alone[9]?.[89]);
+    const next = await TinyDecoder.create(runtime, architecture, weights);
+    next.cache.reserve(1, tokens.length, 0);
+    for (const own of [decoder, next]) {
+      const rows = await own.run(0, [{ tokens, start: 0, end: 90 }]);
+      expect(copyRow(rows, 0)).toEqual(alone[9]?.[89]);
+    }
+    await next.close();
   });
 
   it('returns the logits after every token of a chunk, with a separate cache', async () => {
