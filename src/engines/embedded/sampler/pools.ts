@@ -1,7 +1,7 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import type { BaseModels } from '../base-models.ts';
-import type { Runtime } from '../runtime.ts';
+import { freeAll, type Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
 import { CheckpointDecoder } from './checkpoint-decoder.ts';
@@ -133,7 +133,12 @@ export class Pools {
       this.#models.loadVector(weights).catch((error: unknown) => {
         throw unreadableCheckpoint(weights.folder, error);
       });
-    if (model.kind === 'tiny') return TinyDecoder.create(this.#runtime, model.architecture, await load());
+    if (model.kind === 'tiny') {
+      const vector = await load();
+      const decoder = await TinyDecoder.create(this.#runtime, model.architecture, vector);
+      freeAll([vector]);
+      return decoder;
+    }
     const adapter = this.#models.isBare(weights) ? null : { lora: model.lora, vector: await load() };
     return CheckpointDecoder.create(this.#runtime, model, adapter);
   }

@@ -57,7 +57,10 @@ export class TinyDecoder implements Decoder {
     weights: Float32Array,
   ): Promise<TinyDecoder> {
     const stages: Session[] = [];
-    for (const model of tinyDecodingGraphs(architecture, weights)) stages.push(await runtime.session(model));
+    for (const model of tinyDecodingGraphs(architecture, weights)) {
+      stages.push(await runtime.session(model));
+      freeAll([model]);
+    }
     return new TinyDecoder(runtime, stages, new TinyMemory(architecture, weights), 1);
   }
 
