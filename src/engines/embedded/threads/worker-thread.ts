@@ -94,6 +94,8 @@ export class RunningThread<Call> {
   /** What ended the thread, as far as it is known before its exit. */
   #cause: unknown;
   #ids = 0;
+  /** Requests of this tick. */
+  #outbox: { request: WorkerRequest<Call>; transfer: readonly TransferListItem[] }[] = [];
 
   constructor(module: URL, settings: WorkerSettings) {
     const { threadTimeoutMs, threadHeapBytes } = settings;
@@ -195,8 +197,34 @@ export class RunningThread<Call> {
     this.#calls.clear();
   }
 
+  /**
+   * Sends what was requested within one tick as one message: a message costs this thread more than a request, and requests
+   * that come together are computed together.
+   */
   #post(request: WorkerRequest<Call>, transfer: readonly TransferListItem[] = []): void {
-    this.#worker.postMessage(request, transfer);
+    if (this.#outbox.push({ request, transfer }) === 1) setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    const sent = this.#outbox;
+    this.#outbox = [];
+    try {
+      this.#worker.postMessage(
+        sent.map(({ request }) => request),
+        sent.flatMap(({ transfer }) => transfer),
+      );
+    } catch (error) {
+      const [first, ...others] = sent;
+      if (others.length === 0) {
+        if (first?.request.type === 'call') this.#calls.get(first.request.id)?.reject(error);
+        return;
+      }
+      // A request that cannot be sent fails alone.
+      for (const one of sent) {
+        this.#outbox = [one];
+        this.#flush();
+      }
+    }
   }
 
   /** An answer to a cancelled call may be on the way. */

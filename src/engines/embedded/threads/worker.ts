@@ -48,7 +48,7 @@ export async function startWorker<Call>(
     device === 'cpu' ? runtime : await load({ gate, device, lock: new DeviceLock(deviceLock) });
   const send = (answers: WorkerAnswer[]) => port.postMessage(answers);
   const tasks = await open({ runtime, checkpointRuntime, settings, send });
-  port.on('message', (request: WorkerRequest<Call>) => {
+  const handle = (request: WorkerRequest<Call>) => {
     if (request.type === 'cancel') return tasks.cancel(request.id);
     if (request.type === 'close')
       return void tasks
@@ -60,6 +60,7 @@ export async function startWorker<Call>(
       (result) => result !== undefined && send([{ id, result }]),
       (error: unknown) => send([{ id, failure: toFailure(error) }]),
     );
-  });
+  };
+  port.on('message', (requests: WorkerRequest<Call>[]) => requests.forEach(handle));
   port.postMessage({ runtime: runtime.name } satisfies WorkerReady);
 }

@@ -49,6 +49,18 @@ describe('a worker thread', () => {
     await thread.close();
   });
 
+  it('fails a call that cannot be sent alone, whatever else is sent with it', async () => {
+    const thread = new WorkerThread<unknown>(new URL('modules/worker.ts', import.meta.url), settings, {
+      closeTimeoutMs: 1,
+    });
+    const [first, unsent, second] = await Promise.allSettled(
+      ['echo', () => 'a function', 'echo'].map((call) => thread.call(call)),
+    );
+    expect([first, second]).toEqual(Array(2).fill({ status: 'fulfilled', value: 'echo' }));
+    expect(unsent).toMatchObject({ status: 'rejected', reason: { name: 'DataCloneError' } });
+    await thread.close();
+  });
+
   it('is told of a call whose signal aborts, which is rejected at once', async () => {
     const thread = open();
     const stop = new AbortController();

@@ -5,10 +5,13 @@ import type { WorkerRequest } from '../../../../../src/engines/embedded/threads/
 
 const gate = new NativeGate(workerData.gate);
 beat(workerData.watchdog);
+const cancelled: number[] = [];
 const never = new Int32Array(new SharedArrayBuffer(4));
 
 /** A thread that does what the test's calls say and ignores `close`. */
-parentPort?.on('message', (request: WorkerRequest<string>) => {
+parentPort?.on('message', (requests: WorkerRequest<string>[]) => requests.forEach(handle));
+
+function handle(request: WorkerRequest<string>): void {
   if (request.type === 'cancel') cancelled.push(request.id);
   if (request.type !== 'call') return;
   const { id, call } = request;
@@ -22,6 +25,5 @@ parentPort?.on('message', (request: WorkerRequest<string>) => {
     void gate
       .pass(async () => Atomics.wait(never, 0, 0, 3 * workerData.settings.threadTimeoutMs))
       .then(() => answer('done'));
-});
-const cancelled: number[] = [];
+}
 parentPort?.postMessage({ runtime: 'none' });
