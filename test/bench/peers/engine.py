@@ -15,6 +15,8 @@ from torch import nn
 
 vocabulary, width, layers, heads, context, expansion, previous = 512, 128, 2, 4, 512, 4, 2
 prompt_tokens, reply_tokens, sequence_tokens = 16, 64, 128
+# Of one measurement.
+sampled_tokens = 16_384
 longest = prompt_tokens + reply_tokens
 
 
@@ -101,7 +103,7 @@ def sample_static(model, tokens, positions, _first, caches):
 @torch.inference_mode()
 def decode(model, batch: int, step) -> float:
     """Sampled tokens per second."""
-    rounds = max(1, round(2048 / (batch * reply_tokens)))
+    rounds = max(1, round(sampled_tokens / (batch * reply_tokens)))
     shape = (batch, heads, longest, width // heads)
     started = time.perf_counter()
     for _ in range(rounds):

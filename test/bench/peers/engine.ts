@@ -5,6 +5,12 @@ import { measureDecoding, measureTraining, replyTokens } from '../engine.ts';
 import { PeerProgram } from './peer-program.ts';
 import { measureInTurn, median, medianRatio } from './rounds.ts';
 
+/** Tokens of one measurement of decoding, also in engine.py. */
+const sampledTokens = 16_384;
+
+/** Rounds before the counted ones: V8 makes the code of a step almost twice as fast over its first 100,000 tokens. */
+const warmRounds = 6;
+
 const answer = z.object({ tokensPerSecond: z.number() });
 
 /** Tokens per second, as medians. */
@@ -22,7 +28,7 @@ export interface EnginePeerRow {
 
 const ours = {
   decoding: (engine: Engine, batch: number) =>
-    measureDecoding(engine, batch, Math.max(2048, batch * replyTokens)),
+    measureDecoding(engine, batch, Math.max(sampledTokens, batch * replyTokens)),
   training: (engine: Engine, batch: number) =>
     measureTraining(engine, batch, Math.max(2, Math.round(64 / batch))),
 };
@@ -55,7 +61,7 @@ export async function* benchEnginePeers(options: {
             eager: () => ask('eager'),
             compiled: () => (compiles ? ask('compiled') : Promise.resolve(0)),
           };
-          await measureInTurn(1, measures);
+          await measureInTurn(warmRounds, measures);
           const rates = await measureInTurn(rounds, measures);
           const eager = median(rates.eager);
           const compiled = median(rates.compiled);
