@@ -1,38 +1,12 @@
-import { eachVector } from '../wasm/vectors.ts';
 import { createMemory, Layout } from '../wasm/wasm-memory.ts';
-import {
-  type Code,
-  type FunctionWriter,
-  f32x4,
-  f64x2,
-  i32,
-  type Local,
-  type Locals,
-  WasmModule,
-} from '../wasm/wasm-module.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
-
-/** Decays of Adam's averages of the gradient and of its square. */
-const [firstDecay, secondDecay] = [0.9, 0.99];
-const epsilon = 1e-8;
+import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from './vector-functions.ts';
 
 /** Bytes of a number. */
 const size = 4;
-/** Numbers that the functions take at once; vectors end with zeros. */
-const step = 8;
 
 /** Most elements that are copied into the memory at once. */
 const stagedElements = 2 ** 20;
-
-/** The functions. All arguments are addresses, and `end` is the one after the last element. */
-interface VectorFunctions {
-  /** Adds `added` to `sum`. */
-  add(sum: number, added: number, end: number): void;
-  /** Adds up the squares of `vector` in float64; writes two numbers whose sum that is to `target`. */
-  squares(vector: number, end: number, target: number): void;
-  /** See `TrainedVector.update`. `factors`: the gradient's scale, the step size and the scale of the squares. */
-  update(values: number, gradient: number, first: number, second: number, factors: number, end: number): void;
-}
 
 /**
  * What a job trains, as one flat vector, with its gradient and Adam's state, in a memory of WebAssembly that threads
@@ -55,9 +29,17 @@ export class TrainedVector {
    * million values, which would be more than 4 GB with the gradient and Adam's averages.
    */
   constructor(values: Float32Array, optimizer: OptimizerState | null) {
-    const padded = Math.ceil(values.length / step) * step;
+    const padded = Math.ceil(values.length / vectorStep) * vectorStep;
     const layout = new Layout();
-    const parts = [padded, padded, padded, padded, Math.min(padded, stagedElements), step, step] as const;
+    const parts = [
+      padded,
+      padded,
+      padded,
+      padded,
+      Math.min(padded, stagedElements),
+      vectorStep,
+      vectorStep,
+    ] as const;
     const addresses = parts.map((elements) => layout.add(elements));
     const memory = createMemory(layout.end, { isShared: true });
     const [all, gradient, first, second, staged, factors, squares] = parts.map(
@@ -70,8 +52,7 @@ export class TrainedVector {
     this.#staged = staged;
     this.#factors = factors;
     this.#squares = new Float64Array(memory.buffer, squares.byteOffset, 2);
-    this.#functions = new WebAssembly.Instance(compiled(), { environment: { memory } })
-      .exports as unknown as VectorFunctions;
+    this.#functions = createVectorFunctions(memory);
     this.values.set(values);
     if (optimizer) {
       first.set(optimizer.first);
@@ -139,8 +120,8 @@ export class TrainedVector {
   update({ learningRate, scale }: { learningRate: number; scale: number }): void {
     this.#updates++;
     // Both bias corrections, which are the same for all elements.
-    const stepSize = learningRate / (1 - firstDecay ** this.#updates);
-    const squareScale = 1 / (1 - secondDecay ** this.#updates);
+    const stepSize = learningRate / (1 - decays.first ** this.#updates);
+    const squareScale = 1 / (1 - decays.second ** this.#updates);
     this.#factors.set([scale, stepSize, squareScale]);
     const [values, gradient, first, second, factors] = [
       this.values,
@@ -166,64 +147,4 @@ export class TrainedVector {
     this.#staged.set(elements);
     return this.#staged.byteOffset;
   }
-}
-
-let vectorModule: WebAssembly.Module | undefined;
-
-function compiled(): WebAssembly.Module {
-  if (vectorModule) return vectorModule;
-  const module = new WasmModule({ isShared: true });
-  module.add('add', ['sum', 'added', 'end'], writeAdd);
-  module.add('squares', ['vector', 'end', 'target'], writeSquares);
-  module.add('update', ['values', 'gradient', 'first', 'second', 'factors', 'end'], writeUpdate);
-  vectorModule = new WebAssembly.Module(module.finish());
-  return vectorModule;
-}
-
-function writeAdd(code: FunctionWriter, { sum, added, end }: Locals<'sum' | 'added' | 'end'>): void {
-  eachVector(code, sum, end.get, () => {
-    code.do(f32x4.store(sum.get, 0, f32x4.add(f32x4.load(sum.get), f32x4.load(added.get))));
-    code.do(code.advance(added, 4 * size));
-  });
-}
-
-function writeSquares(
-  code: FunctionWriter,
-  { vector, end, target }: Locals<'vector' | 'end' | 'target'>,
-): void {
-  const sums = code.locals(step / 2, 'v128');
-  const pair = code.local('v128');
-  code.repeat(() => {
-    for (const [index, sum] of sums.entries()) {
-      code.do(pair.set(f64x2.loadFloats(vector.get, index * 2 * size)));
-      code.do(sum.set(f64x2.add(sum.get, f64x2.multiply(pair.get, pair.get))));
-    }
-    code.do(code.advance(vector, step * size));
-    return i32.differs(vector.get, end.get);
-  });
-  code.do(f64x2.store(target.get, 0, sums.map(({ get }) => get).reduce(f64x2.add)));
-}
-
-function writeUpdate(
-  code: FunctionWriter,
-  given: Locals<'values' | 'gradient' | 'first' | 'second' | 'factors' | 'end'>,
-): void {
-  const { values, gradient, first, second, factors, end } = given;
-  const [scale, stepSize, squareScale] = [0, 1, 2].map((index) =>
-    code.local('v128', f32x4.loadAll(factors.get, index * size)),
-  ) as [Local, Local, Local];
-  const [slope, mean, square] = code.locals(3, 'v128') as [Local, Local, Local];
-  const { multiply, constant, load } = f32x4;
-  const average = (decay: number, old: Code, value: Code) =>
-    code.multiplyAdd(old, constant(decay), multiply(value, constant(1 - decay)));
-  eachVector(code, values, end.get, () => {
-    code.do(slope.set(multiply(load(gradient.get), scale.get)));
-    code.do(mean.set(average(firstDecay, load(first.get), slope.get)));
-    code.do(square.set(average(secondDecay, load(second.get), multiply(slope.get, slope.get))));
-    const root = f32x4.root(multiply(square.get, squareScale.get));
-    const change = f32x4.divide(multiply(mean.get, stepSize.get), f32x4.add(root, constant(epsilon)));
-    code.do(f32x4.store(first.get, 0, mean.get), f32x4.store(second.get, 0, square.get));
-    code.do(f32x4.store(values.get, 0, f32x4.subtract(load(values.get), change)));
-    for (const vector of [gradient, first, second]) code.do(code.advance(vector, 4 * size));
-  });
 }

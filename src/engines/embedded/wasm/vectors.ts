@@ -1,4 +1,5 @@
-import { type Code, type FunctionWriter, f32, f32x4, i32, i32x4, type Local } from './wasm-module.ts';
+import { type Code, f32, f32x4, i32, i32x4 } from './instructions.ts';
+import type { FunctionWriter, Local } from './wasm-module.ts';
 
 /** Bytes of a number. */
 const size = 4;

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { f32, f32x4, i32 } from '../../../../src/engines/embedded/wasm/instructions.ts';
 import { Exponential, eachVector, largestOf, sumOf } from '../../../../src/engines/embedded/wasm/vectors.ts';
-import { f32, f32x4, i32, WasmModule } from '../../../../src/engines/embedded/wasm/wasm-module.ts';
+import { WasmModule } from '../../../../src/engines/embedded/wasm/wasm-module.ts';
 
 /** A function of a memory, which it gets at address 0 and changes. */
 function compile(relaxedSimd: boolean, write: Parameters<WasmModule['add']>[2]) {

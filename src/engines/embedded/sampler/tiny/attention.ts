@@ -1,13 +1,6 @@
+import { f32, f32x4, i32, i32x4 } from '../../wasm/instructions.ts';
 import { Exponential, eachVector, largestOf, sumOf } from '../../wasm/vectors.ts';
-import {
-  type FunctionWriter,
-  f32,
-  f32x4,
-  i32,
-  i32x4,
-  type Local,
-  type Locals,
-} from '../../wasm/wasm-module.ts';
+import type { FunctionWriter, Local, Locals } from '../../wasm/wasm-module.ts';
 
 /** Bytes of a number. */
 const size = 4;

@@ -1,5 +1,6 @@
+import { f32x4, i32 } from '../../wasm/instructions.ts';
 import { eachVector } from '../../wasm/vectors.ts';
-import { type FunctionWriter, f32x4, i32, type Locals } from '../../wasm/wasm-module.ts';
+import type { FunctionWriter, Locals } from '../../wasm/wasm-module.ts';
 
 /** Bytes of a number. */
 const size = 4;
