@@ -100,14 +100,14 @@ export class LoraModel {
     return logprobs;
   }
 
-  /** The gradient of the batches' loss, in the layout of the adapter's vector. */
+  /** Adds the gradient of the batches' loss to `total`, in the layout of the adapter's vector, and returns it. */
   async gradientOf(
     batches: readonly LoraBatch[],
     adapter: Float32Array,
     loss: BatchLoss,
     signal: AbortSignal,
+    total: Float32Array = new Float32Array(adapter.length),
   ): Promise<Float32Array> {
-    const total = new Float32Array(adapter.length);
     for (const batch of batches) {
       const { keptLayers } = batch;
       const pass = await this.#forward(batch, adapter, { keptLayers, signal });

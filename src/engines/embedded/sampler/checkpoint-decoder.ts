@@ -5,7 +5,7 @@ import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import type { Chunk, Decoder, StepOutput, Wanted } from './decoder.ts';
+import { type Chunk, type Decoder, rowsOf, type StepOutput, type Wanted } from './decoder.ts';
 import { type DecodingStage, decodingStages } from './decoding-stages.ts';
 import { DrawFeeds } from './draws.ts';
 import { KeyValueCache } from './key-value-cache.ts';
@@ -58,6 +58,12 @@ export class CheckpointDecoder implements Decoder {
     return new CheckpointDecoder(this.#runtime, this.#architecture, this.#stages, this.#draws);
   }
 
+  /** Of the attention scores, or of the hidden layer. */
+  get elementsPerToken(): number {
+    const { heads, mlpWidth } = this.#architecture;
+    return Math.max(heads * this.cache.width, mlpWidth);
+  }
+
   async close(): Promise<void> {
     for (const session of new Set(this.#stages.map((stage) => stage.session))) await session.release();
     this.cache.clear();
@@ -65,14 +71,14 @@ export class CheckpointDecoder implements Decoder {
 
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
     const layout = this.#layout(chunks);
-    const picked = everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : layout.last;
+    const ends = layout.last.filter((_, row) => (chunks[row]?.start ?? 0) < (chunks[row]?.end ?? 0));
+    const picked = everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : ends;
     const draws = this.#draws?.feeds(Array.from(picked, () => null));
     return this.#keep(await this.#run(firstSlot, layout, picked, draws));
   }
 
   async step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput> {
-    if (!this.#draws)
-      return { rows: await this.run(firstSlot, chunks), outcomes: chunks.map((_, row) => row) };
+    if (!this.#draws) return { rows: await this.run(firstSlot, chunks), outcomes: rowsOf(chunks) };
     const layout = this.#layout(chunks);
     const draws = wanted.flatMap((one) => (one === null ? [] : one === 'logits' ? [null] : [one]));
     const picked = layout.last.filter((_, row) => wanted[row] !== null);

@@ -18,19 +18,27 @@ export interface StepOutput {
   outcomes: (Drawn | number | null)[];
 }
 
+/** The outcomes of chunks whose logits are all there: the row of each chunk, null of an empty one. */
+export function rowsOf(chunks: readonly Chunk[]): (number | null)[] {
+  let row = 0;
+  return chunks.map(({ start, end }) => (start < end ? row++ : null));
+}
+
 /** Runs tokens through one set of weights, with its own key-value cache. */
 export interface Decoder {
   readonly cache: SlotCache;
   /**
-   * Runs one chunk for each slot from `firstSlot`; the cache must be large enough. Returns a row of logits after each
-   * chunk's last token; those of an empty chunk are meaningless. With `everyToken`, returns a row after every token. The
-   * next run overwrites the rows. There may be further rows.
+   * Runs one chunk for each slot from `firstSlot`; the cache must be large enough. Returns a row of logits after the last
+   * token of each chunk that is not empty, or with `everyToken` after every token. There may be further rows. The next run
+   * frees the rows.
    */
   run(firstSlot: number, chunks: readonly Chunk[], options?: { everyToken?: boolean }): Promise<LogitRows>;
   /** The same, with only what is wanted after each chunk. A model that chooses no tokens gives all logits. */
   step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput>;
   /** The same weights with another cache. Closing this decoder closes both. The two must not run at the same time. */
   twin(): Decoder;
+  /** Elements that a run needs for each token: bounds how many tokens run at once. */
+  readonly elementsPerToken: number;
   close(): Promise<void>;
 }
 

@@ -10,7 +10,7 @@ import type { Answer, SampledAnswer } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
 
 /**
- * Most elements of the attention scores, and of the hidden states of an MLP, in one run: bounds the memory of long
+ * Most elements that the tokens of one run need (`Decoder.elementsPerToken`): bounds the memory of long
  * prompts. A large model may have more, as many as a quarter of an MLP matrix of each layer, so that each reading of its
  * weights computes enough tokens.
  */
@@ -179,8 +179,7 @@ export class Pool {
     this.#slots.reserve(this.#slots.count);
     const occupants = this.#slots.occupants.slice(first, first + count);
     const targets = occupants.map(({ sequence }) => sequence.tokens.length);
-    const { heads, mlpWidth } = this.#architecture;
-    const perStep = count * Math.max(heads * this.#decoder.cache.width, mlpWidth);
+    const perStep = count * this.#decoder.elementsPerToken;
     const maxSteps = Math.max(1, Math.floor(maxElements(this.#architecture) / perStep));
     for (;;) {
       const chunks = occupants.map(({ sequence: { tokens, computed }, answer }, row) => {

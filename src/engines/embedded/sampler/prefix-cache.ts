@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 
-/** Keys and values of a block of tokens, packed: [layer][key, value][head][token][head width]. */
+/** Keys and values of a block of tokens, packed as the decoder's cache does. */
 export type KeyValueBlock = Float32Array;
 
 /** Tokens in a block. Only whole blocks of a prefix are shared. */

@@ -73,8 +73,9 @@ export class TrainedModels {
         return {
           sequences: batches.flatMap(sequencesOf),
           logprobs: (adapter, signal) => graphs.logprobs(batches, adapter, signal),
-          addGradient: async (vector, loss, signal) =>
-            vector.add(0, await graphs.gradientOf(batches, vector.values, loss, signal)),
+          addGradient: async ({ values, gradient }, loss, signal) => {
+            await graphs.gradientOf(batches, values, loss, signal, gradient);
+          },
         };
       },
     };

@@ -1,4 +1,5 @@
-import { createMemory, Layout } from '../wasm/wasm-memory.ts';
+import { EngineError } from '../../engine.ts';
+import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
 import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from './vector-functions.ts';
 
@@ -41,6 +42,11 @@ export class TrainedVector {
       vectorStep,
     ] as const;
     const addresses = parts.map((elements) => layout.add(elements));
+    if (layout.end > mostMemoryBytes)
+      throw new EngineError(
+        'too_large',
+        `training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB; train an adapter of a lower rank`,
+      );
     const memory = createMemory(layout.end, { isShared: true });
     const [all, gradient, first, second, staged, factors, squares] = parts.map(
       (elements, index) => new Float32Array(memory.buffer, addresses[index], elements),

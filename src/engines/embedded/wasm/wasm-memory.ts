@@ -1,6 +1,6 @@
 import { EngineError } from '../../engine.ts';
 
-export const pageBytes = 64 * 1024;
+const pageBytes = 64 * 1024;
 /** Most bytes of a memory: addresses have 32 bits. */
 export const mostMemoryBytes = 2 ** 32 - pageBytes;
 
@@ -24,13 +24,8 @@ export class Layout {
   }
 }
 
-/** A memory of at least `bytes`, which are 0. Throws an `EngineError` if there is none, or if addresses do not reach. */
+/** A memory of at least `bytes`, which are 0. Throws an `EngineError` if there is none. */
 export function createMemory(bytes: number, { isShared = false } = {}): WebAssembly.Memory {
-  if (bytes > mostMemoryBytes)
-    throw new EngineError(
-      'too_large',
-      `a memory of WebAssembly has at most 4 GB, and ${(bytes / 1e9).toFixed(1)} GB are needed; train an adapter of a lower rank`,
-    );
   const initial = Math.ceil(bytes / pageBytes);
   return unlessOutOfMemory(
     () => new WebAssembly.Memory(isShared ? { initial, maximum: initial, shared: true } : { initial }),
@@ -50,7 +45,7 @@ function unlessOutOfMemory<Result>(provide: () => Result): Result {
     if (!(error instanceof RangeError)) throw error;
     throw new EngineError(
       'out_of_memory',
-      `the engine gets no memory for WebAssembly (${error.message}). A memory reserves 10 GB of addresses, which take no memory: raise the limit of addresses (ulimit -v), start Node with --disable-wasm-trap-handler, or give the engine fewer rows (largestBatch)`,
+      `the engine gets no memory for WebAssembly (${error.message}). A memory reserves 10 GB of addresses, which take no memory: raise the limit of addresses (ulimit -v), or start Node with --disable-wasm-trap-handler`,
       { cause: error },
     );
   }

@@ -1,6 +1,7 @@
 import { f32, f32x4, i32, i32x4 } from '../../wasm/instructions.ts';
 import { Exponential, eachVector, largestOf, sumOf } from '../../wasm/vectors.ts';
 import type { FunctionWriter, Local, Locals } from '../../wasm/wasm-module.ts';
+import { blockLength } from '../prefix-cache.ts';
 
 /** Bytes of a number. */
 const size = 4;
@@ -9,7 +10,7 @@ const size = 4;
  * Positions of a block. The keys of a block are [head, head width, position], so that a vector has those of four
  * positions, and its values [head, position, head width].
  */
-export const blockPositions = 16;
+export const blockPositions = blockLength;
 
 /** What the cache of a sequence and a layer is: the keys of all blocks, and then their values. */
 export interface AttentionShape {

@@ -4,7 +4,7 @@ import { tinyDecodingGraphs } from '../../graphs/tiny-decoding-graphs.ts';
 import { freeAll, type Runtime, type Session } from '../../runtime.ts';
 import type { LogitRows } from '../../sampling/distribution.ts';
 import type { Architecture } from '../../weights/architecture.ts';
-import type { Chunk, Decoder, SlotCache, StepOutput } from '../decoder.ts';
+import { type Chunk, type Decoder, rowsOf, type SlotCache, type StepOutput } from '../decoder.ts';
 import { TinyCache } from './tiny-cache.ts';
 import { TinyMemory, tokensPerPart } from './tiny-memory.ts';
 
@@ -36,13 +36,13 @@ interface Part {
 export class TinyDecoder implements Decoder {
   readonly cache: SlotCache;
   readonly #runtime: Runtime;
-  readonly #stages: readonly Session[];
+  readonly #stages: Session[];
   readonly #memory: TinyMemory;
   readonly #firstSlot: number;
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
 
-  private constructor(runtime: Runtime, stages: readonly Session[], memory: TinyMemory, firstSlot: number) {
+  private constructor(runtime: Runtime, stages: Session[], memory: TinyMemory, firstSlot: number) {
     this.#runtime = runtime;
     this.#stages = stages;
     this.#memory = memory;
@@ -56,17 +56,28 @@ export class TinyDecoder implements Decoder {
     architecture: Architecture,
     weights: Float32Array,
   ): Promise<TinyDecoder> {
-    const stages: Session[] = [];
-    for (const model of tinyDecodingGraphs(architecture, weights)) {
-      stages.push(await runtime.session(model));
-      freeAll([model]);
+    const memory = new TinyMemory(architecture, weights);
+    const decoder = new TinyDecoder(runtime, [], memory, 1);
+    try {
+      for (const model of tinyDecodingGraphs(architecture, weights)) {
+        decoder.#stages.push(await runtime.session(model));
+        freeAll([model]);
+      }
+    } catch (error) {
+      await decoder.close();
+      throw error;
     }
-    return new TinyDecoder(runtime, stages, new TinyMemory(architecture, weights), 1);
+    return decoder;
   }
 
   /** Its cache is the first slot of the memory. */
   twin(): TinyDecoder {
     return new TinyDecoder(this.#runtime, this.#stages, this.#memory, 0);
+  }
+
+  /** Of the hidden layer: attention keeps no scores. */
+  get elementsPerToken(): number {
+    return this.#memory.architecture.mlpWidth;
   }
 
   async close(): Promise<void> {
@@ -88,7 +99,7 @@ export class TinyDecoder implements Decoder {
   }
 
   async step(firstSlot: number, chunks: readonly Chunk[]): Promise<StepOutput> {
-    return { rows: await this.run(firstSlot, chunks), outcomes: chunks.map((_, row) => row) };
+    return { rows: await this.run(firstSlot, chunks), outcomes: rowsOf(chunks) };
   }
 
   /** The logits after the picked tokens; null if none is picked. */
@@ -109,7 +120,10 @@ export class TinyDecoder implements Decoder {
       for (const [index, { slot, position }] of tokens.entries())
         kernels.store(query(index), memory.cache(slot, layer), position);
       const needed = layer + 1 < layers.length ? all : picks;
-      if (needed.length === 0) return null;
+      if (needed.length === 0) {
+        if (layer > 0) freeAll([state]);
+        return null;
+      }
       const isWhole = needed.length === all.length && needed.every((index, row) => index === row);
       const taken = isWhole ? state : memory.pick(state, needed);
       for (const [row, index] of needed.entries()) {
@@ -134,12 +148,10 @@ export class TinyDecoder implements Decoder {
 /** A product of one row rounds differently from others, so that there are always two. */
 const padded = (rows: number) => Math.max(2, rows);
 
-/** Cuts chunks for the slots from `firstSlot` into parts. An empty chunk picks any token. */
+/** Cuts chunks for the slots from `firstSlot` into parts. An empty chunk picks nothing. */
 function partsOf(firstSlot: number, chunks: readonly Chunk[], everyToken: boolean): Part[] {
   const parts: Part[] = [];
   let part: Part | undefined;
-  /** Empty chunks before the first token. */
-  let leading = 0;
   chunks.forEach(({ tokens, start, end }, index) => {
     for (let position = start; position < end; position++) {
       if (!part || part.tokens.length === tokensPerPart) {
@@ -149,11 +161,8 @@ function partsOf(firstSlot: number, chunks: readonly Chunk[], everyToken: boolea
       part.tokens.push({ slot: firstSlot + index, tokens, position });
       if (everyToken) part.picks.push(part.tokens.length - 1);
     }
-    if (everyToken) return;
-    if (part) part.picks.push(part.tokens.length - 1);
-    else leading++;
+    if (!everyToken && start < end) part?.picks.push(part.tokens.length - 1);
   });
-  if (leading > 0) parts[0]?.picks.unshift(...new Array<number>(leading).fill(0));
   return parts;
 }
 

@@ -1,3 +1,4 @@
+import { EngineError } from '../../../engine.ts';
 import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
 import { type Architecture, isLookup, tensorShapes } from '../../weights/architecture.ts';
 import { blockBytes, blockPositions, cacheBytes } from './attention.ts';
@@ -136,19 +137,25 @@ export class TinyMemory {
   /** Gives back the memory of all slots but the first if it is much. None of them may be in use. */
   shrink(): void {
     if (this.#written <= mostIdleBytes) return;
+    let memory: WebAssembly.Memory;
+    try {
+      memory = createMemory(this.cache(1, 0));
+    } catch (error) {
+      // Without room for a second memory, the first one stays.
+      if (EngineError.isInstance(error)) return;
+      throw error;
+    }
     this.#written = 0;
-    const kept = new Uint8Array(this.#memory.buffer, 0, this.cache(1, 0));
-    this.#memory = createMemory(this.cache(1, 0));
-    new Uint8Array(this.#memory.buffer).set(kept);
+    new Uint8Array(memory.buffer).set(new Uint8Array(this.#memory.buffer, 0, this.cache(1, 0)));
+    this.#memory = memory;
     this.#kernels = createKernels(this.architecture, this.#memory);
     this.#view();
   }
 
   /** Gives the memory to the next set of weights. Nothing may be called after it. */
   release(): void {
-    this.shrink();
     const spares = sparesOf(this.architecture);
-    if (spares.length < sparesKept) spares.push(this.#memory);
+    if (spares.length < sparesKept && this.#written <= mostIdleBytes) spares.push(this.#memory);
   }
 
   #view(): void {
