@@ -180,7 +180,10 @@ function toBaseModel(model: EmbeddedBaseModel): BaseModel {
   return { id, contextLength, vocabularySize, parameters, defaults };
 }
 
-/** Checks a prompt. An id outside the vocabulary would fail the run of the model, and with it the whole batch. */
+/**
+ * Checks a prompt. An id outside the vocabulary would fail the whole batch of a checkpoint, and a tiny model would take
+ * other numbers for its embedding: nothing below checks ids again.
+ */
 function checkPrompt(
   { prompt }: Pick<GenerateRequest, 'prompt'>,
   { vocabularySize }: BaseModel,

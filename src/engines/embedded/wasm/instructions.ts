@@ -16,7 +16,6 @@ export const i32 = {
 
 export const f32 = {
   constant: (value: number): Code => [0x43, ...bytesOf(value)],
-  load: (address: Code, offset = 0): Code => [...address, 0x2a, 2, ...unsigned(offset)],
   store: (address: Code, offset: number, value: Code): Code => [
     ...address,
     ...value,
@@ -25,11 +24,9 @@ export const f32 = {
     ...unsigned(offset),
   ],
   add: (left: Code, right: Code): Code => [...left, ...right, 0x92],
-  multiply: (left: Code, right: Code): Code => [...left, ...right, 0x94],
   divide: (left: Code, right: Code): Code => [...left, ...right, 0x95],
   /** NaN if one of the two is. */
   largest: (left: Code, right: Code): Code => [...left, ...right, 0x97],
-  root: (value: Code): Code => [...value, 0x91],
 };
 
 const vector = (code: number, ...operands: Code[]): Code => [...operands.flat(), 0xfd, ...unsigned(code)];
@@ -65,7 +62,6 @@ export const f32x4 = {
 
 /** Two numbers of 64 bits. */
 export const f64x2 = {
-  zero: f32x4.zero,
   /** Two numbers of 32 bits. */
   loadFloats: (address: Code, offset = 0): Code =>
     vector(95, [...vector(93, address), 3, ...unsigned(offset)]),

@@ -59,7 +59,7 @@ export class FunctionWriter {
   }
 }
 
-export interface WasmModuleOptions {
+interface WasmModuleOptions {
   relaxedSimd?: boolean;
   isShared?: boolean;
 }

@@ -20,12 +20,12 @@ export function writeEmbedding(
   code.repeat(() => {
     for (const [table, source] of sources.entries())
       code.do(source.set(i32.load(addresses.get, table * size)));
-    code.do(addresses.set(i32.add(addresses.get, i32.constant(tables * size))));
+    code.do(code.advance(addresses, tables * size));
     code.do(rowEnd.set(i32.add(output.get, i32.constant(width * size))));
     eachVector(code, output, rowEnd.get, () => {
       const sum = sources.map(({ get }) => f32x4.load(get)).reduce(f32x4.add);
       code.do(f32x4.store(output.get, 0, sum));
-      for (const source of sources) code.do(source.set(i32.add(source.get, i32.constant(4 * size))));
+      for (const source of sources) code.do(code.advance(source, 4 * size));
     });
     return i32.differs(output.get, end.get);
   });
