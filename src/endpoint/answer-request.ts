@@ -23,8 +23,10 @@ export async function answerRequest(
     if (path === '/v1' || path.startsWith('/v1/')) session = sessionOf(request, find);
     await writeAnswer(response, await answerTo(`${request.method} ${path}`, request, response, session));
   } catch (error) {
-    // The policy's caller notes the outcome of each call, but a rejected request never became a call.
-    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.endCall('unanswered'));
+    // The policy's caller notes the outcome of each call, but a rejected request never became a call. Clients also ask
+    // for addresses that are not there, which is no call.
+    const isCall = error instanceof EndpointError && request.method === 'POST';
+    if (isCall) session?.run(() => currentTrajectory()?.failCall(error));
     if (response.headersSent) response.destroy();
     else writeJson(response, errorResponse(error));
   }

@@ -27,6 +27,7 @@ const sharedNames = {
     toolCalls: true,
     milliseconds: true,
   } satisfies OptionNames<RolloutLimits>,
+  onUnansweredCall: true,
   setup: true,
   cleanup: true,
   cleanupTimeoutMs: true,
@@ -78,6 +79,7 @@ interface CheckedOptions {
   rollout?: unknown;
   prompt?: unknown;
   limits?: object;
+  onUnansweredCall?: string;
   cleanupTimeoutMs?: number;
   rewards?: Readonly<Record<string, unknown>>;
   groupRewards?: Readonly<Record<string, unknown>>;
@@ -87,6 +89,7 @@ interface CheckedOptions {
 /** @throws OptionError (`unknown_option`, `invalid_environment`) for the first option that is unknown or invalid. */
 export function checkOptions(options: CheckedOptions): void {
   const { name, scenario, seats, rollout, prompt, limits = {}, cleanupTimeoutMs = 1, credit } = options;
+  const { onUnansweredCall = 'error' } = options;
   const refusal = (option: string, value: unknown, problem: string) =>
     new OptionError('invalid_environment', `Environment "${name}": ${problem}`, { option, value });
   const invalid = (option: string, value: unknown, remedy: string) =>
@@ -117,6 +120,8 @@ export function checkOptions(options: CheckedOptions): void {
       `\`seats\` is ${JSON.stringify(seats)}. Give the names of the seats, such as ["white", "black"], each once.`,
     );
 
+  if (!['error', 'warn'].includes(onUnansweredCall))
+    throw invalid('onUnansweredCall', onUnansweredCall, 'Give "error" or "warn".');
   for (const [field, limit] of Object.entries<unknown>({ ...limits })) {
     if (limit === undefined) continue;
     const isWhole = field !== 'milliseconds';

@@ -1,4 +1,9 @@
-import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
+import {
+  isSendableReward,
+  sendableRewards,
+  type Trajectory,
+  type TrajectoryCall,
+} from '../trajectory/index.ts';
 import { EnvironmentError } from './errors.ts';
 import { callReward, checkNumbers, type RewardError } from './rewards/call-reward.ts';
 
@@ -23,7 +28,7 @@ export interface CreditContext<Scenario, Outcome> {
  * also gets the rest of the trajectory's reward. With 0 a call gets its own reward only, with 1 also the rewards of all
  * later calls.
  *
- * A function returns one finite number for each of `calls`.
+ * A function returns one number for each of `calls`, from -1e9 to 1e9.
  */
 export type Credit<Scenario, Outcome> =
   | { discount: number }
@@ -45,6 +50,11 @@ export async function creditOf<Scenario, Outcome>(
       : discountedReturns(calls, reward, credit.discount);
   const indices = calls.map(({ index }) => index);
   checkNumbers(values, { noun: 'call', indices, toError: toCreditError });
+  const refused = values.findIndex((value) => !isSendableReward(value));
+  if (refused >= 0) {
+    const what = `gives ${values[refused]} to call ${indices[refused]}, and a credit must be ${sendableRewards}`;
+    throw toCreditError('failed', what);
+  }
   return new Map(indices.map((index, at) => [index, values[at] ?? 0]));
 }
 

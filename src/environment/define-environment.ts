@@ -180,6 +180,7 @@ function build<Schema extends z.ZodType, Outcome, State>(
     limits,
     rewardNames: [...rewardsOf(undefined).keys(), ...groupRewards.keys()],
     hasSetup: setup !== undefined,
+    onUnansweredCall: options.onUnansweredCall ?? 'error',
     cleanupTimeoutMs: cleanup ? (options.cleanupTimeoutMs ?? defaultCleanupTimeoutMs) : null,
     groupScoring: groupRewards.size > 0 || credit ? groupScoring : null,
     definition: {

@@ -19,6 +19,8 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   readonly rewardNames: readonly string[];
   /** Whether each rollout has a state of its own, which ends with the rollout. */
   readonly hasSetup: boolean;
+  /** Whether a model call without an answer that the agent goes on without fails the rollout. */
+  readonly onUnansweredCall: 'error' | 'warn';
   /** Deadline of `cleanup` in milliseconds; null without `cleanup`. */
   readonly cleanupTimeoutMs: number | null;
   /** Sets the environment up for one rollout. @throws EnvironmentError */

@@ -5,10 +5,12 @@ import { MartingaleError } from '../contract/index.ts';
  * - `invalid_piece`: `prompt`, `observe`, `stop` or `tools` returned a value that the conversation cannot continue with.
  * - `tool_failed`: a tool threw, with `onToolError: 'fail'`.
  * - `on_error_failed`: `onError` threw. `errors` holds what it threw and the error it was called with.
- * - `reward_failed`, `group_reward_failed`: a reward threw, or did not return finite numbers.
- * - `credit_failed`: `credit` threw, or did not return one finite number per call.
+ * - `reward_failed`, `group_reward_failed`: a reward threw, did not return finite numbers, or makes the trajectory's
+ *   reward larger than a service accepts.
+ * - `credit_failed`: `credit` threw, or did not return one number per call that a service accepts.
  * - `reward_timeout`, `group_reward_timeout`, `credit_timeout`: it took longer than `rewardTimeoutMs`.
  * - `metric_not_finite`: a metric of a trajectory is NaN, infinite, or neither a number nor a boolean.
+ * - `trajectory_not_sendable`: a service would refuse the trajectory, for example for its number of metrics.
  * - `judge_call_failed`: the judge's model did not answer.
  * - `judge_answer_unusable`: the judge's answers stayed unusable for all `attempts`.
  * - `cleanup_timeout`: `cleanup` took longer than `cleanupTimeoutMs`.
@@ -25,6 +27,7 @@ export type EnvironmentErrorCode =
   | 'credit_failed'
   | 'credit_timeout'
   | 'metric_not_finite'
+  | 'trajectory_not_sendable'
   | 'judge_call_failed'
   | 'judge_answer_unusable'
   | 'cleanup_timeout';

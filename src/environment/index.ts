@@ -25,7 +25,7 @@ export type {
   ToolUse,
   TurnContext,
 } from './loop/pieces.ts';
-export { checkMetrics, cleanupFailedMetric } from './metrics.ts';
+export { checkTrajectory, cleanupFailedMetric, unansweredCallsMetric } from './metrics.ts';
 export type {
   CleanupContext,
   EnvironmentOptions,

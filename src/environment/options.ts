@@ -21,6 +21,14 @@ export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
    */
   limits?: RolloutLimits;
   /**
+   * What a model call means that got no answer and was not repeated with success, if the agent goes on without it: a cut
+   * connection, an error of the service, a timeout. `error` (the default) fails the rollout (`call_unanswered`), because
+   * its outcome is not the policy's doing alone. `warn` scores the outcome, counts such calls in the metric
+   * `unanswered_calls` and adds their errors to the trajectory's logs: for an agent that aborts calls on purpose, such
+   * as the slower of two.
+   */
+  onUnansweredCall?: 'error' | 'warn';
+  /**
    * Runs before the agent. Its result is the rollout's own `state`. If it throws, the rollout fails (`setup_failed`).
    * Default: no state.
    */

@@ -1,3 +1,4 @@
+import { requestLimits } from '../contract/basics.ts';
 import { LearningError } from './datum.ts';
 
 export interface AdvantageOptions {
@@ -16,9 +17,6 @@ const scaleFloor = 1e-6;
  * such as Adam, would turn it into full steps.
  */
 const rewardTolerance = 1e-12;
-
-/** Beyond this, the engine's float32 numbers overflow. No sensible reward is that large. */
-export const maxReward = 1e30;
 
 /** The reward of a trajectory and the credits of its choices. */
 export interface CreditedTrajectory {
@@ -39,7 +37,7 @@ export interface CreditedTrajectory {
  * are 0. Without credits this is GRPO's formula (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population
  * standard deviation.
  *
- * @throws LearningError `reward_not_finite` when a reward or credit is NaN or infinite, `reward_too_large` beyond 1e30.
+ * @throws LearningError `reward_not_finite` when a reward or credit is NaN or infinite, `reward_too_large` beyond 1e9.
  */
 export function choiceAdvantages(
   trajectories: readonly CreditedTrajectory[],
@@ -89,10 +87,10 @@ function check(value: number, what: string): void {
       'reward_not_finite',
       `${what}. Pass a finite number, or leave the trajectory out.`,
     );
-  if (Math.abs(value) > maxReward)
+  if (Math.abs(value) > requestLimits.number)
     throw new LearningError(
       'reward_too_large',
-      `${what}; the limit is ${maxReward}. Scale the rewards down.`,
+      `${what}; the limit is ${requestLimits.number}. Scale the rewards down.`,
     );
 }
 

@@ -80,6 +80,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
   #begin(requested: LanguageModelV4CallOptions): StartedCall {
     const trajectory = currentTrajectory();
     const started = trajectory?.startCall();
+    trajectory?.observations.beginCall(requested.prompt);
     const { name, override } = this.#options;
     const { temperature, topP, topK } = override;
     const limits = [override.maxOutputTokens ?? requested.maxOutputTokens, trajectory?.remainingTokens];
@@ -111,8 +112,13 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       });
       trajectory.endCall('answered', index);
     };
-    const noteFailure = (error: unknown) =>
-      trajectory?.endCall(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
+    let hasFailed = false;
+    const noteFailure = (error: unknown) => {
+      if (hasFailed) return;
+      hasFailed = true;
+      if (isPromptTooLong(error)) trajectory?.endCall('refused_by_context');
+      else trajectory?.failCall(error, requested.prompt);
+    };
     return { options, record, noteFailure };
   }
 
@@ -158,6 +164,7 @@ async function* readAndRecord(
       yield part;
     }
   } catch (error) {
+    noteFailure(error);
     ended.reject(error);
     throw error;
   } finally {

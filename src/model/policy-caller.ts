@@ -6,6 +6,7 @@ import type {
   ChatCompletionRequest,
   Choice,
   FinishReason,
+  Message,
   Tool,
   Usage,
 } from '../contract/index.ts';
@@ -49,6 +50,8 @@ export interface PolicyCallerOptions {
 
 export interface StartedCall {
   body: ChatCompletionRequest & { stream?: false };
+  /** The messages as the agent sent them. A repetition of a failed call has the same ones. */
+  asked: readonly Message[];
   tools: Tool[] | undefined;
   signal: AbortSignal | undefined;
   trajectory: Trajectory | undefined;
@@ -62,6 +65,7 @@ export interface StartedCall {
   /** When it began and when it was sent, in milliseconds of its trajectory. */
   begunMs: number;
   sentMs: number;
+  hasFailed?: boolean;
 }
 
 export interface StreamedReply {
@@ -115,9 +119,11 @@ export class PolicyCaller implements EndpointModel {
     if (!scope) this.checkOutside();
     const trajectory = record ? scope : undefined;
     const started = trajectory?.startCall();
+    scope?.observations.beginCall(prompt.messages);
     const begunMs = trajectory?.milliseconds ?? 0;
     const limit = minOf(settings.max_completion_tokens, trajectory?.remainingTokens);
     return {
+      asked: prompt.messages,
       tools,
       trajectory,
       scope,
@@ -203,15 +209,25 @@ export class PolicyCaller implements EndpointModel {
         }
       });
     } catch (error) {
-      if (trajectory && isRequestError(error, 'context_length_exceeded'))
-        trajectory.endCall('refused_by_context', index);
-      else call.scope?.endCall('unanswered');
+      if (isTooLong(call, error)) trajectory?.endCall('refused_by_context', index);
+      else fail(call, error);
       throw error;
     } finally {
       signal?.removeEventListener('abort', untrack);
       untrack();
     }
   }
+}
+
+/** Whether the service refused a recorded call for the length of its prompt, which is the policy's doing. */
+const isTooLong = ({ trajectory }: StartedCall, error: unknown): boolean =>
+  trajectory !== undefined && isRequestError(error, 'context_length_exceeded');
+
+/** Notes once that a call got no answer. */
+function fail(call: StartedCall, error: unknown): void {
+  if (call.hasFailed) return;
+  call.hasFailed = true;
+  call.scope?.failCall(error, call.asked);
 }
 
 function overrideFields({ temperature, topP, topK, minP, maxOutputTokens }: SamplingOverride) {
@@ -295,6 +311,8 @@ async function* readAndRecord(
     describeReply(span, call.body, completion);
     record(call, completion.choice, completion.promptTokenIds, completion.model);
   } catch (error) {
+    // Noted before the reader gets the error, because it may return at once.
+    if (!isTooLong(call, error)) fail(call, error);
     ended.reject(error);
     throw error;
   } finally {

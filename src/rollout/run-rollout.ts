@@ -3,13 +3,14 @@ import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import {
-  checkMetrics,
+  checkTrajectory,
   cleanupFailedMetric,
   describeThrown,
   type Environment,
   EnvironmentError,
   type OpenEnvironment,
   runAgent,
+  unansweredCallsMetric,
   watchAiSdkTools,
 } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
@@ -109,7 +110,7 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   const opening = runOutsideTrajectory(async () =>
     environment.open({ scenario, seed, signal: interruption.signal }),
   );
-  const ended = await Promise.race([
+  const scored = await Promise.race([
     runAndReward(options, opening, trajectories, interruption).catch(
       (error): End<Outcome> => ({ status: 'failed', failure: failureOf(error, seats) }),
     ),
@@ -117,17 +118,29 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   ]);
   for (const one of all) one.close();
   interruption.dispose();
-  if (!seats && ended.status === 'completed') trajectory.reward = ended.reward;
-  if (seats && ended.status !== 'completed') for (const one of all) one.reward = null;
   if (environment.cleanupTimeoutMs !== null)
     await runOutsideTrajectory(() => cleanUp(opening, environment.cleanupTimeoutMs ?? 0, trajectory));
+  const ended = checked(scored, all);
+  if (!seats && ended.status === 'completed') trajectory.reward = ended.reward;
+  if (seats && ended.status !== 'completed') for (const one of all) one.reward = null;
   return end(ended);
+}
+
+/** The end of a rollout: failed if a service would refuse one of its trajectories. */
+function checked<Outcome>(ended: End<Outcome>, trajectories: readonly Trajectory[]): End<Outcome> {
+  if (ended.status !== 'completed') return ended;
+  try {
+    for (const trajectory of trajectories) checkTrajectory(trajectory);
+    return ended;
+  } catch (error) {
+    return { status: 'failed', failure: toFailure(error) };
+  }
 }
 
 /** The failure of a rollout. It names the seat and the model whose call had no answer. */
 function failureOf(error: unknown, seats: readonly SeatRun[] | undefined): RolloutFailure {
   const failure = toFailure(error);
-  const away = seats?.find(({ trajectory }) => trajectory.observations.hasUnansweredCall);
+  const away = seats?.find(({ trajectory }) => trajectory.observations.unansweredCalls.length > 0);
   if (!away) return failure;
   return { ...failure, message: `Seat "${away.seat}", played by ${away.model}: ${failure.message}` };
 }
@@ -161,10 +174,10 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
   );
   if (unfinished || !all.some((one) => hasPlayed({ trajectory: one })))
     throw whyNothingRecorded(model.name, unfinished ?? trajectory);
+  for (const one of all) settleUnanswered(one, environment.onUnansweredCall);
   const context = { signal, timeoutMs: rewardTimeoutMs };
   if (!seats) {
     const reward = await runOutsideTrajectory(() => opened.score(outcome, { ...context, trajectory }));
-    checkMetrics(trajectory.metrics);
     return { status: 'completed', reward, outcome };
   }
   const rewards: number[] = [];
@@ -172,10 +185,31 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
     rewards.push(
       await runOutsideTrajectory(() => opened.score(outcome, { ...context, trajectory: own, seat })),
     );
-    checkMetrics(own.metrics);
   }
   for (const [at, { trajectory: own }] of seats.entries()) own.reward = rewards[at] ?? null;
   return { status: 'completed', reward: meanReward(seats), outcome };
+}
+
+/**
+ * What calls without an answer mean for a rollout whose agent went on without them.
+ * @throws MartingaleError (`call_unanswered`) unless the environment only warns of them.
+ */
+function settleUnanswered(trajectory: Trajectory, decision: 'error' | 'warn'): void {
+  const { unansweredCalls } = trajectory.observations;
+  if (decision === 'warn') {
+    trajectory.metrics[unansweredCallsMetric] = unansweredCalls.length;
+    for (const error of unansweredCalls)
+      trajectory.logs.push(`A model call got no answer: ${describeThrown(error)}`);
+    return;
+  }
+  const [cause] = unansweredCalls;
+  if (unansweredCalls.length === 0) return;
+  throw new MartingaleError(
+    'call_unanswered',
+    `A model call got no answer, and the agent went on without it: ${describeThrown(cause)} The policy did not cause ` +
+      "this, so the rollout has no reward. For an agent that means to go on, set `onUnansweredCall: 'warn'` in its environment.",
+    { cause },
+  );
 }
 
 /** The error for a rollout without an answered call: there is nothing to train on. */

@@ -1,7 +1,12 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import { checkMetrics, type Environment, EnvironmentError, type GroupScoring } from '../environment/index.ts';
-import { runOutsideTrajectory } from '../trajectory/index.ts';
+import {
+  checkTrajectory,
+  type Environment,
+  EnvironmentError,
+  type GroupScoring,
+} from '../environment/index.ts';
+import { isSendableReward, runOutsideTrajectory, sendableRewards } from '../trajectory/index.ts';
 import {
   type Rollout,
   type RolloutFailure,
@@ -112,12 +117,13 @@ async function settle<Schema extends z.ZodType, Outcome>(
     const reward = rollout.reward + (added[at] ?? 0);
     try {
       const credited = await groupScoring.credit({ ...context, member: { ...rollout, reward } });
-      if (!Number.isFinite(reward))
+      if (!isSendableReward(reward))
         throw new EnvironmentError(
           'group_reward_failed',
-          `The reward with the group rewards is ${reward}. Scale the rewards or their weights down.`,
+          `The reward with the group rewards is ${reward}, and a rollout's reward must be ${sendableRewards}. Scale the ` +
+            'group rewards or their weights down. The rollout counts as failed.',
         );
-      checkMetrics(trajectory.metrics);
+      checkTrajectory(trajectory);
       if (credited) trajectory.creditCalls(credited);
       trajectory.reward = reward;
       settled.set(rollout, { ...rollout, reward });

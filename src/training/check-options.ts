@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { trainingLimits } from '../contract/index.ts';
 import {
   checkEnvironment,
   checkSeats,
@@ -112,17 +113,16 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
 function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings<Schema, Outcome>): void {
   const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness = 0, concurrency = 1 } = settings;
   const { everySteps = 1, rolloutsPerScenario = 1 } = settings.validation ?? {};
-  const wholeNumbers: [string, number, number][] = [
+  const wholeNumbers: [option: string, value: number, minimum: number, maximum?: number][] = [
     ['steps', steps, 1],
-    ['groupsPerStep', groupsPerStep, 1],
-    ['rolloutsPerGroup', rolloutsPerGroup, 2],
+    ['groupsPerStep', groupsPerStep, 1, trainingLimits.groups],
+    ['rolloutsPerGroup', rolloutsPerGroup, 2, trainingLimits.trajectories],
     ['maxStaleness', maxStaleness, 0],
     ['concurrency', concurrency, 1],
     ['validation.everySteps', everySteps, 1],
     ['validation.rolloutsPerScenario', rolloutsPerScenario, 1],
   ];
-  for (const [option, value, min] of wholeNumbers)
-    wholeNumberOption('invalid_run_option', option, value, min);
+  for (const wholeNumber of wholeNumbers) wholeNumberOption('invalid_run_option', ...wholeNumber);
   const { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs } = settings;
   const times = { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs };
   for (const [option, value] of Object.entries(times))

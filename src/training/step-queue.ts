@@ -5,7 +5,9 @@ import {
   parseScenarios,
   type RolloutCounts,
   type RolloutGroup,
+  trajectoriesOf,
 } from '../rollout/index.ts';
+import { whyNotSendable } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { TrainingError } from './errors.ts';
 import type { RunContext } from './run-context.ts';
@@ -167,16 +169,24 @@ interface InterruptedStep {
 /**
  * The groups of an interrupted step that do not run again: those with a completed rollout. The others may have failed
  * because of the interruption. All groups stay if the step may already have been logged, because its data must not
- * change.
+ * change. A group that the service would refuse was not logged, and runs again: the run that stopped there was of a
+ * version that did not check it.
  */
 export function groupsToKeep(
   found: ReadonlyMap<number, RolloutGroup>,
   { count, isNext }: InterruptedStep,
 ): ReadonlyMap<number, RolloutGroup> {
-  const completed = new Map([...found].filter(([, { trajectories }]) => trajectories.length > 0));
-  const mayBeLogged = isNext && found.size === count && completed.size > 0;
-  return mayBeLogged ? found : completed;
+  const sendable = new Map([...found].filter(([, group]) => isSendable(group)));
+  const completed = new Map([...sendable].filter(([, { trajectories }]) => trajectories.length > 0));
+  const mayBeLogged = isNext && sendable.size === count && completed.size > 0;
+  return mayBeLogged ? sendable : completed;
 }
+
+const isSendable = ({ rollouts }: RolloutGroup): boolean =>
+  rollouts
+    .filter(({ status }) => status === 'completed')
+    .flatMap(trajectoriesOf)
+    .every((trajectory) => whyNotSendable(trajectory) === undefined);
 
 /** Starts the rollouts of a step. */
 function startStep<Schema extends z.ZodType, Outcome>(

@@ -22,6 +22,7 @@ export {
   watchOtherModels,
 } from './scope.ts';
 export { deriveSeed, randomSource } from './seed.ts';
+export { isSendableReward, sendableRewards, whyNotSendable } from './sendable.ts';
 export { Trajectory } from './trajectory.ts';
 export {
   isLimitReached,

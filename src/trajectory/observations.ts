@@ -40,8 +40,6 @@ export class Observations {
   contextOverflows: number;
   /** Histories that began because the chat template rewrote the conversation that they continue. */
   rewrittenHistories: number;
-  /** Whether a call failed for a reason other than the length of its prompt: the policy did not cause it. */
-  hasUnansweredCall = false;
   /** Indexes of the calls whose prompts were longer than the context. */
   readonly refusedCalls: number[];
   readonly #otherModels: Map<string, number>;
@@ -49,6 +47,8 @@ export class Observations {
   readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
+  /** Calls that got no answer and were not repeated: what each asked, and why it failed. */
+  readonly #unanswered: { asked: string | undefined; error: unknown }[] = [];
   #newestEnd: CallEnd | undefined;
   #hasAgentReturned = false;
   #isSealed = false;
@@ -64,6 +64,31 @@ export class Observations {
     this.refusedCalls = [...refusedCalls];
   }
 
+  /**
+   * A call begins. If an earlier one with the same messages got no answer, this is its repetition, and only its own end
+   * counts. Clients may change other fields of a request when they repeat it. @param messages The call's messages.
+   */
+  beginCall(messages: unknown): void {
+    if (this.#unanswered.length === 0) return;
+    const asked = JSON.stringify(messages);
+    const repeated = this.#unanswered.findIndex((call) => call.asked === undefined || call.asked === asked);
+    if (repeated >= 0) this.#unanswered.splice(repeated, 1);
+  }
+
+  /**
+   * Notes a call that failed for a reason other than the length of its prompt: the policy did not cause it.
+   * @param messages The call's messages; undefined if they could not be read, so that any later call may repeat it.
+   */
+  addUnanswered(error: unknown, messages?: unknown): void {
+    this.#newestEnd = undefined;
+    this.#unanswered.push({ asked: messages === undefined ? undefined : JSON.stringify(messages), error });
+  }
+
+  /** Why calls got no answer that were not repeated with success. */
+  get unansweredCalls(): readonly unknown[] {
+    return this.#unanswered.map(({ error }) => error);
+  }
+
   /** Starts tracking a call, which the agent may forget to await. `index` is its index in the trajectory. */
   trackCall(index: number): void {
     this.#inFlight.add(index);
@@ -76,7 +101,6 @@ export class Observations {
 
   /** Notes how a call ended. `index` is undefined for a call that is not recorded. */
   addCallEnd(end: CallEnd, index: number | undefined): void {
-    if (end === 'unanswered') this.hasUnansweredCall = true;
     this.#newestEnd = end;
     if (index === undefined) return;
     if (end === 'refused_by_context') this.refusedCalls.push(index);
@@ -161,11 +185,10 @@ export class Observations {
 }
 
 /**
- * How a model call of a rollout ended.
+ * How a model call of a rollout ended, if the service answered or refused it for the length of its prompt.
  *
  * - `answered`: the reply ended by itself or at the request's token limit.
  * - `cut_by_context`: the reply was cut because the model's context was full.
  * - `refused_by_context`: the prompt was longer than the model's context.
- * - `unanswered`: anything else, such as a failed or unreachable service, a timeout or an abort.
  */
-export type CallEnd = 'answered' | 'cut_by_context' | 'refused_by_context' | 'unanswered';
+export type CallEnd = 'answered' | 'cut_by_context' | 'refused_by_context';

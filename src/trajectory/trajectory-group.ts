@@ -1,5 +1,6 @@
-import type { TrajectoryGroupBody } from '../contract/index.ts';
+import { requestLimits, type TrajectoryGroupBody, trainingLimits } from '../contract/index.ts';
 import { hasSignal } from '../learning/index.ts';
+import { shorten } from './sendable.ts';
 import type { Trajectory } from './trajectory.ts';
 
 /** Completed rollouts of one scenario. Training compares their rewards with each other. */
@@ -40,7 +41,19 @@ export class TrajectoryGroup {
     return {
       trajectories: this.trajectories.map((trajectory) => trajectory.toBody()),
       metadata: this.metadata,
-      ...(this.exceptions.length > 0 ? { exceptions: [...this.exceptions] } : {}),
+      ...(this.exceptions.length > 0 ? { exceptions: sendableExceptions(this.exceptions) } : {}),
     };
   }
+}
+
+/** As many exceptions as a service accepts, with texts as long as it accepts. */
+function sendableExceptions(exceptions: TrajectoryGroup['exceptions']): { type: string; message: string }[] {
+  const most = trainingLimits.exceptions;
+  const sent = exceptions.slice(0, exceptions.length > most ? most - 1 : most).map(({ type, message }) => ({
+    type: shorten(type, requestLimits.name),
+    message: shorten(message, requestLimits.text),
+  }));
+  const leftOut = exceptions.length - sent.length;
+  if (leftOut > 0) sent.push({ type: 'left_out', message: `${leftOut} more exceptions of the group` });
+  return sent;
 }

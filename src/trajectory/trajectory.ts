@@ -5,6 +5,7 @@ import type { History } from './history.ts';
 import { type CallEnd, Observations } from './observations.ts';
 import type { ExternalCall, RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
+import { shortNotes, type TrajectoryNotes } from './sendable.ts';
 import {
   checkCall,
   TrajectoryError,
@@ -210,6 +211,15 @@ export class Trajectory {
     if (!this.isClosed) this.observations.addCallEnd(end, index);
   }
 
+  /**
+   * Notes that a model call got no answer: a failed or unreachable service, a timeout, an abort. Ignored after the
+   * rollout's end, and if the rollout itself aborted the call.
+   * @param messages The call's messages; undefined if the request could not be read.
+   */
+  failCall(error: unknown, messages?: readonly unknown[]): void {
+    if (!this.isClosed && !this.signal?.aborted) this.observations.addUnanswered(error, messages);
+  }
+
   /** The id of a call, which no call of another trajectory has. */
   callId(index: number): string {
     return `${this.id}:${index}`;
@@ -276,6 +286,19 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
+  /**
+   * Metrics, metadata and logs in their wire format. The metadata has the stop reason, and texts that are too long for
+   * a service are shortened.
+   */
+  get notes(): TrajectoryNotes {
+    const { metrics, metadata, logs, stopReason } = this;
+    return shortNotes({
+      metrics,
+      metadata: stopReason === null ? metadata : { ...metadata, stop_reason: stopReason },
+      logs,
+    });
+  }
+
   /** The trajectory in its wire format, without its reward. */
   toRecord(): UnrewardedTrajectory {
     const [main, ...others] = this.histories;
@@ -287,9 +310,7 @@ export class Trajectory {
       ...(versions.length > 0
         ? { initial_policy_version: versions[0], final_policy_version: versions.at(-1) }
         : {}),
-      metrics: this.metrics,
-      metadata: this.stopReason === null ? this.metadata : { ...this.metadata, stop_reason: this.stopReason },
-      logs: this.logs,
+      ...this.notes,
       start_time: this.startTime.toISOString(),
     };
   }

@@ -52,13 +52,15 @@ export function invalidOption(
   return new OptionError(code, `\`${option}\` is ${showValue(value)}. ${remedy}`, { option, value });
 }
 
-/** @throws OptionError if the value is not a whole number of at least `minimum`. */
+/** @throws OptionError if the value is not a whole number of at least `minimum`, and at most `maximum` if that is given. */
 export function wholeNumberOption(
   code: OptionErrorCode,
   option: string,
   value: number,
   minimum: number,
+  maximum = Number.MAX_SAFE_INTEGER,
 ): number {
-  if (Number.isSafeInteger(value) && value >= minimum) return value;
-  throw invalidOption(code, option, value, `Pass a whole number of at least ${minimum}.`);
+  if (Number.isSafeInteger(value) && value >= minimum && value <= maximum) return value;
+  const most = maximum === Number.MAX_SAFE_INTEGER ? '' : ` and at most ${maximum}`;
+  throw invalidOption(code, option, value, `Pass a whole number of at least ${minimum}${most}.`);
 }

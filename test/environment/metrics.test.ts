@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { checkMetrics } from '../../src/environment/metrics.ts';
+import { checkTrajectory } from '../../src/environment/metrics.ts';
+import { Trajectory } from '../../src/trajectory/index.ts';
 
 test.each([
   [Number.NaN, /"share" is NaN/],
@@ -7,5 +8,7 @@ test.each([
   [null, /"share" is null/],
   [1n, /"share" is the bigint 1/],
 ])('the metric %s, which the wire cannot carry, is refused', (share, message) => {
-  expect(() => checkMetrics({ fine: 1, also: false, share })).toThrow(message);
+  const trajectory = new Trajectory();
+  Object.assign(trajectory.metrics, { fine: 1, also: false, share });
+  expect(() => checkTrajectory(trajectory)).toThrow(message);
 });

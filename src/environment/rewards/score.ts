@@ -1,6 +1,6 @@
 import type { Span } from '@opentelemetry/api';
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
-import type { Trajectory } from '../../trajectory/index.ts';
+import { isSendableReward, sendableRewards, type Trajectory } from '../../trajectory/index.ts';
 import { EnvironmentError } from '../errors.ts';
 import { stepRewardMetric } from '../metrics.ts';
 import { describeValue } from '../thrown.ts';
@@ -53,12 +53,29 @@ export async function score<Scenario, Outcome, State>(
     trajectory.metrics[stepRewardMetric] = stepReward;
     sum += stepReward;
   }
-  if (!Number.isFinite(sum))
-    throw new EnvironmentError(
-      'reward_failed',
-      `The weighted sum of the rewards is ${sum}. Scale the rewards or their weights down.`,
-    );
-  return sum;
+  if (isSendableReward(sum)) return sum;
+  const [largest, share] = largestShare(rewards, trajectory);
+  throw new EnvironmentError(
+    'reward_failed',
+    `The rewards add up to ${sum}, of which "${largest}" gives ${share}. A rollout's reward must be ${sendableRewards}: ` +
+      'scale the reward down, or give it a smaller weight. The rollout counts as failed.',
+    { part: largest },
+  );
+}
+
+/** The name of the reward that changes the sum most, and its part of the sum. */
+function largestShare<Reward>(
+  rewards: WeightedRewards<Reward>,
+  { metrics, stepReward = 0 }: Trajectory,
+): [name: string, share: number] {
+  const shares = [...rewards].map(([name, { weight }]): [string, number] => [
+    name,
+    weight * Number(metrics[name] ?? 0),
+  ]);
+  return shares.reduce(
+    (largest, share) => (Math.abs(share[1]) > Math.abs(largest[1]) ? share : largest),
+    [stepRewardMetric, stepReward],
+  );
 }
 
 /**

@@ -4,7 +4,6 @@ import { choiceToTurn } from '../../language/chat/conversation.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
-import { maxReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
@@ -106,13 +105,6 @@ async function checkChoice(choice: Choice, path: Location, context: ChoiceContex
         'is above 0, which no log-probability can be; send the choice back unchanged',
         logprob,
       );
-  const { credited_reward: credit } = choice;
-  if (credit != null && Math.abs(credit) > maxReward)
-    throw invalidField(
-      [...path, 'credited_reward'],
-      `exceeds the limit of ${maxReward}; scale the rewards down`,
-      credit,
-    );
   checkPrompt(choice, tokenIds?.length ?? 0, path, base);
   checkSampling(choice, [...path, 'sampling'], context);
   await findConstraint(choice, path, constraints);

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { checkMetrics, type Environment } from '../../environment/index.ts';
+import { checkTrajectory, type Environment } from '../../environment/index.ts';
 import {
   fromGroupRecord,
   type GroupRecord,
@@ -191,7 +191,7 @@ async function scoreRollout(
   try {
     const opened = await environment.open({ scenario, seed, signal });
     const reward = await opened.score(outcome, { trajectory, seat, signal, timeoutMs: rewardTimeoutMs });
-    checkMetrics(trajectory.metrics);
+    checkTrajectory(trajectory);
     trajectory.reward = reward;
     return { ...rollout, reward };
   } catch (error) {

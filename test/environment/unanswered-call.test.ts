@@ -1,0 +1,214 @@
+import { request as forward, type RequestListener } from 'node:http';
+import { generateText, streamText } from 'ai';
+import { createClient, defineEnvironment, ModelHandle, type RolloutContext } from 'martingale';
+import { OpenAI } from 'openai';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { runRollout } from '../../src/rollout/run-rollout.ts';
+import { startFakeService } from '../model/fake-service.ts';
+import { startServer } from '../support/http-server.ts';
+import { noScenario, rolloutOptions } from './run-once.ts';
+
+type Fault = 'cut' | 'cut inside the answer' | '500' | '422';
+
+/** A proxy before a service. `faultOf` decides what happens to the n-th chat, from 1. */
+async function openBehindProxy(faultOf: (chat: number) => Fault | undefined) {
+  const service = await startFakeService({ policy: () => ({ text: 'fine' }) });
+  let chats = 0;
+  const proxy = await startServer((incoming, outgoing) => {
+    const fault = incoming.url?.endsWith('/chat/completions') ? faultOf(++chats) : undefined;
+    if (fault === 'cut') return void incoming.socket.destroy();
+    if (fault === '500' || fault === '422')
+      return void outgoing.writeHead(Number(fault)).end('{"detail": "no luck"}');
+    pass(incoming, outgoing, service.baseUrl, fault === 'cut inside the answer');
+  });
+  const client = createClient({ baseUrl: proxy.url, apiKey: 'key', retries: 0 });
+  return {
+    model: new ModelHandle({ client, name: 'local/p/n:step1' }),
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      await proxy.close();
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Passes a request on. @param isCut Whether the connection is cut after half of the answer. */
+function pass(
+  incoming: Parameters<RequestListener>[0],
+  outgoing: Parameters<RequestListener>[1],
+  url: string,
+  isCut: boolean,
+): void {
+  const { method, headers } = incoming;
+  const sent = forward(new URL(incoming.url ?? '/', url), { method, headers }, (answer) => {
+    outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+    if (!isCut) return void answer.pipe(outgoing);
+    answer.once('data', (chunk: Buffer) => {
+      outgoing.write(chunk.subarray(0, chunk.length / 2), () => incoming.socket.destroy());
+    });
+  });
+  incoming.pipe(sent);
+}
+
+type Ask = (context: RolloutContext<object>, prompt: string, maxRetries: number) => Promise<string>;
+
+const generate: Ask = async ({ model, signal }, prompt, maxRetries) =>
+  (await generateText({ model: model.languageModel, prompt, maxRetries, abortSignal: signal })).text;
+
+const agents: { agent: string; ask: Ask }[] = [
+  { agent: 'an AI SDK agent', ask: generate },
+  {
+    agent: 'an AI SDK agent that streams',
+    ask: async ({ model, signal }, prompt, maxRetries) => {
+      const { fullStream } = streamText({
+        ...{ model: model.languageModel, prompt, maxRetries, abortSignal: signal },
+        onError: () => undefined,
+      });
+      let text = '';
+      for await (const part of fullStream) {
+        if (part.type === 'error') throw part.error;
+        if (part.type === 'text-delta') text += part.text;
+      }
+      return text;
+    },
+  },
+  {
+    agent: 'an agent on the openai package',
+    ask: async ({ model, signal }, prompt, maxRetries) => {
+      const { baseUrl: baseURL, apiKey } = await model.endpoint();
+      const openai = new OpenAI({ baseURL, apiKey, maxRetries });
+      const messages = [{ role: 'user' as const, content: prompt }];
+      const { choices } = await openai.chat.completions.create({ model: 'x', messages }, { signal });
+      return choices[0]?.message.content ?? '';
+    },
+  },
+];
+
+/** Asks twice, and gives up in silence when the second call fails. */
+const givingUp = (ask: Ask, maxRetries: number) => async (context: RolloutContext<object>) => {
+  await ask(context, 'first', maxRetries);
+  try {
+    return await ask(context, 'second', maxRetries);
+  } catch {
+    return 'gave up';
+  }
+};
+
+const base = { name: 'x', scenario: z.object({}) };
+const rewards = { success: ({ outcome }: { outcome: string }) => Number(outcome === 'fine') };
+
+describe.each(agents)('$agent that swallows a call without an answer', ({ ask }) => {
+  test.each(['cut', 'cut inside the answer', '500'] as const)('fails its rollout: %s', async (fault) => {
+    await using service = await openBehindProxy((chat) => (chat > 1 ? fault : undefined));
+    const environment = defineEnvironment({ ...base, rollout: givingUp(ask, 0), rewards });
+    const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+    expect(rollout).toMatchObject({
+      status: 'failed',
+      failure: { code: 'call_unanswered', message: expect.stringContaining('the agent went on without it') },
+    });
+    expect(rollout.trajectory.reward).toBeNull();
+  });
+
+  test('completes it if the agent repeats the call with success', async () => {
+    await using service = await openBehindProxy((chat) => (chat === 2 ? '500' : undefined));
+    const environment = defineEnvironment({
+      ...base,
+      rollout: async (context) => {
+        await ask(context, 'first', 0);
+        for (;;) {
+          const text = await ask(context, 'second', 0).catch(() => undefined);
+          if (text !== undefined) return text;
+        }
+      },
+      rewards,
+    });
+    const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+    expect(rollout).toMatchObject({ status: 'completed', reward: 1 });
+    expect(rollout.trajectory.metrics).not.toHaveProperty('unanswered_calls');
+  });
+
+  test('completes it with a metric and a line of the log under `warn`', async () => {
+    await using service = await openBehindProxy((chat) => (chat > 1 ? '500' : undefined));
+    const environment = defineEnvironment({
+      ...base,
+      onUnansweredCall: 'warn',
+      rollout: givingUp(ask, 0),
+      rewards,
+    });
+    const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+    expect(rollout).toMatchObject({ status: 'completed', reward: 0, outcome: 'gave up' });
+    expect(rollout.trajectory.metrics.unanswered_calls).toBe(1);
+    expect(rollout.trajectory.logs).toEqual([
+      expect.stringMatching(/^A model call got no answer: .*no luck/),
+    ]);
+  });
+});
+
+test('an answer to another question is no repetition', async () => {
+  await using service = await openBehindProxy((chat) => (chat === 2 ? 'cut' : undefined));
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      await givingUp(generate, 0)(context);
+      return await generate(context, 'third', 0);
+    },
+    rewards,
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+  expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'call_unanswered' } });
+});
+
+test('of two equal calls at once, the answered one does not stand for the other', async () => {
+  await using service = await openBehindProxy((chat) => (chat === 1 ? '500' : undefined));
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      const settled = await Promise.allSettled([generate(context, 'same', 0), generate(context, 'same', 0)]);
+      return settled.map(({ status }) => status).join();
+    },
+    rewards: { any: () => 1 },
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+  expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'call_unanswered' } });
+});
+
+test('a call that its agent aborts and swallows fails the rollout', async () => {
+  await using service = await openBehindProxy(() => undefined);
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async ({ model }) => {
+      await generateText({ model: model.languageModel, prompt: 'first' });
+      await generateText({
+        model: model.languageModel,
+        prompt: 'second',
+        abortSignal: AbortSignal.abort(new Error('too slow')),
+      }).catch(() => undefined);
+      return 'fine';
+    },
+    rewards,
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+  expect(rollout).toMatchObject({
+    status: 'failed',
+    failure: { code: 'call_unanswered', message: expect.stringContaining('too slow') },
+  });
+});
+
+test('a call that the time limit of the rollout ends is scored as the limit says', async () => {
+  const never = new Promise<never>(() => undefined);
+  const service = await startFakeService({
+    policy: ({ messages }) => (messages[0]?.content === 'second' ? never : { text: 'fine' }),
+  });
+  await using _ = service;
+  const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
+  const environment = defineEnvironment({
+    ...base,
+    limits: { milliseconds: 1500 },
+    rollout: givingUp(generate, 0),
+    atLimit: () => 'out of time',
+    rewards,
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, model));
+  expect(rollout).toMatchObject({ status: 'completed', outcome: 'out of time' });
+});
