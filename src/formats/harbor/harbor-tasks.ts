@@ -133,11 +133,10 @@ interface OpenTask {
 
 async function openTask(task: Task, kind: SandboxKind, signal: AbortSignal): Promise<OpenTask> {
   const { workdir, env, image } = task;
-  const { network_mode: mode, allow_internet: internet } = task.config.environment;
-  const hasNetwork = mode === 'public' && internet !== false;
+  const hasNetwork = task.config.environment.network_mode === 'public';
   const sandbox = withFiles(await kind.create({ workdir, image, env, hasNetwork, signal }));
   try {
-    await copyFiles(sandbox, task, signal);
+    await copyFiles(asUser(sandbox, 'root'), task, signal);
   } catch (error) {
     await sandbox.close();
     throw error;

@@ -1,76 +1,140 @@
-import { posix } from 'node:path';
 import { z } from 'zod';
 import { HarborError } from './errors.ts';
 
 const variables = z.record(z.string(), z.string()).default({});
-const user = z.union([z.string().min(1), z.number().int().min(0)]).optional();
 const seconds = z.number().positive();
 /** What says something about the task, and changes nothing in a rollout. */
 const anything = z.unknown().optional();
+/** A list that asks for something if it is not empty. Harbor writes the empty one. */
+const emptyList = z.tuple([], 'only an empty list is').optional();
+/** Harbor takes an empty text for a field that is not there. */
+const text = (schema: z.ZodType<string, string> = z.string()) =>
+  z.union([z.literal('').transform(() => undefined), schema]).optional();
+const user = z.union([text(), z.number().int().min(0)]).optional();
+const version = z.enum(['1.0', '1.1', '1.2', '1.3', '1.4']).optional();
+/** That of the whole rollout in `environment`; of its agent or its verifier elsewhere. */
+const network = {
+  network_mode: z.enum(['public', 'no-network']).optional(),
+  allowed_hosts: emptyList,
+};
 
-/** What of `task.toml` is honoured. All other fields are refused, as a rollout without them would be another task. */
-const schema = z.strictObject({
-  schema_version: z.enum(['1.0', '1.1', '1.2', '1.3', '1.4']).optional(),
-  version: z.enum(['1.0', '1.1', '1.2', '1.3', '1.4']).optional(),
-  task: anything,
-  metadata: anything,
-  source: anything,
-  solution: anything,
-  agent: z.strictObject({ timeout_sec: seconds.optional(), user }).default({}),
-  verifier: z
-    .strictObject({
-      timeout_sec: seconds.default(600),
-      env: variables,
-      user,
-      environment_mode: z.literal('shared').optional(),
-    })
-    .default({ timeout_sec: 600, env: {} }),
-  environment: z
-    .strictObject({
-      docker_image: z.string().optional(),
-      build_timeout_sec: seconds.default(600),
-      os: z.literal('linux').optional(),
-      cpus: z.number().positive().optional(),
-      memory_mb: z.number().int().positive().optional(),
-      storage_mb: anything,
-      memory: anything,
-      storage: anything,
-      gpus: z.literal(0).optional(),
-      env: variables,
-      workdir: z.string().startsWith('/').optional(),
-      network_mode: z.enum(['public', 'no-network']).default('public'),
-      allow_internet: z.boolean().optional(),
-    })
-    .default({ env: {}, network_mode: 'public', build_timeout_sec: 600 }),
-});
+const mib = z.number().int().positive().optional();
+const mibOfUnit = { G: 1024, M: 1, K: 1 / 1024 };
+
+/** A size as older tasks have it: `2G` is 2048 MiB. */
+const size = z
+  .string()
+  .regex(/^\s*(\d+\.?\d*|\.\d+)\s*[GMK]\s*$/i, 'expected a size such as "2G", "512M" or "1048576K"')
+  .transform((given) => {
+    const unit = given.trim().at(-1)?.toUpperCase();
+    return Math.trunc(Number.parseFloat(given) * mibOfUnit[unit === 'G' || unit === 'M' ? unit : 'K']);
+  })
+  .pipe(z.number().positive('expected at least 1M'))
+  .optional();
+
+const environment = z
+  .strictObject({
+    docker_image: text(),
+    build_timeout_sec: seconds.default(600),
+    os: z.string().toLowerCase().pipe(z.literal('linux')).optional(),
+    cpus: z.number().positive().optional(),
+    memory_mb: mib,
+    memory: size,
+    storage_mb: mib,
+    storage: size,
+    gpus: z.literal(0).optional(),
+    // They choose among the GPUs that `gpus` asks for.
+    gpu_types: z.array(z.string()).optional(),
+    mcp_servers: emptyList,
+    skills_dir: z.literal('').optional(),
+    env: variables,
+    workdir: text(z.string().startsWith('/')),
+    ...network,
+    allow_internet: z.boolean().optional(),
+  })
+  .superRefine((given, context) => {
+    for (const name of ['memory', 'storage'] as const) {
+      const [old, now] = [given[name], given[`${name}_mb`]];
+      if (old !== undefined && now !== undefined && old !== now)
+        context.addIssue({ code: 'custom', path: [name], message: `${name}_mb says ${now}; leave one out` });
+    }
+  })
+  .transform(({ memory, memory_mb, network_mode, allow_internet, ...given }) => ({
+    ...given,
+    memory_mb: memory_mb ?? memory,
+    // Harbor reads the old name only where the new one is not there.
+    network_mode: network_mode ?? (allow_internet === false ? 'no-network' : 'public'),
+  }));
+
+/** What of `task.toml` is honoured, or asks for nothing. A rollout without any other field would be another task. */
+const schema = z
+  .strictObject({
+    schema_version: version,
+    version,
+    task: anything,
+    metadata: anything,
+    source: anything,
+    solution: anything,
+    // It says how the rewards of steps become one.
+    multi_step_reward_strategy: z.enum(['mean', 'final']).optional(),
+    steps: emptyList,
+    artifacts: emptyList,
+    agent: z.strictObject({ timeout_sec: seconds.optional(), user, ...network }).prefault({}),
+    verifier: z
+      .strictObject({
+        timeout_sec: seconds.default(600),
+        env: variables,
+        user,
+        environment_mode: z.literal('shared').optional(),
+        collect: emptyList,
+        ...network,
+      })
+      .prefault({}),
+    environment: environment.prefault({}),
+  })
+  .superRefine(({ environment: { network_mode }, ...phases }, context) => {
+    for (const phase of ['agent', 'verifier'] as const)
+      if ((phases[phase].network_mode ?? network_mode) !== network_mode)
+        context.addIssue({
+          code: 'custom',
+          path: [phase, 'network_mode'],
+          message: `the network of a rollout is that of environment.network_mode (${network_mode}) to its end`,
+        });
+  });
 
 export type TaskConfig = z.output<typeof schema>;
 
 /**
  * Reads `task.toml`.
- * @throws HarborError (`task_unsupported`) that names file, field and value
+ * @throws HarborError (`task_unsupported`) that names file, fields and values
  */
-export async function parseTaskConfig(text: string, file: string): Promise<TaskConfig> {
+export async function parseTaskConfig(toml: string, file: string): Promise<TaskConfig> {
   const { parse } = await import('smol-toml');
   let document: unknown;
   try {
-    document = parse(text);
+    document = parse(toml, { integersAsBigInt: 'asNeeded' });
   } catch (cause) {
     throw new HarborError('task_unsupported', `${file} is no TOML: ${String(cause)}`, { cause });
   }
   const { success, data, error } = schema.safeParse(document);
   if (success) return data;
-  const [issue] = error.issues;
-  const path = issue?.path ?? [];
+  const problems = error.issues.flatMap((issue) =>
+    issue.code === 'unrecognized_keys'
+      ? issue.keys.map((key) => `${shown(document, [...issue.path, key])} is not supported`)
+      : [`${shown(document, issue.path)} is not supported: ${issue.message}`],
+  );
+  throw new HarborError('task_unsupported', `${file}: ${problems.join('; ')}`);
+}
+
+/** A field with its value. */
+function shown(document: unknown, path: readonly PropertyKey[]): string {
   const value = path.reduce<unknown>(
     (at, name) => (typeof at === 'object' && at !== null ? Reflect.get(at, name) : undefined),
     document,
   );
-  const shown = issue?.code === 'unrecognized_keys' ? '' : ` (${JSON.stringify(value)})`;
-  throw new HarborError(
-    'task_unsupported',
-    `${file}: ${path.join('.') || 'the table'}${shown} is not supported: ${issue?.message}`,
-  );
+  const json =
+    JSON.stringify(value, (_, part) => (typeof part === 'bigint' ? String(part) : part)) ?? 'absent';
+  return `${path.join('.')} (${json.length > 200 ? `${json.slice(0, 200)}...` : json})`;
 }
 
 /** Replaces values such as `${KEY}` and `${KEY:-default}` by variables of this process. */
@@ -90,42 +154,4 @@ export function resolveVariables(
       );
     }),
   );
-}
-
-export interface Copy {
-  /** Relative to `environment/`. */
-  from: string;
-  to: string;
-}
-
-/**
- * What of a Dockerfile can be done without building an image: `FROM` is taken for this machine's programs, `WORKDIR`
- * and `COPY` are done.
- * @throws HarborError (`task_unsupported`) that names the first other line
- */
-export function readDockerfile(text: string, file: string): { workdir: string | null; copies: Copy[] } {
-  let workdir: string | null = null;
-  const copies: Copy[] = [];
-  for (const line of text.split('\n').map((raw) => raw.trim())) {
-    if (line === '' || line.startsWith('#')) continue;
-    const [word = '', ...rest] = line.split(/\s+/);
-    const [first = '', second = ''] = rest;
-    const at = workdir ?? '/';
-    const isPlain = !/[$"'[\\*?]|--/.test(line);
-    if (word.toUpperCase() === 'FROM' && copies.length === 0 && workdir === null) continue;
-    if (word.toUpperCase() === 'WORKDIR' && isPlain && rest.length === 1) workdir = posix.resolve(at, first);
-    else if (
-      word.toUpperCase() === 'COPY' &&
-      isPlain &&
-      rest.length === 2 &&
-      !first.split('/').includes('..')
-    )
-      copies.push({ from: first, to: posix.resolve(at, second) + (/(^|\/)\.?$/.test(second) ? '/' : '') });
-    else
-      throw new HarborError(
-        'task_unsupported',
-        `${file}: "${line}" needs dockerSandbox(): without it, only FROM, WORKDIR and COPY of one path are done`,
-      );
-  }
-  return { workdir, copies };
 }

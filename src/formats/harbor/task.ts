@@ -1,15 +1,10 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join, posix, resolve } from 'node:path';
 import { hasCode } from '../../util/error.ts';
+import { type Copy, readDockerfile } from './dockerfile.ts';
 import { HarborError } from './errors.ts';
 import type { SandboxImage } from './sandbox/sandbox.ts';
-import {
-  type Copy,
-  parseTaskConfig,
-  readDockerfile,
-  resolveVariables,
-  type TaskConfig,
-} from './task-config.ts';
+import { parseTaskConfig, resolveVariables, type TaskConfig } from './task-config.ts';
 
 /** A task folder that has been read and can be run. */
 export interface Task {
@@ -22,6 +17,7 @@ export interface Task {
   image: SandboxImage;
   env: Readonly<Record<string, string>>;
   verifierEnv: Readonly<Record<string, string>>;
+  /** What is put into the sandbox before the agent begins. */
   copies: readonly Copy[];
 }
 
@@ -41,11 +37,38 @@ export async function readTasks(
     });
   });
   const tasks: Task[] = [];
+  const refusals: HarborError[] = [];
   for (const name of entries.sort())
-    if (await exists(join(at, name, 'task.toml'))) tasks.push(await readTask(join(at, name), buildsImages));
+    if (await exists(join(at, name, 'task.toml')))
+      try {
+        tasks.push(await readTask(join(at, name), buildsImages));
+      } catch (error) {
+        if (!HarborError.isInstance(error)) throw error;
+        refusals.push(error);
+      }
+  if (refusals.length > 0) throw refusedTasks(folder, refusals, tasks.length);
   if (tasks.length === 0)
     throw new HarborError('task_unsupported', `${folder} has no task: no folder in it has a task.toml`);
   return tasks;
+}
+
+/** Tasks that an error names; it counts the others. */
+const maxShown = 20;
+
+function refusedTasks(folder: string, refusals: readonly HarborError[], others: number): HarborError {
+  const [first] = refusals;
+  if (first && refusals.length + others === 1) return first;
+  const more = refusals.length - maxShown;
+  return new HarborError(
+    'task_unsupported',
+    [
+      `${refusals.length} of ${refusals.length + others} tasks of ${folder} cannot be run here:`,
+      ...refusals.slice(0, maxShown).map(({ message }) => `- ${message}`),
+      ...(more > 0 ? [`- and ${more} more`] : []),
+      others > 0 ? `To run the other ${others}, move these folders elsewhere.` : 'None is left to run.',
+    ].join('\n'),
+    { cause: first },
+  );
 }
 
 async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
@@ -66,6 +89,8 @@ async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
   };
   const dockerfile = join(folder, 'environment/Dockerfile');
   const hasDockerfile = await exists(dockerfile);
+  // Harbor puts them into the working directory of an image that is not built from them.
+  const givesFiles = image.name !== null && !hasDockerfile && (await exists(image.folder));
   const task = {
     ...{ name: basename(folder), folder, instruction, config, image },
     env: resolveVariables(environment.env, file),
@@ -77,7 +102,8 @@ async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
         'task_unsupported',
         `${folder} has neither environment/Dockerfile nor environment.docker_image: its container has no image`,
       );
-    return { ...task, workdir: environment.workdir ?? null, copies: [] };
+    const workdir = environment.workdir ?? null;
+    return { ...task, workdir, copies: givesFiles ? [{ from: '.', to: workdir ?? '.' }] : [] };
   }
   for (const [name, { user }] of Object.entries({ agent, verifier }))
     if (user !== undefined && user !== 'root' && user !== 0)
@@ -86,7 +112,7 @@ async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
     ? readDockerfile(await textOf(dockerfile), dockerfile)
     : { workdir: null, copies: [] };
   const workdir = posix.normalize(environment.workdir ?? built.workdir ?? '/app');
-  return { ...task, workdir, copies: built.copies };
+  return { ...task, workdir, copies: givesFiles ? [{ from: '.', to: workdir }] : built.copies };
 }
 
 async function textOf(file: string): Promise<string> {

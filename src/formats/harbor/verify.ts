@@ -9,13 +9,16 @@ import type { Task } from './task.ts';
 const uploadMs = 120_000;
 const maxUpload = 512 * 1024 * 1024;
 
-/** Puts what a Dockerfile copies into the sandbox. */
+/** Puts what a task gives its agent into the sandbox. */
 export async function copyFiles(sandbox: Sandbox, task: Task, signal: AbortSignal): Promise<void> {
   for (const { from, to } of task.copies)
     await upload(sandbox, join(task.folder, 'environment', from), to, signal);
 }
 
-/** Copies a file, or what is in a folder, to an absolute path of the sandbox. A path with a `/` at its end is a folder. */
+/**
+ * Copies a file, or what is in a folder, to an absolute path of the sandbox, or to `.`, its working directory. A path with
+ * a `/` at its end is a folder.
+ */
 async function upload(sandbox: Sandbox, from: string, to: string, signal: AbortSignal): Promise<void> {
   const isFolder = (await stat(from)).isDirectory();
   const [at, name] = isFolder ? [from, '.'] : [dirname(from), basename(from)];
@@ -28,13 +31,16 @@ async function upload(sandbox: Sandbox, from: string, to: string, signal: AbortS
   const command = isFolder
     ? 'mkdir -p "$TO" && tar --no-same-owner -C "$TO" -xf -'
     : 'case $TO in */) to=$TO$NAME;; *) to=$TO;; esac; mkdir -p "$(dirname "$to")" && tar --no-same-owner --transform="s|.*|$(basename "$to")|" -C "$(dirname "$to")" -xf -';
-  await must(sandbox, command, { env, stdin: packed.stdout, signal });
+  const cwd = to === '.' ? {} : { cwd: '/' };
+  await must(sandbox, command, { ...cwd, env, stdin: packed.stdout, signal });
 }
 
 const userOf = ({ user }: { user?: string | number | undefined }) =>
   user === undefined ? {} : { user: String(user) };
 
 interface MustOptions {
+  /** Default: the sandbox's working directory. */
+  cwd?: string;
   env?: Readonly<Record<string, string>>;
   stdin?: Uint8Array;
   signal: AbortSignal;
@@ -42,7 +48,7 @@ interface MustOptions {
 
 /** Runs a command of ours, which fails only if the sandbox does. */
 async function must(sandbox: Sandbox, command: string, options: MustOptions): Promise<void> {
-  const { exitCode, stderr } = await sandbox.exec(command, { cwd: '/', timeoutMs: uploadMs, ...options });
+  const { exitCode, stderr } = await sandbox.exec(command, { timeoutMs: uploadMs, ...options });
   if (exitCode === 0) return;
   const said = stderr.toString().slice(0, 500);
   throw new HarborError('sandbox_failed', `the sandbox could not run "${command}": ${said}`);
@@ -59,9 +65,9 @@ export async function verify(
 ): Promise<Record<string, number>> {
   // The agent may have put files there.
   const empty = 'rm -rf /tests /logs/verifier && mkdir -p /tests /logs/verifier /logs/agent';
-  await must(sandbox, empty, { signal });
+  await must(sandbox, empty, { cwd: '/', signal });
   await upload(sandbox, join(task.folder, 'tests'), '/tests', signal);
-  await must(sandbox, 'chmod +x /tests/test.sh', { signal });
+  await must(sandbox, 'chmod +x /tests/test.sh', { cwd: '/', signal });
   const { timeout_sec: seconds } = task.config.verifier;
   const { exitCode } = await sandbox.exec('/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1', {
     ...userOf(task.config.verifier),

@@ -1,12 +1,15 @@
 import { spawnSync } from 'node:child_process';
-import { chmod, readdir } from 'node:fs/promises';
+import { chmod, cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runGroups } from 'martingale';
 import { harborTasks, localSandbox } from 'martingale/environments';
 import { type ScriptedReply, scriptedModel } from 'martingale/testing';
+import { stringify } from 'smol-toml';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { parseTaskConfig, type TaskConfig } from '../../../src/formats/harbor/task-config.ts';
 import { temporaryFolder } from '../../support/files.ts';
+import { goldenTasks, goldenTomlOf } from './golden-tasks.ts';
 import { hasBubblewrap } from './has-bubblewrap.ts';
 import { taskFolder } from './task-folder.ts';
 
@@ -142,7 +145,23 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
     [{ 'task.toml': 'schema_version = "9.0"' }, 'schema_version ("9.0")'],
     [{ 'task.toml': '[environment]\ngpus = 2' }, 'environment.gpus (2)'],
     [{ 'task.toml': '[verifier]\nenvironment_mode = "separate"' }, 'verifier.environment_mode ("separate")'],
-    [{ 'task.toml': '[[steps]]\nname = "a"' }, 'steps'],
+    [{ 'task.toml': '[[steps]]\nname = "a"' }, 'steps ([{"name":"a"}])'],
+    [{ 'task.toml': 'artifacts = ["/a"]\n[environment]\ngpus = 1' }, 'environment.gpus (1)'],
+    [{ 'task.toml': 'artifacts = ["/a"]\n[environment]\ngpus = 1' }, 'artifacts (["/a"])'],
+    [
+      { 'task.toml': '[environment.healthcheck]\ncommand = "a"' },
+      'environment.healthcheck ({"command":"a"})',
+    ],
+    [{ 'task.toml': '[environment]\nmemory = "2 tons"' }, 'environment.memory ("2 tons") is not supported'],
+    [{ 'task.toml': '[environment]\nmemory = "1K"' }, 'environment.memory ("1K")'],
+    [{ 'task.toml': '[environment]\nstorage = 10' }, 'environment.storage (10)'],
+    [{ 'task.toml': '[environment]\nmemory = "2G"\nmemory_mb = 512' }, 'memory_mb says 512'],
+    [
+      { 'task.toml': '[agent]\nnetwork_mode = "no-network"' },
+      'agent.network_mode ("no-network") is not supported: the network of a rollout is that of environment.network_mode (public)',
+    ],
+    [{ 'task.toml': '[environment]\nnetwork_mode = "allowlist"' }, 'environment.network_mode ("allowlist")'],
+    [{ 'task.toml': '[environment]\nallowed_hosts = ["a.b"]' }, 'environment.allowed_hosts (["a.b"])'],
     [{ 'task.toml': '[' }, 'is no TOML'],
     [{ 'task.toml': `[verifier.env]\nKEY = "\${NOT_SET_ANYWHERE}"` }, 'NOT_SET_ANYWHERE'],
     [{ 'environment/docker-compose.yaml': 'services: {}' }, 'environment/docker-compose.yaml'],
@@ -152,5 +171,65 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
     await expect(harborTasks(folder, { sandbox: localSandbox() })).rejects.toMatchObject({
       ...{ code: 'task_unsupported', message: expect.stringContaining(message) },
     });
+  });
+
+  it('puts the files of a task whose image is not built from them where the agent works', async () => {
+    const folder = await taskFolder({ 'task.toml': '[environment]\ndocker_image = "a"\nworkdir = "/w"' });
+    await rm(join(folder, 'answer/environment/Dockerfile'));
+    const { environment, scenarios } = await harborTasks(folder, { sandbox: localSandbox() });
+    const model = scriptedModel(({ messages }) =>
+      messages.length > 1 ? { text: 'done' } : bash('mkdir /app; cp /w/given.txt /app/answer.txt'),
+    );
+    const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
+    expect(groups[0]?.rollouts[0]).toMatchObject({ status: 'completed', reward: 1 });
+  });
+
+  it('names each task of a folder that cannot be run, and says how to run the others', async () => {
+    const folder = await taskFolder();
+    for (const [name, toml] of Object.entries({ a: '[environment]\ngpus = 2', b: 'artifacts = ["/x"]' })) {
+      await cp(join(folder, 'answer'), join(folder, name), { recursive: true });
+      await writeFile(join(folder, name, 'task.toml'), toml);
+    }
+    const { message } = await harborTasks(folder, { sandbox: localSandbox() }).catch((error) => error);
+    expect(message).toContain(`2 of 3 tasks of ${folder} cannot be run here:`);
+    expect(message).toContain(`${folder}/a/task.toml: environment.gpus (2)`);
+    expect(message).toContain(`${folder}/b/task.toml: artifacts (["/x"])`);
+    expect(message).toContain('To run the other 1, move these folders elsewhere.');
+  });
+});
+
+/** What a rollout rests on. */
+function meaningOf({ agent, verifier, environment }: TaskConfig) {
+  const { docker_image, build_timeout_sec, cpus, memory_mb, network_mode, env, workdir } = environment;
+  return {
+    agent: { timeout_sec: agent.timeout_sec, user: agent.user },
+    verifier: { timeout_sec: verifier.timeout_sec, user: verifier.user, env: verifier.env },
+    environment: { docker_image, build_timeout_sec, cpus, memory_mb, network_mode, env, workdir },
+  };
+}
+
+describe('task.toml', () => {
+  const read = async (toml: string) => await parseTaskConfig(toml, 'task.toml');
+
+  it.each(Object.keys(goldenTasks))('is read as Harbor writes it: %s', async (name) => {
+    const written = await read(await readFile(goldenTomlOf(name), 'utf8'));
+    const given = await read(stringify(goldenTasks[name] ?? {}));
+    expect(meaningOf(written)).toEqual(meaningOf(given));
+  });
+
+  it('has sizes and the network under their old names too', async () => {
+    const { environment } = await read('[environment]\nmemory = "1.5g"\nallow_internet = false');
+    expect(environment).toMatchObject({ memory_mb: 1536, network_mode: 'no-network' });
+    const both = await read(
+      '[environment]\nmemory = "2G"\nmemory_mb = 2048\nallow_internet = false\nnetwork_mode = "public"',
+    );
+    expect(both.environment).toMatchObject({ memory_mb: 2048, network_mode: 'public' });
+  });
+
+  it('may say more than JavaScript can count', async () => {
+    await expect(read(`[metadata]\nid = ${2n ** 62n}`)).resolves.toBeDefined();
+    await expect(read(`[environment]\ncpus = ${2n ** 62n}`)).rejects.toThrow(
+      'environment.cpus ("4611686018427387904")',
+    );
   });
 });

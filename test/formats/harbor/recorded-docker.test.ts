@@ -41,6 +41,12 @@ it('a container is made with the processors, memory and network of its task', as
   expect(run).toMatch(/ --network none --cpus 1\.5 --memory 512m --workdir \/w --env A=b c --entrypoint /);
 });
 
+it('a container has the memory that an older task asks for by the old name', async () => {
+  const { program, calls } = await recordingDocker();
+  await rollOut(program, '[environment]\nmemory = "2G"\nstorage = "10G"\n');
+  expect((await calls()).find((call) => call.startsWith('run '))).toContain(' --memory 2048m ');
+});
+
 it('a container without limits in its task has none, and the network', async () => {
   const { program, calls } = await recordingDocker();
   await rollOut(program, '[environment]\nnetwork_mode = "public"\n');
