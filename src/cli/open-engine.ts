@@ -28,11 +28,15 @@ export function addEngineFlags(command: Command): Command {
 }
 
 /**
- * Opens the engine that the flags choose. The tiny models always run on this machine, beside any other engine.
+ * Opens the engine that the flags choose. The tiny models always run on this machine, beside any other engine. `onWait`
+ * gets what the engine waits for, if it is on a training server.
  *
  * @throws OptionError for flags that do not belong together, and the errors of the engines.
  */
-export async function openEngine(flags: EngineFlags): Promise<Engine> {
+export async function openEngine(
+  flags: EngineFlags,
+  { onWait }: { onWait?: (reason: string) => void } = {},
+): Promise<Engine> {
   const { createEmbeddedEngine } = await import('../engines/embedded/index.ts');
   const { threads, trainingMemory, device, engine } = flags;
   if (engine === 'embedded') {
@@ -52,7 +56,7 @@ export async function openEngine(flags: EngineFlags): Promise<Engine> {
   const engines: Engine[] = [];
   try {
     engines.push(await createEmbeddedEngine({ threads }));
-    engines.push(await createTinkerEngine(options));
+    engines.push(await createTinkerEngine({ ...options, ...(onWait ? { onWait } : {}) }));
     return combineEngines(engines);
   } catch (error) {
     await Promise.all(engines.map((opened) => opened.close()));

@@ -85,7 +85,10 @@ async function serve({
       process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
     },
   });
-  const engine = await openEngine(rest);
+  const writeLog = logFrom(log);
+  const engine = await openEngine(rest, {
+    onWait: (reason) => writeLog({ level: 'warn', event: 'engine_waits', reason }),
+  });
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
@@ -97,7 +100,7 @@ async function serve({
       apiKey,
       priorityScheduling,
       limits,
-      log: logFrom(log),
+      log: writeLog,
       closeTimeoutMs: Math.min(5000, limitMs / 2),
       stallTimeoutMs: stallTimeout * 1000,
       trainingData: { folders: rest.allowDataFolder, hosts: rest.allowDataHost },

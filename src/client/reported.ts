@@ -105,6 +105,11 @@ export const reportedEventSchema: z.ZodType<ReportedTrainingEvent> = z.discrimin
     data: otherwise(z.looseObject({ num_sequences: nullable(z.number()) }), { num_sequences: null }),
   }),
   z.object({ id, type: z.literal('gradient_step'), data: numbersByName }),
+  z.object({
+    id,
+    type: z.literal('training_waiting'),
+    data: otherwise(z.looseObject({ reason: otherwise(z.string(), noReason) }), { reason: noReason }),
+  }),
   z.object({ id, type: z.literal('training_ended'), data: openData }),
   z.object({
     id,

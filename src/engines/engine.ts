@@ -144,6 +144,8 @@ export interface TrainRequest {
   batches: AsyncIterable<TrainingBatch> | Iterable<TrainingBatch>;
   /** Called after each optimizer step with its metrics and, in reinforcement learning, what it found of the tokens. */
   onStep: (metrics: Record<string, number>, tokens?: TrainedTokens) => void;
+  /** Called when the training begins to wait for something outside this process, with what it is. */
+  onWait?: (reason: string) => void;
   signal?: AbortSignal;
 }
 

@@ -78,6 +78,10 @@ const engineFaults: Readonly<Record<string, { status: ErrorStatus; message: stri
   checkpoint_missing: { status: 404, message: 'The checkpoint was deleted during the request.' },
   engine_closed: { status: 503, message: 'The service is shutting down.' },
   engine_away: { status: 503, message: 'The training server behind this service is away. Retry.' },
+  engine_full: {
+    status: 503,
+    message: 'The training server behind this service has no place for another adapter. Retry.',
+  },
   worker_died: { status: 503, message: 'The engine stopped during the request. Retry.' },
   constraints_busy: {
     status: 503,

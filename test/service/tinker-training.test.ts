@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { combineEngines } from '../../src/engines/combined-engine.ts';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { createTinkerEngine } from '../../src/engines/tinker/index.ts';
-import { defineEnvironment, train } from '../../src/index.ts';
-import { startService } from '../../src/service/index.ts';
+import { createClient, defineEnvironment, train } from '../../src/index.ts';
+import { type LogEntry, startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
 import { temporaryFolder } from '../support/files.ts';
@@ -28,14 +28,14 @@ const letters = defineEnvironment({
   },
 });
 
-async function serve(server: TinkerServer) {
+async function serve(server: TinkerServer, log: (entry: LogEntry) => void = () => undefined) {
   const folder = await temporaryFolder();
   const checkpoint = await generateCheckpoint(folder, 'qwen3');
   const engine = combineEngines([
     await createEmbeddedEngine({ threads: 1 }),
     await createTinkerEngine({ url: server.url, checkpoint, id: 'remote', rank: 4 }),
   ]);
-  const service = await startService({ engine, dataFolder: `${folder}/data` });
+  const service = await startService({ engine, dataFolder: `${folder}/data`, log });
   onTestFinished(async () => {
     await service.close();
     await engine.close();
@@ -92,4 +92,43 @@ test('a model on a training server learns through the service, beside the tiny m
   server.fault = () => 'cut';
   const away = await chat({ model: 'local/letters/remote' });
   expect([away.status, away.headers.get('retry-after') !== null]).toEqual([503, true]);
+});
+
+test('a job that waits for a place on the training server says so in its events and in the log', {
+  timeout: 60_000,
+}, async () => {
+  const server = await TinkerServer.start({ vocabularySize: 709 });
+  const logged: LogEntry[] = [];
+  const { folder, service } = await serve(server, (entry) => logged.push(entry));
+  await expect.poll(() => server.openAdapters).toBe(0);
+  await train({
+    environment: letters,
+    scenarios: [{ word: 'one' }],
+    baseUrl: service.url,
+    apiKey: service.apiKey,
+    runDirectory: `${folder}/run`,
+    model: { project: 'letters', name: 'waits', baseModel: 'remote' },
+    seed: 1,
+    steps: 1,
+    groupsPerStep: 1,
+    rolloutsPerGroup: 8,
+    progress: false,
+    onEvent: (event) => {
+      if (event.type === 'job') server.others = server.places;
+      server.fault = ({ path }, when) => {
+        if (path.endsWith('create_model') && when === 'after') server.others = 0;
+        return undefined;
+      };
+    },
+  });
+  const waited = logged.find(({ event }) => event === 'job_waits');
+  expect(waited).toMatchObject({ level: 'warn', reason: expect.stringContaining('a place for an adapter') });
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  onTestFinished(() => client.close());
+  const types: string[] = [];
+  for await (const event of client.trainingJobs.follow(String(waited?.job))) {
+    types.push(event.type);
+    if (event.type === 'training_waiting') expect(event.data.reason).toBe(waited?.reason);
+  }
+  expect(types).toEqual(['training_started', 'training_waiting', 'gradient_step', 'training_ended']);
 });

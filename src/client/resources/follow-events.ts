@@ -43,7 +43,13 @@ export class RecentIds {
 
 const anyEventSchema = z.looseObject({ id: z.string().max(maxIdLength), type: z.string() });
 const anyEventPageSchema = reportedPageSchema(anyEventSchema);
-const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
+const knownTypes = new Set([
+  'training_started',
+  'gradient_step',
+  'training_waiting',
+  'training_ended',
+  'training_failed',
+]);
 
 /** A page of events. Events of unknown types are dropped, because a service may add types. */
 export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {

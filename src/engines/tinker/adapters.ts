@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { untilAborted } from '../../util/deadline.ts';
+import { Deadline, untilAborted } from '../../util/deadline.ts';
 import { EngineError } from '../engine.ts';
 import { TinkerError } from './connection.ts';
-import { Session, type SessionOptions } from './session.ts';
+import { type CreateOptions, defaultLongestWaitMs, Session, type SessionOptions } from './session.ts';
 
 /** A LoRA adapter on the server. */
 export interface Adapter {
@@ -13,11 +13,6 @@ export interface Adapter {
   sampler: Promise<string> | null;
   /** Its files for sampling on the server. */
   files: string[];
-}
-
-export interface AdaptersOptions extends SessionOptions {
-  /** Adapters with the weights of checkpoints that are on the server at once, besides the one in training. */
-  capacity: number;
 }
 
 interface Held {
@@ -34,17 +29,22 @@ const endMs = 2000;
  * with its newest, or roll the training back, without an error.
  */
 export class Adapters {
-  readonly #options: AdaptersOptions;
+  readonly #options: SessionOptions;
+  /** Adapters with the weights of checkpoints: one place is for the one in training. */
+  readonly #capacity: number;
   /** By checkpoint, the least recently used first; null for the base model. */
   readonly #held = new Map<string | null, Held>();
   /** All on the server, with those in training. */
   readonly #open = new Set<Adapter>();
+  /** Those that are being closed. */
+  readonly #closing = new Set<Promise<void>>();
   /** Requests that wait for an adapter without users. */
   #waiting: (() => void)[] = [];
   readonly #session: Session;
 
-  constructor(options: AdaptersOptions) {
+  constructor(options: SessionOptions) {
     this.#options = options;
+    this.#capacity = options.places - 1;
     this.#session = new Session(options);
   }
 
@@ -73,9 +73,13 @@ export class Adapters {
   }
 
   /** Opens an adapter with the weights of a checkpoint, or fresh ones for null, and with its optimizer if asked. */
-  async open(checkpoint: string | null, { optimizer }: { optimizer: boolean }): Promise<Adapter> {
+  async open(
+    checkpoint: string | null,
+    { optimizer, ...options }: CreateOptions & { optimizer: boolean },
+  ): Promise<Adapter> {
     const { api } = this.#options;
-    const adapter: Adapter = { id: await this.#session.createModel(), sequence: 1, sampler: null, files: [] };
+    const id = await this.#session.createModel(options);
+    const adapter: Adapter = { id, sequence: 1, sampler: null, files: [] };
     this.#open.add(adapter);
     if (checkpoint !== null)
       try {
@@ -103,6 +107,13 @@ export class Adapters {
   /** Frees an adapter's place on the server, and its files for sampling. */
   async close(adapter: Adapter): Promise<void> {
     if (!this.#open.delete(adapter)) return;
+    const closing = this.#unload(adapter);
+    this.#closing.add(closing);
+    await closing;
+    this.#closing.delete(closing);
+  }
+
+  async #unload(adapter: Adapter): Promise<void> {
     const { api } = this.#options;
     const { id, files } = adapter;
     try {
@@ -133,7 +144,8 @@ export class Adapters {
   async end(): Promise<void> {
     this.#session.end();
     this.#held.clear();
-    const closed = Promise.all([...this.#open].map((adapter) => this.close(adapter)));
+    for (const adapter of this.#open) void this.close(adapter);
+    const closed = Promise.all(this.#closing);
     const stop = new AbortController();
     await Promise.race([closed, sleep(endMs, undefined, { signal: stop.signal }).catch(() => undefined)]);
     stop.abort();
@@ -157,17 +169,37 @@ export class Adapters {
   }
 
   async #hold(checkpoint: string | null, signal: AbortSignal | undefined): Promise<Held> {
-    for (;;) {
-      signal?.throwIfAborted();
-      const held = this.#held.get(checkpoint) ?? this.#add(checkpoint);
-      if (held) {
-        held.users++;
-        // The newest goes last.
-        this.#held.delete(checkpoint);
-        this.#held.set(checkpoint, held);
-        return held;
+    signal?.throwIfAborted();
+    return this.#tryHold(checkpoint) ?? (await this.#waitToHold(checkpoint, signal));
+  }
+
+  #tryHold(checkpoint: string | null): Held | undefined {
+    const held = this.#held.get(checkpoint) ?? this.#add(checkpoint);
+    if (!held) return undefined;
+    held.users++;
+    // The newest goes last.
+    this.#held.delete(checkpoint);
+    this.#held.set(checkpoint, held);
+    return held;
+  }
+
+  async #waitToHold(checkpoint: string | null, signal: AbortSignal | undefined): Promise<Held> {
+    const { longestWaitMs = defaultLongestWaitMs, onWait } = this.#options;
+    const all = `all ${this.#capacity} adapters for sampling are used by requests of other checkpoints; --tinker-adapters (\`adapters\`) says how many there are`;
+    const deadline = new Deadline(
+      longestWaitMs,
+      signal,
+      () => new EngineError('engine_full', `${all}. A request has waited ${longestWaitMs / 60_000} minutes`),
+    );
+    if (this.#waiting.length === 0) onWait(`an adapter for sampling: ${all}`);
+    try {
+      for (;;) {
+        await untilAborted(new Promise<void>((resolve) => this.#waiting.push(resolve)), deadline.signal);
+        const held = this.#tryHold(checkpoint);
+        if (held) return held;
       }
-      await untilAborted(new Promise<void>((resolve) => this.#waiting.push(resolve)), signal);
+    } finally {
+      deadline.clear();
     }
   }
 
@@ -182,7 +214,7 @@ export class Adapters {
 
   /** Whether a place is free, or became so. */
   #makeRoom(): boolean {
-    if (this.#held.size < this.#options.capacity) return true;
+    if (this.#held.size < this.#capacity) return true;
     const idle = [...this.#held].find(([, { users }]) => users === 0);
     if (idle) this.#forget(...idle);
     return idle !== undefined;

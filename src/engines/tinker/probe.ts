@@ -1,6 +1,7 @@
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
+import { TinkerError } from './connection.ts';
 import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
 import { gradientNormOf } from './train.ts';
@@ -25,12 +26,16 @@ const tolerance = 0.05;
  *
  * @throws EngineError (`engine_unsupported`) that says what is different.
  */
-export async function probe(api: TinkerApi, adapters: Adapters, serverModel: string): Promise<Reduction> {
+export async function probe(
+  api: TinkerApi,
+  adapters: Adapters,
+  { serverModel, places }: { serverModel: string; places: number },
+): Promise<Reduction> {
   const tokens = [3, 1, 4, 1];
   const targets = [1, 4, 1, 5];
   const adapter = await adapters.open(null, { optimizer: false });
   try {
-    await holdsAnother(api, adapters);
+    await holdsOthers(api, adapters, places - 1);
     const [trained = new Float32Array()] = await api.pass(adapter.id, [{ tokens, targets, inputs: null }], {
       ...{ loss: 'cross_entropy', sequence: adapter.sequence++, isForwardOnly: true },
     });
@@ -62,13 +67,21 @@ export async function probe(api: TinkerApi, adapters: Adapters, serverModel: str
   }
 }
 
-/** Refuses a server that has room for one adapter only, as SkyRL's FSDP backend: one trains while others are sampled. */
-async function holdsAnother(api: TinkerApi, adapters: Adapters): Promise<void> {
-  const second = await adapters.open(null, { optimizer: false }).catch((error: unknown) => {
-    if (!(error instanceof EngineError) || error.code === 'engine_away') throw error;
-    throw wrong(api, `it holds one adapter at a time (${error.message})`);
-  });
-  void adapters.close(second);
+/**
+ * Refuses a server that has room for one adapter only, as SkyRL's FSDP backend: one trains while others are sampled. Fills
+ * as many places as this engine needs, because only a full server tells how many it has.
+ */
+async function holdsOthers(api: TinkerApi, adapters: Adapters, count: number): Promise<void> {
+  const opened: Adapter[] = [];
+  try {
+    while (opened.length < count) opened.push(await adapters.open(null, { optimizer: false }));
+  } catch (error) {
+    if (!(error instanceof TinkerError) || error.code === 'engine_away') throw error;
+    const held = opened.length === 0 ? 'one adapter' : `${opened.length + 1} adapters`;
+    throw wrong(api, `it holds ${held} at a time, and this service needs ${count + 1} (${error.message})`);
+  } finally {
+    for (const adapter of opened) void adapters.close(adapter);
+  }
 }
 
 /** The norm of the gradient of a step that changes nothing. */

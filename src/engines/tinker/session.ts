@@ -11,14 +11,26 @@ export interface SessionOptions {
   serverModel: string;
   /** Rank of all adapters. */
   rank: number;
+  /** Adapters that the server must have places for. */
+  places: number;
+  /** Called when something begins to wait, with what it waits for. */
+  onWait: (reason: string) => void;
+  /** Longest wait for a place for an adapter, in milliseconds. Default 420,000. */
+  longestWaitMs?: number;
+}
+
+export interface CreateOptions {
+  /** Default: that of the session. */
+  onWait?: ((reason: string) => void) | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** How often the server hears that this engine is there. Without that it drops all adapters after five minutes. */
 const heartbeatMs = 10_000;
 
 /** How often, and how long, a place for an adapter is waited for: until the server drops those of a program that died. */
-const roomPauseMs = 1000;
-const roomMs = 7 * 60_000;
+const pauseMs = 1000;
+export const defaultLongestWaitMs = 7 * 60_000;
 
 /** This engine's session on the server, which has its adapters as long as it hears of the engine. */
 export class Session {
@@ -40,27 +52,28 @@ export class Session {
     this.#hasEnded = true;
   }
 
-  /** Creates an adapter with fresh weights and returns its name. Waits for a place on the server. */
-  async createModel(): Promise<string> {
-    const { api, serverModel, rank } = this.#options;
+  /**
+   * Creates an adapter with fresh weights and returns its name. Waits for a place on the server.
+   * @throws EngineError (`bad_option`) if the server can never have as many; `engine_full` after the longest wait
+   */
+  async createModel({ onWait = this.#options.onWait, signal }: CreateOptions): Promise<string> {
+    const { longestWaitMs = defaultLongestWaitMs } = this.#options;
     const started = performance.now();
+    let isWaiting = false;
     for (let isFirst = true; ; isFirst = false)
       try {
-        this.#session ??= this.#openSession();
-        const body = {
-          session_id: await this.#session,
-          model_seq_id: this.#created++,
-          base_model: serverModel,
-          lora_config: { rank, seed: 0 },
-        };
-        const begun = await api.post('create_model', body, { repeat: 'never' });
-        const created = { ...begun, ...(await api.result(begun)) };
-        return String(created.model_id);
+        return await this.#create();
       } catch (error) {
         if (this.#hasEnded || !(error instanceof TinkerError)) throw error;
         if (isFull(error)) {
-          if (performance.now() - started > roomMs) throw this.#tooFew(error);
-          await sleep(roomPauseMs);
+          this.#checkPlaces(error);
+          if (performance.now() - started > longestWaitMs) throw this.#full(error, longestWaitMs);
+          if (!isWaiting)
+            onWait(
+              `a place for an adapter on the training server, which a service that was killed, or another one, still has (${error.message})`,
+            );
+          isWaiting = true;
+          await sleep(pauseMs, undefined, { signal });
           continue;
         }
         // The session is lost after a restart of the server.
@@ -69,10 +82,37 @@ export class Session {
       }
   }
 
-  #tooFew(cause: TinkerError): EngineError {
+  async #create(): Promise<string> {
+    const { api, serverModel, rank } = this.#options;
+    this.#session ??= this.#openSession();
+    const body = {
+      session_id: await this.#session,
+      model_seq_id: this.#created++,
+      base_model: serverModel,
+      lora_config: { rank, seed: 0 },
+    };
+    const begun = await api.post('create_model', body, { repeat: 'never' });
+    const created = { ...begun, ...(await api.result(begun)) };
+    return String(created.model_id);
+  }
+
+  /** Refuses a server that says that it has fewer places than this engine needs. */
+  #checkPlaces(error: TinkerError): void {
+    const { api, places: needed } = this.#options;
+    const places = placesTold(error);
+    if (places === undefined || places >= needed) return;
+    const fewer = places < 2 ? '' : `pass --tinker-adapters ${places} (\`adapters\`), or `;
+    throw new EngineError(
+      'bad_option',
+      `the training server ${api.url} has places for ${places} adapters, and this service needs ${needed}: ${fewer}start SkyRL with max_lora_adapters ${needed + 1}`,
+      { cause: error },
+    );
+  }
+
+  #full(cause: TinkerError, waitedMs: number): EngineError {
     return new EngineError(
-      'engine_refused',
-      `the training server has had no place for an adapter for ${roomMs / 60_000} minutes: ${cause.message}. SkyRL's max_lora_adapters must be at least one more than --tinker-adapters`,
+      'engine_full',
+      `the training server has had no place for an adapter for ${waitedMs / 60_000} minutes: ${cause.message}. End the other program that has adapters there, or give SkyRL more max_lora_adapters`,
       { cause },
     );
   }
@@ -101,3 +141,9 @@ export class Session {
 
 /** Whether the server has as many adapters as it may. */
 const isFull = ({ message }: TinkerError): boolean => /maximum number of lora adapters/i.test(message);
+
+/** How many adapters it may have, if it says so. SkyRL's own number counts the base model. */
+function placesTold({ message }: TinkerError): number | undefined {
+  const [, number] = /maximum number of lora adapters \((\d+)\)/i.exec(message) ?? [];
+  return number === undefined ? undefined : Number(number) - 1;
+}

@@ -16,6 +16,9 @@ import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample 
  */
 const pollMs = 45_000;
 
+/** Longest wait for a result. */
+const resultMs = 3_600_000;
+
 /** Pause before a result is asked for again, where the server says so at once. */
 const tryAgainMs = 100;
 
@@ -26,6 +29,8 @@ export interface TinkerApiOptions {
   apiKey?: string | undefined;
   /** Longest wait for a result in one request, in milliseconds. Default 45,000. */
   pollMs?: number;
+  /** Longest wait for a result of a server that is there, in milliseconds. Default 3,600,000. */
+  longestResultMs?: number;
 }
 
 /**
@@ -35,10 +40,12 @@ export interface TinkerApiOptions {
 export class TinkerApi {
   readonly #connection: Connection;
   readonly #pollMs: number;
+  readonly #longestResultMs: number;
 
-  constructor({ url, apiKey, pollMs: longest = pollMs }: TinkerApiOptions) {
+  constructor({ url, apiKey, pollMs: longest = pollMs, longestResultMs = resultMs }: TinkerApiOptions) {
     this.#connection = new Connection(url, apiKey);
     this.#pollMs = longest;
+    this.#longestResultMs = longestResultMs;
   }
 
   get url(): string {
@@ -138,7 +145,13 @@ export class TinkerApi {
   ): Promise<Answer> {
     const data = { type: 'application/json', body: JSON.stringify({ request_id: String(id) }) };
     const longestMs = this.#pollMs;
-    for (;;)
+    const started = performance.now();
+    for (;;) {
+      if (performance.now() - started > this.#longestResultMs)
+        throw new TinkerError(
+          null,
+          `the training server ${this.url} has not ended request ${id} within ${this.#longestResultMs / 60_000} minutes`,
+        );
       try {
         const answer = await this.#connection.request('POST', 'retrieve_future', {
           ...{ data, repeat: 'harmless', signal, longestMs },
@@ -155,6 +168,7 @@ export class TinkerApi {
         // Either it is, or the server is silent.
         await this.get('get_server_capabilities', signal);
       }
+    }
   }
 
   #unknown(what: string): EngineError {

@@ -42,18 +42,23 @@ export interface TinkerEngineOptions {
   rank?: number;
   /**
    * Adapters on the server at once: one for training, the others for sampling, each from one checkpoint. Default 4. The
-   * server must have as many places: SkyRL's `max_lora_adapters` counts one more.
+   * server must have as many places, or the engine does not start: SkyRL's `max_lora_adapters` counts one more.
    */
   adapters?: number;
   /** For servers that know keys. Default: the environment variable `TINKER_API_KEY`, or none. */
   apiKey?: string;
+  /**
+   * Called when the engine begins to wait for the server, with what it waits for: a place for an adapter, at the start or
+   * to sample. The waits of jobs are in their events. Default: nothing.
+   */
+  onWait?: (reason: string) => void;
 }
 
 /**
  * The engine whose model is on a training server of the Tinker API 0.25, as SkyRL 0.4.0 serves it. Text, tokens and losses
  * are computed here, weights and gradients there.
  *
- * @throws EngineError (`engine_away`, `engine_unsupported`, `bad_option`, `bad_checkpoint`) or LanguageError
+ * @throws EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`, `bad_checkpoint`) or LanguageError
  * (`checkpoint_unsupported`).
  */
 export async function createTinkerEngine({
@@ -63,6 +68,7 @@ export async function createTinkerEngine({
   rank = 16,
   adapters: places = 4,
   apiKey = process.env.TINKER_API_KEY,
+  onWait = () => undefined,
 }: TinkerEngineOptions): Promise<Engine> {
   if (!URL.canParse(url) || !/^https?:/.test(url))
     throw new EngineError('bad_option', `url must be an http or https address, not ${url}`);
@@ -78,8 +84,8 @@ export async function createTinkerEngine({
   let adapters: Adapters | undefined;
   try {
     const serverModel = await serverModelOf(api);
-    adapters = new Adapters({ api, serverModel, rank, capacity: places - 1 });
-    const reduction = await probe(api, adapters, serverModel);
+    adapters = new Adapters({ api, serverModel, rank, places, onWait });
+    const reduction = await probe(api, adapters, { serverModel, places });
     return new TinkerEngine({ api, adapters, baseModel, language, reduction });
   } catch (error) {
     await adapters?.end();
@@ -170,7 +176,7 @@ class TinkerEngine implements Engine {
     });
   }
 
-  async train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {
+  async train({ from, folder, batches, onStep, onWait, signal }: TrainRequest): Promise<void> {
     const { api, baseModel } = this.#parts;
     const { vocabularySize, contextLength } = baseModel;
     await this.#training.run(
@@ -179,6 +185,7 @@ class TinkerEngine implements Engine {
           { ...this.#parts, vocabularySize, contextLength },
           {
             ...{ batches, onStep, from: await pathOf(from) },
+            ...(onWait ? { onWait } : {}),
             referenceOf: async ({ reference }) => reference && pathOf(reference),
             signal: this.#untilClosed(signal),
           },

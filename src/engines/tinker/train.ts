@@ -15,9 +15,11 @@ export interface Training {
   reduction: Reduction;
   vocabularySize: number;
   contextLength: number;
+  /** Longest wait for a server that is away, in milliseconds. Default 3,600,000. */
+  longestAwayMs?: number;
 }
 
-interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'signal'> {
+interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'onWait' | 'signal'> {
   /** Path on the server of the checkpoint to begin with; null for the base model. */
   from: string | null;
   /** Path on the server of the weights that a batch's KL penalty compares with. */
@@ -36,6 +38,9 @@ const sequencesPerPass = 1024;
 
 const pauseMs = 500;
 
+/** As long as a client waits for a job unless it says otherwise. */
+const defaultLongestAwayMs = 3_600_000;
+
 /** Times in a row that a job begins again at a server that is there, but says that it has lost the adapter. */
 const maxLosses = 5;
 
@@ -49,16 +54,24 @@ export async function train(training: Training, job: Job): Promise<string> {
   const coming = batchesOf(job.batches);
   let reported = 0;
   let losses = 0;
+  /** Since when the server has been away. */
+  let awaySince: number | undefined;
+  const { longestAwayMs = defaultLongestAwayMs } = training;
   for (;;) {
     job.signal?.throwIfAborted();
     let adapter: Adapter | undefined;
     try {
-      adapter = await training.adapters.open(job.from, { optimizer: true });
+      adapter = await training.adapters.open(job.from, {
+        optimizer: true,
+        onWait: job.onWait,
+        signal: job.signal,
+      });
       for (let step = 0; ; step++) {
         const batch = taken[step] ?? (await coming.next()).value;
         if (!batch) break;
         taken[step] = batch;
         const { metrics, tokens } = await trainStep(training, adapter, batch, job);
+        awaySince = undefined;
         if (step < reported) continue;
         reported++;
         job.onStep(metrics, tokens);
@@ -77,6 +90,15 @@ export async function train(training: Training, job: Job): Promise<string> {
       job.signal?.throwIfAborted();
       if (!isServerLost(error) || losses >= maxLosses) throw error;
       losses = error.code === 'engine_away' ? 0 : losses + 1;
+      if (awaySince === undefined)
+        job.onWait?.(`the training server, which is away or began anew (${error.message})`);
+      awaySince ??= performance.now();
+      if (performance.now() - awaySince > longestAwayMs)
+        throw new EngineError(
+          'engine_away',
+          `the training server has been away for ${longestAwayMs / 60_000} minutes: ${error.message}. Send the job again once it is back`,
+          { cause: error },
+        );
       await sleep(pauseMs, undefined, { signal: job.signal });
     } finally {
       if (adapter) void training.adapters.close(adapter);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { TrainingEvent } from '../../contract/index.ts';
 import type { JobOutcome, Store } from '../store/store.ts';
 
-type NewEvent = TrainingEvent extends infer Event
+export type NewEvent = TrainingEvent extends infer Event
   ? Event extends TrainingEvent
     ? Omit<Event, 'id'>
     : never

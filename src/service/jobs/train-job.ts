@@ -4,7 +4,8 @@ import type { Engine, TrainedTokens, TrainingBatch, TrainRequest } from '../../e
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, JobSuccess, ModelRecord, Store } from '../store/store.ts';
-import type { JobEvents } from './job-events.ts';
+import type { ServiceLog } from '../telemetry.ts';
+import type { JobEvents, NewEvent } from './job-events.ts';
 
 export interface TrainJobDependencies {
   engine: Engine;
@@ -13,13 +14,14 @@ export interface TrainJobDependencies {
   events: JobEvents;
   /** Turns a job's payload into batches. Rejects when the payload is invalid; the job fails with that message. */
   prepare: (job: JobRecord, model: ModelRecord, signal: AbortSignal) => Promise<PreparedJob>;
+  log: ServiceLog;
   /** Called once the start of the job is stored. */
   onBegin: () => void;
 }
 
 /** Runs a job from its beginning. Writes the weights of the new checkpoint, but not its record. */
 export async function trainJob(
-  { engine, store, files, events, prepare, onBegin }: TrainJobDependencies,
+  { engine, store, files, events, prepare, log, onBegin }: TrainJobDependencies,
   job: JobRecord,
   controller: AbortController,
 ): Promise<JobSuccess> {
@@ -48,6 +50,10 @@ export async function trainJob(
   let stepsToSkip = await store.countEvents(job.id, 'gradient_step');
   let lastMetrics: Record<string, number> = {};
   let writing: Promise<void> = Promise.resolve();
+  const write = (event: NewEvent) => {
+    writing = writing.then(() => events.append(job.id, event));
+    writing.catch((error) => controller.abort(error));
+  };
   const counts: Record<string, number>[] = [];
   async function* countedBatches(batches: AsyncIterable<CountedBatch>) {
     for await (const next of batches) {
@@ -61,9 +67,11 @@ export async function trainJob(
     // JSON has no NaN: it would arrive as null.
     lastMetrics = Object.fromEntries(data.filter(([, value]) => Number.isFinite(value)));
     if (stepsToSkip-- > 0) return;
-    const event = { type: 'gradient_step', data: lastMetrics } as const;
-    writing = writing.then(() => events.append(job.id, event));
-    writing.catch((error) => controller.abort(error));
+    write({ type: 'gradient_step', data: lastMetrics });
+  };
+  const onWait = (reason: string) => {
+    log({ level: 'warn', event: 'job_waits', job: job.id, reason });
+    write({ type: 'training_waiting', data: { reason } });
   };
   try {
     await engine.train({
@@ -74,6 +82,7 @@ export async function trainJob(
       folder: files.absolute(folder),
       batches: countedBatches(prepared.batches),
       onStep,
+      onWait,
       signal,
     });
     await writing;

@@ -245,7 +245,7 @@ export const operations = {
     summary: 'Get Training Job Events',
     tag: 'training',
     description:
-      'Oldest first: `training_started`, one `gradient_step` per gradient step, then `training_ended` or `training_failed`. The new checkpoint exists before `training_ended`. With `Accept: text/event-stream` the answer is a stream without `limit`.',
+      'Oldest first: `training_started`, one `gradient_step` per gradient step, `training_waiting` with the `reason` of a wait, then `training_ended` or `training_failed`. The new checkpoint exists before `training_ended`. With `Accept: text/event-stream` the answer is a stream without `limit`.',
     query: contract.pageQuerySchema,
     headers: ['Last-Event-ID'],
     answer: {

@@ -62,10 +62,16 @@ export function tinkerEngines(parent: string) {
     return engine;
   }
 
-  async function trainOnce(engine: Engine, from: Weights, name: string, batches = [batch()]) {
+  async function trainOnce(
+    engine: Engine,
+    from: Weights,
+    name: string,
+    batches = [batch()],
+    onWait: (reason: string) => void = () => undefined,
+  ) {
     const metrics: Record<string, number>[] = [];
     const folder = join(parent, `${name}-${crypto.randomUUID()}`);
-    await engine.train({ from, folder, batches, onStep: (step) => metrics.push(step) });
+    await engine.train({ from, folder, batches, onStep: (step) => metrics.push(step), onWait });
     const { path } = JSON.parse(await readFile(join(folder, 'tinker.json'), 'utf8'));
     return { weights: { baseModel, folder }, path: path as string, metrics };
   }

@@ -75,6 +75,8 @@ export class TinkerServer {
   fault: NonNullable<ServerOptions['fault']>;
   /** Adapters that it can have at once. */
   places = 32;
+  /** Adapters that other programs have. */
+  others = 0;
   /** Called with each request before it is served; what it returns is waited for. */
   hold: (received: Received) => Promise<void> | undefined = () => undefined;
   url = '';
@@ -233,7 +235,7 @@ export class TinkerServer {
       if (!this.#sessions.has(body.session_id)) lost('Session not found', 404);
       const id = `model_${++this.#count}`;
       const begun = this.#begin(() => {
-        if (this.#adapters.size >= this.places)
+        if (this.#adapters.size + this.others >= this.places)
           throw new Error(`Maximum number of LoRA adapters (${this.places + 1}) reached`);
         this.#adapters.set(id, this.#fresh(new Float64Array(this.#size)));
         return { model_id: id };
