@@ -26,7 +26,8 @@ const clientLeftStatus = 499;
 
 /** The service's routes as a Hono app, without a socket. */
 export function createApp(service: ServiceContext): Hono {
-  const app = new Hono();
+  // Not strict: a slash at the end of a path changes nothing. Handlers see the path without it.
+  const app = new Hono({ strict: false });
 
   // Chat requests arrive by the thousand; wait a tick so that health checks need not queue behind them.
   app.use('/v1/chat/*', async (_context, next) => {

@@ -171,7 +171,7 @@ describe('the table of endpoints', () => {
       expect(given.headers.get('content-type')).toMatch(/^application\/json/);
       expect(log).toContainEqual(
         expect.objectContaining({
-          ...{ event: 'request', method, path, status: 200, project: 'shop/desk' },
+          ...{ event: 'request', method, path: path.replace(/\/$/, ''), status: 200, project: 'shop/desk' },
           request: given.headers.get('x-request-id'),
         }),
       );
@@ -201,6 +201,24 @@ describe('the table of endpoints', () => {
       expect([path, options.status, options.headers.get('allow')?.split(', ')]).toEqual([path, 204, allowed]);
       expect(await options.text()).toBe('');
     }
+  });
+
+  test('each answers the same with a slash at the end of its path, without a key too', async () => {
+    const { call, rows } = await trainedOnce();
+    for (const { method, path, body, answer } of rows) {
+      const slashed = `${path.replace(/\/$/, '')}/`;
+      const { status, body: given } = await call(method, slashed, body);
+      expect({ slashed, status, given }).toMatchObject({ slashed, status: 200, given: answer });
+      const wrong = { authorization: 'Bearer wrong' };
+      const refused = await Promise.all([path, slashed].map((form) => call(method, form, body, wrong)));
+      expect(refused.map((one) => one.status)).toEqual([refused[0]?.status, refused[0]?.status]);
+    }
+    const forms = ['/v1/preview/models', '/v1/preview/models/'];
+    const key = { 'idempotency-key': 'once' };
+    const fields = { project: 'desk', name: 'slashed', base_model: baseModel.id };
+    const [first, again] = await Promise.all(forms.map((path) => call('POST', path, fields, key)));
+    expect(first?.status).toBe(200);
+    expect(again?.body).toEqual(first?.body);
   });
 
   test('HEAD answers as GET without a body, even if GET would be a stream of events', async () => {
@@ -247,7 +265,7 @@ describe('the table of endpoints', () => {
       expect({ path, status, given }).toMatchObject({ path, status: 200, given: answer });
       expect(log).toContainEqual(
         expect.objectContaining({
-          ...{ event: 'request', path, project: null, ignoredProject: ignored },
+          ...{ event: 'request', path: path.replace(/\/$/, ''), project: null, ignoredProject: ignored },
           request: headers.get('x-request-id'),
         }),
       );
@@ -284,7 +302,7 @@ describe('the table of endpoints', () => {
       ['GET', `/v1/preview/training-jobs/${unknown}/events`],
       ['GET', '/v1/preview/training-jobs/no-uuid'],
       ['GET', '/v1'],
-      ['GET', '/v1/health/'],
+      ['GET', '/v1/healthy'],
     ] as const) {
       const answer = await call(method, path, given);
       expect([method, path, answer.status]).toEqual([method, path, 404]);
