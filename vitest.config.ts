@@ -40,6 +40,7 @@ export default defineConfig({
     maxWorkers: 2,
     // The processes that tests start take compiled modules from here: half the time of their start.
     env: { NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile') },
+    setupFiles: [path('./test/support/quiet.ts')],
     restoreMocks: true,
     unstubEnvs: true,
     // A machine under load may take seconds for what takes milliseconds on a quiet one.

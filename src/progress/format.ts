@@ -60,7 +60,7 @@ type Started = Extract<RunEvent, { type: 'run_started' }>;
 /** A line for a new run of a model that was trained before; none for a resumed run. */
 export const continuedModelLines = ({ model, fromStep, finishedSteps }: Started): string[] =>
   fromStep > 0 && finishedSteps === undefined
-    ? [`continues from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which was trained before`]
+    ? [`goes on from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which was trained before`]
     : [];
 
 const versionNames = { martingale: 'martingale', node: 'Node', engine: 'the engine' };

@@ -8,8 +8,8 @@ import type { Output, ProgressView, Terminal } from './view.ts';
 /**
  * How to show a run:
  *
- * - absent: a live view if standard error is a terminal and the environment has no `CI`, else nothing
- * - `true`: a live view if standard error is a terminal, else plain lines on it
+ * - absent: a live view if standard error is a terminal and the environment has no `CI`, else plain lines on it
+ * - `true`: a live view if standard error is a terminal, with `CI` too, else plain lines on it
  * - `'plain'`: a line for each phase and about every tenth step, on standard error
  * - `'json'`: one JSON object per line, on standard output
  * - `false`: nothing
@@ -34,7 +34,7 @@ const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
 
 const isOnCi = () => !['', '0', 'false', undefined].includes(process.env.CI);
 
-/** The view of a `progress` option; null to show nothing. @throws OptionError (`invalid_progress`) */
+/** The view of a `progress` option; null for `false`. @throws OptionError (`invalid_progress`) */
 export function openProgress(option: true | 'plain' | 'json', options?: OpenProgressOptions): ProgressView;
 export function openProgress(
   option: ProgressOption | undefined,
@@ -46,9 +46,10 @@ export function openProgress(
 ): ProgressView | null {
   if (![undefined, true, false, 'plain', 'json'].includes(option))
     throw invalidOption('invalid_progress', 'progress', option, 'Pass true, false, "plain" or "json".');
-  if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
+  if (option === false) return null;
   if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
-  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, withRunNames(title));
+  const isPlain = option === 'plain' || (option === undefined && isOnCi()) || !canRepaint(terminal);
+  if (isPlain) return onStream(terminal, withRunNames(title));
   return createLiveView(terminal, title === undefined ? {} : { title });
 }
 

@@ -116,6 +116,7 @@ function eventLines(before: RunProgress, after: RunProgress, event: RunEvent): s
             ? []
             : [`${rewrittenText(event.rewrittenHistories)} by the chat template`]),
           duration(event.seconds * 1000),
+          `record in ${shortPath(event.runDirectory)}`,
         ].join(' · '),
       ];
     default:

@@ -31,7 +31,7 @@ export interface SftOptions extends SftSettings {
    */
   lostJob?: LostJobOptions;
   onEvent?: RunListener;
-  /** How progress is shown; same values as `progress` of `train`. Default: a live view on a terminal. */
+  /** How progress is shown; same values and default as `progress` of `train`. */
   progress?: ProgressOption;
   /** Cancels the job. */
   signal?: AbortSignal;

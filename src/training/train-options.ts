@@ -155,7 +155,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
   /**
    * How progress is shown. `true`: a live view on standard error if that is a terminal, else plain lines. `'plain'`:
    * plain lines on standard error. `'json'`: one JSON object per line on standard output. `false`: nothing. Default: a
-   * live view on standard error if that is a terminal and not in CI, else nothing.
+   * live view on standard error if that is a terminal and not in CI, else plain lines.
    */
   progress?: ProgressOption;
   /**

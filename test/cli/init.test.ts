@@ -27,9 +27,7 @@ async function installMastra(): Promise<boolean> {
     await run('npm', ['install', ...flags], { cwd: installed });
     return true;
   } catch (error) {
-    process.stderr.write(
-      `\nNOT RUN: the project of mastra. ${error instanceof Error ? error.message : error}\n\n`,
-    );
+    console.warn(`NOT RUN: the project of mastra. ${error instanceof Error ? error.message : error}`);
     return false;
   }
 }

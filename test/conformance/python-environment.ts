@@ -39,7 +39,7 @@ export async function pythonEnvironment({
   try {
     return await createPythonEnvironment(packages);
   } catch (error) {
-    process.stderr.write(`\nNOT RUN: ${what}. ${error instanceof Error ? error.message : error}\n\n`);
+    console.warn(`NOT RUN: ${what}. ${error instanceof Error ? error.message : error}`);
     return null;
   }
 }

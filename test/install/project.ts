@@ -87,8 +87,6 @@ export async function firstProgram(steps: number): Promise<string> {
 export async function hasRegistry(project: Project): Promise<boolean> {
   const { code, stderr } = await project.run('npm view zod@4 name --fetch-retries=1');
   if (code === 0) return true;
-  process.stderr.write(
-    `NOT RUN: no project is made from the package, as npm reaches no registry. ${stderr}\n`,
-  );
+  console.warn(`NOT RUN: no project is made from the package, as npm reaches no registry. ${stderr}`);
   return false;
 }

@@ -50,7 +50,7 @@ describe('plain view', () => {
     expect(lines.flatMap((line) => /^ ?(\d+) of 42 steps {2}/.exec(line)?.[1] ?? [])).toEqual([
       ...['1', '10', '20', '30', '40', '42'],
     ]);
-    expect(lines.at(-1)).toBe('finished · 1:05');
+    expect(lines.at(-1)).toBe('finished · 1:05 · record in runs/desk-1');
   });
 
   it('shows why rollouts failed: message, then location', () => {
@@ -95,7 +95,7 @@ describe('plain view', () => {
     ]);
     expect(lines[1]).toBe('resumed after 1 step');
     expect(lines[2]).toMatch(/^ 2 of 42 steps .*stale 1\.5/);
-    expect(lines[3]).toBe('ended early: no better · 5.0 s');
+    expect(lines[3]).toBe('ended early: no better · 5.0 s · record in runs/x');
     expect(show(wholeRun(3)).join()).not.toContain('stale');
   });
 
@@ -125,11 +125,11 @@ describe('plain view', () => {
 
   it('names the step from which a new run of a trained model continues', () => {
     const started = { ...runStarted(2), model: 'local/desk/clerk:step12', fromStep: 12 };
-    const line = 'continues from step 12 of local/desk/clerk, which was trained before';
+    const line = 'goes on from step 12 of local/desk/clerk, which was trained before';
     expect(show([started])).toContain(line);
     const resumed = { ...started, finishedSteps: 1, finishedReports: [] };
-    expect(show([resumed]).join()).not.toContain('continues from');
-    expect(show([runStarted(2)]).join()).not.toContain('continues from');
+    expect(show([resumed]).join()).not.toContain('goes on from');
+    expect(show([runStarted(2)]).join()).not.toContain('goes on from');
     const changedVersions = [{ of: 'node' as const, was: '22.19.0', is: '24.1.0' }];
     expect(show([{ ...resumed, changedVersions }])).toContain(
       'resumed with Node 24.1.0; it began with 22.19.0',

@@ -43,7 +43,7 @@ it('docs/workers.md has a program that trains on a worker started by its command
   const training = start(['train.ts'], folder, env);
   const args = /npx martingale (.*)/.exec(command)?.[1]?.replace('7410', String(port)).split(' ') ?? [];
   const worker = start([join(root, 'src/cli/main.ts'), ...args], folder, { MARTINGALE_WORKER_KEY: key });
-  expect(await training.ended).toEqual({ code: 0, errors: '' });
+  expect(await training.ended).toEqual({ code: 0, errors: expect.stringMatching(/\nfinished · .*\n$/) });
   expect(await training.output).toBe(`workers: http://127.0.0.1:${port}\n0 12 completed\n1 12 completed\n`);
   expect(await worker.ended).toMatchObject({ code: 0 });
   await service.close();

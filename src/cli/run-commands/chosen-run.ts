@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
-import { MartingaleError } from '../../contract/index.ts';
+import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
 import type { RunRow, RunViews } from '../../view/index.ts';
 
 export interface ChosenRun {
@@ -8,7 +8,10 @@ export interface ChosenRun {
   row: RunRow;
 }
 
-/** A run by its folder, or by its name below `folder` or a part that only its name has; without either the newest there. */
+/**
+ * A run by its folder; or below `folder` by its name, its model's name, or a part of its name. Without a name the newest
+ * there. If several have the name, the newest of them, with a line on standard error.
+ */
 export async function chooseRun(name: string | undefined, folder: string): Promise<ChosenRun> {
   const { RunViews } = await import('../../view/index.ts');
   if (name !== undefined && existsSync(name)) {
@@ -19,21 +22,35 @@ export async function chooseRun(name: string | undefined, folder: string): Promi
   }
   const views = new RunViews([resolve(folder)]);
   const { runs } = await views.list();
-  const row = name === undefined ? runs[0] : runs.find((run) => isCalled(run, name));
-  if (row) return { views, row };
-  const similar = runs.filter((run) => name !== undefined && run.name.includes(name));
-  const [only, another] = similar;
-  if (only && !another) return { views, row: only };
-  if (another) throw badRun(`${name} may be ${similar.map((run) => run.name).join(', ')}: name more of it`);
-  const known = runs.map((run) => run.name).slice(0, 10);
+  const [row, ...others] = name === undefined ? runs.slice(0, 1) : runsCalled(name, runs);
+  if (row) {
+    if (others.length > 0)
+      process.stderr.write(
+        `${printable(`${name} may be ${namesOf([row, ...others])}. This is the newest of them, ${row.name}.`)}\n`,
+      );
+    return { views, row };
+  }
   throw badRun(
     name === undefined
       ? `there is no run in ${resolve(folder)}: name its folder, or --in another one`
-      : `there is no run ${name}, neither as a folder nor in ${resolve(folder)}${known.length > 0 ? `, which has ${known.join(', ')}` : ''}`,
+      : `there is no run ${name}, neither as a folder nor in ${resolve(folder)}${runs.length > 0 ? `, which has ${namesOf(runs)}` : ''}`,
   );
 }
 
-const isCalled = ({ id, name, folder }: RunRow, asked: string): boolean =>
-  [id, name, basename(folder)].includes(asked);
+/** The runs that a name may mean, by the first way that finds any. `runs` are newest first, and so is the answer. */
+function runsCalled(name: string, runs: readonly RunRow[]): readonly RunRow[] {
+  const ways: ((run: RunRow) => boolean)[] = [
+    (run) => [run.id, run.name, basename(run.folder)].includes(name),
+    ({ model }) => model !== null && `/${withoutStep(model)}`.endsWith(`/${name.replace(/:step\d+$/, '')}`),
+    (run) => run.name.includes(name),
+  ];
+  return ways.map((isMeant) => runs.filter(isMeant)).find((found) => found.length > 0) ?? [];
+}
+
+const namesOf = (runs: readonly RunRow[]): string =>
+  runs
+    .slice(0, 10)
+    .map(({ name, model }) => (model === null ? name : `${name} (${withoutStep(model)})`))
+    .join(', ');
 
 export const badRun = (problem: string): MartingaleError => new MartingaleError('run_not_found', problem);

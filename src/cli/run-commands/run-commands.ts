@@ -72,7 +72,7 @@ export const runCommands = (): Command[] => [
     .action(list),
   new Command('show')
     .description('Show a run, a step with its worst conversations, or a group.')
-    .argument('[run]', 'its folder, or its name in --in (default: the newest)')
+    .argument('[run]', 'its folder, or in --in its name, a part of it, or its model (default: the newest)')
     .option('--step <step>', 'a step from 0, or an evaluation such as before')
     .addOption(
       new Option('--worst <count>', 'with --step: conversations of the lowest rewards')
@@ -97,7 +97,7 @@ export const runCommands = (): Command[] => [
     .action(compareRuns),
   new Command('plot')
     .description('Draw curves of a run in the terminal.')
-    .argument('[run]', 'its folder, or its name in --in (default: the newest)')
+    .argument('[run]', 'its folder, or in --in its name, a part of it, or its model (default: the newest)')
     .argument(
       '[figure...]',
       'such as reward, success, entropy, replyTokens.mean (default: reward and success)',

@@ -19,9 +19,9 @@ const run = promisify(execFile);
 /** PyTorch, transformers and PEFT are 2 GB, so they are not installed for this test. */
 const python = process.env.MARTINGALE_PEFT_PYTHON;
 if (!python)
-  process.stderr.write(
-    '\nNOT RUN: adapters in PEFT. MARTINGALE_PEFT_PYTHON must name a Python with the packages of ' +
-      'test/engines/embedded/checkpoint/fixtures/requirements.txt.\n\n',
+  console.warn(
+    'NOT RUN: adapters in PEFT. MARTINGALE_PEFT_PYTHON must name a Python with the packages of ' +
+      'test/engines/embedded/checkpoint/fixtures/requirements.txt.',
   );
 
 describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {

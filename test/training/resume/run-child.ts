@@ -28,7 +28,7 @@ export async function startRuns() {
   /** Trains in its own process. */
   async function run(name: string, settings: object = {}) {
     const runDirectory = join(folder, name);
-    const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, ...settings });
+    const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, progress: false, ...settings });
     const child = spawn(process.execPath, [fileURLToPath(new URL('child.ts', import.meta.url)), options]);
     const outcome = await outcomeOf(child);
     const lines = outcome.output.trimEnd().split('\n');
