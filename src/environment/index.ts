@@ -80,6 +80,8 @@ export {
   codeOfThrown,
   describeThrown,
   describeWithLocation,
+  errorsWithin,
+  isOurs,
   locationOfThrown,
   type ThrownLocation,
 } from './thrown.ts';

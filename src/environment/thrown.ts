@@ -108,7 +108,8 @@ export function describeWithLocation(thrown: unknown): string {
   return at === undefined ? describeThrown(thrown) : `${describeThrown(thrown)} (at ${at})`;
 }
 
-function isOurs(error: unknown): boolean {
+/** Whether it is an error of martingale; false if it cannot be inspected. */
+export function isOurs(error: unknown): boolean {
   try {
     return MartingaleError.isInstance(error);
   } catch {

@@ -8,6 +8,7 @@ import {
   describeThrown,
   type Environment,
   EnvironmentError,
+  isOurs,
   type OpenEnvironment,
   runAgent,
   unansweredCallsMetric,
@@ -23,6 +24,7 @@ import {
 } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
+import { adviceForOwnModel, ownModelAdvice } from './own-model.ts';
 import {
   type Rollout,
   type RolloutFailure,
@@ -36,7 +38,6 @@ import {
   openTrajectories,
   type RolloutTrajectories,
   type SeatPlayer,
-  type SeatRun,
   seatsForAgents,
 } from './seats.ts';
 import { type CodeOwner, guardUnawaited } from './unawaited.ts';
@@ -112,7 +113,7 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   );
   const scored = await Promise.race([
     runAndReward(options, opening, trajectories, interruption).catch(
-      (error): End<Outcome> => ({ status: 'failed', failure: failureOf(error, seats) }),
+      (error): End<Outcome> => ({ status: 'failed', failure: failureOf(error, trajectories) }),
     ),
     interruption.happened,
   ]);
@@ -138,9 +139,13 @@ function checked<Outcome>(ended: End<Outcome>, trajectories: readonly Trajectory
 }
 
 /** The failure of a rollout. It names the seat and the model whose call had no answer. */
-function failureOf(error: unknown, seats: readonly SeatRun[] | undefined): RolloutFailure {
+function failureOf(error: unknown, { seats, all }: RolloutTrajectories): RolloutFailure {
   const failure = toFailure(error);
-  const away = seats?.find(({ trajectory }) => trajectory.observations.unansweredCalls.length > 0);
+  const hasUnanswered = (one: Trajectory) => one.observations.unansweredCalls.length > 0;
+  const isPolicyCalled = all.some((one) => hasPlayed({ trajectory: one }) || hasUnanswered(one));
+  const advice = isOurs(error) ? null : adviceForOwnModel(error, isPolicyCalled);
+  if (advice !== null) return { ...failure, message: `${advice} Its error: ${failure.message}` };
+  const away = seats?.find(({ trajectory }) => hasUnanswered(trajectory));
   if (!away) return failure;
   return { ...failure, message: `Seat "${away.seat}", played by ${away.model}: ${failure.message}` };
 }
@@ -216,7 +221,11 @@ function settleUnanswered(trajectory: Trajectory, decision: 'error' | 'warn'): v
 function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
   if (stopReason !== null) {
     const why =
-      stopReason === 'context_limit' ? ' Its first prompt is longer than the context of the model.' : '';
+      stopReason === 'context_limit'
+        ? ' Its first prompt is longer than the context of the model.'
+        : stopReason.startsWith('error:')
+          ? ` ${ownModelAdvice}`
+          : '';
     const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.${why}`;
     return new MartingaleError('nothing_recorded', what);
   }
@@ -233,7 +242,7 @@ function whyNothingRecorded(model: string, { stopReason, observations }: Traject
   return new MartingaleError(
     'nothing_recorded',
     `The agent returned without an answered call to "${model}".${instead} Pass \`model.languageModel\` to the agent or build it ` +
-      'on policy(), and await its calls.',
+      `on policy(), and await its calls. ${ownModelAdvice}`,
   );
 }
 

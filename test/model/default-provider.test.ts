@@ -18,7 +18,7 @@ import {
   usePolicyAsDefaultProvider,
 } from 'martingale';
 import { runInTrajectory } from 'martingale/loop';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { runWithModel } from '../../src/model/index.ts';
 import { startFakeService } from './fake-service.ts';
@@ -184,4 +184,53 @@ test('the earlier default provider is restored, even if there was none', () => {
   globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
   usePolicyAsDefaultProvider({ models: 'all' })();
   expect(globalThis.AI_SDK_DEFAULT_PROVIDER).toBeUndefined();
+});
+
+describe('an agent that names its own model without a default provider', () => {
+  const saying = 'usePolicyAsDefaultProvider({ models: [';
+
+  test.each(Object.entries(agents))(
+    'by %s fails and is told what makes the name the policy',
+    async (_, run) => {
+      globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
+      vi.stubEnv('AI_GATEWAY_API_KEY', undefined);
+      vi.spyOn(console, 'error').mockReturnValue(undefined);
+      const { service, model } = await open();
+      await using _service = service;
+      for (const onError of [undefined, () => ({ verdict: 'none' })]) {
+        const environment = defineEnvironment({
+          name: 'by-name',
+          scenario: z.object({}),
+          rollout: run,
+          rewards: { done: () => 1 },
+          onError,
+        });
+        const { groups } = await runGroups({ environment, scenarios: [{}], rolloutsPerGroup: 1, model });
+        const [rollout] = groups.flatMap(({ rollouts }) => rollouts);
+        // A terminal shows the first 300 characters.
+        const message = rollout?.status === 'failed' ? rollout.failure.message.slice(0, 300) : '';
+        expect(message).toContain(saying);
+        expect(message).toContain('the agent names its own model');
+        expect(message).toContain('means the policy');
+      }
+    },
+  );
+
+  test('is told the same if it catches the error', async () => {
+    globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
+    vi.stubEnv('AI_GATEWAY_API_KEY', undefined);
+    const { service, model } = await open();
+    await using _service = service;
+    const environment = defineEnvironment({
+      name: 'by-name',
+      scenario: z.object({}),
+      rollout: () => generateText({ model: 'gpt-x', prompt: 'a' }).then(({ text }) => text, String),
+      rewards: { done: () => 1 },
+    });
+    const { groups } = await runGroups({ environment, scenarios: [{}], rolloutsPerGroup: 1, model });
+    expect(groups[0]?.rollouts[0]).toMatchObject({
+      status: 'failed',
+      failure: { code: 'nothing_recorded', message: expect.stringContaining(saying) },
+    });
+  });
 });

@@ -1,0 +1,22 @@
+import { codeOfThrown, describeThrown, errorsWithin } from '../environment/index.ts';
+
+const remedy =
+  "call usePolicyAsDefaultProvider({ models: ['its name'] }) once, so that the name means the policy, or pass it " +
+  '`model.languageModel`';
+
+/** For an agent that called no policy. */
+export const ownModelAdvice = `If the agent names its own model by a string, ${remedy}.`;
+
+/**
+ * What to say before the message of an agent's error if the agent asks for a model by a string: the AI SDK then asks its
+ * gateway for the model of that name, and complains that a key is missing. A stream hides this error behind one that
+ * says only that nothing came. Null for other errors.
+ * @param isPolicyCalled Whether a call has reached the policy.
+ */
+export function adviceForOwnModel(error: unknown, isPolicyCalled: boolean): string | null {
+  const errors = errorsWithin(error);
+  if (errors.some((within) => describeThrown(within).includes('AI_GATEWAY_API_KEY')))
+    return `As the agent names its own model, the AI SDK asked its gateway for that, not the policy: ${remedy}.`;
+  const isEmptyStream = errors.some((within) => codeOfThrown(within) === 'AI_NoOutputGeneratedError');
+  return isEmptyStream && !isPolicyCalled ? `No call reached the policy. ${ownModelAdvice}` : null;
+}
