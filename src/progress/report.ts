@@ -112,8 +112,13 @@ export interface StepReport {
   tokensPerSecond: number;
   /** Wall-clock seconds of the step. Steps of a pipelined run overlap. */
   seconds: number;
-  /** Longest block of this process's event loop since the previous step, in milliseconds. */
+  /** Longest block of this process's event loop since the previous step, in milliseconds, whatever its reason. */
   loopDelayMs: number;
+  /**
+   * Milliseconds since the previous step in which code of this process held its event loop, in blocks of 100 ms and more.
+   * Time in which it waited for a processor does not count. Absent in older records.
+   */
+  loopHeldMs?: number;
   /** Wall-clock seconds of each phase. `log`: how long the step waited for its log after the training. */
   phases: { rollouts: number; log: number; training: number; checkpoint: number };
   /** Pinned name of the policy that the rollouts sampled from. */

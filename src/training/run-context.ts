@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunListener, StepReport } from '../progress/index.ts';
 import type { WholeRolloutSettings } from '../rollout/index.ts';
-import type { LoopDelay } from '../util/stopwatch.ts';
+import type { LoopDelay } from '../util/loop-delay.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { ReportFailures } from './run-events.ts';
 import type { RunState } from './run-state.ts';

@@ -129,7 +129,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       prices: settings.prices,
       phases: { rollouts: rollouts.durationMs / 1000, log, training, checkpoint },
       seconds: whole.total(),
-      loopDelayMs: run.loopDelay.take(),
+      ...run.loopDelay.take(),
     });
     const labels = { runId: basename(directory.path), environment: settings.environment.name };
     recordStep(

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';
 import type { WholeRolloutSettings } from '../rollout/index.ts';
-import { LoopDelay } from '../util/stopwatch.ts';
+import { LoopDelay } from '../util/loop-delay.ts';
 import { reachedLimit } from './budget.ts';
 import { keepPruned } from './checkpoints.ts';
 import { runOptionError } from './errors.ts';

@@ -10,7 +10,7 @@ import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
 export interface StepReportOptions
   extends Pick<
     StepReport,
-    'step' | 'steps' | 'policy' | 'groupsWithSignal' | 'seconds' | 'loopDelayMs' | 'phases'
+    'step' | 'steps' | 'policy' | 'groupsWithSignal' | 'seconds' | 'loopDelayMs' | 'loopHeldMs' | 'phases'
   > {
   /** Checkpoints between the sampled and the trained one. */
   staleness: number;
@@ -33,6 +33,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     groupsWithSignal,
     seconds,
     loopDelayMs,
+    loopHeldMs,
     phases,
     ...step
   } = options;
@@ -65,6 +66,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     tokensPerSecond: rollouts.durationMs > 0 ? (rollouts.sampledTokens / rollouts.durationMs) * 1000 : 0,
     seconds,
     loopDelayMs,
+    loopHeldMs,
     phases,
   };
 }

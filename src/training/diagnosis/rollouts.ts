@@ -143,12 +143,16 @@ export function detectFailures(run: RunSoFar): Finding {
 
 /** Synchronous work blocked the event loop for too long. */
 export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
-  const { loopDelayMs = 0 } = newest;
-  if (loopDelayMs < alarmThresholds.eventLoopHeld.maxMs) return null;
+  const { loopHeldMs = 0, seconds } = newest;
+  const { sumMs, share } = alarmThresholds.eventLoopHeld;
+  if (loopHeldMs < Math.max(sumMs, share * seconds * 1000)) return null;
   return {
-    message: `The event loop was blocked for ${formatNumber(loopDelayMs / 1000)} s: deadlines, other rollouts and signals waited.`,
+    message:
+      `Code of this process held the event loop for ${formatNumber(loopHeldMs / 1000)} s in a step of ` +
+      `${formatNumber(seconds)} s: deadlines, other rollouts and signals waited.`,
     lookAt:
-      'Synchronous work of the environment: large files parsed at once, execSync, busy loops. Run it with ' +
+      'Synchronous work of the environment: large files parsed at once, execSync, busy loops. Time that the process ' +
+      'waited for a processor is not in that figure. Run such work with ' +
       '`executor: workerThreads(...)`, or in its own process.',
   };
 }

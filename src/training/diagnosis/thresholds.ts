@@ -89,8 +89,10 @@ export const alarmThresholds = {
     withoutBound: 4,
   },
   eventLoopHeld: {
-    /** Longest single block of the event loop, in milliseconds. */
-    maxMs: 2000,
+    /** Time in which code of the process held the event loop in one step, in milliseconds, */
+    sumMs: 2000,
+    /** and as a share of the step's time. */
+    share: 0.1,
   },
   failures: {
     /** Share of the rollouts that failed, over the recent steps or in one validation. */

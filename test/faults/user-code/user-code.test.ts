@@ -87,7 +87,7 @@ describe.concurrent('code of an environment', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('that blocks the event loop raises an alarm', { tags: ['long'] }, async () => {
+  test('that computes for 700 ms in its rollouts raises an alarm', { tags: ['long'] }, async () => {
     const { said } = await run('holds the loop');
     expect(said).toContainEqual(expect.objectContaining({ alarm: 'event_loop_held' }));
     expect(said).toContainEqual(expect.objectContaining(finished));

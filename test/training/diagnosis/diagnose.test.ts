@@ -369,13 +369,18 @@ test('solved scenarios are reported once, and again only after success has falle
   expect(fallen.map(({ step }) => step)).toEqual([4, 64]);
 });
 
-test('an event loop that was blocked for seconds is reported, with advice', () => {
-  const held = reports(8, (step) => ({ loopDelayMs: step === 6 ? 3210 : 40 }));
+test('an event loop that code held for seconds is reported, with advice; one that waited for a processor is not', () => {
+  const held = reports(8, (step) => ({
+    loopDelayMs: 9000,
+    loopHeldMs: step === 6 ? 3210 : 1900,
+    seconds: 4,
+  }));
   expect(diagnose({ reports: held })).toEqual([
     {
       kind: 'event_loop_held',
       step: 6,
-      message: 'The event loop was blocked for 3.21 s: deadlines, other rollouts and signals waited.',
+      message:
+        'Code of this process held the event loop for 3.21 s in a step of 4 s: deadlines, other rollouts and signals waited.',
       lookAt: expect.stringContaining('workerThreads'),
     },
   ]);

@@ -55,6 +55,7 @@ export async function startRuns() {
 const changing = new Set([
   'seconds',
   'loopDelayMs',
+  'loopHeldMs',
   'phases',
   'tokensPerSecond',
   'start_time',
