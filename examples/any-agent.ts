@@ -52,7 +52,7 @@ const lamp = defineEnvironment({
 await train({
   environment: lamp,
   scenarios: [{ wish: 'light' }, { wish: 'dark' }],
-  baseUrl: process.env.MARTINGALE_URL ?? 'http://127.0.0.1:8000',
+  baseUrl: process.env.MARTINGALE_BASE_URL ?? 'http://127.0.0.1:8000',
   apiKey: process.env.MARTINGALE_API_KEY ?? 'mine',
   model: { project: 'examples', name: 'any-lamp', baseModel: 'martingale-tiny' },
   steps: Number(steps),

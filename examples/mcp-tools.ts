@@ -46,7 +46,7 @@ async function trainLamp() {
     await train({
       environment: lamp,
       scenarios: [{ wish: 'light' }, { wish: 'dark' }],
-      baseUrl: process.env.MARTINGALE_URL ?? 'http://127.0.0.1:8000',
+      baseUrl: process.env.MARTINGALE_BASE_URL ?? 'http://127.0.0.1:8000',
       apiKey: process.env.MARTINGALE_API_KEY ?? 'mine',
       model: { project: 'examples', name: 'mcp-lamp', baseModel: 'martingale-tiny' },
       steps: Number(steps),

@@ -33,7 +33,7 @@ await train({
     rewards: { short: ({ outcome }) => -outcome.length },
   }),
   scenarios: [{ side: 'heads' }, { side: 'tails' }],
-  baseUrl: process.env.MARTINGALE_URL ?? 'http://127.0.0.1:8000',
+  baseUrl: process.env.MARTINGALE_BASE_URL ?? 'http://127.0.0.1:8000',
   apiKey: process.env.MARTINGALE_API_KEY ?? 'mine',
   model: { project: 'examples', name: 'coin', baseModel: 'martingale-tiny' },
   steps: Number(steps),

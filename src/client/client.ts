@@ -88,5 +88,18 @@ function parseSystemCheck(answer: Answer): ReportedSystemCheck {
  * @throws OptionError for an invalid option.
  */
 export function createClient(options: ClientOptions): Client {
+  warnOfOldVariable();
   return new Client(options);
+}
+
+let hasWarned = false;
+
+/** Programs once read `MARTINGALE_URL`. A shell that still sets it alone would reach the default address in silence. */
+function warnOfOldVariable(): void {
+  const { MARTINGALE_URL: old, MARTINGALE_BASE_URL: address } = process.env;
+  if (hasWarned || old === undefined || address !== undefined) return;
+  hasWarned = true;
+  process.emitWarning('MARTINGALE_URL is set, and nothing reads it: set MARTINGALE_BASE_URL in its place.', {
+    code: 'martingale_old_variable',
+  });
 }

@@ -14,7 +14,7 @@ test('an agent that knows nothing of training is trained through the endpoint', 
   try {
     const output = await runProgram('examples/any-agent.ts', {
       args: ['2', join(folder, 'runs')],
-      env: { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
+      env: { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
     });
     expect(output).toMatch(/^0 \S+\n1 \S+\n$/);
   } finally {

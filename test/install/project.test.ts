@@ -73,7 +73,7 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
   });
 
   it('trains against a service elsewhere', async () => {
-    const env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+    const env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
     const output = await project.succeed('npx tsx crossing.ts', { env });
     expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n2 [01]\.\d\d\nThe record is in /);
     await rm(join(project.folder, 'runs'), { recursive: true });

@@ -51,7 +51,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       tarball = await pack(folder);
       engine = await createEmbeddedEngine({ threads: 1 });
       service = await startService({ engine, dataFolder: join(folder.folder, 'service') });
-      env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+      env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
     }, 600_000);
     afterAll(async () => {
       await service?.close();

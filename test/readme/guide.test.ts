@@ -428,7 +428,7 @@ describe('the rest of README and docs', () => {
     const checkpoint = { folder: await generateCheckpoint(folder, 'qwen2'), id: 'Qwen2.5-0.5B-Instruct' };
     const engine = await createEmbeddedEngine({ threads: 1, checkpoints: [checkpoint] });
     const service = await startService({ engine, dataFolder: join(folder, 'real-service') });
-    vi.stubEnv('MARTINGALE_URL', service.url);
+    vi.stubEnv('MARTINGALE_BASE_URL', service.url);
     vi.stubEnv('MARTINGALE_API_KEY', service.apiKey);
     process.chdir(folder);
     type Train = (environment: Environment, scenarios: unknown[], val: unknown[]) => Promise<TrainResult>;

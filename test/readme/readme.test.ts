@@ -20,7 +20,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(root, '.martingale/readme-'));
   engine = await createEmbeddedEngine({ threads: 1 });
   service = await startService({ engine, dataFolder: join(folder, 'service') });
-  env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+  env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
 });
 
 afterAll(async () => {

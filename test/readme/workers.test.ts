@@ -39,7 +39,7 @@ it('docs/workers.md has a program that trains on a worker started by its command
   await writeFile(join(folder, 'sums.ts'), codeOf('sums.ts'));
   const program = codeOf('run').replace('  apiKey:', `  port: ${port},\n$&`);
   await writeFile(join(folder, 'train.ts'), program);
-  const env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+  const env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
   const training = start(['train.ts'], folder, env);
   const args = /npx martingale (.*)/.exec(command)?.[1]?.replace('7410', String(port)).split(' ') ?? [];
   const worker = start([join(root, 'src/cli/main.ts'), ...args], folder, { MARTINGALE_WORKER_KEY: key });

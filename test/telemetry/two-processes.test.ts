@@ -31,7 +31,7 @@ test('a run and a service in another process, each with its own SDK, are one tra
   const url = /http:\/\/\S+?(?=,)/.exec(text)?.[0] ?? '';
   await runProgram('examples/opentelemetry.ts', {
     args: ['1', join(folder, 'run')],
-    env: { ...env, MARTINGALE_URL: url },
+    env: { ...env, MARTINGALE_BASE_URL: url },
   });
 
   const named = (name: string) => collector.spans.filter((span) => span.name === name);
