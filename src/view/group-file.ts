@@ -131,7 +131,7 @@ function factsOf(record: GroupRecord, place: Pick<GroupFacts, 'offset' | 'bytes'
     ...place,
     group,
     scenario: seat ? `${seat.name}: ${inOneLine(scenario)}` : inOneLine(scenario),
-    key: seat ? `${seat.name}: ${keyOf(scenario, group)}` : keyOf(scenario, group),
+    key: seat ? `${seat.name}: ${keyOfGroup(scenario, group)}` : keyOfGroup(scenario, group),
     rollouts: record.rollouts.map((_, at) => rolloutFacts(record, at)),
     hasSignal: groupHasSignal(record),
     dropped: dropped ? `${dropped.code}: ${dropped.message}` : null,
@@ -201,13 +201,15 @@ function addFailures(failures: Map<string, FailureRow>, record: GroupRecord): vo
 
 const maxScenario = 200;
 
+/** A scenario as one line of text, cut after 200 characters. */
 export function inOneLine(scenario: unknown): string {
   const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? 'undefined');
   const line = text.replaceAll(/\s+/g, ' ');
   return line.length > maxScenario ? `${line.slice(0, maxScenario)}…` : line;
 }
 
-function keyOf(scenario: unknown, group: number): string {
+/** The key of a group's scenario; the number of the group for a scenario that has none. */
+export function keyOfGroup(scenario: unknown, group: number): string {
   try {
     return scenarioKey(scenario);
   } catch {

@@ -24,14 +24,37 @@ async function exported(as: string, ...more: string[]): Promise<string> {
   return readFile(to, 'utf8');
 }
 
+/** The cells of a row; those in quotes may have commas. */
+const cellsOf = (row: string): string[] =>
+  [...row.matchAll(/(?:^|,)("(?:[^"]|"")*"|[^,]*)/g)].map(([, cell = '']) => cell);
+
 it('csv has a line for each rollout, failed ones too, with its metrics', async () => {
   const [titles = '', ...rows] = (await exported('csv', '--step', '0', '1')).trimEnd().split('\r\n');
   expect(titles).toBe(
-    'groups_of,group,scenario,seat,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
+    'groups_of,group,scenario_key,scenario,seat,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
   );
   expect(rows).toHaveLength(32);
-  const rewards = rows.filter((row) => row.includes(',completed,')).map((row) => row.split(','));
-  for (const cells of rewards) expect(Number(cells[8])).toBeCloseTo(Number(cells[12]) + Number(cells[13]), 9);
+  const rewards = rows.filter((row) => row.includes(',completed,')).map(cellsOf);
+  for (const cells of rewards) expect(Number(cells[9])).toBeCloseTo(Number(cells[13]) + Number(cells[14]), 9);
+});
+
+it('csv has the scenario as text beside its key, and whole milliseconds', () => {
+  const table = new CsvTable();
+  const rollout = { index: 0, attempt: 0, seed: 1, status: 'completed' as const, reward: 1, trajectory: 0 };
+  const record: Omit<GroupRecord, 'scenario'> = {
+    group: 0,
+    metadata: {},
+    rollouts: [{ ...rollout, duration_ms: 1234.567890123 }],
+    trajectories: [],
+    failures: [],
+  };
+  table.add({ name: 'step-0', record: { ...record, scenario: { question: 'a, "b"\nc' } } });
+  table.add({ name: 'step-0', record: { ...record, scenario: { id: 'q7', text: 'x' } } });
+  const [, hashed = '', named] = table.lines;
+  expect(hashed).toMatch(
+    /^step-0,0,[0-9a-f]{20},"\{""question"":""a, \\""b\\""\\nc""\}",,0,0,completed,,1,1235,/,
+  );
+  expect(named).toContain('step-0,0,q7,"{""id"":""q7"",""text"":""x""}",,0');
 });
 
 it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {
@@ -114,7 +137,7 @@ it('csv names the seat; sft has the best of each seat that the model of the run 
     table.add({ name: 'step-0000', record: group });
   }
   expect(examples.lines.map((line) => JSON.parse(line).messages.at(-1).content)).toEqual(['a', 'b']);
-  expect(table.lines.slice(1).map((line) => line.split(',')[3])).toEqual(['x', 'o', 'z']);
+  expect(table.lines.slice(1).map((line) => cellsOf(line)[4])).toEqual(['x', 'o', 'z']);
 });
 
 it('refuses a file that exists, a step that is not there, and an unknown form', async () => {

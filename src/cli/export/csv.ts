@@ -1,9 +1,10 @@
-import { scenarioKey } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
+import { inOneLine, keyOfGroup } from '../../view/index.ts';
 
 const fixed = [
   'groups_of',
   'group',
+  'scenario_key',
   'scenario',
   'seat',
   'rollout',
@@ -50,7 +51,8 @@ function rowOf(name: string, record: GroupRecord, at: number) {
     ...[
       name,
       record.group,
-      keyOf(record),
+      keyOfGroup(record.scenario, record.group),
+      inOneLine(record.scenario),
       record.seat?.name,
       at,
       rollout.attempt,
@@ -59,20 +61,12 @@ function rowOf(name: string, record: GroupRecord, at: number) {
     ],
     ...[
       isCompleted ? rollout.reward : undefined,
-      rollout.duration_ms,
+      Math.round(rollout.duration_ms),
       trajectory?.record.calls.length,
       tokens,
     ],
   ];
   return { cells, metrics: trajectory?.metrics ?? {} };
-}
-
-function keyOf({ scenario, group }: GroupRecord): string {
-  try {
-    return scenarioKey(scenario);
-  } catch {
-    return `group ${group}`;
-  }
 }
 
 /** A text that a table program would take for a formula gets a quote before it. */
