@@ -6,13 +6,17 @@ const marker = Symbol.for('martingale.error');
  * are removed, so that it is safe to show on a terminal.
  */
 export class MartingaleError<Code extends string = string> extends Error {
-  readonly [marker] = true;
   readonly code: Code;
 
   constructor(code: Code, message: string, options?: ErrorOptions) {
     super(printableLines(message), options);
     this.name = new.target.name;
     this.code = code;
+  }
+
+  /** Not a property of each error: Node would show it with every uncaught one. */
+  get [marker](): true {
+    return true;
   }
 
   /**

@@ -4,6 +4,7 @@ import { MartingaleError } from '../contract/index.ts';
 import { isPromptTooLong } from '../model/index.ts';
 import {
   isLimitReached,
+  limitFields,
   limitReached,
   type RolloutLimits,
   type Trajectory,
@@ -111,13 +112,6 @@ async function runToEnd<Outcome>({
 
 /** Maximum length of an error code in a stop reason, in characters: reports count rollouts by stop reason. */
 const maxCodeLength = 100;
-
-const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
-  turn_limit: 'turns',
-  token_limit: 'tokens',
-  tool_call_limit: 'toolCalls',
-  time_limit: 'milliseconds',
-};
 
 function limitOf<Outcome>(
   ended: AgentEnd<Outcome>,

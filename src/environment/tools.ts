@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Telemetry, Tool, ToolSet } from 'ai';
 import { genAi, observeEnd, spanName, timeTool, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { describeWithLocation } from './thrown.ts';
+import { describeThrown, describeWithLocation, readThrown } from './thrown.ts';
 
 interface WatchedUse {
   toolCallId: string;
@@ -33,7 +33,7 @@ const toolWatch: Telemetry = {
       trajectory.observations.addToolResult(toolCallId, 'answered');
       return ended;
     } catch (error) {
-      trajectory.observations.addToolResult(toolCallId, 'failed');
+      trajectory.observations.addToolResult(toolCallId, 'failed', describeThrown(error));
       const what = `The tool "${toolName}" threw: ${describeWithLocation(error)}`.slice(0, maxLogLength);
       if (!trajectory.isSealed && !trajectory.logs.includes(what)) trajectory.logs.push(what);
       throw error;
@@ -103,11 +103,13 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
     const inSpan = () => (use?.hasSpan ? run() : inToolSpan(name, toolCallId, run));
     const result = observeEnd(
       () => (use ? inSpan() : timeTool(name, inSpan)),
-      (failure, value) =>
-        trajectory?.observations.addToolResult(
-          toolCallId,
-          failure || hasFailed(value) ? 'failed' : 'answered',
-        ),
+      (failure, value) => {
+        if (failure)
+          trajectory?.observations.addToolResult(toolCallId, 'failed', describeThrown(failure.error));
+        else if (hasFailed(value))
+          trajectory?.observations.addToolResult(toolCallId, 'failed', textOfFailed(value));
+        else trajectory?.observations.addToolResult(toolCallId, 'answered');
+      },
     );
     return stream ?? result;
   };
@@ -139,8 +141,14 @@ async function* runToEnd<Piece>(
 }
 
 /** Tools of MCP servers report a failure in their result. */
-function hasFailed(result: unknown): boolean {
+function hasFailed(result: unknown): result is { isError: true } {
   return typeof result === 'object' && result !== null && 'isError' in result && result.isError === true;
+}
+
+/** The first text of a result of an MCP server. */
+function textOfFailed(result: { isError: true }): string | undefined {
+  const parts = 'content' in result && Array.isArray(result.content) ? result.content : [];
+  return parts.map((part) => readThrown(part, 'text')).find((text) => typeof text === 'string');
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

@@ -2,7 +2,7 @@ import { rewardChanges } from '../environment/index.ts';
 import { randomSource } from '../trajectory/index.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { type Estimate, estimate } from './estimate.ts';
+import { type Estimate, estimate, estimateShareDifference, isZeroOrOne } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 import { describeEstimate } from './table.ts';
 
@@ -35,7 +35,9 @@ export interface Comparison {
   /** Names of the two models. */
   a: string;
   b: string;
-  /** Mean of `b` - `a` over the paired scenarios, with a normal interval; null without a pair. */
+  /**
+   * Mean of `b` - `a` over the paired scenarios, with a normal interval, for shares within [-1, 1]; null without a pair.
+   */
   difference: Estimate | null;
   /** Null without a pair. */
   test: SignFlipTest | null;
@@ -73,11 +75,14 @@ export function compare(a: ComparedScores, b: ComparedScores, options: CompareOp
     return scoreB === undefined ? [] : { key, a: scoreA, b: scoreB, difference: scoreB - scoreA };
   });
   const differences = pairs.map(({ difference }) => difference);
+  const scores = pairs.flatMap((pair) => [pair.a, pair.b]);
+  const areShares =
+    measure === 'success' ? scores.every((score) => score >= 0 && score <= 1) : scores.every(isZeroOrOne);
   return {
     measure,
     a: a.policy,
     b: b.policy,
-    difference: estimate(differences),
+    difference: (areShares ? estimateShareDifference : estimate)(differences),
     test: pairs.length > 0 ? signFlipTest(differences, seed) : null,
     wins: differences.filter((difference) => difference > 0).length,
     losses: differences.filter((difference) => difference < 0).length,

@@ -17,8 +17,8 @@ export interface Interval {
   low: number;
   high: number;
   /**
-   * `normal`: mean ± 1.96 standard errors. `wilson`: Wilson's score interval, for shares; a normal interval would leave
-   * [0, 1], and would have no width if all scenarios or none succeeded.
+   * `normal`: mean ± 1.96 standard errors. `wilson`: Wilson's score interval, for shares, such as success and rewards of
+   * 0 and 1; a normal interval would leave [0, 1], and would have no width if all scenarios or none succeeded.
    */
   method: 'normal' | 'wilson';
 }
@@ -65,6 +65,24 @@ export function estimateShare(values: readonly number[], { trials }: { trials: n
     method: 'wilson',
   };
   return { ...plain, interval95 };
+}
+
+/**
+ * The mean of one reward per scenario. If every rollout had a reward of 0 or 1, it is a share and has Wilson's interval,
+ * else a normal one: nothing tells the bounds of other rewards.
+ */
+export function estimateReward(values: readonly number[], rewards: readonly number[]): Estimate | null {
+  return rewards.every(isZeroOrOne) ? estimateShare(values, { trials: rewards.length }) : estimate(values);
+}
+
+export const isZeroOrOne = (value: number): boolean => value === 0 || value === 1;
+
+/** The mean of differences of two shares: its normal interval ends at -1 and 1, beyond which no difference is. */
+export function estimateShareDifference(differences: readonly number[]): Estimate | null {
+  const plain = estimate(differences);
+  if (!plain?.interval95) return plain;
+  const { low, high, method } = plain.interval95;
+  return { ...plain, interval95: { low: Math.max(-1, low), high: Math.min(1, high), method } };
 }
 
 /** NaN for no values. */

@@ -14,10 +14,11 @@ import {
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
+import { asThrownBy } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { type Estimate, estimate, estimateShare, type PassAt, passAt } from './estimate.ts';
+import { type Estimate, estimateReward, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
 import { openEvaluationView } from './evaluation-view.ts';
 import { gatherGroups } from './gather-groups.ts';
@@ -105,6 +106,16 @@ export interface Evaluation<Scenario = unknown> {
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
 ): Promise<Evaluation<z.output<Schema>>> {
+  try {
+    return await runEvaluation(options);
+  } catch (error) {
+    throw asThrownBy(evaluate, error);
+  }
+}
+
+async function runEvaluation<Schema extends z.ZodType, Outcome>(
+  options: EvaluateOptions<Schema, Outcome>,
+): Promise<Evaluation<z.output<Schema>>> {
   const {
     rolloutsPerScenario = 1,
     temperature: requestedTemperature,
@@ -157,7 +168,10 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     const evaluation: Evaluation<z.output<Schema>> = {
       environment: environment.name,
       policy: model.name,
-      reward: estimate(perScenario.flatMap(({ reward }) => reward ?? [])),
+      reward: estimateReward(
+        perScenario.flatMap(({ reward }) => reward ?? []),
+        groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? [])),
+      ),
       success: estimateShare(
         perScenario.flatMap(({ success }) => success ?? []),
         { trials: perScenario.reduce((sum, { judged }) => sum + judged, 0) },

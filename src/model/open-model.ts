@@ -1,5 +1,6 @@
 import { type Client, isRequestError, type RequestError } from '../client/index.ts';
 import { formatModelName } from '../contract/index.ts';
+import { asThrownBy } from '../util/error.ts';
 import { invalidOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { ModelError } from './model-error.ts';
@@ -46,6 +47,14 @@ const maxNames = 1000;
  * code `model_exists` if it exists and `ifExists` is `error`, or if `new` finds no free name.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {
+  try {
+    return await openOrCreate(options);
+  } catch (error) {
+    throw asThrownBy(openModel, error);
+  }
+}
+
+async function openOrCreate(options: OpenModelOptions): Promise<ModelHandle> {
   checkOptionNames('openModel()', options, openModelNames);
   const { client, entity, project, name, baseModel, ifExists = 'continue', signal } = options;
   checkIfExists(ifExists);

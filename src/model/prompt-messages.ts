@@ -133,10 +133,18 @@ export function observeToolResults(
       const { toolCallId, toolName, output } = part;
       if (!isError(output)) observations.addToolResult(toolCallId, 'answered');
       else if (!known.has(toolName)) observations.addToolResult(toolCallId, 'unknown');
-      else observations.addToolResult(toolCallId, isInvalidInput(output, toolName) ? 'invalid' : 'failed');
+      else if (isInvalidInput(output, toolName)) observations.addToolResult(toolCallId, 'invalid');
+      else observations.addToolResult(toolCallId, 'failed', errorText(output));
     }
   }
 }
+
+const errorText = (output: LanguageModelV4ToolResultOutput): string | undefined =>
+  output.type === 'error-text'
+    ? output.value
+    : output.type === 'error-json'
+      ? JSON.stringify(output.value)
+      : undefined;
 
 const isError = ({ type }: LanguageModelV4ToolResultOutput): boolean =>
   type === 'error-text' || type === 'error-json';

@@ -1,5 +1,6 @@
 export { type BeforeAfter, type EvaluatedModel, type NextCommand, printBeforeAfter } from './comparison.ts';
 export { counted, duration } from './format.ts';
+export { alarmTitle } from './live-parts.ts';
 export { openProgress, type ProgressOption, writeJsonLine } from './open-progress.ts';
 export type {
   Alarm,

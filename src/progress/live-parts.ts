@@ -7,8 +7,9 @@ import { type Line, type Style, wrap } from './text.ts';
 /** Most alarms that a live view shows. */
 const shownAlarms = 3;
 
-/** The text before an alarm's message: `step 12, no signal: replies alike`. */
-export function alarmTitle({ kind, cause, step }: Alarm): string {
+/** The text before an alarm's message: `step 12, no signal: replies alike`. What is no fault is not called one. */
+export function alarmTitle({ kind, cause, step }: Pick<Alarm, 'kind' | 'cause' | 'step'>): string {
+  if (kind === 'no_signal' && cause === 'solved') return `step ${step}, all scenarios solved`;
   const name = cause === undefined || cause === 'unknown' ? kind : `${kind}: ${cause}`;
   return `step ${step}, ${name.replaceAll('_', ' ')}`;
 }

@@ -77,6 +77,6 @@ function tooLate(timeoutMs: number): RolloutFailure {
     code: 'rollout_timeout',
     message:
       `The rollout and its rewards took longer than ${timeoutMs} ms. Raise the deadline, or pass \`signal\` on and ` +
-      'find what waits.',
+      'find what waits. `limits.turns` of the environment ends an agent that calls the model without end.',
   };
 }

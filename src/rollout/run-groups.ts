@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { problemsOf } from '../util/show-value.ts';
 import { countRollouts, type RolloutCounts, RolloutGroup, trajectoriesOf } from './rollout.ts';
 import {
   checkEssentials,
@@ -139,7 +140,7 @@ export async function parseScenarios<Schema extends z.ZodType, Outcome>(
     if (!result.success)
       throw new ScenarioError(
         'invalid_scenario',
-        `Scenario ${index} does not fit the schema of environment "${name}": ${result.error.message}`,
+        `Scenario ${index} does not fit the schema of environment "${name}": ${problemsOf(`scenarios[${index}]`, scenario, result.error)}`,
         { cause: result.error },
       );
     parsed.push(result.data);

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { describeThrown } from '../environment/index.ts';
+import { describeWithLocation } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 
 /** The environment and rollout that the current code belongs to. */
@@ -45,7 +45,7 @@ export function guardUnawaited<Result>(owner: CodeOwner, work: () => Promise<Res
 function warn({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
   // Caused by the end of the rollout itself.
   if (trajectory?.isClosed && isEnding(reason, trajectory.signal)) return;
-  const what = `A promise that was not awaited rejected: ${describeThrown(reason)}`;
+  const what = `A promise that was not awaited rejected: ${describeWithLocation(reason)}`;
   if (trajectory && !trajectory.isSealed) trajectory.logs.push(what);
   if (warnings++ >= maxWarnings) return;
   const where = `environment "${environment}"${group === undefined ? '' : `, group ${group}`}`;

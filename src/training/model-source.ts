@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { type Client, createClient } from '../client/index.ts';
-import { parseModelName } from '../contract/index.ts';
+import { parseModelName, withoutStep } from '../contract/index.ts';
 import { checkIfExists, ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
+import { RunError } from '../util/run-error.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 
 export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel' | 'ifExists'>;
@@ -56,13 +57,23 @@ export const requestedModelOf = ({ model }: ModelSource): ModelToOpen | null =>
 
 const requestedSchema = z.object({ project: z.string(), name: z.string() });
 
-/** The model of a resumed run. Its name may differ from the requested one, because `ifExists: 'new'` chose another. */
+/**
+ * The model of a resumed run. Its name may differ from the requested one, because `ifExists: 'new'` chose another.
+ * @throws RunError if another model is requested: opening it would create it.
+ */
 function modelOfRun(model: ModelToOpen, { model: ran, modelAsked }: RunToResume): ModelToOpen {
   const own = parseModelName(String(ran));
   const { data: requested = own } = requestedSchema.safeParse(modelAsked);
   const isOwn = [own, requested].some((name) => name?.project === model.project && name?.name === model.name);
-  if (!own || !isOwn || (model.entity ?? own.entity) !== own.entity)
-    return { ...model, ifExists: 'continue' };
+  // A run of an earlier version may not say which model it trains.
+  if (!own) return { ...model, ifExists: 'continue' };
+  if (!isOwn || (model.entity ?? own.entity) !== own.entity)
+    throw new RunError(
+      'resume_refused',
+      `The run trains ${withoutStep(String(ran))}, and \`model\` is ` +
+        `${[model.entity, model.project, model.name].filter(Boolean).join('/')}. Resume with the model of the run, or start ` +
+        'another run.',
+    );
   const { entity, project, name } = own;
   return { entity, project, name, baseModel: model.baseModel, ifExists: 'continue' };
 }
@@ -77,7 +88,8 @@ interface RunToResume {
  * Opens the model of a source, pinned to its newest checkpoint.
  * @param saved Config of the resumed run. With it, `ifExists` is ignored, and a handle may be pinned to an older
  * checkpoint, because the run may have begun there.
- * @throws OptionError if a handle of a new run is pinned to an older checkpoint; any error of `openModel`.
+ * @throws OptionError if a handle of a new run is pinned to an older checkpoint; RunError if the resumed run trains
+ * another model; any error of `openModel`.
  */
 export async function resolveModel(
   source: ModelSource,

@@ -1,5 +1,6 @@
 import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { ProgressOption, RunListener } from '../progress/index.ts';
+import { asThrownBy } from '../util/error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { runOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
@@ -65,6 +66,14 @@ export interface SftResult {
  * @throws OptionError before the upload, TrainingError, the signal's reason, errors of the client.
  */
 export async function sft(options: SftOptions): Promise<SftResult> {
+  try {
+    return await runSft(options);
+  } catch (error) {
+    throw asThrownBy(sft, error);
+  }
+}
+
+async function runSft(options: SftOptions): Promise<SftResult> {
   const { examples, phase = 'supervised', idempotencyKey, timeoutMs, lostJob, signal } = options;
   const { batchSize, learningRate, assistantTurns } = options;
   checkOptionNames('sft()', options, sftNames);

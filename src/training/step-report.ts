@@ -2,7 +2,7 @@ import { average, successOf } from '../evaluation/index.ts';
 import { hasSignal } from '../learning/index.ts';
 import type { GroupComparison, StepReport } from '../progress/index.ts';
 import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
-import type { ToolUses, Trajectory } from '../trajectory/index.ts';
+import { addUses, type ToolUses, type Trajectory } from '../trajectory/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
@@ -114,14 +114,8 @@ function observedFigures(trajectories: readonly Trajectory[]) {
   const tools = new Map<string, ToolUses>();
   const otherModels = new Map<string, number>();
   for (const observations of all) {
-    for (const [name, { uses, errors, invalid }] of Object.entries(observations.tools)) {
-      const before = tools.get(name) ?? { uses: 0, errors: 0, invalid: 0 };
-      tools.set(name, {
-        uses: before.uses + uses,
-        errors: before.errors + errors,
-        invalid: before.invalid + invalid,
-      });
-    }
+    for (const [name, uses] of Object.entries(observations.tools))
+      tools.set(name, addUses(tools.get(name), uses));
     for (const [request, count] of Object.entries(observations.otherModels))
       otherModels.set(request, (otherModels.get(request) ?? 0) + count);
   }

@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
+import { asThrownBy } from '../util/error.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
 import { openView } from './run-events.ts';
@@ -19,6 +20,16 @@ import type { TrainOptions, TrainResult } from './train-options.ts';
  * directory.
  */
 export async function train<Schema extends z.ZodType, Outcome>(
+  options: TrainOptions<Schema, Outcome>,
+): Promise<TrainResult<z.output<Schema>>> {
+  try {
+    return await runTraining(options);
+  } catch (error) {
+    throw asThrownBy(train, error);
+  }
+}
+
+async function runTraining<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
 ): Promise<TrainResult<z.output<Schema>>> {
   const rollouts = checkOptions(options);

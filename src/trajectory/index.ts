@@ -1,6 +1,6 @@
 export type { LoggedCall } from './call-log.ts';
 export { History } from './history.ts';
-export type { CallEnd, Observations, ToolUses } from './observations.ts';
+export { addUses, type CallEnd, type Observations, type ToolUses } from './observations.ts';
 export {
   assistantMessage,
   type ExternalCall,
@@ -26,6 +26,7 @@ export { isSendableReward, sendableRewards, whyNotSendable } from './sendable.ts
 export { Trajectory } from './trajectory.ts';
 export {
   isLimitReached,
+  limitFields,
   limitReached,
   TrajectoryError,
   type TrajectoryErrorCode,

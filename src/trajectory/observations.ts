@@ -1,3 +1,5 @@
+import { printable } from '../contract/index.ts';
+
 /** Outcomes of the calls to one tool. */
 export interface ToolUses {
   /** Calls with a result, including errors. */
@@ -6,6 +8,8 @@ export interface ToolUses {
   errors: number;
   /** Calls that were not run: the tool does not exist, or the input does not match its schema. */
   invalid: number;
+  /** What the tool said at its first error, at most 200 characters. Absent without an error, and if it said nothing. */
+  error?: string;
 }
 
 /** Observations as plain JSON. Zero and empty fields are absent. */
@@ -21,6 +25,19 @@ export interface ObservationsRecord {
 
 /** `invalid`: the input does not match the tool's schema. `unknown`: the tool does not exist. */
 export type ToolResult = 'answered' | 'failed' | 'invalid' | 'unknown';
+
+const maxErrorLength = 200;
+
+/** Adds the uses of a tool. The first error stays. */
+export function addUses(before: ToolUses | undefined, { uses, errors, invalid, error }: ToolUses): ToolUses {
+  const first = before?.error ?? error;
+  return {
+    uses: (before?.uses ?? 0) + uses,
+    errors: (before?.errors ?? 0) + errors,
+    invalid: (before?.invalid ?? 0) + invalid,
+    ...(first === undefined ? {} : { error: first }),
+  };
+}
 
 /** All nonexistent tools are counted under this name. */
 const unknownTool = '(unknown)';
@@ -44,7 +61,7 @@ export class Observations {
   readonly refusedCalls: number[];
   readonly #otherModels: Map<string, number>;
   /** By tool call id, because several observers may see the same result. `result` is undefined until it is seen. */
-  readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
+  readonly #results = new Map<string, { tool: string; result: ToolResult | undefined; error?: string }>();
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
   /** Calls that got no answer and were not repeated: what each asked, and why it failed. */
@@ -133,23 +150,28 @@ export class Observations {
     if (!this.#results.has(id)) this.#results.set(id, { tool, result: undefined });
   }
 
-  /** Sets the result of a tool call. Ignores calls that the policy did not sample. An error is never overwritten. */
-  addToolResult(id: string, result: ToolResult): void {
+  /**
+   * Sets the result of a tool call, and what the tool said if it failed. Ignores calls that the policy did not sample. An
+   * error is never overwritten.
+   */
+  addToolResult(id: string, result: ToolResult, error?: string): void {
     const call = this.#isSealed ? undefined : this.#results.get(id);
-    if (call && (call.result === undefined || call.result === 'answered')) call.result = result;
+    if (!call || (call.result !== undefined && call.result !== 'answered')) return;
+    call.result = result;
+    const said = error === undefined ? '' : printable(error).trim();
+    if (said !== '')
+      call.error = said.length > maxErrorLength ? `${said.slice(0, maxErrorLength - 1)}…` : said;
   }
 
   /** By tool name. */
   get tools(): Record<string, ToolUses> {
     const tools = new Map(Object.entries(this.#restoredTools).map(([name, uses]) => [name, { ...uses }]));
-    for (const { tool, result } of this.#results.values()) {
+    for (const { tool, result, error } of this.#results.values()) {
       if (result === undefined) continue;
       const name = result === 'unknown' ? unknownTool : tool;
-      const counts = tools.get(name) ?? { uses: 0, errors: 0, invalid: 0 };
-      tools.set(name, counts);
-      counts.uses++;
-      if (result === 'failed') counts.errors++;
-      if (result === 'invalid' || result === 'unknown') counts.invalid++;
+      const isInvalid = result === 'invalid' || result === 'unknown';
+      const use = { uses: 1, errors: Number(result === 'failed'), invalid: Number(isInvalid) };
+      tools.set(name, addUses(tools.get(name), error === undefined ? use : { ...use, error }));
     }
     return Object.fromEntries(tools);
   }

@@ -5,6 +5,7 @@ import {
   type ModelName,
   parseModelName,
 } from '../contract/index.ts';
+import type { RolloutLimits } from './trajectory-options.ts';
 
 /**
  * Why a rollout cannot use a call for training.
@@ -62,11 +63,19 @@ const limitUnits: Record<UsedUpLimit, string> = {
   time_limit: 'milliseconds',
 };
 
+/** The field of the environment's `limits` that sets each limit. */
+export const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
+  turn_limit: 'turns',
+  token_limit: 'tokens',
+  tool_call_limit: 'toolCalls',
+  time_limit: 'milliseconds',
+};
+
 export function limitReached(reached: UsedUpLimit, limit: number): TrajectoryError<UsedUpLimit> {
   return new TrajectoryError(
     reached,
-    `The rollout has reached its limit of ${limit} ${limitUnits[reached]}. Raise the environment's \`limits\`, or set ` +
-      '`atLimit`, which returns an outcome for a rollout that ends at its limit.',
+    `The rollout has reached its limit of ${limit} ${limitUnits[reached]}. Raise \`limits.${limitFields[reached]}\` of the ` +
+      'environment, or set `atLimit`, which returns an outcome for a rollout that ends at its limit.',
   );
 }
 

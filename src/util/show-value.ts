@@ -30,6 +30,10 @@ export function problemOf(option: string, value: unknown, { issues }: z.ZodError
   return `\`${option}${path}\` is ${showValue(valueAt(value, issue.path))}: ${issue.message}.`;
 }
 
+/** Like `problemOf`, for a schema that refuses unknown fields. */
+export const problemsOf = (option: string, value: unknown, error: z.ZodError): string =>
+  problemOf(option, value, error) ?? error.issues.map(({ message }) => `${message}.`).join(' ');
+
 function firstOf(issues: readonly Issue[]): Issue | undefined {
   for (const issue of issues) {
     if (issue.code === 'unrecognized_keys') continue;

@@ -12,4 +12,3 @@ export function startStopwatch(): { lap: () => number; total: () => number } {
     total: () => (performance.now() - start) / 1000,
   };
 }
-

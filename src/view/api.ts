@@ -133,6 +133,11 @@ export interface StepDetail {
   report: StepReport | null;
   /** Histogram of the rewards of completed rollouts; the last bin includes its end. */
   bins: { from: number; to: number; count: number }[];
+  /** Counts of the rollouts, each once, however many seats it has. */
+  counts: Pick<StepReport, 'dispatched' | 'completed' | 'failed' | 'cancelled'>;
+  /** The names of the seats; empty in an environment with one agent. */
+  seats: string[];
+  /** With seats, a group for each seat of a scenario. */
   groups: GroupRow[];
   failures: FailureRow[];
   /** The `:which` before and after it. */

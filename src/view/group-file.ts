@@ -30,6 +30,8 @@ export interface GroupFacts {
   rollouts: RolloutFacts[];
   hasSignal: boolean;
   dropped: string | null;
+  /** The seat whose part of the rollouts this is, and the number of seats; null in an environment with one agent. */
+  seat: { name: string; of: number } | null;
 }
 
 /** A file of groups, read once. */
@@ -133,6 +135,7 @@ function factsOf(record: GroupRecord, place: Pick<GroupFacts, 'offset' | 'bytes'
     scenario: seat ? `${seat.name}: ${inOneLine(scenario)}` : inOneLine(scenario),
     key: seat ? `${seat.name}: ${keyOfGroup(scenario, group)}` : keyOfGroup(scenario, group),
     rollouts: record.rollouts.map((_, at) => rolloutFacts(record, at)),
+    seat: seat ? { name: seat.name, of: seat.of } : null,
     hasSignal: groupHasSignal(record),
     dropped: dropped ? `${dropped.code}: ${dropped.message}` : null,
   };

@@ -2,7 +2,7 @@ import type { StepReport } from '../progress/index.ts';
 import { readRun } from '../training/index.ts';
 import type { StepDetail, Timeline } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
-import type { GroupFacts, GroupFile } from './group-file.ts';
+import type { GroupFacts, GroupFile, RolloutFacts } from './group-file.ts';
 
 /** The groups of a step or an evaluation, as found by the names of a run. */
 export interface FoundGroups {
@@ -37,11 +37,28 @@ export async function stepDetail({ run, which, step, file, names }: FoundGroups)
       hasSignal,
       dropped,
     })),
+    ...rolloutsOf(file.groups),
     failures: file.failures,
     previous: names[at - 1] ?? null,
     next: names[at + 1] ?? null,
     problems: file.problems,
   };
+}
+
+/**
+ * The counts of the rollouts, each once: with seats, `groups` has a group for each seat. A rollout has completed if any
+ * of its seats has; the others had no turn.
+ */
+function rolloutsOf(groups: readonly GroupFacts[]): Pick<StepDetail, 'counts' | 'seats'> {
+  const whole = new Map<string, RolloutFacts['status']>();
+  for (const { group, seat, rollouts } of groups)
+    for (const { rollout, status } of rollouts) {
+      const id = `${Math.floor(group / (seat?.of ?? 1))} ${rollout}`;
+      if (whole.get(id) !== 'completed') whole.set(id, status);
+    }
+  const counts: StepDetail['counts'] = { dispatched: whole.size, completed: 0, failed: 0, cancelled: 0 };
+  for (const status of whole.values()) counts[status]++;
+  return { counts, seats: [...new Set(groups.flatMap(({ seat }) => seat?.name ?? []))] };
 }
 
 async function reportOf(run: FoundRun, step: number): Promise<StepReport | null> {

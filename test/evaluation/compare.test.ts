@@ -146,3 +146,13 @@ test('evaluations without a common scenario have no difference; different enviro
   const other = { ...evaluation('b', { x: 1 }), environment: 'desk' };
   expect(() => compare(a, other)).toThrow(/"sums" and "desk"/);
 });
+
+test.each([
+  ['reward', { a: 0, b: 0, c: 1 }, { a: 1, b: 1, c: 1 }, 1],
+  ['success', { a: 0, b: 0, c: 1 }, { a: 1, b: 1, c: 1 }, 1],
+  // Nothing tells the bounds of such rewards.
+  ['reward', { a: 0, b: 0, c: 0.5 }, { a: 1, b: 1, c: 0.5 }, expect.closeTo(1.32, 2)],
+] as const)('a difference of %s of %o and %o is shown up to %o', (measure, before, after, high) => {
+  const comparison = compare(evaluation('m:step1', before), evaluation('m:step2', after), { measure });
+  expect(comparison.difference?.interval95?.high).toEqual(high);
+});

@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { estimate, estimateShare } from '../../src/evaluation/estimate.ts';
+import {
+  estimate,
+  estimateReward,
+  estimateShare,
+  estimateShareDifference,
+} from '../../src/evaluation/estimate.ts';
 
 test('the estimate of 0, 0, 1, 1 equals one by hand', () => {
   // Sample variance 1/3, standard error sqrt(1/12).
@@ -65,4 +70,22 @@ test('an interval of shares is within [0, 1], contains the mean, and has a width
 
 test('values outside [0, 1] have a normal interval', () => {
   expect(estimateShare([0, 3], { trials: 2 })).toEqual(estimate([0, 3]));
+});
+
+test('rewards of 0 and 1 are a share, other rewards have a normal interval', () => {
+  const solved = Array.from({ length: 120 }, (_, index) => Number(index > 0));
+  const { low = 0, high = 2 } = estimateReward(solved, solved)?.interval95 ?? {};
+  expect([low > 0.95, high < 1]).toEqual([true, true]);
+  expect(estimateReward([0.5, 1], [0, 1, 1, 1])).toEqual(estimateShare([0.5, 1], { trials: 4 }));
+  expect(estimateReward([0.5, 1], [0.5, 1])).toEqual(estimate([0.5, 1]));
+  expect(estimateReward([], [])).toBeNull();
+});
+
+test('a difference of shares ends at -1 and 1', () => {
+  expect(estimateShareDifference([1, 1, 0.5])?.interval95).toEqual({
+    low: expect.closeTo(0.5067, 4),
+    high: 1,
+    method: 'normal',
+  });
+  expect(estimateShareDifference([-1, -1, -0.5])?.interval95?.low).toBe(-1);
 });

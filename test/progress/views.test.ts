@@ -72,9 +72,14 @@ describe('plain view', () => {
   });
 
   it('names the cause of an alarm if it has one', () => {
-    const lines = show([runStarted(5), alarm(4, { cause: 'replies_alike' }), alarm(4, { cause: 'unknown' })]);
+    const causes = ['replies_alike', 'unknown', 'solved'] as const;
+    const lines = show([runStarted(5), ...causes.map((cause) => alarm(4, { cause }))]);
     const titles = lines.filter((line) => line.startsWith('!')).map((line) => line.split(': 2%')[0]);
-    expect(titles).toEqual(['! step 4, no signal: replies alike', '! step 4, no signal']);
+    expect(titles).toEqual([
+      '! step 4, no signal: replies alike',
+      '! step 4, no signal',
+      '! step 4, all scenarios solved',
+    ]);
   });
 
   it('shows an alarm with what to look at, even between omitted steps', () => {

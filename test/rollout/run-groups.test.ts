@@ -288,7 +288,9 @@ test('a scenario that does not match its schema is refused by its index before a
   await using _ = service;
   const wrong = [{ id: 1 }, { id: 'two' as unknown as number }];
   const running = runGroups({ environment: asking, scenarios: wrong, rolloutsPerGroup: 1, model });
-  await expect(running).rejects.toThrow(/Scenario 1 does not fit/);
+  await expect(running).rejects.toThrow(
+    /^Scenario 1 does not fit .*: `scenarios\[1\]\.id` is "two": Invalid input: expected number, received string\.$/,
+  );
   expect(service.requests).toHaveLength(0);
 });
 

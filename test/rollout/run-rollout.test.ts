@@ -282,7 +282,10 @@ test('a call refused by a limit fails a rollout that throws, with the limit’s 
   const ended = await runOnce(environment, noScenario, yes);
   expect(ended).toMatchObject({
     status: 'failed',
-    failure: { code: 'turn_limit', message: expect.stringMatching(/limit of 2 model calls/) },
+    failure: {
+      code: 'turn_limit',
+      message: expect.stringMatching(/limit of 2 model calls\. Raise `limits\.turns`/),
+    },
   });
   expect(ended.trajectory.stopReason).toBe('turn_limit');
   expect(ended.trajectory.choices).toHaveLength(2);

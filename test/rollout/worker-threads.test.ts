@@ -96,7 +96,7 @@ for (const [does, code, message, ...tags] of [
   ['stray', 'worker_died', /nobody catches this/],
   ['hoard', 'worker_died', /memory/i, 'long'],
   ['spin', 'rollout_timeout', /a loop that blocks the thread/],
-  ['hang', 'rollout_timeout', /took longer than/, 'long'],
+  ['hang', 'rollout_timeout', /took longer than .*`limits\.turns`/, 'long'],
   ['returnFunction', 'outcome_not_cloneable', /plain data/],
 ] satisfies [Does, string, RegExp, ...string[]][])
   test(`a rollout that does "${does}" fails with ${code}, and the next runs in a new thread`, {

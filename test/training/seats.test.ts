@@ -22,6 +22,7 @@ import { Opponents, parseGroupRecord } from '../../src/rollout/index.ts';
 import { seatsOfStep } from '../../src/training/seats.ts';
 import { RunViews } from '../../src/view/index.ts';
 import { sharedFolder } from '../support/files.ts';
+import { runProgram } from '../support/programs.ts';
 import { reports } from './diagnosis/reports.ts';
 
 const folder = sharedFolder();
@@ -101,6 +102,16 @@ it('one policy in both seats trains on both, each seat in groups of its own', as
       'o/success': expect.any(Number),
     });
     expect((report?.metrics['x/reward'] ?? 0) + (report?.metrics['o/reward'] ?? 0)).toBeCloseTo(1);
+    const step = await new RunViews([folder]).step('self', '0');
+    expect(step).toMatchObject({
+      counts: { dispatched: 16, completed: 16, failed: 0, cancelled: 0 },
+      seats: ['x', 'o'],
+    });
+    expect(step.groups).toHaveLength(8);
+    const shown = await runProgram('src/cli/main.ts', {
+      args: ['show', 'self', '--in', folder, '--step', '0'],
+    });
+    expect(shown).toMatch(/^step 0: 8 groups of one seat each, 16 rollouts with the seats x, o, \d/);
     const records = await recordsOf('self', 0);
     expect(records.map(({ seat }) => seat?.name)).toEqual(Array(4).fill(['x', 'o']).flat());
     expect(validation.after?.counts.completed).toBe(3);

@@ -1,5 +1,5 @@
 import { printable } from '../../contract/index.ts';
-import { counted } from '../../progress/index.ts';
+import { alarmTitle, counted } from '../../progress/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import type { GroupDetail, RunDetail, StepDetail } from '../../view/index.ts';
 import { chooseRun } from './chosen-run.ts';
@@ -53,10 +53,10 @@ function runLines({ reports, evaluations, alarms, failures, config: _, ...row }:
     ...(evaluations.length > 0 ? ['', ...validationLines(evaluations)] : []),
     ...alarms
       .slice(-5)
-      .flatMap(({ kind, step, message, lookAt }) => [
+      .flatMap((alarm) => [
         '',
-        `! ${kind} at step ${step}: ${printable(message)}`,
-        `  ${printable(lookAt)}`,
+        `! ${alarmTitle(alarm)}: ${printable(alarm.message)}`,
+        `  ${printable(alarm.lookAt)}`,
       ]),
     ...failures
       .slice(0, 5)
@@ -79,11 +79,14 @@ const validationLines = (evaluations: RunDetail['evaluations']): string[] =>
     ]),
   ]);
 
-function stepLines({ which, groups, failures, bins, report }: StepDetail): string[] {
-  const rollouts = groups.flatMap((group) => group.rollouts);
+function stepLines({ which, groups, failures, bins, report, counts, seats }: StepDetail): string[] {
+  const ended = (['failed', 'cancelled'] as const).filter((status) => counts[status] > 0);
   const most = Math.max(1, ...bins.map(({ count }) => count));
   return [
-    `${/^\d+$/.test(which) ? `step ${which}` : which}: ${counted(groups.length, 'group')}, ${counted(rollouts.length, 'rollout')}, ` +
+    `${/^\d+$/.test(which) ? `step ${which}` : which}: ` +
+      `${counted(groups.length, 'group')}${seats.length > 0 ? ' of one seat each' : ''}, ` +
+      `${counted(counts.dispatched, 'rollout')}${seats.length > 0 ? ` with the seats ${seats.map(printable).join(', ')}` : ''}, ` +
+      ended.map((status) => `${counts[status]} ${status}, `).join('') +
       `${groups.filter(({ hasSignal }) => hasSignal).length} groups with signal${report ? `, reward ${shortNumber(report.reward)}` : ''}`,
     ...bins.map(({ from, to, count }) =>
       [

@@ -32,6 +32,11 @@ export async function callReward<Context extends { signal: AbortSignal }, Result
   }
 }
 
+/** What is wrong with a value that should be a finite number. `whose` is empty, or says whose value it is. */
+export const noNumber = (value: unknown, whose = ''): string =>
+  `returned ${describeValue(value)}${whose}, not a finite number` +
+  (typeof value === 'boolean' ? `. Return Number(...), which makes it ${Number(value)}` : '');
+
 /** @throws EnvironmentError unless `values` is a list with one finite number for each index. */
 export function checkNumbers(
   values: unknown,
@@ -43,7 +48,6 @@ export function checkNumbers(
   }
   for (const [at, index] of indices.entries())
     if (!Number.isFinite(values[at])) {
-      const what = `returned ${describeValue(values[at])} for ${noun} ${index}, not a finite number`;
-      throw toError('failed', what);
+      throw toError('failed', noNumber(values[at], ` for ${noun} ${index}`));
     }
 }

@@ -3,8 +3,7 @@ import { attribute, genAi, recordReward, spanName, withSpan } from '../../teleme
 import { isSendableReward, sendableRewards, type Trajectory } from '../../trajectory/index.ts';
 import { EnvironmentError } from '../errors.ts';
 import { stepRewardMetric } from '../metrics.ts';
-import { describeValue } from '../thrown.ts';
-import { callReward, checkNumbers, type RewardError } from './call-reward.ts';
+import { callReward, checkNumbers, noNumber, type RewardError } from './call-reward.ts';
 import type { GroupRewardContext, GroupRewardFunction, RewardContext, RewardFunction } from './reward.ts';
 
 /** Rewards by name, in the order of definition. */
@@ -42,8 +41,7 @@ export async function score<Scenario, Outcome, State>(
         cause,
       });
     const value = await callReward(reward, context, { timeoutMs, toError });
-    if (!Number.isFinite(value))
-      throw toError('failed', `returned ${describeValue(value)}, not a finite number`);
+    if (!Number.isFinite(value)) throw toError('failed', noNumber(value));
     span.setAttribute(genAi.evaluationScore, value);
     return [value];
   });

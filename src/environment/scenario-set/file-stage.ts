@@ -1,6 +1,7 @@
 import { open as openFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { byteLines } from '../../util/json-lines.ts';
+import { problemsOf } from '../../util/show-value.ts';
 import { positionError, scenarioFileError } from '../errors.ts';
 import { describeThrown } from '../thrown.ts';
 import { type KeyFunction, keyWith } from './scenario-key.ts';
@@ -31,7 +32,7 @@ export function jsonLinesStage<Scenario>(
     }
     const { data, error, success } = await schema.safeParseAsync(value);
     if (success) return { scenario: data, key: keyWith(data, key) };
-    const what = `The scenario does not fit the schema: ${error.message}`;
+    const what = `The scenario does not fit the schema: ${problemsOf('scenario', value, error)}`;
     throw scenarioFileError(path, line, what, { cause: error });
   };
   const open = (): Cursor<Scenario> => {

@@ -56,10 +56,12 @@ const explanations: Record<NoSignalCause, Explanation> = {
       (hasEverDiffered
         ? `; earlier in the run rewards went from ${formatNumber(runRange.min)} to ${formatNumber(runRange.max)}.`
         : ', whatever the scenario and the reply.'),
-    lookAt:
+    lookAt: ({ equalRewardValues: [reward = 0] }) =>
       'Call the reward function by hand with a good and a bad reply: does it read the outcome, and does the outcome ' +
-      'contain what the agent did? `rescore` tries a changed reward on recorded trajectories. If the reward is right, no ' +
-      'reply has earned anything yet: reward parts of the task, or start with easier scenarios.',
+      'contain what the agent did? `rescore` tries a changed reward on recorded trajectories. If the reward is right, ' +
+      (reward > 0
+        ? 'every reply earns it already: use harder scenarios, or a reward that tells good from better.'
+        : 'no reply has earned anything yet: reward parts of the task, or start with easier scenarios.'),
   },
   replies_alike: {
     says: (evidence) =>
@@ -123,7 +125,8 @@ function detectNoSignal(run: RunSoFar, expected: string, { says, lookAt }: Expla
   const evidence = evidenceOf(run);
   const cause = causeOf(evidence);
   if (cause !== expected) return null;
-  const message = `${begin} ${says(evidence)}`;
+  // Solved scenarios are good news, so that comes first.
+  const message = cause === 'solved' ? `${says(evidence)} ${begin}` : `${begin} ${says(evidence)}`;
   return { cause, message, lookAt: typeof lookAt === 'string' ? lookAt : lookAt(evidence) };
 }
 

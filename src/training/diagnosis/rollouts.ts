@@ -1,3 +1,4 @@
+import { addUses, type ToolUses } from '../../trajectory/index.ts';
 import { greedyAdvice } from './no-signal.ts';
 import {
   type Finding,
@@ -21,19 +22,20 @@ const listed = (names: readonly string[]): string =>
 /** A tool fails so often that the policy cannot learn to use it. */
 export function detectToolErrors({ recent }: RunSoFar): Finding {
   const { uses: minUses, share } = alarmThresholds.toolErrors;
-  const counts = new Map<string, { runs: number; errors: number }>();
+  const counts = new Map<string, ToolUses>();
   for (const { tools } of recent)
-    for (const [name, { uses, errors, invalid }] of Object.entries(tools)) {
-      const before = counts.get(name) ?? { runs: 0, errors: 0 };
-      // Invalid uses never ran the tool.
-      counts.set(name, { runs: before.runs + uses - invalid, errors: before.errors + errors });
-    }
+    for (const [name, uses] of Object.entries(tools)) counts.set(name, addUses(counts.get(name), uses));
   const isLong = recent.length >= alarmThresholds.recentSteps;
   const broken = [...counts]
+    // Invalid uses never ran the tool.
+    .map(([name, { uses, invalid, ...rest }]) => [name, { runs: uses - invalid, ...rest }] as const)
     .filter(([, { runs, errors }]) => runs >= minUses && errors >= (isLong ? share : 1) * runs)
     .sort(([, a], [, b]) => b.errors - a.errors);
   if (broken.length === 0) return null;
-  const shares = broken.map(([name, { runs, errors }]) => `"${name}" in ${errors} of ${runs} uses`);
+  const shares = broken.map(
+    ([name, { runs, errors, error }]) =>
+      `"${name}" in ${errors} of ${runs} uses${error === undefined ? '' : ` (${error})`}`,
+  );
   return {
     message: `Tools failed over the last ${stepsOf(recent)}: ${listed(shares)}.`,
     lookAt:

@@ -34,7 +34,14 @@ async function run(name: string, flags: string[], isLast: (line: Line) => boolea
 /** The fields of the reports that do not depend on the clock. */
 async function metricsOf(name: string): Promise<object[]> {
   const lines = await readJsonLines(join(folder, name, 'training', 'metrics.jsonl'));
-  return lines.map((line) => ({ ...line, seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0, loopHeldMs: 0 }));
+  return lines.map((line) => ({
+    ...line,
+    seconds: 0,
+    phases: null,
+    tokensPerSecond: 0,
+    loopDelayMs: 0,
+    loopHeldMs: 0,
+  }));
 }
 
 it('a recipe killed with its service and engine, several times, resumes to the same result', {

@@ -71,6 +71,11 @@ test.each<[string, () => number | Promise<number>, RegExp]>([
   ['returns NaN', () => Number.NaN, /"right" returned NaN/],
   ['returns infinity', async () => Number.POSITIVE_INFINITY, /returned Infinity/],
   ['returns text', () => JSON.parse('"1"'), /returned "1", not a finite number/],
+  [
+    'returns a boolean',
+    () => JSON.parse('true'),
+    /returned true, not a finite number\. Return Number\(\.\.\.\)/,
+  ],
 ])('a reward that %s is an error that names it', async (_, right, message) => {
   const failing = score(withWeights({ right }), context());
   await expect(failing).rejects.toThrow(EnvironmentError);

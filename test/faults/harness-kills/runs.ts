@@ -43,7 +43,15 @@ export async function startRuns() {
   ): Promise<Ended> {
     const runDirectory = join(folder, name);
     const faults = underFaults({ root: runDirectory, ...plan });
-    const options = JSON.stringify({ task, baseUrl, apiKey, name, runDirectory, progress: false, ...settings });
+    const options = JSON.stringify({
+      task,
+      baseUrl,
+      apiKey,
+      name,
+      runDirectory,
+      progress: false,
+      ...settings,
+    });
     const child = spawn(process.execPath, [...faults.execArgv, program[task], options], { env: faults.env });
     return outcomeOf(child);
   }

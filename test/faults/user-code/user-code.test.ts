@@ -75,7 +75,11 @@ describe.concurrent('code of an environment', () => {
       const { said, warnings, status } = await run(fault);
       expect(status).toBe(0);
       expect(said).toContainEqual(expect.objectContaining(finished));
-      expect(warnings[0]).toMatchObject({ code: 'promise_left_behind' });
+      expect(warnings[0]).toMatchObject({
+        code: 'promise_left_behind',
+        // The line that made the error is in the user's code.
+        warning: expect.stringMatching(/ \(at \/.*user-code\/program\.ts:\d+:\d+\)\. Await it/),
+      });
     });
 
   test('whose promises are rejected by the end of its rollout gets no warning', {

@@ -147,7 +147,7 @@ describe('raises', () => {
         ),
       },
       14,
-      /0% of the groups .* The scenarios are solved: in 60 of 60 groups every rollout succeeds/,
+      /^The scenarios are solved: in 60 of 60 groups every rollout succeeds\. 0% of the groups/,
     ],
     [
       'no_signal',
@@ -435,3 +435,22 @@ test('an incremental diagnosis finds the same as one of the whole run, and reads
   expect(new Set(told.map(({ kind }) => kind)).size).toBeGreaterThan(3);
   expect(told).toEqual(diagnose({ reports: all, evaluations: validations }));
 });
+
+test.each([
+  [1, /harder scenarios/, /easier/],
+  [0, /easier scenarios/, /harder/],
+])(
+  'a reward of %d for every reply asks for other scenarios, the right way round',
+  (reward, advice, wrong) => {
+    const constant = reports(5, () => ({
+      ...{ groupsWithSignal: 0, reward, rewardDeviation: 0, success: null },
+      comparison: comparison({
+        ...{ equalRewards: 12, solved: null, unsolved: null },
+        ...{ equalRewardValues: [reward], rewardRange: { min: reward, max: reward } },
+      }),
+    }));
+    const [alarm] = diagnose({ reports: constant });
+    expect(alarm).toMatchObject({ cause: 'constant_reward', lookAt: expect.stringMatching(advice) });
+    expect(alarm?.lookAt).not.toMatch(wrong);
+  },
+);

@@ -63,9 +63,9 @@ describe('failing tools are counted by name', () => {
   const counts = {
     '(unknown)': { uses: 6, errors: 0, invalid: 6 },
     clock: { uses: 6, errors: 0, invalid: 0 },
-    search: { uses: 30, errors: 24, invalid: 6 },
+    search: { uses: 30, errors: 24, invalid: 6, error: 'The index is gone.' },
   };
-  const message = 'Tools failed over the last step: "search" in 24 of 24 uses.';
+  const message = 'Tools failed over the last step: "search" in 24 of 24 uses (The index is gone.).';
 
   test.each([
     ['plain', tools],
@@ -103,7 +103,7 @@ describe('failing tools are counted by name', () => {
       const agent = new ToolLoopAgent({ model: model.languageModel, tools, stopWhen: isStepCount(4) });
       return (await agent.generate({ prompt: 'a' })).text;
     }, policy);
-    expect(report.tools.search).toEqual({ uses: 30, errors: 24, invalid: 6 });
+    expect(report.tools.search).toEqual({ uses: 30, errors: 24, invalid: 6, error: 'away' });
   });
 
   test('and not in a prompt that was not sampled', async () => {

@@ -1,4 +1,5 @@
 import { ScenarioSet } from '../../../environment/index.ts';
+import { problemsOf } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
 import type { ServedEnvironment } from './servable.ts';
 
@@ -25,7 +26,11 @@ export async function readSplits(
       const parsed = await environment.scenario.safeParseAsync(scenario);
       if (parsed.success) continue;
       const what = `${option}[${index}] does not fit the schema of environment "${environment.name}"`;
-      throw new OpenRewardError('bad_option', `${what}: ${parsed.error.message}`, { cause: parsed.error });
+      throw new OpenRewardError(
+        'bad_option',
+        `${what}: ${problemsOf(`${option}[${index}]`, scenario, parsed.error)}`,
+        { cause: parsed.error },
+      );
     }
     splits.set(name, found);
   }
