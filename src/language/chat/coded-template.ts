@@ -1,6 +1,7 @@
-import { Template } from '@huggingface/jinja';
-import { isObject } from '../../util/json.ts';
+import { exactText } from '../../util/exact-json.ts';
 import { LanguageError } from '../error.ts';
+import { isNode, type Node } from '../jinja/nodes.ts';
+import { Template } from '../jinja/template.ts';
 import { escapeForPattern, renderTemplate } from './skeleton.ts';
 
 /** A piece of a rendered prompt: an added token that the template wrote, or text of any origin. */
@@ -40,13 +41,9 @@ export class CodedTemplate {
 
   /** `variables` are texts of the model, such as `eos_token`; `values` come from the caller. */
   render(variables: Readonly<Record<string, string>>, values: Record<string, unknown>): CodedPart[] {
-    const json = JSON.stringify(values);
-    const half = unusedHalf(this.#source + json);
-    // JavaScript's `trim` removes this character, which Python's `strip` keeps.
-    const mark = half + String.fromCharCode(0xdfff);
-    const seen = json.includes(byteOrderMark) ? JSON.parse(json.replaceAll(byteOrderMark, mark)) : values;
+    const half = unusedHalf(this.#source + exactText(values));
     const write = (template: Template, own: Readonly<Record<string, string>>) =>
-      renderTemplate(template, { ...own, ...seen }).replaceAll(mark, byteOrderMark);
+      renderTemplate(template, { ...own, ...values });
     const plain = write(this.#plain, variables);
     const codes = Object.fromEntries(
       Object.entries(variables).map(([name, text]) => [name, this.#encode(text, half)]),
@@ -69,7 +66,7 @@ export class CodedTemplate {
     let template = this.#coded.get(half);
     if (!template) {
       template = new Template(this.#source);
-      encodeOutput(template.parsed, (text) => this.#encode(text, half));
+      encodeOutput(template.nodes, (text) => this.#encode(text, half));
       this.#coded.set(half, template);
     }
     return template;
@@ -83,9 +80,8 @@ export class CodedTemplate {
   }
 }
 
-const byteOrderMark = '\ufeff';
-/** Codes for tokens, besides the one for byte order marks. */
-const maxTokens = 1023;
+/** Codes: the second halves of surrogate pairs. */
+const maxTokens = 1024;
 
 /** The first half of a surrogate pair of a private plane that does not occur in a text. */
 function unusedHalf(text: string): string {
@@ -118,27 +114,28 @@ const writingArguments: Readonly<Record<string, number>> = {
 function encodeOutput(node: unknown, encode: (text: string) => string): void {
   if (Array.isArray(node)) for (const inner of node) encodeOutput(inner, encode);
   if (!isNode(node)) return;
-  if (node.type === 'StringLiteral' && typeof node.value === 'string') node.value = encode(node.value);
+  if (node.type === 'StringLiteral') node.value = encode(node.value);
   else encodeOutput(writtenParts(node), encode);
 }
 
 /** The parts of a node whose texts may be written. */
-function writtenParts(node: TemplateNode): unknown[] {
+function writtenParts(node: Node): unknown[] {
   switch (node.type) {
     case 'ObjectLiteral':
-      return node.value instanceof Map ? [...node.value.values()] : [];
-    case 'BinaryExpression': {
-      const name = isObject(node.operator) ? node.operator.value : undefined;
-      return typeof name === 'string' && writingOperators.has(name) ? [node.left, node.right] : [];
-    }
+      return [...node.value.values()];
+    case 'BinaryExpression':
+      return writingOperators.has(node.operator.value) ? [node.left, node.right] : [];
     case 'CallExpression': {
       const { callee, args } = node;
-      if (!isNode(callee) || callee.type !== 'MemberExpression') return [args];
+      if (callee.type !== 'MemberExpression') return [args];
       return [callee.object, ...writtenArguments(callee.property, args)];
     }
     case 'FilterExpression': {
       const { operand, filter } = node;
-      return [operand, ...(isNode(filter) ? writtenArguments(filter.callee, filter.args) : [])];
+      return [
+        operand,
+        ...(filter.type === 'CallExpression' ? writtenArguments(filter.callee, filter.args) : []),
+      ];
     }
     case 'If':
       return [node.body, node.alternate];
@@ -157,11 +154,7 @@ function writtenParts(node: TemplateNode): unknown[] {
   }
 }
 
-function writtenArguments(name: unknown, args: unknown): unknown[] {
-  const first = isNode(name) && typeof name.value === 'string' ? writingArguments[name.value] : undefined;
-  return first === undefined || !Array.isArray(args) ? [] : args.slice(first);
+function writtenArguments(name: Node, args: readonly Node[]): readonly Node[] {
+  const first = name.type === 'Identifier' ? writingArguments[name.value] : undefined;
+  return first === undefined ? [] : args.slice(first);
 }
-
-type TemplateNode = Record<string, unknown> & { type: string };
-
-const isNode = (value: unknown): value is TemplateNode => isObject(value) && typeof value.type === 'string';

@@ -1,5 +1,4 @@
-import type { Tool } from '../../contract/index.ts';
-import { isObject } from '../../util/json.ts';
+import { type ExactJson, parseExactJson } from '../../util/exact-json.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type CodedPart, CodedTemplate } from './coded-template.ts';
@@ -48,7 +47,7 @@ export class InspectedConversations {
     this.#header = headerOf(this.#template, variables);
   }
 
-  render(turns: readonly Turn[], tools: readonly Tool[] | null, options: InspectedOptions): InspectedPrompt {
+  render(turns: readonly Turn[], tools: ExactJson, options: InspectedOptions): InspectedPrompt {
     const { addGenerationPrompt, continueFinalMessage, values } = options;
     const template = tools ? this.#toolTemplate : this.#template;
     const parts = template.render(this.#format.variables, {
@@ -160,8 +159,8 @@ export class InspectedConversations {
 /** The value of a call's arguments; arguments that are no JSON object stay as they are. */
 function argumentsOf(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : text;
+    const value = parseExactJson(text);
+    return value instanceof Map ? value : text;
   } catch {
     return text;
   }

@@ -1,8 +1,9 @@
 import crypto from 'node:crypto';
-import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
+import { parseExactJson } from '../../util/exact-json.ts';
 import { LanguageError } from '../error.ts';
 import { toolsJson } from '../grammar/limits.ts';
+import { Template } from '../jinja/template.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import { InspectedConversations } from './inspected-conversation.ts';
@@ -97,7 +98,7 @@ export class ConversationRenderer {
   ): RenderedConversation {
     const json = tools && tools.length > 0 ? toolsJson(tools, [...location, 'tools']) : null;
     const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
-    const { parts, slots, kept } = inspected.render(turns, json === null ? null : JSON.parse(json), {
+    const { parts, slots, kept } = inspected.render(turns, json === null ? null : parseExactJson(json), {
       addGenerationPrompt,
       continueFinalMessage,
       values: { ...effortVariables(reasoningEffort, this.#format), ...values },
@@ -149,7 +150,13 @@ export class ConversationRenderer {
     if (known) return known;
     refuseForgery(json, this.tokenizer.added);
     refuseForgedRoles(turns, this.tokenizer.added);
-    const parts = skeletonOf(this.template, this.tokenizer.added, turns, shownTools, skeleton);
+    const parts = skeletonOf(
+      this.template,
+      this.tokenizer.added,
+      turns,
+      json === '' ? undefined : parseExactJson(json),
+      skeleton,
+    );
     // Checked before caching, so that a refused prompt does not evict others.
     if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
     this.#skeletons.set(shape, parts);

@@ -1,6 +1,6 @@
-import type { Template } from '@huggingface/jinja';
-import type { Tool } from '../../contract/index.ts';
+import type { ExactJson } from '../../util/exact-json.ts';
 import { LanguageError, messageOf } from '../error.ts';
+import type { Template } from '../jinja/template.ts';
 import type { Turn } from './conversation.ts';
 
 /** A rendered conversation with slots for the caller's texts and for sampled ids. */
@@ -49,7 +49,7 @@ export function skeletonOf(
   template: Template,
   special: ReadonlyMap<string, number>,
   turns: readonly Turn[],
-  tools: readonly Tool[] | undefined,
+  tools: ExactJson | undefined,
   options: SkeletonOptions,
 ): PromptPart[] {
   let slots = 0;

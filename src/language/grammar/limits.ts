@@ -1,4 +1,5 @@
 import type { Tool } from '../../contract/index.ts';
+import { exactText } from '../../util/exact-json.ts';
 import { isDeeperThan } from '../../util/json.ts';
 import { invalidField, LanguageError, type Location } from '../error.ts';
 
@@ -26,7 +27,7 @@ export function checkLength(json: string): void {
 
 /** The JSON of tools. Refuses tools that are longer together, including descriptions, than a constraint may be. */
 export function toolsJson(tools: readonly Tool[], location: Location): string {
-  const json = JSON.stringify(tools);
+  const json = exactText(tools);
   if (json.length <= maxConstraintLength) return json;
   throw invalidField(
     location,

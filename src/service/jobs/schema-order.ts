@@ -1,30 +1,21 @@
 import type { JsonSchema } from '../../language/constraint/constraint.ts';
 import { resolveReference } from '../../language/grammar/json/schema.ts';
+import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';
 
 /**
  * Rewrites JSON as a model under this schema writes it: without white space, and with the keys of each object in the
- * order of the schema's properties, other keys after them. Text that is not JSON, or has numbers that would change,
- * stays as it is.
+ * order of the schema's properties, other keys after them. Numbers stay as they are written, except that an integer has
+ * no fraction and no exponent. Text that is not JSON stays as it is.
  */
 export function reorderJson(text: string, schema: JsonSchema): string {
-  let value: unknown;
+  let value: ExactJson;
   try {
-    value = JSON.parse(text);
+    value = parseExactJson(text);
   } catch {
     return text;
   }
-  return keepsNumbers(text) ? new SchemaOrder(schema).write(value, schema) : text;
-}
-
-/** Whether parsing keeps the value of each number. It does up to 15 digits (IEEE 754, binary64). */
-function keepsNumbers(text: string): boolean {
-  const numbers = text.replace(/"(?:[^"\\]|\\.)*"/g, '""').match(/-?\d[\d.eE+-]*/g) ?? [];
-  return numbers.every(
-    (number) =>
-      String(Number(number)) === number ||
-      (Number.isFinite(Number(number)) && number.replace(/[eE].*|\D/g, '').length <= 15),
-  );
+  return new SchemaOrder(schema).write(value, schema);
 }
 
 class SchemaOrder {
@@ -34,24 +25,26 @@ class SchemaOrder {
     this.#document = document;
   }
 
-  /** Writes the JSON itself, because a JavaScript object would sort keys that are numbers. */
-  write(value: unknown, schema: unknown): string {
+  write(value: ExactJson, schema: unknown): string {
     const form = this.#formOf(value, schema);
     const constant = constantsOf(form)?.find((candidate) => equal(candidate, value));
-    if (constant !== undefined) return JSON.stringify(constant);
+    // The schema itself was read with JavaScript's numbers, which are exact up to 2^53.
+    if (constant !== undefined && !hasLongNumber(constant)) return JSON.stringify(constant);
+    if (value instanceof JsonNumber)
+      return isObject(form) && form.type === 'integer' ? integerText(value) : value.source;
     if (Array.isArray(value)) {
-      const items = value.map((item: unknown, index) => this.write(item, itemOf(form, index)));
+      const items = value.map((item, index) => this.write(item, itemOf(form, index)));
       return `[${items.join(',')}]`;
     }
-    if (!isObject(value)) return JSON.stringify(value);
-    const members = keysInOrder(value, form).map(
-      (key) => `${JSON.stringify(key)}:${this.write(value[key], memberOf(form, key))}`,
+    if (!(value instanceof Map)) return JSON.stringify(value);
+    const members = membersInOrder(value, form).map(
+      ([key, member]) => `${JSON.stringify(key)}:${this.write(member, memberOf(form, key))}`,
     );
     return `{${members.join(',')}}`;
   }
 
   /** The first of the schema's alternatives that the value fits. */
-  #formOf(value: unknown, schema: unknown): unknown {
+  #formOf(value: ExactJson, schema: unknown): unknown {
     const forms = this.#formsOf(schema);
     return forms.length === 1 ? forms[0] : forms.find((form) => this.#fitsForm(value, form));
   }
@@ -68,31 +61,42 @@ class SchemaOrder {
   }
 
   /** Distinguishes alternatives by types, constants and property names. */
-  #fitsForm(value: unknown, form: unknown): boolean {
+  #fitsForm(value: ExactJson, form: unknown): boolean {
     if (!isObject(form)) return form !== false;
     if (form.type !== undefined && ![form.type].flat().some((type) => isOfType(value, type))) return false;
     const constants = constantsOf(form);
     if (constants) return constants.some((constant) => equal(constant, value));
     if (Array.isArray(value)) return value.every((item, index) => this.#fits(item, itemOf(form, index)));
-    if (!isObject(value)) return true;
+    if (!(value instanceof Map)) return true;
     const required = Array.isArray(form.required) ? form.required : [];
     return (
-      required.every((key) => Object.hasOwn(value, String(key))) &&
-      Object.keys(value).every((key) => this.#fits(value[key], memberOf(form, key)))
+      required.every((key) => value.has(String(key))) &&
+      [...value].every(([key, member]) => this.#fits(member, memberOf(form, key)))
     );
   }
 
-  #fits(value: unknown, schema: unknown): boolean {
+  #fits(value: ExactJson, schema: unknown): boolean {
     return this.#formsOf(schema).some((form) => this.#fitsForm(value, form));
   }
 }
 
-function keysInOrder(value: Record<string, unknown>, form: unknown): string[] {
+function membersInOrder(value: Map<string, ExactJson>, form: unknown): [string, ExactJson][] {
   const named = isObject(form) && isObject(form.properties) ? Object.keys(form.properties) : [];
-  const first = named.filter((key) => Object.hasOwn(value, key));
-  const taken = new Set(first);
-  return [...first, ...Object.keys(value).filter((key) => !taken.has(key))];
+  const rank = new Map(named.map((key, index) => [key, index]));
+  const rankOf = ([key]: [string, ExactJson]) => rank.get(key) ?? named.length;
+  return [...value].sort((one, other) => rankOf(one) - rankOf(other));
 }
+
+/** An integer as the constraint wants it. */
+function integerText({ source }: JsonNumber): string {
+  const value = Number(source);
+  return /^-?\d+$/.test(source) || !Number.isSafeInteger(value) ? source : String(value);
+}
+
+const hasLongNumber = (value: unknown): boolean =>
+  typeof value === 'number'
+    ? Number.isInteger(value) && !Number.isSafeInteger(value)
+    : typeof value === 'object' && value !== null && Object.values(value).some(hasLongNumber);
 
 function memberOf(form: unknown, key: string): unknown {
   if (!isObject(form)) return true;
@@ -114,21 +118,27 @@ function constantsOf(form: unknown): unknown[] | null {
   return form.const === undefined ? null : [form.const];
 }
 
-function isOfType(value: unknown, type: unknown): boolean {
+function isOfType(value: ExactJson, type: unknown): boolean {
   if (type === 'null') return value === null;
   if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isObject(value);
-  if (type === 'integer') return Number.isInteger(value);
+  if (type === 'object') return value instanceof Map;
+  if (type === 'integer') return value instanceof JsonNumber && Number.isInteger(Number(value.source));
+  if (type === 'number') return value instanceof JsonNumber;
   return typeof value === type;
 }
 
-function equal(left: unknown, right: unknown): boolean {
-  if (Array.isArray(left) && Array.isArray(right))
-    return left.length === right.length && left.every((item, index) => equal(item, right[index]));
-  if (!isObject(left) || !isObject(right)) return left === right;
-  const keys = Object.keys(left);
+function equal(constant: unknown, value: ExactJson): boolean {
+  if (value instanceof JsonNumber) return constant === Number(value.source);
+  if (Array.isArray(value))
+    return (
+      Array.isArray(constant) &&
+      constant.length === value.length &&
+      value.every((item, index) => equal(constant[index], item))
+    );
+  if (!(value instanceof Map)) return constant === value;
   return (
-    keys.length === Object.keys(right).length &&
-    keys.every((key) => Object.hasOwn(right, key) && equal(left[key], right[key]))
+    isObject(constant) &&
+    Object.keys(constant).length === value.size &&
+    [...value].every(([key, item]) => Object.hasOwn(constant, key) && equal(constant[key], item))
   );
 }

@@ -49,6 +49,24 @@ function open(family: string) {
   return { tokenizer, format, renderer, textOf, render };
 }
 
+describe('a call in the history of a checkpoint', () => {
+  it('has every digit, and the order of its members', () => {
+    const { renderer, textOf } = open('qwen3');
+    const text =
+      '{"id": 2512292042121000001, "10": 1.0, "2": [1e-7, 1E16, 1e400, 0.1234567890123456789], "a": 1, "a": 2}';
+    const call = { id: 'c', name: 'look', arguments: text };
+    const turns: Turn[] = [
+      { role: 'user', content: 'hi', toolCalls: [] },
+      { role: 'assistant', content: '', toolCalls: [call] },
+    ];
+    const { tokens } = renderer.render({ turns, tools: undefined }, { addGenerationPrompt: false });
+    // As Python's json.dumps(json.loads(text)) writes it.
+    expect(textOf(tokens)).toContain(
+      '{"id": 2512292042121000001, "10": 1.0, "2": [1e-07, 1e+16, Infinity, 0.12345678901234568], "a": 2}',
+    );
+  });
+});
+
 describe.each(families)('a prompt of a %s checkpoint', (family) => {
   const { tokenizer, renderer, textOf, render } = open(family);
 

@@ -1,5 +1,5 @@
-import { Template } from '@huggingface/jinja';
 import { describe, expect, it } from 'vitest';
+import { Template } from '../../../src/language/jinja/template.ts';
 import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 
 const tokenizer = loadTokenizer();

@@ -109,10 +109,22 @@ test.each<[string, string, object, string]>([
   ['a name that objects inherit is a key', '{"__proto__":1}', { type: 'object' }, '{"__proto__":1}'],
   ['text that is not JSON is unchanged', '{"a": ', {}, '{"a": '],
   [
-    'a number too long to be kept stays, and all with it',
-    '{ "a": 12345678901234567890 }',
-    {},
-    '{ "a": 12345678901234567890 }',
+    'numbers keep their digits, and keys that are numbers their order',
+    '{ "b": [12345678901234567890, 1.0, 1e400, 0.1234567890123456789], "10": 1, "2": 2, "a": 2512292042121000001 }',
+    { properties: { a: { type: 'integer' }, b: {} } },
+    '{"a":2512292042121000001,"b":[12345678901234567890,1.0,1e400,0.1234567890123456789],"10":1,"2":2}',
+  ],
+  [
+    'an integer has no fraction',
+    '{"a": 1.0, "b": 1E2}',
+    { properties: { a: { type: 'integer' } } },
+    '{"a":1,"b":1E2}',
+  ],
+  [
+    'a constant beyond 2^53 keeps the digits of the text',
+    '9223372036854775807',
+    { const: 2 ** 63 },
+    '9223372036854775807',
   ],
 ])('%s', (_name, text, schema, written) => {
   expect(reorderJson(text, { ...schema })).toBe(written);

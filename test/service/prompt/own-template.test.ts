@@ -26,7 +26,7 @@ describe('a chat template of the request', () => {
     const content = ' <b>Say "é" & {{x}} ';
     const looks = [
       ['{{ messages[0].content | length }}', String(content.length)],
-      ["{{ '<b>' in messages[0].content }}", 'true'],
+      ["{{ '<b>' in messages[0].content }}", 'True'],
       ['{{ messages[0].content.split("é")[1] }}', '" & {{x}} '],
       ['{{ messages[0].content | tojson(ensure_ascii=true) }}', '" <b>Say \\"\\u00e9\\" & {{x}} "'],
     ] as const;
@@ -63,7 +63,7 @@ describe('a chat template of the request', () => {
           chat_template_kwargs: { mood: { x: ['glad'] } },
         },
       ),
-    ).toBe('f d low glad true');
+    ).toBe('f d low glad True');
   });
 
   test('inserts sampled ids, which it cannot split', async () => {
@@ -91,7 +91,8 @@ describe('a chat template of the request', () => {
     ["{{ raise_exception('roles must alternate') }}", 'roles must alternate'],
     ['{% if %}', 'chat_template'],
     ['{{ messages[0].content | nonsense }}', 'nonsense'],
-    ['{{ nobody.there() }}', 'function'],
+    ['{{ nobody.there() }}', 'nobody is undefined'],
+    ['{{ range.there() }}', 'no function or method there'],
     [`${'('.repeat(2000)}{{ ${'('.repeat(20_000)} }}`, 'chat_template'],
   ])('that fails is refused with its reason: %s', async (template, reason) => {
     expect(await refusal(template)).toContain(reason);
@@ -109,7 +110,7 @@ describe('a template that exceeds its limits', () => {
     `{% set ns = namespace(s='xy') %}{% for i in range(${times}) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`;
 
   test.each([
-    ['endless loops', '{% for i in range(10**9) %}{% endfor %}', /memory|longer/],
+    ['endless loops', '{% for i in range(10**9) %}{% endfor %}', /range of 1000000000 numbers is too long/],
     [
       'loops within loops',
       '{% for a in range(3000) %}{% for b in range(3000) %}{% for c in range(3000) %}{% endfor %}{% endfor %}{% endfor %}',
@@ -204,7 +205,7 @@ describe('variables of the model’s own template', () => {
     expect(await render('{{ a }}', { chat_template_kwargs: { a: 1, enable_thinking: false } })).toBe('1');
     // The switch of other models is a variable like any other here.
     const own = { chat_template_kwargs: { enable_thinking: false }, reasoning_effort: 'low' };
-    expect(await render('{{ enable_thinking }}', own)).toBe('false');
+    expect(await render('{{ enable_thinking }}', own)).toBe('False');
   });
 
   test('change nothing if empty', async () => {

@@ -96,7 +96,7 @@ describe('prompts of the embedded models’ own template', () => {
     expect(own).toBe(true);
     expect(await shownPrompt({ messages: [user], documents })).toBe(
       '<|system|>Hours: Nine to five.<|end|><|system|>Closed on Sunday.<|end|>' +
-        '<|system|>{"title":"Menu","dishes":["soup",3]}<|end|><|system|>{"de": "Zeit"}: 5<|end|>' +
+        '<|system|>{"title":"Menu","dishes":["soup",3]}<|end|><|system|>{\'de\': \'Zeit\'}: 5<|end|>' +
         '<|user|>hi<|end|><|assistant|>',
     );
   });

@@ -72,3 +72,11 @@ test('a conversation with more messages and calls than tokens in the context is 
     /^The prompt has 2080 messages and tool calls; .* allows at most 2048/,
   );
 });
+
+test('numbers and the order of members are written as they were sent', () => {
+  const text =
+    '{ "id": 2512292042121000001, "x": [1e400, 1.0, 0.1234567890123456789, -0, 1E5],\n "10": "\\u00e9 1.0", "2": null }';
+  expect(written(text)).toEqual([
+    '{"id":2512292042121000001,"x":[1e400,1.0,0.1234567890123456789,-0,1E5],"10":"é 1.0","2":null}',
+  ]);
+});

@@ -1,4 +1,5 @@
 import type { Tool } from '../../../contract/index.ts';
+import { exactText, JsonNumber, parseExactJson } from '../../../util/exact-json.ts';
 import type { Conversation } from '../../chat/conversation.ts';
 import {
   cutAtMarks,
@@ -48,7 +49,7 @@ export class LiteralPrompt {
     this.#tools = tools && tools.length > 0 ? tools : undefined;
     this.#values = values;
     this.#special = special;
-    this.#plain = new PlainText(special, JSON.stringify([turns, tools, values]));
+    this.#plain = new PlainText(special, exactText([turns, tools ?? null, values]));
   }
 
   /** The variables of the template. */
@@ -69,7 +70,7 @@ export class LiteralPrompt {
         Object.entries(variables ?? {}).map(([name, value]) => [name, plain.value(value)]),
       ),
       messages,
-      ...(this.#tools ? { tools: plain.value(this.#tools) } : {}),
+      ...(this.#tools ? { tools: plain.value(parseExactJson(exactText(this.#tools))) } : {}),
       ...(documents && documents.length > 0 ? { documents: plain.value(documents) } : {}),
     };
   }
@@ -157,7 +158,9 @@ class PlainText {
   value(value: unknown): unknown {
     if (typeof value === 'string') return this.text(value);
     if (Array.isArray(value)) return value.map((item) => this.value(item));
-    if (typeof value !== 'object' || value === null) return value;
+    if (value instanceof Map)
+      return new Map([...value].map(([key, item]) => [this.text(key), this.value(item)]));
+    if (typeof value !== 'object' || value === null || value instanceof JsonNumber) return value;
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [this.text(key), this.value(item)]));
   }
 

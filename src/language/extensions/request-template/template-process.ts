@@ -3,7 +3,8 @@
  * that the whole process ends.
  */
 import { createContext, Script } from 'node:vm';
-import { Template } from '@huggingface/jinja';
+import { type ExactJson, parseExactJson } from '../../../util/exact-json.ts';
+import { Template } from '../../jinja/template.ts';
 
 export interface TemplateTask {
   source: string;
@@ -11,7 +12,12 @@ export interface TemplateTask {
 }
 
 /** A task with its limits: milliseconds to parse and render the template, and the longest text it may write. */
-type LimitedTask = TemplateTask & { limits: { timeoutMs: number; characters: number } };
+export interface LimitedTask {
+  source: string;
+  /** As JSON, which keeps every digit of a number. */
+  variables: string;
+  limits: { timeoutMs: number; characters: number };
+}
 
 type TemplateAnswer = { type: 'ready' } | TemplateResult;
 
@@ -25,7 +31,9 @@ const script = new Script('render()');
 
 function render({ source, variables, limits: { timeoutMs, characters } }: LimitedTask): TemplateResult {
   try {
-    const context = createContext({ render: () => new Template(source).render(variables) });
+    const context = createContext({
+      render: () => new Template(source).render(fieldsOf(parseExactJson(variables))),
+    });
     const text = String(script.runInContext(context, { timeout: timeoutMs }));
     if (text.length <= characters) return { type: 'text', text };
     return {
@@ -36,6 +44,8 @@ function render({ source, variables, limits: { timeoutMs, characters } }: Limite
     return { type: 'failed', reason: reasonOf(error, timeoutMs) };
   }
 }
+
+const fieldsOf = (json: ExactJson) => (json instanceof Map ? Object.fromEntries(json) : {});
 
 function reasonOf(error: unknown, timeoutMs: number): string {
   // Errors of the script's realm are not instances of this realm's Error.

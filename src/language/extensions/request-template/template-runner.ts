@@ -1,9 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { exactText } from '../../../util/exact-json.ts';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { LanguageError } from '../../error.ts';
 import { nextMessage } from '../../next-message.ts';
-import type { TemplateResult, TemplateTask } from './template-process.ts';
+import type { LimitedTask, TemplateResult, TemplateTask } from './template-process.ts';
 
 /** Limits of a template that comes with a request, besides the length of its source. */
 const templateLimits = {
@@ -101,7 +102,12 @@ const moduleUrl = new URL(
 
 async function answerOf(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
   // Errors of `send` need no handling: without the message there is no answer either.
-  child.send({ ...task, limits: templateLimits }, () => {});
+  const sent: LimitedTask = {
+    source: task.source,
+    variables: exactText(task.variables),
+    limits: templateLimits,
+  };
+  child.send(sent, () => {});
   const limits = { timeoutMs: templateLimits.timeoutMs + graceMs };
   const answer = await nextMessage<TemplateResult>(child, limits);
   if (answer.type === 'message') return answer.message;

@@ -1,0 +1,345 @@
+import { filterNamed } from './filters.ts';
+import { type Call, isNode, type Named, type Node } from './nodes.ts';
+import { binary } from './operators.ts';
+import { integerOf, methodOfText } from './python-text.ts';
+import { testNamed } from './tests.ts';
+import {
+  type Callable,
+  equal,
+  isNumeric,
+  isTrue,
+  itemsOf,
+  type Keywords,
+  Namespace,
+  TemplateError,
+  Tuple,
+  toText,
+  typeName,
+  type Value,
+} from './value.ts';
+
+/** The variables of a block, and of those around it. */
+class Scope {
+  readonly #own = new Map<string, Value>();
+  readonly #outer: Scope | ReadonlyMap<string, Value>;
+
+  constructor(outer: Scope | ReadonlyMap<string, Value>) {
+    this.#outer = outer;
+  }
+
+  get(name: string): Value {
+    return this.#own.has(name) ? this.#own.get(name) : this.#outer.get(name);
+  }
+
+  set(name: string, value: Value): void {
+    this.#own.set(name, value);
+  }
+}
+
+/** What leaves a loop's body early. */
+type Leaving = 'break' | 'continue' | null;
+
+interface Output {
+  text: string;
+}
+
+/** Runs a parsed template as Jinja2 does. @throws TemplateError */
+export function run(program: readonly Node[], variables: ReadonlyMap<string, Value>): string {
+  const output = { text: '' };
+  write(program, new Scope(variables), output);
+  return output.text;
+}
+
+function write(nodes: readonly Node[], scope: Scope, output: Output): Leaving {
+  for (const node of nodes) {
+    const leaving = writeNode(node, scope, output);
+    if (leaving) return leaving;
+  }
+  return null;
+}
+
+function textOfBlock(nodes: readonly Node[], scope: Scope): string {
+  const output = { text: '' };
+  write(nodes, scope, output);
+  return output.text;
+}
+
+function writeNode(node: Node, scope: Scope, output: Output): Leaving {
+  switch (node.type) {
+    case 'Comment':
+      return null;
+    case 'Program':
+      return write(node.body, scope, output);
+    case 'If':
+      return write(isTrue(evaluate(node.test, scope)) ? node.body : node.alternate, scope, output);
+    case 'For':
+      writeLoop(node, scope, output);
+      return null;
+    case 'Break':
+      return 'break';
+    case 'Continue':
+      return 'continue';
+    case 'Set':
+      assign(
+        node.assignee,
+        node.value ? evaluate(node.value, scope) : textOfBlock(node.body, new Scope(scope)),
+        scope,
+      );
+      return null;
+    case 'Macro':
+      scope.set(node.name.value, macro(node.name.value, node.args, node.body, scope));
+      return null;
+    case 'CallStatement': {
+      const { call } = node;
+      const caller = macro('caller', node.callerArgs ?? [], node.body, scope);
+      const [args, keywords] = argumentsOf(call.args, scope);
+      output.text += toText(callableOf(call.callee, scope)(args, new Map([...keywords, ['caller', caller]])));
+      return null;
+    }
+    case 'FilterStatement':
+      output.text += toText(filtered(textOfBlock(node.body, new Scope(scope)), node.filter, scope));
+      return null;
+    default:
+      output.text += toText(evaluate(node, scope));
+      return null;
+  }
+}
+
+function writeLoop(node: Extract<Node, { type: 'For' }>, outer: Scope, output: Output): void {
+  const { iterable, loopvar, body, defaultBlock } = node;
+  const isSelected = iterable.type === 'SelectExpression';
+  const all = itemsOf(evaluate(isSelected ? iterable.lhs : iterable, outer));
+  const items = all.filter((item) => {
+    if (!isSelected) return true;
+    const scope = new Scope(outer);
+    assign(loopvar, item, scope);
+    return isTrue(evaluate(iterable.test, scope));
+  });
+  for (const [index, item] of items.entries()) {
+    // Variables of one iteration are unknown in the next.
+    const scope = new Scope(outer);
+    scope.set('loop', loopFields(items, index));
+    assign(loopvar, item, scope);
+    if (write(body, scope, output) === 'break') break;
+  }
+  if (items.length === 0) write(defaultBlock, new Scope(outer), output);
+}
+
+function loopFields(items: readonly Value[], index: number): Namespace {
+  const { length } = items;
+  return new Namespace(
+    new Map<string, Value>([
+      ['index', BigInt(index + 1)],
+      ['index0', BigInt(index)],
+      ['revindex', BigInt(length - index)],
+      ['revindex0', BigInt(length - index - 1)],
+      ['first', index === 0],
+      ['last', index === length - 1],
+      ['length', BigInt(length)],
+      ['previtem', items[index - 1]],
+      ['nextitem', items[index + 1]],
+      ['cycle', (args: readonly Value[]) => args[index % args.length]],
+    ]),
+  );
+}
+
+function assign(target: Node, value: Value, scope: Scope): void {
+  if (target.type === 'Identifier') scope.set(target.value, value);
+  else if (target.type === 'TupleLiteral') {
+    const items = itemsOf(value);
+    if (items.length !== target.value.length)
+      throw new TemplateError(`${items.length} values cannot be unpacked into ${target.value.length}`);
+    for (const [index, inner] of target.value.entries()) assign(inner, items[index], scope);
+  } else if (target.type === 'MemberExpression' && target.property.type === 'Identifier') {
+    const owner = evaluate(target.object, scope);
+    if (!(owner instanceof Namespace))
+      throw new TemplateError(`a field of a ${typeName(owner)} cannot be set, only of a namespace`);
+    owner.fields.set(target.property.value, value);
+  } else throw new TemplateError(`a ${target.type} cannot be set`);
+}
+
+/** A macro sees the variables around its definition. */
+function macro(name: string, parameters: readonly Node[], body: readonly Node[], outer: Scope): Callable {
+  return (args, keywords) => {
+    const scope = new Scope(outer);
+    const left = new Map(keywords);
+    for (const [index, parameter] of parameters.entries()) {
+      const isOptional = parameter.type === 'KeywordArgumentExpression';
+      const key = isOptional ? parameter.key.value : parameter.type === 'Identifier' ? parameter.value : '';
+      const given = index < args.length ? args[index] : left.get(key);
+      const isGiven = index < args.length || left.delete(key);
+      scope.set(key, isGiven || !isOptional ? given : evaluate(parameter.value, scope));
+    }
+    if (left.has('caller')) scope.set('caller', left.get('caller'));
+    left.delete('caller');
+    scope.set('varargs', Tuple.from(args.slice(parameters.length)));
+    scope.set('kwargs', left);
+    const accepts = (variable: string) => uses(body, variable);
+    const [unknown] = left.keys();
+    if (unknown !== undefined && !accepts('kwargs'))
+      throw new TemplateError(`the macro ${name} has no argument ${unknown}`);
+    if (args.length > parameters.length && !accepts('varargs'))
+      throw new TemplateError(`the macro ${name} takes at most ${parameters.length} arguments`);
+    return textOfBlock(body, scope);
+  };
+}
+
+/** Whether a variable occurs in a part of a template. */
+function uses(part: unknown, variable: string): boolean {
+  if (Array.isArray(part)) return part.some((inner) => uses(inner, variable));
+  if (part instanceof Map) return [...part].some((inner) => uses(inner, variable));
+  if (!isNode(part)) return false;
+  if (part.type === 'Identifier') return part.value === variable;
+  return Object.values(part).some((inner) => uses(inner, variable));
+}
+
+function evaluate(node: Node, scope: Scope): Value {
+  switch (node.type) {
+    case 'Identifier':
+      return scope.get(node.value);
+    case 'StringLiteral':
+      return node.value;
+    case 'IntegerLiteral':
+      return BigInt(node.value);
+    case 'FloatLiteral':
+      return node.value;
+    case 'ArrayLiteral':
+      return node.value.map((item) => evaluate(item, scope));
+    case 'TupleLiteral':
+      return Tuple.from(node.value.map((item) => evaluate(item, scope)));
+    case 'ObjectLiteral':
+      return new Map(
+        [...node.value].map(([key, item]) => [toText(evaluate(key, scope)), evaluate(item, scope)]),
+      );
+    case 'MemberExpression':
+      return member(node, scope);
+    case 'CallExpression': {
+      const callee = callableOf(node.callee, scope);
+      return callee(...argumentsOf(node.args, scope));
+    }
+    case 'FilterExpression':
+      return filtered(evaluate(node.operand, scope), node.filter, scope);
+    case 'TestExpression':
+      return testNamed(node.test.value)(evaluate(node.operand, scope), undefined) !== node.negate;
+    case 'BinaryExpression': {
+      const { value: operator } = node.operator;
+      const left = evaluate(node.left, scope);
+      if (operator === 'and') return isTrue(left) ? evaluate(node.right, scope) : left;
+      if (operator === 'or') return isTrue(left) ? left : evaluate(node.right, scope);
+      return binary(operator, left, evaluate(node.right, scope));
+    }
+    case 'UnaryExpression':
+      return unary(node.operator.value, evaluate(node.argument, scope));
+    case 'SelectExpression':
+      return isTrue(evaluate(node.test, scope)) ? evaluate(node.lhs, scope) : undefined;
+    case 'Ternary':
+      return evaluate(isTrue(evaluate(node.condition, scope)) ? node.trueExpr : node.falseExpr, scope);
+    default:
+      throw new TemplateError(`a ${node.type} has no value`);
+  }
+}
+
+function unary(operator: string, value: Value): Value {
+  if (operator === 'not') return !isTrue(value);
+  if (!isNumeric(value)) throw new TemplateError(`${operator} is not possible for ${typeName(value)}`);
+  const number = typeof value === 'boolean' ? BigInt(value) : value;
+  return operator === '-' ? -number : number;
+}
+
+function argumentsOf(nodes: readonly Node[], scope: Scope): [Value[], Map<string, Value>] {
+  const args: Value[] = [];
+  const keywords = new Map<string, Value>();
+  for (const node of nodes)
+    if (node.type === 'SpreadExpression') args.push(...itemsOf(evaluate(node.argument, scope)));
+    else if (node.type === 'KeywordArgumentExpression')
+      keywords.set(node.key.value, evaluate(node.value, scope));
+    else if (node.type === 'KeywordSpreadExpression') {
+      const more = evaluate(node.argument, scope);
+      if (!(more instanceof Map)) throw new TemplateError(`** takes a dict, not ${typeName(more)}`);
+      for (const [name, value] of more) keywords.set(name, value);
+    } else args.push(evaluate(node, scope));
+  return [args, keywords];
+}
+
+function callableOf(node: Node, scope: Scope): Callable {
+  const value = evaluate(node, scope);
+  if (typeof value === 'function') return value;
+  const name =
+    node.type === 'Identifier' ? node.value : node.type === 'MemberExpression' ? nameOf(node.property) : '';
+  throw new TemplateError(
+    value === undefined
+      ? `there is no function or method ${name}`
+      : `${name} is a ${typeName(value)}, not a function`,
+  );
+}
+
+const nameOf = (node: Node) =>
+  node.type === 'Identifier' || node.type === 'StringLiteral' ? node.value : node.type;
+
+function filtered(value: Value, filter: Named | Call, scope: Scope): Value {
+  if (filter.type === 'Identifier') return filterNamed(filter.value)(value, [], new Map());
+  return filterNamed(nameOf(filter.callee))(value, ...argumentsOf(filter.args, scope));
+}
+
+/** `a.b` looks for a method first, `a['b']` for an item, as Jinja2's `getattr` and `getitem`. */
+function member(node: Extract<Node, { type: 'MemberExpression' }>, scope: Scope): Value {
+  const owner = evaluate(node.object, scope);
+  const { property } = node;
+  if (property.type === 'SliceExpression') return slice(owner, property, scope);
+  const key = !node.computed && property.type === 'Identifier' ? property.value : evaluate(property, scope);
+  if (owner === undefined)
+    throw new TemplateError(`${nameOf(node.object)} is undefined, so it has no ${toText(key)}`);
+  if (typeof key === 'string') {
+    const item = owner instanceof Map ? owner.get(key) : undefined;
+    if (node.computed && item !== undefined) return item;
+    return (owner instanceof Namespace ? owner.fields.get(key) : methodOf(owner, key)) ?? item;
+  }
+  if (!isNumeric(key) || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
+  return itemsOf(owner).at(integerOf(key));
+}
+
+function methodOf(owner: Value, name: string): Callable | undefined {
+  if (typeof owner === 'string') return methodOfText(owner, name);
+  if (owner instanceof Map) return methodOfDict(owner, name);
+  if (!Array.isArray(owner)) return undefined;
+  if (name === 'count') return ([value]) => BigInt(owner.filter((item) => equal(item, value)).length);
+  if (name !== 'index') return undefined;
+  return ([value]) => BigInt(owner.findIndex((item) => equal(item, value)));
+}
+
+function methodOfDict(dict: Map<string, Value>, name: string): Callable | undefined {
+  switch (name) {
+    case 'get':
+      return ([key, otherwise = null]: readonly Value[], keywords: Keywords) =>
+        typeof key === 'string' && dict.has(key) ? dict.get(key) : (keywords.get('default') ?? otherwise);
+    case 'items':
+      return () => [...dict].map((entry) => Tuple.of(...entry));
+    case 'keys':
+      return () => [...dict.keys()];
+    case 'values':
+      return () => [...dict.values()];
+    case 'copy':
+      return () => new Map(dict);
+  }
+  return undefined;
+}
+
+function slice(owner: Value, range: Extract<Node, { type: 'SliceExpression' }>, scope: Scope): Value {
+  const items = itemsOf(owner);
+  const at = (node: Node | undefined) => {
+    const value = node && evaluate(node, scope);
+    return value === undefined || value === null ? null : integerOf(value);
+  };
+  const step = at(range.step) ?? 1;
+  if (step === 0) throw new TemplateError('the step of a slice cannot be zero');
+  const { length } = items;
+  const [least, most] = step > 0 ? [0, length] : [-1, length - 1];
+  const clamp = (index: number) => Math.min(Math.max(index < 0 ? index + length : index, least), most);
+  const [first, last] = [at(range.start), at(range.stop)];
+  const start = first === null ? (step > 0 ? least : most) : clamp(first);
+  const stop = last === null ? (step > 0 ? most : least) : clamp(last);
+  const result: Value[] = [];
+  for (let index = start; step > 0 ? index < stop : index > stop; index += step) result.push(items[index]);
+  if (typeof owner === 'string') return result.map(toText).join('');
+  return owner instanceof Tuple ? Tuple.from(result) : result;
+}

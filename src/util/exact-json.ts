@@ -1,0 +1,51 @@
+/** A number of JSON by its source text, since a JavaScript number has 17 digits at most, and no `1.0`. */
+export class JsonNumber {
+  readonly source: string;
+
+  constructor(source: string) {
+    this.source = source;
+  }
+}
+
+/** A value of JSON with nothing lost: the digits of numbers, and the order of members. Of duplicates the last counts. */
+export type ExactJson = null | boolean | string | JsonNumber | ExactJson[] | Map<string, ExactJson>;
+
+/** Deepest nesting that is read, so that what goes through a value may call itself. */
+const maxDepth = 1000;
+
+const token = /[\s,:]*("(?:[^"\\]|\\.)*"|[[\]{}]|[^\s,:[\]{}"]+)/y;
+
+/** Parses JSON. @throws SyntaxError for text that is not JSON, or that is nested more than 1,000 deep. */
+export function parseExactJson(text: string): ExactJson {
+  // Afterwards the text is known to be JSON, so its tokens need no further checks.
+  JSON.parse(text);
+  const pattern = new RegExp(token);
+  const next = () => pattern.exec(text)?.[1] ?? '';
+  const read = (first: string, depth: number): ExactJson => {
+    if (depth > maxDepth) throw new SyntaxError(`The JSON is nested more than ${maxDepth} deep`);
+    if (first === '[') {
+      const list: ExactJson[] = [];
+      for (let at = next(); at !== ']'; at = next()) list.push(read(at, depth + 1));
+      return list;
+    }
+    if (first === '{') {
+      const members = new Map<string, ExactJson>();
+      for (let at = next(); at !== '}'; at = next()) members.set(JSON.parse(at), read(next(), depth + 1));
+      return members;
+    }
+    return /^[-\d]/.test(first) ? new JsonNumber(first) : JSON.parse(first);
+  };
+  return read(next(), 0);
+}
+
+/** Like `JSON.stringify`, for values that may contain those of `parseExactJson`. */
+export function exactText(value: unknown): string {
+  if (value instanceof JsonNumber) return value.source;
+  if (Array.isArray(value)) return `[${value.map(exactText).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  const entries: [unknown, unknown][] = value instanceof Map ? [...value] : Object.entries(value);
+  const members = entries
+    .filter(([, item]) => item !== undefined)
+    .map(([key, item]) => `${JSON.stringify(key)}:${exactText(item)}`);
+  return `{${members.join(',')}}`;
+}
