@@ -100,7 +100,8 @@ export class ReplyParser {
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
     this.#add(this.#filter?.end(rest, stopText, { include: show.stop }) ?? rest, delta);
-    if (this.#textReader) this.#addRead(this.#textReader.end(), delta);
+    const isCut = finishReason === 'length' || stop !== null;
+    if (this.#textReader) this.#addRead(this.#textReader.end({ isCut }), delta);
     return delta;
   }
 

@@ -1,4 +1,4 @@
-import { isObject } from '../../util/json.ts';
+import { type ExactJson, exactText, parseExactJson } from '../../util/exact-json.ts';
 import type { ReasoningTags, TextCalls } from '../tokenizer/tokenizer.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
 
@@ -36,6 +36,7 @@ export class TextReplyReader {
   readonly #format: TextReplyFormat;
   #state: State;
   #buffer = '';
+  #isCut = false;
   #scanner = new JsonValueScanner();
 
   constructor(format: TextReplyFormat) {
@@ -48,7 +49,9 @@ export class TextReplyReader {
     return this.#advance(false);
   }
 
-  end(): ReplyPiece[] {
+  /** `isCut`: whether the reply would have gone on. What may then be the beginning of a tag or of a call is left out. */
+  end({ isCut }: { isCut: boolean }): ReplyPiece[] {
+    this.#isCut = isCut;
     return this.#advance(true);
   }
 
@@ -72,7 +75,7 @@ export class TextReplyReader {
           this.#buffer = text.slice(reasoning.open.length);
           return 'reasoning';
         }
-        if (!isEnd && (text === '' || reasoning?.open.startsWith(text))) return null;
+        if (text === '' ? !isEnd : reasoning?.open.startsWith(text) && this.#isUndecided(isEnd)) return null;
         return this.#callOrContent(text, isEnd);
       }
       case 'reasoning': {
@@ -111,6 +114,11 @@ export class TextReplyReader {
     }
   }
 
+  /** Whether what may be the beginning of a tag is not to be passed on: more may come, or would have come. */
+  #isUndecided(isEnd: boolean): boolean {
+    return !isEnd || this.#isCut;
+  }
+
   /** Whether a call begins here; null if that is not certain. Elsewhere in content, calls begin with their tag. */
   #callOrContent(text: string, isEnd: boolean): State | null {
     const { calls, callsFirst } = this.#format;
@@ -120,7 +128,7 @@ export class TextReplyReader {
       this.#buffer = text.slice(calls.open.length);
       return 'call';
     }
-    return !isEnd && calls.open.startsWith(text) ? null : 'content';
+    return calls.open.startsWith(text) && this.#isUndecided(isEnd) ? null : 'content';
   }
 
   /** The text before a tag, without white space before it, or all of which is certain that no tag begins in it. */
@@ -131,14 +139,15 @@ export class TextReplyReader {
       this.#buffer = this.#buffer.slice(at + tag.length);
       return { text, tag: true };
     }
-    let certain = this.#buffer.length;
-    if (!isEnd && tag !== '') {
-      for (let length = Math.min(tag.length - 1, certain); length > 0; length--)
+    const whole = this.#buffer.length;
+    let certain = whole;
+    if (tag !== '' && this.#isUndecided(isEnd)) {
+      for (let length = Math.min(tag.length - 1, whole); length > 0; length--)
         if (tag.startsWith(this.#buffer.slice(-length))) {
           certain -= length;
           break;
         }
-      certain = this.#buffer.slice(0, certain).trimEnd().length;
+      if (!isEnd || certain < whole) certain = this.#buffer.slice(0, certain).trimEnd().length;
     }
     const text = this.#buffer.slice(0, certain);
     this.#buffer = this.#buffer.slice(certain);
@@ -150,13 +159,14 @@ export class TextReplyReader {
     if (head) {
       this.#buffer = this.#buffer.slice(head[0].length);
       this.#scanner = new JsonValueScanner();
-      pieces.push({ type: 'call', name: parsed(head[1] ?? '""', String), arguments: '' });
+      pieces.push({ type: 'call', name: String(jsonOf(head[1] ?? '""') ?? head[1]), arguments: '' });
       return 'arguments';
     }
     const { open = '', close = '' } = this.#format.calls ?? {};
     const end = close === '' ? new JsonValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
     const isWhole = close === '' ? end < this.#buffer.length || isJson(this.#buffer) : end >= 0;
-    if (!isWhole && !isEnd) return null;
+    const mayBeCall = open !== '' || beginsCall(this.#buffer);
+    if (!isWhole && (!isEnd || (this.#isCut && mayBeCall))) return null;
     const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
     this.#buffer = isWhole ? this.#buffer.slice(end + close.length) : '';
     const call = callOf(body, { isBare: open === '' });
@@ -183,22 +193,41 @@ const callFields: ReadonlySet<string> = new Set([
 
 /** A whole call whose fields have another order, or that has no arguments. Other objects may have a name too. */
 function callOf(text: string, { isBare }: { isBare: boolean }): Extract<ReplyPiece, { type: 'call' }> | null {
-  const value = parsed(text, (whole) => whole);
-  if (!isObject(value) || typeof value.name !== 'string') return null;
-  if (isBare && !Object.keys(value).every((field) => callFields.has(field))) return null;
+  const value = jsonOf(text);
+  const name = value instanceof Map ? value.get('name') : undefined;
+  if (!(value instanceof Map) || typeof name !== 'string') return null;
+  if (isBare && ![...value.keys()].every((field) => callFields.has(field))) return null;
   return {
     type: 'call',
-    name: value.name,
-    arguments: JSON.stringify(value.arguments ?? value.parameters ?? {}),
+    name,
+    arguments: exactText(value.get('arguments') ?? value.get('parameters') ?? {}),
   };
 }
 
-function parsed<Value>(text: string, otherwise: (text: string) => Value): Value {
+/** Whether a bare object that has just begun may become a call: so far it has no other fields. */
+function beginsCall(text: string): boolean {
+  let depth = 0;
+  let before = '';
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"?|[{}[\],:]/g)) {
+    if (token.startsWith('"') && depth === 1 && before !== ':') {
+      const name = token.replaceAll('"', '');
+      const isWhole = token.length > 1 && token.endsWith('"');
+      if (isWhole ? !callFields.has(name) : ![...callFields].some((field) => field.startsWith(name)))
+        return false;
+    }
+    if (token === '{' || token === '[') depth++;
+    if (token === '}' || token === ']') depth--;
+    before = token;
+  }
+  return true;
+}
+
+function jsonOf(text: string): ExactJson | undefined {
   try {
-    return JSON.parse(text);
+    return parseExactJson(text);
   } catch {
-    return otherwise(text);
+    return undefined;
   }
 }
 
-const isJson = (text: string) => parsed<unknown>(text, () => undefined) !== undefined;
+const isJson = (text: string) => jsonOf(text) !== undefined;

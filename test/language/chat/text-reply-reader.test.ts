@@ -18,12 +18,12 @@ function summary(pieces: readonly ReplyPiece[]) {
 type Format = ConstructorParameters<typeof TextReplyReader>[0];
 
 /** Read in one piece, and character by character: both must be the same. */
-function read(format: Format, text: string) {
+function read(format: Format, text: string, { isCut = false } = {}) {
   const whole = new TextReplyReader(format);
-  const atOnce = summary([...whole.push(text), ...whole.end()]);
+  const atOnce = summary([...whole.push(text), ...whole.end({ isCut })]);
   const reader = new TextReplyReader(format);
   const pieces = [...text].flatMap((character) => reader.push(character));
-  expect(summary([...pieces, ...reader.end()])).toEqual(atOnce);
+  expect(summary([...pieces, ...reader.end({ isCut })])).toEqual(atOnce);
   return atOnce;
 }
 
@@ -97,4 +97,53 @@ describe('bare calls', () => {
     for (const text of ['{"a": 1}', '{"a": {"name": "x"}}', '{"unfinished'])
       expect(read(format, text)).toEqual({ reasoning: '', content: text, calls: [] });
   });
+});
+
+describe('a reply that a limit cuts', () => {
+  const call = '{"name": "list_files", "arguments": {"path": "/tmp"}}';
+  const hermes = `<tool_call>\n${call}\n</tool_call>`;
+  const llama = call.replace('arguments', 'parameters');
+
+  it.each<[string, Format, string]>([
+    [
+      'calls between tags',
+      { calls: tagged, reasoning: think },
+      `<think>\nHm\n</think>\n\nI look.\n${hermes}\n${hermes}`,
+    ],
+    [
+      'calls between tags alone',
+      { calls: { ...tagged }, callsFirst: true, reasoning: null },
+      `${hermes}\n${hermes}`,
+    ],
+    ['bare calls', { calls: bare, reasoning: null }, `${llama}; ${llama}`],
+    [
+      'bare calls after reasoning',
+      { calls: bare, reasoning: { ...think, opened: true } },
+      `Hm\n</think>\n\n${call}`,
+    ],
+    ['fields in another order', { calls: bare, reasoning: null }, '{"parameters": {"a": [1]}, "name": "x"}'],
+  ])('has no piece of a tag or of a call in its content or reasoning: %s', (_, format, text) => {
+    const whole = read(format, text);
+    for (let length = 0; length < text.length; length++) {
+      const { content, reasoning, calls } = read(format, text.slice(0, length), { isCut: true });
+      expect(whole.content.startsWith(content.trimEnd())).toBe(true);
+      expect(whole.reasoning.startsWith(reasoning.trimEnd())).toBe(true);
+      for (const [index, [name, written]] of calls.entries()) {
+        expect(name).toBe(whole.calls[index]?.[0]);
+        expect(whole.calls[index]?.[1].startsWith(written)).toBe(true);
+      }
+    }
+  });
+
+  it('keeps JSON that is no call', () => {
+    for (const text of ['{"a": 1, "b', '{"name": "Ann", "age', '{"name": "Ann", "age": 3'])
+      expect(read({ calls: bare, reasoning: null }, text, { isCut: true }).content).toBe(text);
+  });
+});
+
+it('arguments of a call whose fields have another order keep every digit', () => {
+  const text = '{"parameters": {"id": 2512292042121000001, "x": 1.0, "10": 1e400, "2": 1}, "name": "x"}';
+  expect(read({ calls: bare, reasoning: null }, text).calls).toEqual([
+    ['x', '{"id":2512292042121000001,"x":1.0,"10":1e400,"2":1}'],
+  ]);
 });
