@@ -1,5 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
 import { LanguageError } from '../error.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
@@ -98,13 +96,10 @@ function templatesOf(
   folder: string,
   config: CheckpointFile | null,
 ): Pick<ChatFormat, 'template' | 'toolTemplate'> {
-  const path = join(folder, templateFile);
-  if (existsSync(path)) {
-    const tools = join(folder, 'additional_chat_templates', 'tool_use.jinja');
-    return {
-      template: readFileSync(path, 'utf8'),
-      toolTemplate: existsSync(tools) ? readFileSync(tools, 'utf8') : null,
-    };
+  const text = CheckpointFile.findText(folder, templateFile);
+  if (text !== null) {
+    const tools = CheckpointFile.findText(folder, 'additional_chat_templates', 'tool_use.jinja');
+    return { template: text, toolTemplate: tools };
   }
   const value = config?.value('chat_template');
   if (typeof value === 'string') return { template: value, toolTemplate: null };

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
+import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
 import { LanguageError } from '../error.ts';
 
 /** A JSON file of a checkpoint's folder. Fields are named by their path, such as `model.type`. */
@@ -26,8 +27,18 @@ export class CheckpointFile {
     return existsSync(path) ? CheckpointFile.parse(path, readFileSync(path)) : null;
   }
 
+  /** A text of a folder; null if the file is missing. */
+  static findText(folder: string, ...names: string[]): string | null {
+    const path = join(folder, ...names);
+    if (!existsSync(path)) return null;
+    const bytes = readFileSync(path);
+    if (isLfsPointer(bytes)) throw unsupported(`${path} ${lfsProblem}`);
+    return bytes.toString();
+  }
+
   /** A file that was read before. */
   static parse(path: string, bytes: Buffer): CheckpointFile {
+    if (isLfsPointer(bytes)) throw unsupported(`${path} ${lfsProblem}`);
     let content: unknown;
     try {
       content = JSON.parse(bytes.toString());

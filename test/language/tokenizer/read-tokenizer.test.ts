@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
@@ -110,4 +111,20 @@ describe('a tokenizer of another kind', () => {
   it('is refused without its file', () => {
     expect(() => readTokenizer(tmpdir())).toThrow(/tokenizer\.json does not exist/);
   });
+});
+
+describe('a file that is a pointer of Git LFS', () => {
+  const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 131\n';
+
+  it.each(['tokenizer.json', 'tokenizer_config.json', 'generation_config.json', 'chat_template.jinja'])(
+    'is named with the remedy: %s',
+    (name) => {
+      const folder = mkdtempSync(join(tmpdir(), 'pointer-'));
+      cpSync(folderOf('qwen3'), folder, { recursive: true });
+      writeFileSync(join(folder, name), pointer);
+      expect(() => readChatFormat(folder, readTokenizer(folder))).toThrow(
+        `${join(folder, name)} is a pointer of Git LFS, not the file itself: run \`git lfs pull\``,
+      );
+    },
+  );
 });

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { hasCode } from '../../../util/error.ts';
 import { isObject, type JsonObject } from '../../../util/json.ts';
+import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { EngineError } from '../../engine.ts';
 
@@ -29,16 +30,17 @@ export class JsonFields {
   }
 
   static async readIfExists(path: string): Promise<JsonFields | undefined> {
-    let text: string;
+    let content: Buffer;
     try {
-      text = await readFile(path, 'utf8');
+      content = await readFile(path);
     } catch (error) {
       if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
       throw badCheckpoint(`${path} cannot be read: ${error}`);
     }
+    if (isLfsPointer(content)) throw badCheckpoint(`${path} ${lfsProblem}`);
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = JSON.parse(content.toString());
     } catch (error) {
       throw badCheckpoint(`${path} is not JSON: ${error}. Fetch it again`);
     }

@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { isObject } from '../../../util/json.ts';
+import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
 import { EngineError } from '../../engine.ts';
 
 /** The number formats that weights may have, with the bytes of a number. */
@@ -117,8 +118,7 @@ async function readHeader(path: string, handle: FileHandle): Promise<Header> {
   const { size } = await handle.stat();
   const prefix = new Uint8Array(8);
   if ((await readInto(handle, prefix, 0)) < 8) throw bad('is too short for a safetensors file');
-  if (new TextDecoder().decode(prefix) === 'version ')
-    throw bad('is a pointer of Git LFS, not the file itself: run `git lfs pull`');
+  if (isLfsPointer(prefix)) throw bad(lfsProblem);
   const length = Number(new DataView(prefix.buffer).getBigUint64(0, true));
   const start = 8 + length;
   if (start > size) throw bad('is cut off in its header, or is not a safetensors file');
