@@ -26,6 +26,10 @@ export interface CallFacts {
   requestId: string | null;
   /** The service's error message, or a description of the failure. */
   detail: string;
+  /** Origin of the address that was called; absent if unknown. */
+  origin?: string;
+  /** `Content-Type` of the response; absent if there was none. */
+  contentType?: string;
 }
 
 /**
@@ -43,7 +47,8 @@ export interface CallFacts {
  * - `connection_failed`: no complete response arrived; see `connected`.
  * - `client_closed`: the client was closed before or during the call.
  * - `timed_out`: the deadline `option` passed.
- * - `bad_response`: the response violates the contract, such as a proxy's page.
+ * - `bad_response`: the response violates the contract, such as the page of a proxy or of another program, also with status
+ *   400, 404 or 405.
  * - `response_too_large`: the response exceeds the limit `option`, or never ends. The connection was dropped.
  */
 export type RequestErrorCode =
@@ -72,39 +77,55 @@ export interface RequestErrorDetails {
   cause?: unknown;
 }
 
+/** Where a user sets the address of a service. */
+const addressOptions = '`--base-url` on the command line, `baseUrl` in a program';
+const checkAddress = `Check the address: ${addressOptions}.`;
+
+/** Whether a response is a page or plain text, which no service of this interface sends. */
+export const isPage = (contentType: string | undefined): boolean =>
+  /^(?:text\/(?:html|plain)|application\/xhtml)/i.test(contentType ?? '');
+
 type Remedy = string | ((facts: CallFacts, details: RequestErrorDetails) => string);
 
 /** The last sentence of the message. */
 const remedies: Readonly<Record<RequestErrorCode, Remedy>> = {
   context_length_exceeded: 'Send fewer or shorter messages, or use a model with a longer context.',
-  authentication_failed: 'Check that apiKey is a key of this service and has not been revoked.',
+  authentication_failed:
+    'Check that the key (`--api-key` or MARTINGALE_API_KEY on the command line, `apiKey` in a program) is one of this service and has not been revoked.',
   permission_denied: 'The key is valid but not allowed to do this; use one that is.',
-  not_found: 'Check the name or id, that it has not been deleted, and that baseUrl is the right service.',
+  not_found:
+    'Check the name or id, that it has not been deleted, and that the address (`--base-url`, `baseUrl`) is that of the right service.',
   conflict: 'It exists already, is in use, or the idempotency key was used with another body.',
   payload_too_large: 'Send less at once: fewer or shorter trajectories.',
   unprocessable: 'Correct the named fields of the request.',
   rate_limited: 'Wait, then run fewer calls at once.',
-  service_failed: 'The service failed; see its log for the reason.',
+  service_failed: ({ origin, contentType }) =>
+    isPage(contentType)
+      ? `A proxy or another program answers at ${origin} (${contentType}). Check that the service is running. ${checkAddress}`
+      : 'The service failed; see its log for the reason.',
   request_refused: ({ status }) => {
     if (status === 408)
       return 'The request took too long to arrive; send less at once, or check the connection.';
     if (status !== null && status >= 300 && status < 400)
-      return 'Redirects are not followed, as the key would go with them; set baseUrl to the final address.';
+      return 'Redirects are not followed, as the key would go with them; set `--base-url` or `baseUrl` to the final address.';
     return 'Repeating the same call will not help.';
   },
   connection_failed: (_, { connected = true, cause }) => {
     // A TLS handshake got an answer that is not TLS.
     if (hasCode(cause, 'ERR_SSL_WRONG_VERSION_NUMBER'))
-      return 'The server speaks http, not https. Use http:// in baseUrl.';
+      return 'The server speaks http, not https. Use http:// in `--base-url` or `baseUrl`.';
     return connected
       ? 'The connection broke before the response was complete: check the network. The service may have acted on the call.'
-      : 'Check that the service is running and that baseUrl is its address.';
+      : `Start the service (\`martingale serve\`), or check the address: ${addressOptions}.`;
   },
   client_closed: 'Make calls before close(), or create another client.',
   timed_out: (_, { option }) => `Raise ${option} if the service may take this long.`,
-  bad_response: 'Check that baseUrl is a service of this interface.',
+  bad_response: ({ origin, contentType }) =>
+    isPage(contentType)
+      ? `What answers at ${origin} is not a martingale service (${contentType}). ${checkAddress}`
+      : `Check that what answers${origin === undefined ? '' : ` at ${origin}`} is a service of this interface (\`--base-url\`, \`baseUrl\`).`,
   response_too_large: (_, { option }) =>
-    `Raise ${option} of the client if the service may send this much; if not, check what answers at baseUrl.`,
+    `Raise ${option} of the client if the service may send this much; if not, check what answers at the address (\`--base-url\`, \`baseUrl\`).`,
 };
 
 /** Maximum number of characters of `detail` in the error message, and in the field. */

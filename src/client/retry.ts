@@ -28,7 +28,10 @@ export interface RetryHooks {
   onRetry?: ((notice: RetryNotice) => void) | undefined;
   /** Whether the service has answered before. If not, it is not waited for. Default: false. */
   isKnown?: () => boolean;
-  /** Called while waiting for an unavailable service, at each failure of a call except the first. */
+  /**
+   * Called while waiting for an unavailable service: at each failure of a call, except the first if the service has
+   * answered before.
+   */
   onAway?: (error: RequestError) => void;
 }
 
@@ -64,12 +67,14 @@ export async function withRetries<Result>(
       return await attempt();
     } catch (error) {
       if (!isRequestError(error) || !mayRepeat(error, repeat)) throw error;
+      // A page from an address at which no service has answered yet: it is the wrong address.
+      if (error.code === 'bad_response' && !isKnown()) throw error;
       const { status, retryAfterMs } = error;
       const isServiceAway = isAway(error) && isKnown();
       awaySince = isServiceAway ? (awaySince ?? performance.now()) : null;
       const isAwaited = awaySince !== null && performance.now() - awaySince < policy.awayMs;
       if (failures >= policy.retries && !isAwaited) throw error;
-      if (isAwaited && failures > 0) onAway?.(error);
+      if (isAwaited ? failures > 0 : isAway(error)) onAway?.(error);
       const maxMs = isServiceAway ? maxAwayPauseMs : maxBackoffMs;
       const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterMs, Math.random(), maxMs);
       onRetry?.({ status, attempt: failures + 1, delayMs });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type ValidationIssue, validationIssueSchema } from '../contract/index.ts';
-import { type CallFacts, RequestError, type RequestErrorCode } from './errors.ts';
+import { type CallFacts, isPage, RequestError, type RequestErrorCode } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
 /** Other services omit `input`. */
@@ -46,7 +46,9 @@ export function statusError(
   const { detail, issues } = readErrorBody(body);
   if (isContextLengthError(status, body))
     return new RequestError('context_length_exceeded', { ...facts, detail });
-  const code = codes[status] ?? (status >= 500 ? 'service_failed' : 'request_refused');
+  const usual = codes[status] ?? (status >= 500 ? 'service_failed' : 'request_refused');
+  const isOfOthers = isPage(facts.contentType) && ['not_found', 'request_refused'].includes(usual);
+  const code = isOfOthers ? 'bad_response' : usual;
   const mayHaveWait = code === 'rate_limited' || code === 'service_failed';
   return new RequestError(
     code,
@@ -86,13 +88,18 @@ export function readErrorBody(body: string): ErrorBody {
   return { detail: detail ?? nested ?? message ?? excerpt(body), issues: [], code };
 }
 
-/** The beginning of an unparsed body, on one line, for error messages. */
+/** The beginning of an unparsed body, on one line, for error messages. Of a page of HTML only its title. */
 export function excerpt(body: string): string {
   const line = body
     .slice(0, 4 * maxExcerpt)
     .replace(/\s+/g, ' ')
     .trim();
   if (line === '') return 'an empty body';
+  if (/^<(?:!doctype html|html|head|body|title|h1)\b/i.test(line)) {
+    const [, title] = /<(?:title|h1)\b[^>]*> *([^<]{1,100})/i.exec(line) ?? [];
+    const text = title ?? line.replaceAll(/<[^>]*>/g, ' ').slice(0, 100);
+    return `a page of HTML, "${text.trim()}"`;
+  }
   return line.length > maxExcerpt ? `${line.slice(0, maxExcerpt)}…` : line;
 }
 

@@ -7,7 +7,7 @@ import { TimeSlices } from '../util/time-slices.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
-import { type CallFacts, type ClientLimits, isRequestError, RequestError } from './errors.ts';
+import { type CallFacts, type ClientLimits, isPage, isRequestError, RequestError } from './errors.ts';
 import type { ServiceAddress } from './options.ts';
 import { type Repeat, type RetryHooks, type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
@@ -48,7 +48,7 @@ export class Transport {
   readonly #slices = new TimeSlices();
   #pools: Promise<ConnectionPools> | undefined;
   #closed = false;
-  /** Whether the service has answered, with a status that is not a proxy's. */
+  /** Whether the service has answered, with a status and a content that are not a proxy's. */
   #isKnown: boolean;
   #hasWarned = false;
 
@@ -126,11 +126,18 @@ export class Transport {
     } catch (error) {
       deadline.clear();
       release();
-      throw this.#failure(error, call, deadline, { method, path, status: null, requestId: null });
+      throw this.#failure(error, call, deadline, {
+        ...{ method, path, status: null, requestId: null },
+        origin: address.origin,
+      });
     }
     const status = response.statusCode;
-    const facts = { method, path, status, requestId: header(response, 'x-request-id') };
-    if (status < 500) {
+    const contentType = header(response, 'content-type') ?? '';
+    const facts = {
+      ...{ method, path, status, requestId: header(response, 'x-request-id') },
+      ...{ origin: address.origin, contentType },
+    };
+    if (status < 500 && !isPage(contentType)) {
       this.#isKnown = true;
       this.#hasWarned = false;
     }
@@ -151,7 +158,7 @@ export class Transport {
     }
     return {
       facts,
-      contentType: header(response, 'content-type') ?? '',
+      contentType,
       contentLength,
       contentDisposition: header(response, 'content-disposition'),
       limits,
@@ -166,9 +173,10 @@ export class Transport {
   #warnUnavailable(error: RequestError): void {
     if (this.#hasWarned) return;
     this.#hasWarned = true;
+    const { awayMs, retries } = this.#options.retry;
+    const howLong = this.#isKnown ? `for ${awayMs / 1000} s (awayMs)` : `up to ${retries} times (retries)`;
     process.emitWarning(
-      `The service at ${this.#options.address.origin} is unavailable. Retrying for ` +
-        `${this.#options.retry.awayMs / 1000} s (awayMs). ${error.message}`,
+      `The service at ${this.#options.address.origin} is unavailable. Retrying ${howLong}. ${error.message}`,
       { code: 'martingale_service_away' },
     );
   }
@@ -232,10 +240,11 @@ export class Transport {
       return new OptionError('invalid_client_option', message, { option: 'headers' });
     }
     const reason = error instanceof Error && error.message !== '' ? error.message : code;
-    const detail =
+    const cause =
       code === 'UND_ERR_CONNECT_TIMEOUT'
         ? `no connection within ${this.#options.connectTimeoutMs} ms (connectTimeoutMs)`
         : reason;
+    const detail = unreached.has(code) ? `${facts.origin} cannot be reached: ${cause}` : cause;
     return new RequestError(
       this.#closed ? 'client_closed' : 'connection_failed',
       { ...facts, detail },

@@ -1,3 +1,4 @@
+import { nameDistance } from './near-names.ts';
 import { OptionError } from './option-error.ts';
 
 /**
@@ -92,7 +93,7 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
   const ranked = pathsOf(names).map((known) => {
     // Of two equally similar names, the one in the same object ranks first.
     const distance = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
-    return { known, rank: rankOf(typed, plain(known.at(-1) ?? '')) + distance };
+    return { known, rank: nameDistance(typed, plain(known.at(-1) ?? '')) + distance };
   });
   const best = Math.min(...ranked.map(({ rank }) => rank));
   if (best === Number.POSITIVE_INFINITY) return [];
@@ -104,31 +105,6 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
 
 /** Ignores case and separators, the most common mix-ups. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '');
-
-/** 0 for the same name. Typing mistakes rank before names that contain the other name. */
-function rankOf(typed: string, name: string): number {
-  const edits = editDistance(typed, name);
-  if (edits <= Math.max(1, Math.floor(Math.min(typed.length, name.length) / 3))) return edits;
-  const [short, long] = typed.length < name.length ? [typed, name] : [name, typed];
-  return short.length >= 4 && long.includes(short) ? 100 : Number.POSITIVE_INFINITY;
-}
-
-/** Number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment). */
-function editDistance(a: string, b: string): number {
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
-      const edits = [(row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + cost];
-      if (a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) edits.push((before[j - 2] ?? 0) + 1);
-      next.push(Math.min(...edits));
-    }
-    [before, row] = [row, next];
-  }
-  return row[b.length] ?? 0;
-}
 
 function pathsOf(names: OptionTree): Path[] {
   return Object.entries(names).flatMap(([name, inner]) => [

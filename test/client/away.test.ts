@@ -92,6 +92,20 @@ test('a service that never answered is retried `retries` times only', async () =
   await service.comeBack();
 });
 
+test('a service that has never answered is named at the first failure', async () => {
+  const heard = warnings();
+  const service = await restartable();
+  await service.leave();
+  const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 1, backoffMs: 1 });
+  onTestFinished(() => client.close());
+  await expect(client.trainingJobs.get('b')).rejects.toMatchObject({ code: 'connection_failed' });
+  await expect.poll(() => heard).toHaveLength(1);
+  expect(heard[0]).toContain(
+    `The service at ${service.url} is unavailable. Retrying up to 1 times (retries).`,
+  );
+  await service.comeBack();
+});
+
 test('with no retries, an unavailable service is not waited for', async () => {
   const service = await restartable();
   const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 0 });

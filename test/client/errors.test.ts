@@ -97,7 +97,7 @@ describe('an error response', () => {
     expect(error).toMatchObject({
       code: 'service_failed',
       status: 502,
-      detail: '<html> <title>Bad gateway</title>',
+      detail: 'a page of HTML, "Bad gateway"',
     });
     expect(received).toHaveLength(3);
   });
@@ -160,7 +160,7 @@ describe('a response of status 200', () => {
     const { client } = await serve((response) => response.end('<html>Welcome</html>'));
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toBeInstanceOf(RequestError);
-    expect(error).toMatchObject({ code: 'bad_response', detail: 'not JSON: <html>Welcome</html>' });
+    expect(error).toMatchObject({ code: 'bad_response', detail: 'not JSON: a page of HTML, "Welcome"' });
   });
 
   it('that violates the contract names the field', async () => {
@@ -319,5 +319,48 @@ it('https to a service that speaks http says which scheme to use', async () => {
   onTestFinished(close);
   const client = createClient({ baseUrl: `https://127.0.0.1:${port}`, apiKey: 'key', retries: 0 });
   onTestFinished(() => client.close());
-  expect(String(await rejection(client.models.get(uuid(1))))).toContain('Use http:// in baseUrl');
+  expect(String(await rejection(client.models.get(uuid(1))))).toContain(
+    'Use http:// in `--base-url` or `baseUrl`',
+  );
+});
+
+describe('an address that is not that of a service', () => {
+  const page =
+    (status: number, type = 'text/html; charset=utf-8'): Answerer =>
+    (response) => {
+      response.writeHead(status, { 'content-type': type });
+      response.end('<!DOCTYPE html><html><head><title>My shop</title></head><body>many lines</body></html>');
+    };
+
+  it.each([
+    ['200', page(200)],
+    ['404', page(404)],
+    ['405', page(405, 'text/plain')],
+  ])('is named at once after a page with status %s, which is not printed', async (status, answer) => {
+    const { client, received, url } = await serve(answer);
+    const error = await rejection(client.models.list());
+    expect(error).toMatchObject({ code: 'bad_response', status: Number(status) });
+    expect(String(error)).toContain(`${status}: `);
+    expect(String(error)).toContain(`What answers at ${url} is not a martingale service (text/`);
+    expect(String(error)).toContain('`--base-url` on the command line, `baseUrl` in a program');
+    expect(String(error)).toContain('"My shop"');
+    expect(String(error)).not.toMatch(/<|many lines/);
+    expect(received).toHaveLength(1);
+  });
+
+  it('is told from a service that a proxy hides for a moment', async () => {
+    const { client, received } = await serve(json({ id: uuid(9) }), page(404), json({ id: uuid(9) }));
+    await client.trainingJobs.get('a');
+    expect(await client.trainingJobs.get('b')).toMatchObject({ id: uuid(9) });
+    expect(received).toHaveLength(3);
+  });
+
+  it('at which nothing listens is named with what to do', async () => {
+    const baseUrl = await unusedUrl();
+    const client = createClient({ baseUrl, apiKey: 'key', retries: 0 });
+    onTestFinished(() => client.close());
+    const text = String(await rejection(client.models.list()));
+    expect(text).toContain(`${baseUrl} cannot be reached: connect ECONNREFUSED`);
+    expect(text).toContain('Start the service (`martingale serve`), or check the address: `--base-url`');
+  });
 });

@@ -284,7 +284,7 @@ describe('the service itself', () => {
     await expect(client.systemCheck()).rejects.toMatchObject({
       code: 'service_failed',
       status: 503,
-      detail: '<html>No backend</html>',
+      detail: 'a page of HTML, "No backend"',
     });
   });
 });
