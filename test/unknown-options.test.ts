@@ -63,6 +63,7 @@ const evaluation: Evaluation = {
   perScenario: [],
   groups: [],
   counts: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
+  failures: [],
   rewards: {},
   seconds: 0,
 };

@@ -10,11 +10,32 @@ export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
   };
 }
 
+/** Parser of a flag with a number that may have a fraction. */
+export function anyNumber(min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (text.trim() !== '' && Number.isFinite(value) && value >= min && value <= max) return value;
+    const range =
+      min === Number.NEGATIVE_INFINITY
+        ? ''
+        : max === Number.POSITIVE_INFINITY
+          ? ` of at least ${min}`
+          : ` from ${min} to ${max}`;
+    throw new InvalidArgumentError(`It must be a number${range}.`);
+  };
+}
+
 /** Parser of a flag with the URL of a service. */
 export function serviceUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return text;
-  throw new InvalidArgumentError('It must be a URL such as http://127.0.0.1:8000.');
+  const guess = `http://${text}`;
+  const hasHost = !text.includes('://') && URL.canParse(guess);
+  throw new InvalidArgumentError(
+    hasHost
+      ? `It must begin with http:// or https://, such as ${guess}.`
+      : 'It must be a URL such as http://127.0.0.1:8000.',
+  );
 }
 
 /** The `--data` flag, the same for every command. */

@@ -9,7 +9,8 @@ import { environmentsCommand } from './environments.ts';
 import { exportCommand } from './export/export.ts';
 import { initCommand } from './init/init.ts';
 import { keysCommand } from './keys.ts';
-import { preflightCommands } from './preflight/preflight.ts';
+import { evalCommand } from './preflight/eval.ts';
+import { preflightCommand } from './preflight/preflight.ts';
 import { describeFailure } from './program-end.ts';
 import { runCommands } from './run-commands/run-commands.ts';
 import { serveCommand } from './serve.ts';
@@ -29,7 +30,7 @@ const program = new Command('martingale')
   .addCommand(environmentsCommand())
   .addCommand(workerCommand())
   .showHelpAfterError();
-for (const command of [...runCommands(), ...preflightCommands(), ...serviceCommands()])
+for (const command of [...runCommands(), preflightCommand(), evalCommand(), ...serviceCommands()])
   program.addCommand(command);
 program.addCommand(completionCommand(program));
 

@@ -1,13 +1,15 @@
 import { duration } from '../progress/index.ts';
 
 const pauseMs = 100;
+/** Between two lines where there is no terminal. */
+const plainPauseMs = 10_000;
 
 /** How far a task is, in whatever it counts. */
 export type ShowTask = (done: number, total: number, what?: string) => void;
 
 /**
- * Shows on a line of a terminal how far a task is, and how long the rest takes at the pace so far; elsewhere nothing.
- * The line goes when the task is done, or with `clear`.
+ * Shows on a line of a terminal how far a task is, and how long the rest takes at the pace so far. The line goes when the
+ * task is done, or with `clear`. Elsewhere it writes a line at the first call, and another one every ten seconds.
  */
 export function taskBar(stderr: { isTTY?: boolean; write: (text: string) => unknown } = process.stderr): {
   show: ShowTask;
@@ -22,14 +24,15 @@ export function taskBar(stderr: { isTTY?: boolean; write: (text: string) => unkn
     clear,
     show(done, total, what = '') {
       const now = performance.now();
-      if (!stderr.isTTY) return;
       if (done >= total) return clear();
-      if (now - shownAt < pauseMs) return;
+      if (now - shownAt < (stderr.isTTY ? pauseMs : plainPauseMs)) return;
       shownAt = now;
       const share = total === 0 ? 1 : done / total;
+      const percent = `${Math.floor(share * 100)}%`;
       const bar = '█'.repeat(Math.round(share * 20)).padEnd(20, '░');
       const left = done > 0 ? `, ${duration(((now - startedAt) / done) * (total - done))} left` : '';
-      stderr.write(`\r\u001b[K${bar} ${Math.floor(share * 100)}%${left}${what === '' ? '' : `  ${what}`}`);
+      const text = `${percent}${left}${what === '' ? '' : `  ${what}`}`;
+      stderr.write(stderr.isTTY ? `\r\u001b[K${bar} ${text}` : `${text}\n`);
     },
   };
 }

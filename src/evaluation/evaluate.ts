@@ -6,6 +6,8 @@ import {
   checkEssentials,
   checkSeats,
   countRollouts,
+  type FailureKind,
+  failureKinds,
   limitWords,
   namesOfSeats,
   parseScenarios,
@@ -91,6 +93,8 @@ export interface Evaluation<Scenario = unknown> {
   groups: RolloutGroup<Scenario>[];
   /** Counts of all rollouts. Means leave out rollouts that did not complete. */
   counts: RolloutCounts;
+  /** Why rollouts did not complete, by kind, the most frequent first; empty if all completed. */
+  failures: FailureKind[];
   /** Weight of each reward, and a digest of its function: tells whether two evaluations were scored alike. */
   rewards: RewardCodes;
   /** Wall-clock seconds of this call. */
@@ -180,6 +184,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
       perScenario,
       groups,
       counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)),
+      failures: failureKinds(groups),
       rewards: environment.definition.rewards,
       seconds: (performance.now() - startedMs) / 1000,
     };

@@ -1,4 +1,5 @@
 import { printable } from '../contract/index.ts';
+import { describeFailureKinds, failureKinds } from '../rollout/index.ts';
 import { alignColumns } from '../util/text-table.ts';
 import { type Estimate, passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
@@ -33,17 +34,20 @@ export function evaluationCsv(evaluation: Evaluation): string {
   return lines.map((cells) => `${cells.map(toCsv).join(',')}\r\n`).join('');
 }
 
-/** One JSON object per line: the row, and the `scenario`. */
+/** One JSON object per line: the row, the `scenario`, and its `failures` as `failures` of the evaluation has them. */
 export function evaluationJsonLines(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);
   return evaluation.perScenario
-    .map(({ scenario }, index) => `${JSON.stringify({ ...rows[index], scenario })}\n`)
+    .map(({ scenario }, index) => {
+      const group = evaluation.groups[index];
+      return `${JSON.stringify({ ...rows[index], scenario, failures: failureKinds(group ? [group] : []) })}\n`;
+    })
     .join('');
 }
 
 /** An evaluation as text for people: the results, then a line for each scenario, lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
-  const { environment, policy, counts, reward, success, passAt } = evaluation;
+  const { environment, policy, counts, failures, reward, success, passAt } = evaluation;
   const rows = evaluationRows(evaluation).map((row, index): EvaluationRow => {
     const { key, scenario } = evaluation.perScenario[index] as Evaluation['perScenario'][number];
     const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? '');
@@ -55,6 +59,7 @@ export function evaluationTable(evaluation: Evaluation): string {
   return [
     `${policy} in ${environment}`,
     `rollouts ${counts.dispatched}: ${counts.completed} completed, ${counts.failed} failed, ${counts.cancelled} cancelled`,
+    ...describeFailureKinds(failures),
     `reward   ${describeEstimate(reward)}`,
     `success  ${describeEstimate(success)}`,
     ...passAt.flatMap(({ k, any, all }) => [

@@ -19,6 +19,7 @@ export {
 export {
   commonFailures,
   countRollouts,
+  describeFailureKinds,
   type FailureKind,
   failureKinds,
   type GroupSeat,

@@ -1,3 +1,4 @@
+import { printable } from '../contract/index.ts';
 import { codeOfThrown, describeThrown, locationOfThrown, type ThrownLocation } from '../environment/index.ts';
 import { type Trajectory, TrajectoryGroup } from '../trajectory/index.ts';
 import { shortPath } from '../util/show-value.ts';
@@ -119,6 +120,15 @@ export function failureKinds(groups: readonly { rollouts: readonly Rollout[] }[]
   }
   return [...kinds.values()].sort((a, b) => b.count - a.count);
 }
+
+/** A line of text for each kind of failure: `x 4 TypeError: the database is away at src/agent.ts:17`. */
+export const describeFailureKinds = (
+  kinds: readonly { code: string; message: string; count: number; at?: string | null | undefined }[],
+): string[] =>
+  kinds.map(
+    ({ code, message, count, at }) =>
+      `x ${count} ${code}: ${printable(message)}${at ? ` at ${shortPath(at)}` : ''}`,
+  );
 
 /** The three most frequent kinds of failure, each with its count, a message and a source location, as text. */
 export function commonFailures(groups: readonly { rollouts: readonly Rollout[] }[]): string {

@@ -88,7 +88,7 @@ describe('martingale export', () => {
     // An empty folder may stand there.
     await mkdir(merged);
     expect(await run(merged, ['local/shop/agent:step1', '--merged', '--checkpoint', base])).toMatchObject({
-      errors: '',
+      errors: '0%  of merged\n',
       status: 0,
     });
     expect((await readdir(merged)).sort()).toEqual((await readdir(base)).sort());
@@ -132,8 +132,8 @@ describe('martingale export', () => {
     const merged = ['shop/agent', '--merged', '--checkpoint'];
     const cases: [string[], RegExp][] = [
       [['shop/nobody'], /no model shop\/nobody.*\[model_not_found\]/],
-      [['shop/tiny'], /local\/shop\/tiny and other\/shop\/tiny|other\/shop\/tiny and local\/shop\/tiny/],
-      [['shop/agent:step7'], /404/],
+      [['shop/tiny'], /shop\/tiny may be (local|other)\/shop\/tiny or /],
+      [['shop/agent:step7'], /has no step 7, but steps? 0/],
       [['shop/agent', '--merged'], /--merged needs --checkpoint/],
       [[...merged, other], /other weights than those in .*qwen2-generated.*--checkpoint.*\[wrong_base\]/],
       [[...merged, changed], /other weights than those in .*changed.*\[wrong_base\]/],

@@ -6,7 +6,7 @@ import {
   checkpointArguments,
   checkpointsOf,
 } from '../../src/cli/checkpoint-flags.ts';
-import { namedNumbers } from '../../src/cli/flags.ts';
+import { anyNumber, namedNumbers, serviceUrl } from '../../src/cli/flags.ts';
 
 describe('a flag that gives numbers to names', () => {
   const parse = namedNumbers(['replies', 'jobs']);
@@ -21,6 +21,23 @@ describe('a flag that gives numbers to names', () => {
       expect(() => parse(text, {})).toThrow('It must be');
     },
   );
+});
+
+describe('the address of a service', () => {
+  it.each([
+    ['127.0.0.1:8000', 'such as http://127.0.0.1:8000.'],
+    ['localhost:8000', 'such as http://localhost:8000.'],
+    ['my-host', 'such as http://my-host.'],
+    ['ftp://my-host', 'such as http://127.0.0.1:8000.'],
+    ['', 'such as http://127.0.0.1:8000.'],
+  ])('"%s" is refused with an address that may be meant', (text, guess) => {
+    expect(() => serviceUrl(text)).toThrow(guess);
+  });
+});
+
+it.each(['', 'abc', '-1', '2.5', 'NaN', 'Infinity'])('a number from 0 to 2 is not "%s"', (text) => {
+  expect(anyNumber(0, 2)('1.5')).toBe(1.5);
+  expect(() => anyNumber(0, 2)(text)).toThrow('It must be a number from 0 to 2.');
 });
 
 describe('the flags of checkpoints', () => {

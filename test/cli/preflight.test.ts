@@ -1,8 +1,21 @@
+import { execFile } from 'node:child_process';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { generateText } from 'ai';
+import { defineEnvironment } from 'martingale';
 import { describe, expect, it } from 'vitest';
-import { runProgram } from '../support/programs.ts';
+import { z } from 'zod';
+import { measurePace } from '../../src/cli/preflight/pace.ts';
+import { tryShortcuts } from '../../src/cli/preflight/shortcuts.ts';
+import { fromSource, root, runProgram } from '../support/programs.ts';
 
 const file = (name: string) => join(import.meta.dirname, 'environments', `${name}.ts`);
+/** The same, whatever its exit status is. */
+const outcome = (...args: string[]): Promise<{ stdout: string; stderr: string; code: number }> =>
+  promisify(execFile)(process.execPath, [...fromSource, 'src/cli/main.ts', ...args], { cwd: root }).then(
+    (said) => ({ ...said, code: 0 }),
+    (error) => error,
+  );
 const martingale = (...args: string[]) => runProgram('src/cli/main.ts', { args });
 
 describe('martingale preflight', () => {
@@ -10,6 +23,7 @@ describe('martingale preflight', () => {
     const text = await martingale('preflight', file('crossing'), '--rollouts', '6', '--sampled-price', '2');
     expect(text).toMatch(/^reward \d.*\n {2}user {7}the light is/);
     expect(text).toMatch(/rollouts +18: 18 completed, 0 failed/);
+    expect(text).toMatch(/pace +at least [\d.]+ rollouts a second/);
     expect(text).toMatch(/usual: 100 steps of 16 x 8 +12800 +\d+ +[\d.]+ +[\d.]+/);
     expect(text).toMatch(/always the model's most frequent reply +0\.\d+/);
     const figures = JSON.parse(await martingale('preflight', file('crossing'), '--rollouts', '6', '--json'));
@@ -31,7 +45,13 @@ describe('martingale preflight', () => {
       expect.stringContaining('temperature 0'),
       expect.stringContaining('the prompt repeated gets 56'),
     ]);
-    expect(shortcuts.at(-1)).toEqual({ name: 'the prompt repeated', reward: 56, completed: 1, rollouts: 2 });
+    expect(shortcuts.at(-1)).toEqual({
+      name: 'the prompt repeated',
+      reward: 56,
+      completed: 1,
+      rollouts: 2,
+      outOfTime: false,
+    });
   });
 
   it('warns of a reward that contradicts success, and tries the tool calls of the model', async () => {
@@ -68,11 +88,89 @@ describe('martingale preflight', () => {
     );
     await expect(
       martingale('preflight', file('crossing'), '--base-url', 'http://127.0.0.1:1', '--api-key', 'x'),
-    ).rejects.toThrow('--base-url needs --model');
+    ).rejects.toThrow('(--base-url or MARTINGALE_BASE_URL) needs --model');
+  });
+});
+
+describe('a shortcut', () => {
+  it('whose agent does not end is stopped at its time, and the others are tried', async () => {
+    const environment = defineEnvironment({
+      name: 'stuck',
+      scenario: z.string(),
+      rollout: async ({ scenario, model, signal }) => {
+        const { text } = await generateText({
+          model: model.languageModel,
+          prompt: scenario,
+          abortSignal: signal,
+        });
+        // As a library does that repeats calls whose reply it cannot use.
+        if (text === '') await new Promise(() => undefined);
+        return text;
+      },
+      rewards: { length: ({ outcome }) => outcome.length },
+    });
+    const said: string[] = [];
+    const results = await tryShortcuts(
+      [
+        { name: 'empty', answer: () => '' },
+        { name: 'yes', answer: () => 'yes' },
+      ],
+      {
+        environment,
+        scenarios: ['a', 'b'],
+        limitMs: 300,
+        onProgress: (name, { done, total }) => said.push(`${name} ${done}/${total}`),
+        signal: new AbortController().signal,
+      },
+    );
+    expect(results).toEqual([
+      { name: 'empty', reward: null, completed: 0, rollouts: 2, outOfTime: true },
+      { name: 'yes', reward: 3, completed: 2, rollouts: 2, outOfTime: false },
+    ]);
+    expect(said.filter((line) => line.endsWith('0/2'))).toEqual(['empty 0/2', 'yes 0/2']);
+  });
+});
+
+describe('the pace', () => {
+  const round = (completed: number, durationMs: number) => ({
+    ...{ groups: [], sampledTokens: 0, durationMs },
+    counts: { dispatched: 10, completed, failed: 10 - completed, cancelled: 0 },
+  });
+  const { signal } = new AbortController();
+
+  it('is that of the fastest round, because the first one loads and compiles', async () => {
+    const again = async () => round(10, 100);
+    expect(await measurePace({ first: round(10, 1000), again, isFree: false, signal })).toBe(100);
+  });
+
+  it.each([
+    ['took long', round(10, 10_000), 1],
+    ['has no completed rollout', round(0, 10), 0],
+  ])('is not measured again where the first round %s', async (_, first, pace) => {
+    const again = () => Promise.reject(new Error('it ran again'));
+    expect(await measurePace({ first, again, isFree: true, signal })).toBe(pace);
   });
 });
 
 describe('martingale eval', () => {
+  it('says why rollouts failed, and exits with 1 if none completed', async () => {
+    const failing = ['eval', file('gamed'), '--scenarios', 'down'];
+    const { stdout, code } = await outcome(...failing);
+    expect(stdout).toMatch(/2 failed, 0 cancelled\nx 2 TypeError: the database is away at .*gamed\.ts/);
+    expect(code).toBe(1);
+    const lines = (await outcome(...failing, '--json')).stdout.trimEnd().split('\n');
+    expect(lines.map((line) => JSON.parse(line).failures)).toEqual(
+      Array(2).fill([expect.objectContaining({ code: 'TypeError', count: 1 })]),
+    );
+    expect((await outcome('preflight', file('gamed'), '--scenarios', 'down', '--json')).code).toBe(1);
+  });
+
+  it('names a model that is not there', async () => {
+    const { stderr, code } = await outcome('eval', file('crossing'), '--model', 'martingale-tny');
+    expect(stderr).toContain('Did you mean martingale-tiny?');
+    expect(code).toBe(1);
+  });
+
   it('prints a table, or a line for each scenario', async () => {
     expect(await martingale('eval', file('crossing'))).toMatch(
       /rollouts 3: 3 completed.*\nreward +0\.\d+ \[/,

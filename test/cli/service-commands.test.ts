@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { printPieces } from '../../src/cli/service-commands/print-pieces.ts';
 import { sharedFolder } from '../support/files.ts';
+import { startServer, unusedUrl } from '../support/http-server.ts';
 import { runProgram } from '../support/programs.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 
@@ -32,9 +33,7 @@ it('models and checkpoints list what a service has', async () => {
   expect(await martingale('models')).toMatch(/^MODEL.*\na\/shop\/desk +\S+ +\S+ +[\w-]{36}\n$/);
   expect(JSON.parse(await martingale('models', '--json'))).toMatchObject({ project: 'shop', name: 'desk' });
   expect(await martingale('checkpoints', 'shop/desk')).toMatch(/^STEP.*\n0 +a\/shop\/desk:step0/);
-  await expect(martingale('checkpoints', 'shop/absent')).rejects.toThrow(
-    'the service has no model shop/absent',
-  );
+  await expect(martingale('checkpoints', 'shop/absent')).rejects.toThrow('There is no model shop/absent');
 });
 
 it('checkpoints are deleted only when somebody says so', async () => {
@@ -63,14 +62,51 @@ it('jobs lists those of all models or of one, newest first', async () => {
   expect(await martingale('jobs', 'shop/desk')).toMatch(rows);
   expect(JSON.parse(await martingale('jobs', '--json'))).toMatchObject({ id: job.id, kind: 'sft' });
   await expect(martingale('jobs', '--follow')).rejects.toThrow('--follow needs the id of a job');
+  expect(await martingale('jobs', job.id.slice(0, 6))).toMatch(new RegExp(`^${job.id}  succeeded\\n`));
+  await expect(martingale('jobs', 'nope')).rejects.toThrow('no job whose id begins with nope');
 });
 
 it('jobs says that there is no such job, and a missing key is named', async () => {
   await expect(martingale('jobs', '00000000-0000-4000-8000-000000000000')).rejects.toThrow(/404/);
-  const env = { MARTINGALE_API_KEY: '' };
+  const env = { MARTINGALE_API_KEY: '', MARTINGALE_BASE_URL: service.url };
   await expect(runProgram('src/cli/main.ts', { args: ['models'], env })).rejects.toThrow(
-    'a key of the service is missing',
+    `the key of the service at ${service.url} is missing`,
   );
+});
+
+it('the beginning of an id that several jobs have is refused with them', async () => {
+  const jobs = ['4f1c0000', '4f1c1111', '5a000000'].map((start) => ({
+    id: `${start}-0000-4000-8000-000000000000`,
+  }));
+  const page = (data: object[]) => JSON.stringify({ data, has_more: false, first_id: '', last_id: '' });
+  const model = { ...{ entity: 'a', project: 'shop', name: 'desk' }, base_model: 'tiny', id: jobs[0]?.id };
+  const { url, close } = await startServer(({ url: path = '' }, response) => {
+    const body = path.includes('training-jobs?')
+      ? page(jobs)
+      : path.includes('/models?')
+        ? page([model])
+        : '{}';
+    response.writeHead(200, { 'content-type': 'application/json' }).end(body);
+  });
+  onTestFinished(close);
+  const env = { MARTINGALE_BASE_URL: url, MARTINGALE_API_KEY: 'key' };
+  const asked = runProgram('src/cli/main.ts', { args: ['jobs', '4f1c'], env });
+  await expect(asked).rejects.toThrow(/2 jobs begin with 4f1c.*4f1c0000-.*4f1c1111-/);
+});
+
+it('a command asks a wrong address once, and names it', async () => {
+  const { url, close } = await startServer((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/html' }).end('<html><title>My shop</title></html>');
+  });
+  onTestFinished(close);
+  const ask = (address: string) =>
+    runProgram('src/cli/main.ts', {
+      args: ['models'],
+      env: { MARTINGALE_BASE_URL: address, MARTINGALE_API_KEY: 'key' },
+    });
+  await expect(ask(url)).rejects.toThrow(`What answers at ${url} is not a martingale service (text/html)`);
+  const nowhere = await unusedUrl();
+  await expect(ask(nowhere)).rejects.toThrow(`${nowhere} cannot be reached: connect ECONNREFUSED`);
 });
 
 it('a command to the terminal is not printed, wherever the pieces of a reply are cut', () => {
@@ -91,7 +127,8 @@ it('a command to the terminal is not printed, wherever the pieces of a reply are
 });
 
 it('chat prints what a model says, without what could command the terminal', async () => {
-  expect(await martingale('chat', 'hi', '--model', 'a/shop/desk')).toBe('hello red\n');
+  expect(await martingale('chat', 'hi', '--model', 'shop/desk')).toBe('hello red\n');
+  await expect(martingale('chat', 'hi', '--model', 'shop/dask')).rejects.toThrow('Did you mean a/shop/desk?');
   const completion = JSON.parse(await martingale('chat', 'hi', '--model', 'a/shop/desk:step0', '--json'));
   expect(completion.model).toBe('a/shop/desk:step0');
 });

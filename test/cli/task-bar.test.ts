@@ -19,6 +19,11 @@ it('shows the share, the time left and what is done, and goes away at the end', 
   expect(line).toMatch(/^█{5}░{15} 25%, [\d.]+ s left {2}3 of 12 rollouts$/);
 });
 
-it('writes nothing where there is no terminal', () => {
-  expect(written(false, (bar) => bar.show(1, 2))).toBe('');
+it('writes plain lines where there is no terminal, and not one for each step', () => {
+  const output = written(false, (bar) => {
+    for (let done = 1; done < 100; done++) bar.show(done, 100, `${done} of 100 rollouts`);
+    bar.show(100, 100);
+    bar.clear();
+  });
+  expect(output).toMatch(/^1%, .* left {2}1 of 100 rollouts\n$/);
 });

@@ -68,7 +68,16 @@ function evaluation(policy: string, rewards: Record<string, number | null>): Eva
     successes: 0,
   }));
   const counts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
-  const none = { reward: null, success: null, passAt: [], groups: [], counts, seconds: 0, rewards: {} };
+  const none = {
+    reward: null,
+    success: null,
+    passAt: [],
+    groups: [],
+    counts,
+    failures: [],
+    seconds: 0,
+    rewards: {},
+  };
   return { environment: 'sums', policy, perScenario, ...none };
 }
 

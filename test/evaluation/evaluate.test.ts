@@ -122,6 +122,7 @@ test('table, CSV and JSON lines have every scenario', async () => {
   expect(evaluationTable(evaluation)).toMatchInlineSnapshot(`
     "a/b/c:step7 in parity
     rollouts 4: 3 completed, 1 failed, 0 cancelled
+    x 1 Error: broken at test/evaluation/evaluate.test.ts:13:25
     reward   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
     success  0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
     pass@1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)

@@ -170,7 +170,10 @@ export const doctorCommand = (): Command =>
         .argParser(serviceUrl),
     )
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
-    .option('--model <name>', 'a model of that service to ask for one token')
+    .option(
+      '--model <name>',
+      'a model of that service to ask for one token: project/model or entity/project/model, either with :stepN, or a base model',
+    )
     .option('--json', 'write the report as JSON')
     .addHelpText(
       'after',

@@ -3,8 +3,10 @@ import { createServer } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { request } from 'undici';
-import { createClient } from '../../client/index.ts';
+import type { Client } from '../../client/index.ts';
 import { hasCode } from '../../util/error.ts';
+import { findModel } from '../find-model.ts';
+import { openClient } from '../open-client.ts';
 import { gigabytes } from './needs.ts';
 
 /** What was found of the machine's surroundings. */
@@ -77,31 +79,42 @@ async function checkPort(port: number): Promise<Check> {
 
 async function checkService({ baseUrl, apiKey, model }: CheckOptions): Promise<Check[]> {
   if (baseUrl === undefined) return [];
-  if (!apiKey)
-    return [{ name: 'service', isWell: false, text: `no key for ${baseUrl}: set MARTINGALE_API_KEY` }];
-  const client = createClient({ baseUrl, apiKey });
   const signal = AbortSignal.timeout(answerMs);
+  let client: Client | undefined;
   try {
     const started = performance.now();
-    await client.health({ signal });
+    client = await openClient({ baseUrl, apiKey }, signal);
     const ms = Math.round(performance.now() - started);
     const known = await client.models.baseModels({ signal });
-    const checks: Check[] = [
+    const trains = known.length > 0 ? known.join(', ') : 'no base model';
+    return [
       {
         name: 'service',
         isWell: true,
-        text: `${baseUrl} answers after ${ms} ms, the key is good; it trains ${known.join(', ')}`,
+        text: `${baseUrl} answers after ${ms} ms, the key is good; it trains ${trains}`,
       },
-      await checkClock(baseUrl, apiKey),
+      await checkClock(baseUrl, apiKey ?? ''),
+      ...(model === undefined ? [] : [await checkModel(client, model)]),
     ];
-    if (model === undefined) return checks;
-    const body = { model, messages: [{ role: 'user' as const, content: 'hello' }], max_completion_tokens: 1 };
-    const { model: answered } = await client.chat.completions.create(body, { signal });
-    return [...checks, { name: 'model', isWell: true, text: `${answered} answers` }];
   } catch (error) {
-    return [{ name: 'service', isWell: false, text: `${baseUrl}: ${messageOf(error)}` }];
+    const text = signal.aborted ? `no answer within ${answerMs / 1000} s` : messageOf(error);
+    return [{ name: 'service', isWell: false, text: `${baseUrl}: ${text}` }];
   } finally {
-    await client.close();
+    await client?.close();
+  }
+}
+
+async function checkModel(client: Client, asked: string): Promise<Check> {
+  const signal = AbortSignal.timeout(answerMs);
+  try {
+    const { name } = await findModel(client, asked, signal);
+    const messages = [{ role: 'user' as const, content: 'hello' }];
+    const body = { model: name, messages, max_completion_tokens: 1 };
+    const { model } = await client.chat.completions.create(body, { signal });
+    return { name: 'model', isWell: true, text: `${model} answers` };
+  } catch (error) {
+    const text = signal.aborted ? `${asked} does not answer within ${answerMs / 1000} s` : messageOf(error);
+    return { name: 'model', isWell: false, text };
   }
 }
 

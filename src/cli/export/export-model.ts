@@ -2,11 +2,13 @@ import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
-import { MartingaleError, type Model } from '../../contract/index.ts';
+import { MartingaleError } from '../../contract/index.ts';
 import { isFree, privateFile, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
 import type { TarFile } from '../../util/tar.ts';
 import { showFetch } from '../checkpoint-flags.ts';
+import { findTrainedModel, nameOf } from '../find-model.ts';
+import { useClient } from '../open-client.ts';
 import { listenForInterrupt } from '../program-end.ts';
 import { taskBar } from '../task-bar.ts';
 
@@ -30,55 +32,38 @@ interface ExportedModel {
 export async function exportModel(name: string, options: ModelExport): Promise<void> {
   const { merged = false, checkpoint, baseUrl, apiKey } = options;
   const to = resolve(options.out);
-  if (!apiKey) throw badOption('a key of the service is missing: pass --api-key or set MARTINGALE_API_KEY');
   if (merged && checkpoint === undefined)
     throw badOption('--merged needs --checkpoint with the folder of the base model');
   if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new or an empty folder`);
-  // Loaded here, so that the other commands start without it.
-  const { createClient } = await import('../../client/index.ts');
-  const client = createClient({ baseUrl, apiKey });
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
   try {
-    const model = await findCheckpoint(client, name, signal);
-    const base = checkpoint === undefined ? null : await openBase(checkpoint);
-    if (base && merged) await exportMerged({ client, model, base, to, signal });
-    else
-      await writing(to, async (folder) => {
-        await download({ client, model, folder, signal });
-        if (base) await nameBase(folder, base, model);
-      });
-    const what = merged ? `${model.name}, merged into ${base?.folder},` : model.name;
-    process.stdout.write(`${what} is in ${to}\n`);
+    await useClient({ baseUrl, apiKey }, signal, async (client) => {
+      const model = await findCheckpoint(client, name, signal);
+      const base = checkpoint === undefined ? null : await openBase(checkpoint);
+      if (base && merged) await exportMerged({ client, model, base, to, signal });
+      else
+        await writing(to, async (folder) => {
+          await download({ client, model, folder, signal });
+          if (base) await nameBase(folder, base, model);
+        });
+      const what = merged ? `${model.name}, merged into ${base?.folder},` : model.name;
+      process.stdout.write(`${what} is in ${to}\n`);
+    });
   } catch (error) {
     if (interrupt.status === undefined) throw error;
     process.stderr.write('Interrupted: nothing was exported.\n');
     process.exitCode = interrupt.status;
   } finally {
     interrupt.release();
-    await client.close();
   }
 }
 
 /** Finds the checkpoint of a name: `project/model` or `entity/project/model`, `:stepN` or the newest. */
 async function findCheckpoint(client: Client, text: string, signal: AbortSignal): Promise<ExportedModel> {
-  const [, path = '', stepText] = /^(.+?)(?::step(\d+))?$/.exec(text) ?? [];
-  const found: Model[] = [];
-  for await (const model of client.models.list({ signal }))
-    if ([fullName(model), `${model.project}/${model.name}`].includes(path)) found.push(model);
-  const [model, other] = found;
-  if (!model)
-    throw new MartingaleError(
-      'model_not_found',
-      `the service has no model ${path}: pass project/model, as it was trained`,
-    );
-  if (other)
-    throw badOption(
-      `${path} is the name of ${found.map(fullName).join(' and ')}: pass one of these, with its entity`,
-    );
-  const { id: modelId, base_model: baseModel } = model;
-  const step = stepText === undefined ? await newestStep(client, modelId, signal) : Number(stepText);
-  return { name: `${fullName(model)}:step${step}`, modelId, step, baseModel };
+  const { model, step: asked } = await findTrainedModel(client, text, signal);
+  const step = asked ?? (await newestStep(client, model.id, signal));
+  return { name: `${nameOf(model)}:step${step}`, modelId: model.id, step, baseModel: model.base_model };
 }
 
 async function newestStep(client: Client, modelId: string, signal: AbortSignal): Promise<number> {
@@ -86,8 +71,6 @@ async function newestStep(client: Client, modelId: string, signal: AbortSignal):
     return step;
   throw new MartingaleError('model_not_found', `the model ${modelId} has no checkpoint`);
 }
-
-const fullName = ({ entity, project, name }: Model) => `${entity}/${project}/${name}`;
 
 type Base = Awaited<ReturnType<typeof openBase>>;
 
@@ -178,7 +161,7 @@ async function exportMerged({ base, to, ...rest }: MergedExport): Promise<void> 
     await refusingFullDisks(folder, () => download({ ...rest, folder }));
     await checkAdapter(folder, rest.model);
     const adapter = await readAdapterOf(folder, base, rest.model);
-    const { show: onProgress } = bar;
+    const onProgress = (done: number, total: number) => bar.show(done, total, `of ${basename(to)}`);
     await refusingFullDisks(to, () => writeMerged(base.folder, adapter, to, { ...rest, onProgress }));
   } finally {
     bar.clear();

@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
-import { serviceUrl } from '../flags.ts';
+import { anyNumber, serviceUrl } from '../flags.ts';
 import { exportModel, type ModelExport } from './export-model.ts';
 import { exportRun, type RunExport, runForms } from './export-run.ts';
 
@@ -49,7 +49,7 @@ export const exportCommand = (): Command =>
       ).choices([...runForms]),
     )
     .option('--step <steps...>', 'of a run: steps from 0, or evaluations such as after (default: all)')
-    .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', Number)
+    .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', anyNumber())
     .option('--in <folder>', 'where a run is looked for by name (default "runs")')
     .option(
       '--merged',

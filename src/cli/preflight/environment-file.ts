@@ -1,8 +1,12 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
 import { type Environment, isEnvironment, ScenarioSet } from '../../environment/index.ts';
+
+export const scenariosFlag = (): Option =>
+  new Option('--scenarios <export>', 'the export with the scenarios').default('scenarios');
 
 export interface EnvironmentFile {
   environment: Environment;

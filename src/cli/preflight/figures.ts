@@ -29,7 +29,7 @@ export interface RunCost {
   rollouts: number;
   promptTokens: number;
   sampledTokens: number;
-  /** At the pace of the rollouts that ran. */
+  /** At the pace of the rollouts that ran, so at most. */
   rolloutMinutes: number;
   /** In the currency of the prices; null without them. */
   cost: number | null;
@@ -52,16 +52,24 @@ export interface PreflightFigures {
   /** Temperatures that the agent asked for; 0 never differs, so it teaches nothing. */
   temperatures: number[];
   failures: FailureKind[];
+  /** As many at least: a longer run is faster, because it has more rollouts at once and its code is compiled. */
   rolloutsPerSecond: number;
   costs: RunCost[];
   shortcuts: ShortcutResult[];
   warnings: string[];
 }
 
+interface FiguresOptions {
+  model: string;
+  rolloutsPerSecond: number;
+  prices: Prices | null;
+  shortcuts: ShortcutResult[];
+}
+
 /** Reads a few dozen rollouts. Each seat of an environment with several agents is compared as a group of its own. */
 export function figuresOf(
-  { groups: scenarioGroups, counts, durationMs }: GroupsResult<unknown>,
-  { model, prices, shortcuts }: { model: string; prices: Prices | null; shortcuts: ShortcutResult[] },
+  { groups: scenarioGroups, counts }: GroupsResult<unknown>,
+  { model, rolloutsPerSecond, prices, shortcuts }: FiguresOptions,
 ): PreflightFigures {
   const groups = scenarioGroups.flatMap((group) => group.bySeat());
   const trajectories = groups.flatMap((group) => group.trajectories);
@@ -76,7 +84,6 @@ export function figuresOf(
     metrics.success === undefined ? [] : Number(metrics.success),
   );
   const calls = trajectories.flatMap(({ log }) => log.calls);
-  const rolloutsPerSecond = (counts.completed / Math.max(1, durationMs)) * 1000;
   const usage = {
     promptTokens: perRollout(({ promptTokens }) => promptTokens),
     sampledTokens: perRollout(({ sampledTokens }) => sampledTokens),

@@ -2,11 +2,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
-import { createClient } from '../../client/index.ts';
+import { type Client, createClient } from '../../client/index.ts';
 import { MartingaleError } from '../../contract/index.ts';
 import { ModelHandle } from '../../model/index.ts';
+import { findModel } from '../find-model.ts';
 import { serviceUrl } from '../flags.ts';
+import { openClient } from '../open-client.ts';
 import { addEngineFlags, type EngineFlags, openEngine } from '../open-engine.ts';
+import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
 
 export interface ModelFlags extends EngineFlags {
   model?: string;
@@ -16,7 +19,10 @@ export interface ModelFlags extends EngineFlags {
 
 export const addModelFlags = (command: Command): Command =>
   addEngineFlags(command)
-    .option('--model <name>', 'the model to call (default: the checkpoint, or martingale-tiny)')
+    .option(
+      '--model <name>',
+      'project/model or entity/project/model, either with :stepN, or a base model (default: the checkpoint, or martingale-tiny)',
+    )
     .addOption(
       new Option('--base-url <url>', 'a service (default: one in this process)')
         .env('MARTINGALE_BASE_URL')
@@ -24,22 +30,25 @@ export const addModelFlags = (command: Command): Command =>
     )
     .addOption(new Option('--api-key <key>', 'key of the service').env('MARTINGALE_API_KEY'));
 
-export interface OpenedModel {
+interface OpenedModel {
   model: ModelHandle;
   close: () => Promise<void>;
 }
 
-/** Opens the model of the flags: of a service, or of one in this process, whose data is deleted at the end. */
-export async function openModelOf(flags: ModelFlags): Promise<OpenedModel> {
+/**
+ * Opens the model of the flags: of a service, or of one in this process, whose data is deleted at the end.
+ * @throws MartingaleError for a model that is not there; the errors of `openClient` and `openEngine`.
+ */
+async function openModelOf(flags: ModelFlags, signal: AbortSignal): Promise<OpenedModel> {
   const { model: name, baseUrl, apiKey } = flags;
   if (baseUrl !== undefined) {
-    if (!apiKey || name === undefined)
+    if (name === undefined)
       throw new MartingaleError(
         'bad_option',
-        '--base-url needs --model, and a key of the service: set MARTINGALE_API_KEY or pass --api-key.',
+        `The service at ${baseUrl} (--base-url or MARTINGALE_BASE_URL) needs --model: \`martingale models\` lists its models.`,
       );
-    const client = createClient({ baseUrl, apiKey });
-    return { model: new ModelHandle({ client, name }), close: () => client.close() };
+    const client = await openClient({ baseUrl, apiKey }, signal);
+    return openedOf(client, { name, signal, close: () => client.close() });
   }
   const { startService } = await import('../../service/index.ts');
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-'));
@@ -48,13 +57,45 @@ export async function openModelOf(flags: ModelFlags): Promise<OpenedModel> {
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
   const last = engine.baseModels.at(-1)?.id;
   const chosen = name ?? (flags.checkpoint.length > 0 ? last : undefined) ?? 'martingale-tiny';
-  return {
-    model: new ModelHandle({ client, name: chosen }),
-    close: async () => {
-      await client.close();
-      await service.close();
-      await engine.close();
-      await rm(dataFolder, { recursive: true, force: true });
-    },
+  const close = async () => {
+    await client.close();
+    await service.close();
+    await engine.close();
+    await rm(dataFolder, { recursive: true, force: true });
   };
+  return openedOf(client, { name: chosen, signal, close });
+}
+
+async function openedOf(
+  client: Client,
+  { name, signal, close }: { name: string; signal: AbortSignal; close: () => Promise<void> },
+): Promise<OpenedModel> {
+  try {
+    const found = await findModel(client, name, signal);
+    return { model: new ModelHandle({ client, name: found.name }), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** Runs work with the model of the flags until it ends or is interrupted. */
+export async function withModel(
+  flags: ModelFlags,
+  work: (model: OpenedModel['model'], signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
+  let opened: OpenedModel | undefined;
+  try {
+    opened = await openModelOf(flags, interrupt.signal);
+    await work(opened.model, interrupt.signal);
+  } catch (error) {
+    if (interrupt.status === undefined) throw error;
+  } finally {
+    if (interrupt.status !== undefined) process.exitCode = interrupt.status;
+    await opened?.close();
+    interrupt.release();
+    // An agent may go on that was stopped.
+    exitAfterFlush();
+  }
 }

@@ -1,8 +1,10 @@
 import type { ChatCompletionRequest } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
+import { average } from '../../evaluation/index.ts';
 import { type ScriptedReply, scriptedModel } from '../../model/index.ts';
 import { type RolloutGroup, runGroups } from '../../rollout/index.ts';
 import { textOf } from '../../trajectory/index.ts';
+import { Deadline } from '../../util/deadline.ts';
 
 /** A way to answer without understanding. */
 export interface Shortcut {
@@ -16,6 +18,8 @@ export interface ShortcutResult {
   reward: number | null;
   completed: number;
   rollouts: number;
+  /** Whether its time was up before all its rollouts had ended. */
+  outOfTime: boolean;
 }
 
 /**
@@ -75,31 +79,41 @@ function argumentsOf(text: string): unknown {
 const repeatPrompt = ({ messages }: ChatCompletionRequest): string =>
   textOf(messages.findLast(({ role }) => role === 'user')?.content);
 
+interface ShortcutsToTry {
+  environment: Environment;
+  scenarios: readonly unknown[];
+  /** Longest time of each shortcut, in milliseconds. An agent may wait and repeat calls whose reply it cannot use. */
+  limitMs: number;
+  /** Called as rollouts of a shortcut end. */
+  onProgress: (name: string, progress: { done: number; total: number }) => void;
+  signal: AbortSignal;
+}
+
 /** What each shortcut earns on the scenarios, one rollout each. */
 export async function tryShortcuts(
   shortcuts: readonly Shortcut[],
-  {
-    environment,
-    scenarios,
-    signal,
-  }: { environment: Environment; scenarios: readonly unknown[]; signal: AbortSignal },
+  { environment, scenarios, limitMs, onProgress, signal }: ShortcutsToTry,
 ): Promise<ShortcutResult[]> {
   const results: ShortcutResult[] = [];
-  for (const shortcut of shortcuts) {
-    const model = scriptedModel(shortcut.answer);
+  for (const { name, answer } of shortcuts) {
+    if (signal.aborted) break;
+    onProgress(name, { done: 0, total: scenarios.length });
+    const deadline = new Deadline(limitMs, signal);
     const { groups, counts } = await runGroups({
       environment,
       scenarios,
       rolloutsPerGroup: 1,
-      model,
-      signal,
-    });
+      model: scriptedModel(answer),
+      onProgress: (progress) => onProgress(name, progress),
+      signal: deadline.signal,
+    }).finally(() => deadline.clear());
     const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
     results.push({
-      name: shortcut.name,
-      reward: rewards.length > 0 ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null,
+      name,
+      reward: rewards.length > 0 ? average(rewards) : null,
       completed: counts.completed,
       rollouts: counts.dispatched,
+      outOfTime: deadline.expired && counts.cancelled > 0,
     });
   }
   return results;

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
 import { openProgress, printBeforeAfter, writeJsonLine } from '../../progress/index.ts';
-import { startTimer } from '../../util/deadline.ts';
 import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
 import { type Recipe, resolveRecipe } from './definition.ts';
 import { readOptions, recipeProgram } from './options.ts';
@@ -22,9 +21,6 @@ import {
   trainingFolder,
 } from './run-directory.ts';
 import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } from './service.ts';
-
-/** Time without an answer from the service before the user is told. */
-const silenceMs = 5000;
 
 /**
  * Runs a recipe as a program. It reads the flags (`--help` lists them), starts a service with the embedded engine unless
@@ -76,16 +72,13 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     const resume = options.resume === true && (await prepareResume(runDirectory, { ownService }));
     if (!options.resume) await createRunDirectory(runDirectory);
     isPrepared = true;
-    service = await openService({ options, runDirectory, defaultBaseModel: recipe.defaults.baseModel });
+    const defaultBaseModel = recipe.defaults.baseModel;
+    service = await openService({ options, runDirectory, defaultBaseModel, note: progress.note, signal });
     for (const line of service.opened) progress.note(line);
     const { name } = recipe;
-    const { seed, ifExists, baseUrl } = options;
-    // The client waits for minutes for a silent service, which would look like a hang.
-    const silence = startTimer(silenceMs, () => {
-      if (baseUrl !== undefined) progress.note(`No answer from ${baseUrl} yet. Retrying; Ctrl-C stops.`);
-    });
+    const { seed, ifExists } = options;
     const open = resume ? reopenModelOfRun : openModelOfRun;
-    const model = await open({ name, seed, ifExists, service, runDirectory, signal }).finally(silence.clear);
+    const model = await open({ name, seed, ifExists, service, runDirectory, signal });
     const result = await recipe.learn({
       options,
       model,

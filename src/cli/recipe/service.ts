@@ -5,6 +5,7 @@ import { type Client, createClient, isRequestError } from '../../client/index.ts
 import { parseModelName } from '../../contract/index.ts';
 import { type IfExists, ModelHandle, openModel } from '../../model/index.ts';
 import { checkpointsOf, describeCheckpoints, showFetch } from '../checkpoint-flags.ts';
+import { openClient } from '../open-client.ts';
 import type { RecipeOptions } from './options.ts';
 import { runOptionError, serviceFolder, trainingFolder } from './run-directory.ts';
 
@@ -24,20 +25,25 @@ interface ServiceOfRun {
   runDirectory: string;
   /** The recipe's base model, for a run without `--base-model` and `--checkpoint`. */
   defaultBaseModel: string;
+  /** Gets a line for the user. */
+  note: (line: string) => void;
+  signal: AbortSignal;
 }
 
 /**
  * The service of `--base-url`; else a new one in this process, on a free local port with its own key.
- * @throws OptionError if the own service has no such base model.
+ * @throws OptionError if the own service has no such base model; RequestError if nothing answers at `--base-url`.
  */
 export async function openService({
   options,
   runDirectory,
   defaultBaseModel,
+  note,
+  signal,
 }: ServiceOfRun): Promise<RecipeService> {
   const { baseUrl, apiKey, threads, trainingMemory, device } = options;
   if (baseUrl !== undefined && apiKey !== undefined) {
-    const client = createClient({ baseUrl, apiKey });
+    const client = await openClient({ baseUrl, apiKey, note }, signal);
     const baseModel = options.baseModel ?? defaultBaseModel;
     return { client, dataFolder: null, baseModel, opened: [], close: () => client.close() };
   }

@@ -1,5 +1,6 @@
 import { printable } from '../../contract/index.ts';
 import { alarmTitle, counted } from '../../progress/index.ts';
+import { describeFailureKinds } from '../../rollout/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import type { GroupDetail, RunDetail, StepDetail } from '../../view/index.ts';
 import { chooseRun } from './chosen-run.ts';
@@ -102,10 +103,7 @@ function stepLines({ which, groups, failures, bins, report, counts, seats }: Ste
         counted(met, 'rollout'),
       ]),
     ),
-    ...failures.map(
-      ({ code, message, count, at }) =>
-        `x ${count} ${code}: ${printable(message)}${at === null ? '' : ` at ${at}`}`,
-    ),
+    ...describeFailureKinds(failures),
   ];
 }
 

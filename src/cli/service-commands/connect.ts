@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { type Client, createClient } from '../../client/index.ts';
-import { MartingaleError, type Model } from '../../contract/index.ts';
+import type { Client } from '../../client/index.ts';
 import { serviceUrl } from '../flags.ts';
+import { useClient } from '../open-client.ts';
 import { listenForInterrupt } from '../program-end.ts';
 
 export interface ServiceFlags {
@@ -27,34 +27,16 @@ export async function withClient(
   { baseUrl, apiKey }: ServiceFlags,
   work: (client: Client, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  if (!apiKey)
-    throw new MartingaleError(
-      'bad_option',
-      'a key of the service is missing: set MARTINGALE_API_KEY or pass --api-key.',
-    );
-  const client = createClient({ baseUrl, apiKey });
   const interrupt = listenForInterrupt({ limitMs: 5000, onFirst: () => {}, onEarlyExit: () => {} });
+  const { signal } = interrupt;
   try {
-    await work(client, interrupt.signal);
+    await useClient({ baseUrl, apiKey }, signal, (client) => work(client, signal));
   } catch (error) {
     if (interrupt.status === undefined) throw error;
   } finally {
     if (interrupt.status !== undefined) process.exitCode = interrupt.status;
-    await client.close();
     interrupt.release();
   }
 }
 
 export const print = (text: string): void => void process.stdout.write(text);
-
-export const nameOf = ({ entity, project, name }: Model): string => `${entity}/${project}/${name}`;
-
-/** The model of a name: `project/model`, or `entity/project/model`. */
-export async function findModel(client: Client, name: string, signal: AbortSignal): Promise<Model> {
-  for await (const model of client.models.list({ signal }))
-    if ([nameOf(model), `${model.project}/${model.name}`].includes(name)) return model;
-  throw new MartingaleError(
-    'model_not_found',
-    `the service has no model ${name}: \`martingale models\` lists them.`,
-  );
-}

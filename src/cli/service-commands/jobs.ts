@@ -2,20 +2,16 @@ import { Command } from 'commander';
 import type { Client } from '../../client/index.ts';
 import { jsonLine, MartingaleError, type Model, printable } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
-import {
-  addServiceFlags,
-  findModel,
-  jsonFlag,
-  nameOf,
-  print,
-  type ServiceFlags,
-  withClient,
-} from './connect.ts';
+import { findTrainedModel, nameOf } from '../find-model.ts';
+import { addServiceFlags, jsonFlag, print, type ServiceFlags, withClient } from './connect.ts';
 
 interface JobFlags extends ServiceFlags {
   follow?: boolean;
   cancel?: boolean;
 }
+
+/** Characters of an id, which is a UUID. */
+const idLength = 36;
 
 /** Newest jobs that are listed of each model. */
 const listed = 20;
@@ -25,23 +21,48 @@ export const jobsCommand = (): Command =>
   addServiceFlags(
     new Command('jobs')
       .description('List the training jobs of a service, or show one and its events.')
-      .argument('[job or model]', 'id of a job, or project/model; without it, the jobs of all models')
+      .argument(
+        '[job or model]',
+        'id of a job or its beginning, or project/model; without it, the jobs of all models',
+      )
       .option('--follow', "wait for a job's events until it ends")
       .option('--cancel', 'cancel a job')
       .addOption(jsonFlag()),
   ).action((what: string | undefined, flags: JobFlags) =>
     withClient(flags, async (client, signal) => {
-      if (what !== undefined && !what.includes('/')) return showJob(client, { id: what, flags, signal });
+      if (what !== undefined && !what.includes('/'))
+        return showJob(client, { id: await findJob(client, what, signal), flags, signal });
       if (flags.follow || flags.cancel)
         throw new MartingaleError(
           'bad_option',
           `${flags.follow ? '--follow' : '--cancel'} needs the id of a job: \`martingale jobs\` lists them.`,
         );
       const models: AsyncIterable<Model> | Model[] =
-        what === undefined ? client.models.list({ signal }) : [await findModel(client, what, signal)];
+        what === undefined
+          ? client.models.list({ signal })
+          : [(await findTrainedModel(client, what, signal)).model];
       await listJobs(client, { models, flags, signal });
     }),
   );
+
+/** The id of a job from its beginning. A whole id is not looked for. */
+async function findJob(client: Client, start: string, signal: AbortSignal): Promise<string> {
+  if (start.length >= idLength) return start;
+  const found: { id: string; text: string }[] = [];
+  for await (const model of client.models.list({ limit: 100, signal }))
+    for await (const { id, step, status } of client.trainingJobs.list(model.id, { limit: 100, signal }))
+      if (id.startsWith(start))
+        found.push({ id, text: `${id} (${nameOf(model)} step ${step ?? '-'}, ${status})` });
+  const [only, other] = found;
+  if (only && !other) return only.id;
+  const candidates = found.slice(0, listed).map(({ text }) => text);
+  throw new MartingaleError(
+    'job_not_found',
+    only
+      ? `${found.length} jobs begin with ${start}. Name more of the id: ${candidates.join(', ')}.`
+      : `There is no job whose id begins with ${start}: \`martingale jobs\` lists them. A model is named project/model.`,
+  );
+}
 
 async function listJobs(
   client: Client,

@@ -3,16 +3,9 @@ import { Command, Option } from 'commander';
 import type { Client } from '../../client/index.ts';
 import { jsonLine, MartingaleError, type Message, printable } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
-import { wholeNumber } from '../flags.ts';
-import {
-  addServiceFlags,
-  findModel,
-  jsonFlag,
-  nameOf,
-  print,
-  type ServiceFlags,
-  withClient,
-} from './connect.ts';
+import { findModel, findTrainedModel, nameOf } from '../find-model.ts';
+import { anyNumber, wholeNumber } from '../flags.ts';
+import { addServiceFlags, jsonFlag, print, type ServiceFlags, withClient } from './connect.ts';
 import { jobsCommand } from './jobs.ts';
 import { printPieces } from './print-pieces.ts';
 
@@ -34,7 +27,7 @@ interface CheckpointFlags extends ServiceFlags {
 
 const checkpoints = (name: string, flags: CheckpointFlags) =>
   withClient(flags, async (client, signal) => {
-    const model = await findModel(client, name, signal);
+    const { model } = await findTrainedModel(client, name, signal);
     if (flags.delete)
       return deleteCheckpoints(client, { id: model.id, name: nameOf(model), ...flags, signal });
     const rows = [['STEP', 'NAME', 'LAST METRICS']];
@@ -86,10 +79,14 @@ interface ChatFlags extends ServiceFlags {
 /** Talks to a model: one message of the command line, or a conversation of the terminal's lines. */
 const chat = (message: string | undefined, flags: ChatFlags) =>
   withClient(flags, async (client, signal) => {
+    const { name: model } = await findModel(client, flags.model, signal);
     const messages: Message[] = flags.system === undefined ? [] : [{ role: 'system', content: flags.system }];
     const ask = async (content: string) => {
       messages.push({ role: 'user', content });
-      messages.push({ role: 'assistant', content: await answer(client, messages, flags, signal) });
+      messages.push({
+        role: 'assistant',
+        content: await answer(client, messages, { ...flags, model }, signal),
+      });
     };
     if (message !== undefined) return ask(message);
     const isTerminal = process.stdin.isTTY === true;
@@ -160,12 +157,15 @@ export const serviceCommands = (): Command[] => [
     new Command('chat')
       .description('Talk to a model of a service.')
       .argument('[message]', 'one message; without it a conversation, a line each')
-      .requiredOption('--model <name>', 'project/model, entity/project/model:stepN, or a base model')
+      .requiredOption(
+        '--model <name>',
+        'project/model or entity/project/model, either with :stepN, or a base model',
+      )
       .option('--system <text>', 'instructions')
       .addOption(
         new Option('--max-tokens <count>', 'tokens of a reply').argParser(wholeNumber(1)).default(512),
       )
-      .option('--temperature <value>', 'default: that of the service', Number)
+      .option('--temperature <value>', 'default: that of the service', anyNumber(0, 2))
       .addOption(jsonFlag()),
   ).action(chat),
 ];

@@ -24,3 +24,8 @@ export const hard = [
   { question: 'what would you say to a customer who waits for an order?', fails: false },
   { question: 'and now?', fails: true },
 ];
+
+export const down = [
+  { question: 'one', fails: true },
+  { question: 'two', fails: true },
+];
