@@ -65,7 +65,7 @@ async function writePage(folders: readonly string[], to: string, { maxRollouts }
       folders,
       to: resolve(to),
       maxRollouts,
-      onProgress: bar.show,
+      onProgress: (done, total, run) => bar.show(done, total, `of ${counted(total, 'run')}: ${run}`),
       signal,
     });
     bar.clear();

@@ -1,9 +1,13 @@
+import { createWriteStream } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
 import { writeNewFolder } from '../util/durable-files.ts';
+import { answerFile } from './answer-file.ts';
 import { pageFiles } from './page-files.ts';
 import { RunViews } from './run-views.ts';
-import { answer } from './view-app.ts';
 
 export interface ExportOptions {
   folders: readonly string[];
@@ -11,8 +15,8 @@ export interface ExportOptions {
   to: string;
   /** Most rollouts of a run whose conversations are written; those of further steps are left out, evenly. */
   maxRollouts: number;
-  /** Called as runs are written, with a fraction for the one that is being written. */
-  onProgress?: ((done: number, total: number) => void) | undefined;
+  /** Called as steps are written: the runs that are done, with a fraction for `run`, and the number of all. */
+  onProgress?: ((done: number, total: number, run: string) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -23,9 +27,15 @@ export interface Exported {
   leftOut: Record<string, string[]>;
 }
 
+interface Addressed {
+  path: string;
+  answer: object;
+}
+
 /**
- * Writes the page with all its answers as files, which any web server can show. A run with too many rollouts keeps its
- * curves and the lists of all steps; the groups are those of every n-th step. The folder is whole or absent.
+ * Writes the page with all its answers as files, at most one for each step, which any web server can show. A run with too
+ * many rollouts keeps its curves and the lists of all steps; the groups are those of every n-th step. The folder is whole
+ * or absent.
  */
 export async function exportPage({
   folders,
@@ -37,68 +47,63 @@ export async function exportPage({
   const views = new RunViews(folders);
   const exported: Exported = { runs: 0, files: 0, leftOut: {} };
   await writeNewFolder(to, async (folder) => {
-    const write = async (name: string, content: string | Uint8Array) => {
-      signal?.throwIfAborted();
-      const path = join(folder, name);
+    /** Writes the answers of one file. */
+    const pack = async (first: string, answers: Iterable<Addressed> | AsyncIterable<Addressed>) => {
+      const path = join(folder, 'api', answerFile(first));
       await mkdir(dirname(path), { recursive: true });
-      await writeFile(path, content);
+      await pipeline(Readable.from(linesOf(answers)), createGzip(), createWriteStream(path), { signal });
       exported.files++;
     };
-    const store = async <Answer extends object>(path: string): Promise<Answer> => {
-      const value = await answer({ views, service: null }, path);
-      await write(`api/${path}.json`, JSON.stringify(value));
-      return value as Answer;
-    };
-    for (const { name, body } of await pageFiles()) await write(name, body);
-    const { runs } = await store<Awaited<ReturnType<RunViews['list']>>>('runs');
-    for (const { id } of runs) {
-      exported.runs++;
-      const { names, evaluations } = await store<Awaited<ReturnType<RunViews['run']>>>(`runs/${id}`);
-      const onStep = (share: number) => onProgress?.(exported.runs - 1 + share, runs.length);
-      const left = await exportSteps({ views, store, id, names, maxRollouts, onStep });
+    for (const { name, body } of await pageFiles()) {
+      await writeFile(join(folder, name), name === 'index.html' ? markedAsExport(body) : body);
+      exported.files++;
+    }
+    const list = await views.list();
+    await pack('runs', [{ path: 'runs', answer: { ...list, service: null } }]);
+    for (const { id } of list.runs) {
+      const run = await views.run(id);
+      await pack(`runs/${id}`, [{ path: `runs/${id}`, answer: run }]);
+      const isKept = await keptSteps(views, { id, names: run.names, maxRollouts });
+      for (const [at, which] of run.names.entries()) {
+        onProgress?.(exported.runs + at / run.names.length, list.runs.length, id);
+        const answers = views.answersOf(id, which, { groups: isKept(at) });
+        await pack(`runs/${id}/steps/${which}`, answers);
+      }
+      const left = run.names.filter((_, at) => !isKept(at));
       if (left.length > 0) exported.leftOut[id] = left;
-      const kept = evaluations.map(({ name }) => name).filter((name) => names.includes(name));
-      for (const [at, a] of kept.entries())
-        for (const b of kept.slice(at + 1)) await store(`flips/${id}/${a}/${id}/${b}`);
+      const judged = run.evaluations.map(({ name }) => name).filter((name) => run.names.includes(name));
+      if (judged.length > 1) await pack(`flips/${id}`, flipsOf(views, id, judged));
+      exported.runs++;
     }
   });
   return exported;
 }
 
-interface StepsExport {
-  views: RunViews;
-  store: (path: string) => Promise<object>;
-  id: string;
-  names: readonly string[];
-  maxRollouts: number;
-  /** Gets the share of the steps whose conversations are written. */
-  onStep: (share: number) => void;
+async function* linesOf(answers: Iterable<Addressed> | AsyncIterable<Addressed>): AsyncGenerator<string> {
+  for await (const { path, answer } of answers) yield `${path}\t${JSON.stringify(answer)}\n`;
 }
 
-/** Returns the names whose groups are left out. */
-async function exportSteps({ views, store, id, names, maxRollouts, onStep }: StepsExport): Promise<string[]> {
-  const sizes = new Map<string, number>();
-  for (const which of names) {
-    const { groups } = await views.step(id, which);
-    sizes.set(
-      which,
-      groups.reduce((sum, { rollouts }) => sum + rollouts.length, 0),
-    );
-    await store(`runs/${id}/steps/${which}`);
-    await store(`runs/${id}/steps/${which}/timeline`);
-  }
-  const total = [...sizes.values()].reduce((sum, size) => sum + size, 0);
-  const apart = Math.max(1, Math.ceil(total / maxRollouts));
-  const isKept = (at: number) => at % apart === 0 || at === names.length - 1;
-  for (const [at, which] of names.entries()) {
-    onStep(at / names.length);
-    if (!isKept(at)) continue;
-    const { groups } = await views.step(id, which);
-    for (const { group, rollouts } of groups) {
-      const path = `runs/${id}/steps/${which}/groups/${group}`;
-      await store(path);
-      for (const { rollout } of rollouts) await store(`${path}/rollouts/${rollout}`);
+/** Tells the page that its answers are files. */
+const markedAsExport = (page: Uint8Array): string =>
+  Buffer.from(page).toString('utf8').replace('<html ', '<html data-answers="files" ');
+
+/** Each evaluation of a run beside each later one. */
+async function* flipsOf(views: RunViews, id: string, names: readonly string[]): AsyncGenerator<Addressed> {
+  for (const [at, a] of names.entries())
+    for (const b of names.slice(at + 1)) {
+      const answer = await views.flips({ id, which: a }, { id, which: b });
+      yield { path: `flips/${id}/${a}/${id}/${b}`, answer };
     }
-  }
-  return names.filter((_, at) => !isKept(at));
+}
+
+/** Whether the conversations of a step, by its place, are written. */
+async function keptSteps(
+  views: RunViews,
+  { id, names, maxRollouts }: { id: string; names: readonly string[]; maxRollouts: number },
+): Promise<(at: number) => boolean> {
+  let total = 0;
+  for (const which of names)
+    for (const { rollouts } of (await views.step(id, which)).groups) total += rollouts.length;
+  const apart = Math.max(1, Math.ceil(total / maxRollouts));
+  return (at) => at % apart === 0 || at === names.length - 1;
 }

@@ -69,6 +69,27 @@ export class RunViews {
     return rolloutDetail(shown, rollout);
   }
 
+  /** The answers of a step, by their addresses: its lists, and with `groups` all groups and rollouts, each group read once. */
+  async *answersOf(
+    id: string,
+    which: string,
+    { groups }: { groups: boolean },
+  ): AsyncGenerator<{ path: string; answer: object }> {
+    const found = await this.#groups(id, which);
+    const path = `runs/${id}/steps/${which}`;
+    yield { path, answer: await stepDetail(found) };
+    yield { path: `${path}/timeline`, answer: await timelineOf(found) };
+    if (!groups) return;
+    const config = await configOf(found);
+    for (const facts of found.file.groups) {
+      const shown = await shownOf(found, facts, config);
+      const own = `${path}/groups/${facts.group}`;
+      yield { path: own, answer: groupDetail(shown) };
+      for (const { rollout } of facts.rollouts)
+        yield { path: `${own}/rollouts/${rollout}`, answer: rolloutDetail(shown, rollout) };
+    }
+  }
+
   async flips(a: { id: string; which: string }, b: { id: string; which: string }): Promise<Flips> {
     return flipsOf(await this.#side(a.id, a.which), await this.#side(b.id, b.which));
   }
@@ -99,10 +120,7 @@ export class RunViews {
     const found = await this.#groups(id, which);
     const facts: GroupFacts | undefined = found.file.groups.find((one) => one.group === group);
     if (!facts) throw notFound(`"${which}" of the run "${id}" has no group ${group}.`);
-    const record = await readGroup(found.file.path, facts);
-    const config = (await (await readRun(found.run.folder)).config()) ?? {};
-    const tokens = found.step === null ? null : await readGroupTokens(found.run.folder, found.step, group);
-    return { found, facts, record, options: advantageOptions(config, found.step ?? 0), tokens };
+    return shownOf(found, facts, await configOf(found));
   }
 
   async #side(id: string, which: string): Promise<Side> {
@@ -114,6 +132,16 @@ export class RunViews {
         : (await reader.reports()).find(({ step }) => step === found.step)?.policy;
     return { found, policy: policy ?? null };
   }
+}
+
+const configOf = async ({ run }: FoundGroups) => (await (await readRun(run.folder)).config()) ?? {};
+
+/** What is shown of a group of a step. */
+async function shownOf(found: FoundGroups, facts: GroupFacts, config: Awaited<ReturnType<typeof configOf>>) {
+  const { run, step, file } = found;
+  const record = await readGroup(file.path, facts);
+  const tokens = step === null ? null : await readGroupTokens(run.folder, step, facts.group);
+  return { found, facts, record, options: advantageOptions(config, step ?? 0), tokens };
 }
 
 const listOf = (names: readonly string[]): string =>

@@ -1,6 +1,7 @@
 import { readdir, readFile, utimes } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { exportPage, startView } from '../../src/view/index.ts';
 import { startFakeService } from '../model/fake-service.ts';
@@ -139,20 +140,45 @@ describe('a service', () => {
 });
 
 describe('an export', () => {
-  it('has a file for every answer of the API', async () => {
+  /** The answers of an export, by their addresses. */
+  async function answersIn(to: string): Promise<Map<string, object>> {
+    const names = await readdir(join(to, 'api'), { recursive: true });
+    const texts = await Promise.all(
+      names
+        .filter((name) => name.endsWith('.gz'))
+        .map(async (name) => gunzipSync(await readFile(join(to, 'api', name))).toString()),
+    );
+    const lines = texts.flatMap((text) => text.trimEnd().split('\n'));
+    return new Map(
+      lines.map((line) => line.split('\t')).map(([path = '', json = '']) => [path, JSON.parse(json)]),
+    );
+  }
+
+  it('has every answer of the API, in at most one file for each step', async () => {
     const to = join(await temporaryFolder(), 'out');
-    const { runs, leftOut } = await exportPage({ folders: [folder], to, maxRollouts: 1000 });
+    const shown: string[] = [];
+    const onProgress = (done: number, total: number, run: string) => shown.push(`${run} ${done}/${total}`);
+    const { runs, leftOut, files } = await exportPage({
+      folders: [folder],
+      to,
+      maxRollouts: 1000,
+      onProgress,
+    });
     expect([runs, leftOut]).toEqual([1, {}]);
     const { get } = await view();
-    const files = (await readdir(join(to, 'api'), { recursive: true })).filter((name) =>
-      name.endsWith('.json'),
-    );
-    expect(files.length).toBeGreaterThan(20);
-    for (const name of files) {
-      const live = await (await get(`/api/${name}`)).json();
-      const stored = JSON.parse(await readFile(join(to, 'api', name), 'utf8'));
-      expect(stored, name).toEqual(live);
+    const answers = await answersIn(to);
+    for (const [path, stored] of answers) {
+      const live = await (await get(`/api/${path}.json`)).json();
+      expect(stored, path).toEqual(live);
     }
+    const { names } = JSON.parse(JSON.stringify(answers.get('runs/desk')));
+    for (const kind of ['timeline', 'groups/0', 'groups/0/rollouts/1'])
+      for (const which of names) expect(answers.has(`runs/desk/steps/${which}/${kind}`), which).toBe(true);
+    expect([...answers.keys()].filter((path) => path.startsWith('flips/')).length).toBeGreaterThan(0);
+    // The page has four files; the list of runs, the run and its comparisons one each.
+    expect(files).toBe(4 + 3 + names.length);
+    expect(shown).toHaveLength(names.length);
+    expect(shown[0]).toBe('desk 0/1');
     expect(await readdir(to)).toEqual(
       expect.arrayContaining(['index.html', 'page.js', 'page.css', 'icon.svg']),
     );
@@ -164,7 +190,10 @@ describe('an export', () => {
     const { leftOut } = await exportPage({ folders: [folder], to, maxRollouts: 20 });
     const left = leftOut.desk ?? [];
     expect(left.length).toBeGreaterThan(0);
-    const files = await readdir(join(to, 'api', 'runs', 'desk', 'steps'));
-    for (const which of left) expect(files).toContain(`${which}.json`);
+    const answers = await answersIn(to);
+    for (const which of left) {
+      expect(answers.has(`runs/desk/steps/${which}`)).toBe(true);
+      expect(answers.has(`runs/desk/steps/${which}/groups/0`)).toBe(false);
+    }
   });
 });

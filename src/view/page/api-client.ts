@@ -1,5 +1,6 @@
 import { type Signal, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { isExport, readAnswer } from './export-answers.ts';
 
 /** An answer of the API, or why there is none yet. */
 export interface Loaded<T> {
@@ -77,6 +78,7 @@ async function refresh(path: string, entry: Entry): Promise<void> {
 }
 
 async function fetchJson(path: string): Promise<unknown> {
+  if (isExport) return readAnswer(path);
   const response = await fetch(`api/${path}.json`).catch(() => {
     throw new Error('The program that shows this page does not answer. Is `martingale view` still running?');
   });
@@ -122,6 +124,7 @@ function refreshAll(isChanged: (path: string) => boolean): void {
 
 /** Follows the changes of the folders, until the page is closed. */
 export function followChanges(): void {
+  if (isExport) return;
   const source = new EventSource('api/events');
   source.addEventListener('open', () => {
     // What changed while there was no connection is not known.

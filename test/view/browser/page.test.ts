@@ -317,7 +317,10 @@ it('a run that goes on appears and grows without a reload', { timeout: 120_000 }
   await expect.poll(() => row.textContent()).toContain('Stopped');
 });
 
-it('an export shows the same from any web server', async () => {
+it.each([
+  ['sends files as they are', {}],
+  ['unpacks them itself', { 'content-encoding': 'gzip' }],
+])('an export shows the same from a web server that %s', async (_, packed) => {
   const to = join(await temporaryFolder(), 'out');
   await exportPage({ folders: [join(folder, 'desk')], to, maxRollouts: 1000 });
   const types: Record<string, string> = {
@@ -326,14 +329,14 @@ it('an export shows the same from any web server', async () => {
     css: 'text/css',
     svg: 'image/svg+xml',
   };
-  const { url } = await startServer(async ({ url: path = '/' }, response) => {
+  const { url, close } = await startServer(async ({ url: path = '/' }, response) => {
     const name = path === '/' ? 'index.html' : path.replace(/\?.*/, '').slice(1);
     const body = await readFile(join(to, name)).catch(() => null);
-    response.writeHead(body ? 200 : 404, {
-      'content-type': types[name.split('.').at(-1) ?? ''] ?? 'application/json',
-    });
+    const type = types[name.split('.').at(-1) ?? ''] ?? 'application/gzip';
+    response.writeHead(body ? 200 : 404, { 'content-type': type, ...(name.endsWith('.gz') ? packed : {}) });
     response.end(body ?? '');
   });
+  onTestFinished(close);
   const { page } = await open('/runs/desk/steps/1/groups/0', { url: `${url}/` });
   await expect.poll(() => page.locator('.parts-table').textContent()).toContain('Advantage');
   expect(await page.locator('.live').count()).toBe(0);
