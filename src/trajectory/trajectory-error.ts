@@ -5,7 +5,6 @@ import {
   type ModelName,
   parseModelName,
 } from '../contract/index.ts';
-import type { RolloutLimits } from './trajectory-options.ts';
 
 /**
  * Why a rollout cannot use a call for training.
@@ -64,12 +63,12 @@ const limitUnits: Record<UsedUpLimit, string> = {
 };
 
 /** The field of the environment's `limits` that sets each limit. */
-export const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
+export const limitFields = {
   turn_limit: 'turns',
   token_limit: 'tokens',
   tool_call_limit: 'toolCalls',
   time_limit: 'milliseconds',
-};
+} as const satisfies Record<UsedUpLimit, string>;
 
 export function limitReached(reached: UsedUpLimit, limit: number): TrajectoryError<UsedUpLimit> {
   return new TrajectoryError(

@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError } from '../contract/basics.ts';
 
 /** Whether an error has one of these codes, such as `ENOENT` of a file that does not exist. */
 export const hasCode = (error: unknown, ...codes: readonly string[]): error is Error & { code: string } =>
