@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { cp, mkdir, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { agents, projectFiles } from '../../src/cli/init/project.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root, runProgram, typeCheck } from '../support/programs.ts';
@@ -65,6 +65,25 @@ async function checkProject(agent: string): Promise<void> {
   });
   expect(stdout).toMatch(/pass 1\n/);
 }
+
+it.each([
+  ['npm/10.9.2 node/v22.19.0 linux x64', true],
+  ['npm/11.13.0 node/v24.0.0 linux x64', true],
+  ['npm/11.16.0 node/v24.0.0 linux x64', false],
+  ['npm/12.2.1 node/v26.0.0 linux x64', false],
+  ['pnpm/11.0.0 npm/? node/v24.0.0 linux x64', false],
+])(
+  'a project of %s has a setting against the download of CUDA only if allowScripts is not read',
+  async (agent, has) => {
+    vi.stubEnv('npm_config_user_agent', agent);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const files = await projectFiles('crossing', 'ai-sdk');
+    expect(files.has('.npmrc')).toBe(has);
+    expect(JSON.parse(files.get('package.json') ?? '').allowScripts).toMatchObject({
+      'onnxruntime-node': false,
+    });
+  },
+);
 
 describe('martingale init', () => {
   it('makes a project whose types and test hold', () => checkProject('ai-sdk'));

@@ -31,8 +31,8 @@ export async function projectFiles(folder: string, agent: AgentKind): Promise<Ma
     ['package.json', `${JSON.stringify(manifestOf(folder, agent), null, 2)}\n`],
     ['tsconfig.json', `${JSON.stringify(tsconfig, null, 2)}\n`],
     ['.gitignore', 'node_modules/\nruns/\n'],
-    // The embedded engine needs no CUDA, which the package would fetch from elsewhere.
-    ['.npmrc', 'onnxruntime-node-install=skip\n'],
+    // The embedded engine needs no CUDA, which the package would fetch from elsewhere. A newer npm warns of this line.
+    ...(readsAllowScripts() ? [] : [['.npmrc', 'onnxruntime-node-install=skip\n'] as const]),
     ['environment.ts', await template(agent === 'ai-sdk' ? 'environment.ts' : `environment.${agent}.ts`)],
     ['environment.test.ts', await template('environment.test.ts')],
     ['train.ts', await template('train.ts')],
@@ -94,6 +94,15 @@ const manifestOf = (folder: string, agent: AgentKind) => ({
 function hasOldNode(agent = process.env.npm_config_user_agent ?? ''): boolean {
   const [, major, minor] = /node\/v(\d+)\.(\d+)/.exec(agent) ?? [];
   return major !== undefined && (Number(major) < 22 || (Number(major) === 22 && Number(minor) < 19));
+}
+
+/**
+ * Whether what installs the project runs no script that `allowScripts` of its package.json forbids: npm from 11.16. The
+ * others run none that nobody has allowed.
+ */
+function readsAllowScripts(agent = process.env.npm_config_user_agent ?? 'npm/0.0'): boolean {
+  const [, major, minor] = /^npm\/(\d+)\.(\d+)/.exec(agent) ?? [];
+  return major === undefined || Number(major) > 11 || (Number(major) === 11 && Number(minor) >= 16);
 }
 
 /** Where npm finds this package: its version where it was installed from, else its folder. */

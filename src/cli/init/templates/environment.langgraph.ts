@@ -32,7 +32,9 @@ export default defineEnvironment({
   rollout: async ({ scenario, model, signal }) => {
     // The key tells martingale which rollout a call belongs to.
     const { baseUrl, apiKey } = await model.endpoint();
-    const graph = graphOf(new ChatOpenAI({ model: 'policy', apiKey, configuration: { baseURL: baseUrl } }));
+    const configuration = { baseURL: baseUrl };
+    // LangChain would send a call whose reply it cannot read again, six times with longer and longer pauses.
+    const graph = graphOf(new ChatOpenAI({ model: 'policy', apiKey, configuration, maxRetries: 0 }));
     const input = { messages: [{ role: 'user', content: `the light is ${scenario.light}` }] };
     const { messages } = await graph.invoke(input, { signal });
     return JSON.parse(messages.at(-1)?.text ?? '{}').word;
