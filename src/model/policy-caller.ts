@@ -20,6 +20,7 @@ import { restoreSampled } from './conversation-tree.ts';
 import { runModelCall } from './model-call.ts';
 import { incompleteCompletion, ModelError } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
+import { warnOfUnenforced } from './schema-warning.ts';
 
 /** Sampling settings of a model handle. They override the agent's settings in every call. */
 export interface SamplingOverride {
@@ -115,6 +116,7 @@ export class PolicyCaller implements EndpointModel {
   begin({ settings: requested, tools, prompt, seed, signal }: ModelRequest): StartedCall {
     const { name, record, sendTokenIds } = this.#options;
     const settings = { ...requested, ...this.#override };
+    warnOfUnenforced(tools, settings.response_format);
     const scope = currentTrajectory();
     if (!scope) this.checkOutside();
     const trajectory = record ? scope : undefined;

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../language/constraint/constraint.ts';
-import { resolveReference } from '../../language/grammar/json/schema.ts';
+import { References } from '../../language/grammar/json/references.ts';
 import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';
 
@@ -19,10 +19,10 @@ export function reorderJson(text: string, schema: JsonSchema): string {
 }
 
 class SchemaOrder {
-  readonly #document: JsonSchema;
+  readonly #references: References;
 
   constructor(document: JsonSchema) {
-    this.#document = document;
+    this.#references = new References(document);
   }
 
   write(value: ExactJson, schema: unknown): string {
@@ -54,8 +54,7 @@ class SchemaOrder {
     if (!isObject(schema)) return [schema];
     if (seen.has(schema)) return [];
     seen.add(schema);
-    if (typeof schema.$ref === 'string')
-      return this.#formsOf(resolveReference(schema.$ref, this.#document), seen);
+    if (typeof schema.$ref === 'string') return this.#formsOf(this.#references.targetOf(schema), seen);
     const branches = schema.anyOf ?? schema.oneOf ?? schema.allOf;
     return Array.isArray(branches) ? branches.flatMap((branch) => this.#formsOf(branch, seen)) : [schema];
   }

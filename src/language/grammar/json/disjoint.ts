@@ -1,4 +1,5 @@
-import { isObject } from '../../../util/json.ts';
+import { canonicalJson, isObject } from '../../../util/json.ts';
+import { ALL_TYPES, isOfType } from './types.ts';
 
 /** What distinguishes the values of a schema; null if the schema does not say. */
 interface Marks {
@@ -50,7 +51,7 @@ function marksOf(schema: unknown): Marks | null {
   const names = new Set(Array.isArray(required) ? required : []);
   const members = isObject(properties) ? Object.entries(properties) : [];
   return {
-    types: typesOf(schema),
+    types: typesOf(schema) ?? typesOfValues(valuesIn(schema)),
     values: valuesOf(schema),
     required: new Map(
       members.flatMap(([name, member]) => {
@@ -69,7 +70,13 @@ function typesOf(schema: Record<string, unknown>): Set<string> | null {
   return new Set(types.map((type) => (type === 'integer' ? 'number' : type)));
 }
 
+const valuesIn = (schema: Record<string, unknown>): unknown[] | null =>
+  Array.isArray(schema.enum) ? schema.enum : 'const' in schema ? [schema.const] : null;
+
+const typesOfValues = (values: unknown[] | null): Set<string> | null =>
+  values && new Set(values.map((value) => ALL_TYPES.find((type) => isOfType(value, type)) ?? ''));
+
 function valuesOf(schema: Record<string, unknown>): Set<string> | null {
-  const values = Array.isArray(schema.enum) ? schema.enum : 'const' in schema ? [schema.const] : null;
-  return values && new Set(values.map((value) => JSON.stringify(value)));
+  const values = valuesIn(schema);
+  return values && new Set(values.map((value) => canonicalJson(value)));
 }

@@ -1,5 +1,6 @@
+import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
-import { LanguageError } from '../../error.ts';
+import { hasMeaning } from './formats.ts';
 
 /** Keywords that describe a schema and do not constrain its values. */
 const ANNOTATIONS = new Set([
@@ -7,6 +8,9 @@ const ANNOTATIONS = new Set([
   '$id',
   'id',
   '$anchor',
+  '$dynamicAnchor',
+  '$recursiveAnchor',
+  '$vocabulary',
   '$comment',
   '$defs',
   'definitions',
@@ -20,77 +24,121 @@ const ANNOTATIONS = new Set([
   'writeOnly',
   'contentEncoding',
   'contentMediaType',
+  'contentSchema',
 ]);
 
-/** Keywords that the grammar of each type enforces. */
+/** Keywords that constrain the values of one type. Values of other types they allow. */
 export const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
-  string: ['minLength', 'maxLength', 'pattern', 'format'],
-  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  boolean: [],
-  null: [],
-  array: ['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems'],
-  object: ['properties', 'required', 'additionalProperties', 'unevaluatedProperties', 'propertyNames'],
+  string: ['minLength', 'maxLength', 'pattern'],
+  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  array: [
+    'items',
+    'prefixItems',
+    'additionalItems',
+    'minItems',
+    'maxItems',
+    'uniqueItems',
+    'contains',
+    'minContains',
+    'maxContains',
+    'unevaluatedItems',
+  ],
+  object: [
+    'properties',
+    'required',
+    'additionalProperties',
+    'patternProperties',
+    'propertyNames',
+    'minProperties',
+    'maxProperties',
+    'dependentRequired',
+    'dependentSchemas',
+    'dependencies',
+    'unevaluatedProperties',
+  ],
 };
 
-/** Reads the keywords of one schema, and refuses those that cannot be enforced. */
-export class SchemaReader {
-  readonly keywords: JsonSchema;
-  readonly path: string;
+/** Keywords with one schema, with a list of schemas, and with schemas by name. */
+const ONE_SCHEMA = [
+  'items',
+  'additionalItems',
+  'contains',
+  'unevaluatedItems',
+  'additionalProperties',
+  'propertyNames',
+  'unevaluatedProperties',
+  'not',
+  'if',
+  'then',
+  'else',
+];
+const SCHEMA_LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items'];
+const SCHEMAS_BY_NAME = [
+  'properties',
+  'patternProperties',
+  'dependentSchemas',
+  'dependencies',
+  '$defs',
+  'definitions',
+];
 
-  constructor(schema: JsonSchema, path: string) {
-    this.keywords = schema;
-    this.path = path;
-  }
+/** Keywords that constrain and are never enforced, and what to do instead. */
+export const REFUSED: ReadonlyMap<string, string> = new Map([
+  ['$dynamicRef', 'cannot be followed: use $ref'],
+  ['$recursiveRef', 'cannot be followed: use $ref'],
+  ['divisibleBy', 'is from an older draft: use multipleOf'],
+  ['disallow', 'is from an older draft: use not'],
+  ['extends', 'is from an older draft: use allOf'],
+]);
 
-  has(keyword: string): boolean {
-    return this.keywords[keyword] !== undefined;
-  }
+const CONSTRAINING = new Set([
+  ...Object.values(KEYWORDS_OF_TYPE).flat(),
+  ...['type', 'enum', 'const', 'format', '$ref', 'allOf', 'anyOf', 'oneOf', 'not', 'if', 'then', 'else'],
+  ...REFUSED.keys(),
+]);
 
-  /** Refuses every keyword that is neither an annotation nor allowed. */
-  allowOnly(...allowed: string[]): void {
-    for (const keyword of Object.keys(this.keywords))
-      if (
-        this.has(keyword) &&
-        !ANNOTATIONS.has(keyword) &&
-        !keyword.startsWith('x-') &&
-        !allowed.includes(keyword)
-      )
-        this.refuse(keyword, 'cannot be enforced here');
-  }
+/** Whether a keyword may constrain values. */
+export const constrains = (keyword: string): boolean => CONSTRAINING.has(keyword);
 
-  number(keyword: string): number | null {
-    const value = this.keywords[keyword];
-    if (value === undefined) return null;
-    return typeof value === 'number' && Number.isFinite(value)
-      ? value
-      : this.refuse(keyword, 'must be a number');
+/** The schemas directly within a schema, each with its pointer from there. */
+export function innerSchemas(schema: JsonSchema): [pointer: string, inner: unknown][] {
+  const found: [string, unknown][] = [];
+  for (const keyword of ONE_SCHEMA)
+    if (schema[keyword] !== undefined && !Array.isArray(schema[keyword]))
+      found.push([`/${keyword}`, schema[keyword]]);
+  for (const keyword of SCHEMA_LISTS) {
+    const list = schema[keyword];
+    if (Array.isArray(list))
+      for (const [index, inner] of list.entries()) found.push([`/${keyword}/${index}`, inner]);
   }
+  for (const keyword of SCHEMAS_BY_NAME) {
+    const named = schema[keyword];
+    if (isObject(named))
+      for (const [name, inner] of Object.entries(named))
+        if (!Array.isArray(inner)) found.push([`/${keyword}/${pointerStep(name)}`, inner]);
+  }
+  return found;
+}
 
-  count(keyword: string): number | null {
-    const value = this.number(keyword);
-    if (value === null || (Number.isInteger(value) && value >= 0)) return value;
-    return this.refuse(keyword, 'must be a whole number of at least 0');
-  }
+/** A name as a step of a JSON pointer (RFC 6901), so that different names give different paths. */
+export const pointerStep = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
 
-  string(keyword: string): string | null {
-    const value = this.keywords[keyword];
-    if (value === undefined) return null;
-    return typeof value === 'string' ? value : this.refuse(keyword, 'must be a string');
+/**
+ * What a schema and those within it say that JSON Schema gives no meaning, such as `"markdownDescription"` or
+ * `"format": "color"`. JSON Schema takes it for annotations, so nothing of it is enforced.
+ */
+export function unenforcedOf(schema: unknown): string[] {
+  const found = new Set<string>();
+  const pending = [schema];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    if (!isObject(next)) continue;
+    for (const [keyword, value] of Object.entries(next)) {
+      if (keyword === 'format' && typeof value === 'string') {
+        if (!hasMeaning(value)) found.add(`"format": ${JSON.stringify(value)}`);
+      } else if (!ANNOTATIONS.has(keyword) && !constrains(keyword) && !keyword.startsWith('x-'))
+        found.add(JSON.stringify(keyword));
+    }
+    pending.push(...innerSchemas(next).map(([, inner]) => inner));
   }
-
-  list(keyword: string): unknown[] | null {
-    const value = this.keywords[keyword];
-    if (value === undefined) return null;
-    return Array.isArray(value) ? value : this.refuse(keyword, 'must be an array');
-  }
-
-  refuse(keyword: string, why: string): never {
-    const value = JSON.stringify(this.keywords[keyword]);
-    const shown = value === undefined ? '' : ` (${value.length > 80 ? `${value.slice(0, 80)}…` : value})`;
-    throw new LanguageError(
-      'schema_unsupported',
-      `JSON schema, ${this.path}: "${keyword}"${shown} ${why}; change the schema, or check the value in your code`,
-    );
-  }
+  return [...found];
 }

@@ -132,11 +132,3 @@ function spaceOf(pattern: string): Expression {
   };
   return wholeMatch(pattern, spelling);
 }
-
-/** The parts of the schema compiler that the files for each type use. */
-export interface SchemaScope {
-  readonly layout: JsonLayout;
-  compile(schema: unknown, path: string): Expression;
-  defineRule(name: string, expression: Expression): Expression;
-  ruleNamed(name: string): Expression;
-}

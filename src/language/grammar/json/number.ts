@@ -1,5 +1,7 @@
 import { characters, choice, type Expression, literal, optional, repeat, sequence } from '../expression.ts';
-import type { SchemaReader } from './keywords.ts';
+import type { Conjunction } from './conjunction.ts';
+import { RANGE_OF_FORMAT } from './formats.ts';
+import { isOfType } from './types.ts';
 
 const digit = characters([[0x30, 0x39]]);
 const digitFrom = (first: number, last: number) => characters([[0x30 + first, 0x30 + last]]);
@@ -7,12 +9,6 @@ const digitFrom = (first: number, last: number) => characters([[0x30 + first, 0x
 /** Long enough for every double that is written without loss, and short enough to be finite. */
 const wholePart = choice([literal('0'), sequence([digitFrom(1, 9), repeat(digit, 0, 20)])]);
 const fraction = sequence([literal('.'), repeat(digit, 1, 20)]);
-const fractionAboveZero = sequence([
-  literal('.'),
-  repeat(literal('0'), 0, 9),
-  digitFrom(1, 9),
-  repeat(digit, 0, 9),
-]);
 const exponent = sequence([literal('e'), choice([literal('+'), literal('-')]), repeat(digit, 1, 2)]);
 
 /** Numbers as `JSON.stringify` and people write them: `-1.50`, `2e+21`. All are finite. */
@@ -29,33 +25,24 @@ function integerBetween(minimum: number, maximum: number): Expression | null {
   const high = Math.min(maximum, Number.MAX_SAFE_INTEGER);
   if (low > high) return null;
   const signs: Expression[] = [];
-  if (low < 0) signs.push(sequence([literal('-'), naturalBetween(Math.max(1, -high), -low)]));
-  if (high >= 0) signs.push(naturalBetween(Math.max(low, 0), high));
+  if (low < 0) signs.push(sequence([literal('-'), choice(naturalsBetween(Math.max(1, -high), -low))]));
+  if (high >= 0) signs.push(choice(naturalsBetween(Math.max(low, 0), high)));
   return choice(signs);
 }
 
 export const anyInteger = integerBetween(Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY)!;
 
-function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boolean): Expression[] {
-  const alternatives: Expression[] = [];
-  const firstWhole = aboveLow ? low + 1 : low;
-  if (firstWhole < high)
-    alternatives.push(sequence([naturalBetween(firstWhole, high - 1), optional(fraction)]));
-  if (aboveLow && low < high) alternatives.push(sequence([literal(String(low)), fractionAboveZero]));
-  if (!belowHigh && firstWhole <= high) alternatives.push(literal(String(high)));
-  return alternatives;
-}
-
-/** Decimal numerals between two natural numbers, one alternative for each length. */
-function naturalBetween(low: number, high: number): Expression {
+/** Decimal numerals between two natural numbers, one alternative for each length. `end` follows those of a length. */
+function naturalsBetween(low: number, high: number, end?: (length: number) => Expression): Expression[] {
   const alternatives: Expression[] = [];
   for (let length = String(low).length; length <= String(high).length; length++) {
     const least = length === 1 ? 0 : 10 ** (length - 1);
     const first = String(Math.max(low, least));
     const last = length === String(high).length ? String(high) : '9'.repeat(length);
-    alternatives.push(numeralsBetween(first, last));
+    const numerals = numeralsBetween(first, last);
+    alternatives.push(end ? sequence([numerals, end(length)]) : numerals);
   }
-  return choice(alternatives);
+  return alternatives;
 }
 
 /** Digit strings of one length between two others. */
@@ -75,43 +62,160 @@ function numeralsBetween(first: string, last: string): Expression {
   return choice(alternatives);
 }
 
-/** The bounds of a schema; infinite if it has none. */
-type Bounds = Record<'minimum' | 'above' | 'maximum' | 'below', number>;
-
-export function numberWithin(reader: SchemaReader, type: 'number' | 'integer'): Expression {
-  const bounds: Bounds = {
-    minimum: reader.number('minimum') ?? Number.NEGATIVE_INFINITY,
-    above: reader.number('exclusiveMinimum') ?? Number.NEGATIVE_INFINITY,
-    maximum: reader.number('maximum') ?? Number.POSITIVE_INFINITY,
-    below: reader.number('exclusiveMaximum') ?? Number.POSITIVE_INFINITY,
-  };
-  const { minimum, above, maximum, below } = bounds;
-  const expression =
-    type === 'integer'
-      ? integerBetween(
-          Math.max(Math.ceil(minimum), Math.floor(above) + 1),
-          Math.min(Math.floor(maximum), Math.ceil(below) - 1),
-        )
-      : realBetween(reader, bounds);
-  return expression ?? reader.refuse(reader.has('minimum') ? 'minimum' : 'maximum', 'allows no number');
+/** One end of a range of numbers. */
+interface Bound {
+  value: number;
+  isOpen: boolean;
 }
 
-/** Decimal numbers, without exponents unless all numbers are allowed. */
-function realBetween(reader: SchemaReader, { minimum, above, maximum, below }: Bounds): Expression | null {
-  let low = Math.max(minimum, above);
-  let high = Math.min(maximum, below);
-  if (low === Number.NEGATIVE_INFINITY && high === Number.POSITIVE_INFINITY) return anyNumber;
-  for (const [bound, keyword, strict] of [
-    [low, 'minimum', 'exclusiveMinimum'],
-    [high, 'maximum', 'exclusiveMaximum'],
-  ] as const)
-    if (Number.isFinite(bound) && !Number.isSafeInteger(bound))
-      reader.refuse(reader.has(keyword) ? keyword : strict, 'can only be enforced for whole numbers');
-  low = Math.max(low, -Number.MAX_SAFE_INTEGER);
-  high = Math.min(high, Number.MAX_SAFE_INTEGER);
-  const [aboveLow, belowHigh] = [low === above, high === below];
-  const negative = low < 0 ? magnitudes(Math.max(0, -high), high >= 0 || belowHigh, -low, aboveLow) : [];
-  const positive = high >= 0 ? magnitudes(Math.max(0, low), low >= 0 && aboveLow, high, belowHigh) : [];
+/** Numbers within the bounds of all schemas. `integer`: whole numbers only. Null if there are none. */
+export function numberWithin(all: Conjunction, type: 'number' | 'integer'): Expression | null {
+  const ranges = all.strings('format').flatMap((format) => RANGE_OF_FORMAT.get(format) ?? []);
+  const isWhole = type === 'integer' || ranges.length > 0 || all.numbers('multipleOf').includes(1);
+  for (const step of all.numbers('multipleOf'))
+    if (step !== 1) all.refuse('multipleOf', 'cannot be enforced, except 1');
+  const low = strictest(all, 'minimum', 'exclusiveMinimum', -1);
+  const high = strictest(all, 'maximum', 'exclusiveMaximum', 1);
+  if (low.value > Number.MAX_SAFE_INTEGER || high.value < -Number.MAX_SAFE_INTEGER)
+    all.refuse(
+      low.value > 0
+        ? all.has('minimum')
+          ? 'minimum'
+          : 'exclusiveMinimum'
+        : all.has('maximum')
+          ? 'maximum'
+          : 'exclusiveMaximum',
+      'is beyond 2^53, where doubles lose digits: take a smaller bound, or a string',
+    );
+  if (isWhole)
+    return integerBetween(
+      Math.max(
+        low.isOpen ? Math.floor(low.value) + 1 : Math.ceil(low.value),
+        ...ranges.filter((_, at) => at % 2 === 0),
+      ),
+      Math.min(
+        high.isOpen ? Math.ceil(high.value) - 1 : Math.floor(high.value),
+        ...ranges.filter((_, at) => at % 2 === 1),
+      ),
+    );
+  if (low.value === Number.NEGATIVE_INFINITY && high.value === Number.POSITIVE_INFINITY) return anyNumber;
+  return realBetween(clamped(low), clamped(high));
+}
+
+/** The narrowest bound on one side. In draft 4, `exclusiveMinimum: true` makes the minimum beside it exclusive. */
+function strictest(all: Conjunction, closed: string, open: string, sign: 1 | -1): Bound {
+  let found: Bound = { value: sign * Number.POSITIVE_INFINITY, isOpen: false };
+  const narrow = (value: unknown, isOpen: boolean, keyword: string) => {
+    if (typeof value !== 'number' || !Number.isFinite(value))
+      return all.refuse(keyword, 'must be a number that a double can hold');
+    const isNarrower = sign * value < sign * found.value;
+    if (isNarrower || (value === found.value && isOpen)) found = { value, isOpen };
+  };
+  for (const { schema } of all.parts) {
+    const exclusive = schema[open];
+    if (schema[closed] !== undefined) narrow(schema[closed], exclusive === true, closed);
+    if (exclusive !== undefined && !isOfType(exclusive, 'boolean')) narrow(exclusive, true, open);
+  }
+  return found;
+}
+
+const clamped = ({ value, isOpen }: Bound): Bound =>
+  Math.abs(value) > Number.MAX_SAFE_INTEGER
+    ? { value: Math.sign(value) * Number.MAX_SAFE_INTEGER, isOpen: false }
+    : { value, isOpen };
+
+/** Decimal numbers, without exponents. */
+function realBetween(low: Bound, high: Bound): Expression | null {
+  const magnitude = ({ value, isOpen }: Bound): Bound => ({ value: Math.abs(value), isOpen });
+  const zero = (isOpen: boolean): Bound => ({ value: 0, isOpen });
+  const negative =
+    low.value < 0 ? magnitudes(high.value >= 0 ? zero(true) : magnitude(high), magnitude(low)) : [];
+  const positive = high.value >= 0 ? magnitudes(low.value < 0 ? zero(false) : low, high) : [];
   const signed = [...negative.map((expression) => sequence([literal('-'), expression])), ...positive];
   return signed.length === 0 ? null : choice(signed);
+}
+
+/**
+ * Most digits of a number that is compared with a bound. Decimals of so many digits are different doubles, in the same
+ * order (IEEE 754, binary64).
+ */
+const maxDigits = 15;
+const placesAfter = (digits: number): number => Math.max(0, maxDigits - digits);
+
+/** Numbers without a sign between two bounds. */
+function magnitudes(low: Bound, high: Bound): Expression[] {
+  if (low.value > high.value || (low.value === high.value && (low.isOpen || high.isOpen))) return [];
+  const [first, last] = [decimal(low.value), decimal(high.value)];
+  const [lowWhole, highWhole] = [Number(first.whole), Number(last.whole)];
+  const fromLow = { text: first.fraction, isOpen: low.isOpen };
+  const toHigh = { text: last.fraction, isOpen: high.isOpen };
+  const withWhole = (whole: string, from: Edge | null, to: Edge | null): Expression[] => {
+    const rest = fractions(from, to, placesAfter(whole.length));
+    return rest ? [sequence([literal(whole), rest])] : [];
+  };
+  if (lowWhole === highWhole) return withWhole(first.whole, fromLow, toHigh);
+  const anyFraction = (length: number) =>
+    placesAfter(length) === 0
+      ? literal('')
+      : optional(sequence([literal('.'), repeat(digit, 1, placesAfter(length))]));
+  return [
+    ...withWhole(first.whole, fromLow, null),
+    ...(lowWhole + 1 < highWhole ? naturalsBetween(lowWhole + 1, highWhole - 1, anyFraction) : []),
+    ...withWhole(last.whole, null, toHigh),
+  ];
+}
+
+/** A bound's digits after the point, without zeros at the end. */
+interface Edge {
+  text: string;
+  isOpen: boolean;
+}
+
+/** What may follow a whole part: nothing, or a point and digits. Null if nothing fits. */
+function fractions(from: Edge | null, to: Edge | null, places: number): Expression | null {
+  const alternatives: Expression[] = [];
+  if (!from || (from.text === '' && !from.isOpen))
+    if (!(to?.text === '' && to.isOpen)) alternatives.push(literal(''));
+  const digits = digitsBetween(from, to, places, false);
+  if (digits) alternatives.push(sequence([literal('.'), digits]));
+  return alternatives.length === 0 ? null : choice(alternatives);
+}
+
+/** Digits after the point between two edges. `mayEnd`: whether at least one digit comes before. */
+function digitsBetween(
+  from: Edge | null,
+  to: Edge | null,
+  places: number,
+  mayEnd: boolean,
+): Expression | null {
+  const alternatives: Expression[] = [];
+  const reachesFrom = !from || (from.text === '' && !from.isOpen);
+  const reachesTo = !(to?.text === '' && to.isOpen);
+  if (mayEnd && reachesFrom && reachesTo) alternatives.push(literal(''));
+  if (places > 0) {
+    if (!from && !to) return repeat(digit, mayEnd ? 0 : 1, places);
+    const low = from ? Number(from.text[0] ?? 0) : 0;
+    const high = to ? Number(to.text[0] ?? 0) : 9;
+    const after = (edge: Edge | null) => edge && { ...edge, text: edge.text.slice(1) };
+    const add = (first: number, last: number, rest: Expression | null) => {
+      if (first <= last && rest) alternatives.push(sequence([digitFrom(first, last), rest]));
+    };
+    if (low === high) add(low, low, digitsBetween(after(from), after(to), places - 1, true));
+    else {
+      if (from) add(low, low, digitsBetween(after(from), null, places - 1, true));
+      add(from ? low + 1 : low, to ? high - 1 : high, repeat(digit, 0, places - 1));
+      if (to) add(high, high, digitsBetween(null, after(to), places - 1, true));
+    }
+  }
+  return alternatives.length === 0 ? null : choice(alternatives);
+}
+
+/** A number from 0 to 2^53 as digits before and after the point. */
+function decimal(value: number): { whole: string; fraction: string } {
+  const [digits = '', power = '0'] = String(value).split('e');
+  const [whole = '', fraction = ''] = digits.split('.');
+  const shift = -Number(power);
+  if (shift <= 0) return { whole, fraction };
+  const padded = whole.padStart(shift + 1, '0');
+  return { whole: padded.slice(0, -shift), fraction: padded.slice(-shift) + fraction };
 }

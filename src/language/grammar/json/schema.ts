@@ -3,15 +3,29 @@ import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
 import { choice, type Expression, rule } from '../expression.ts';
 import { maxSchemaDepth } from '../limits.ts';
-import { arrayOf, objectWith } from './containers.ts';
-import { areDisjoint } from './disjoint.ts';
-import { KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
-import { compactLayout, type JsonLayout, type SchemaScope } from './layout.ts';
+import { withoutUnproductive } from '../productive.ts';
+import { arrayWithin } from './array.ts';
+import { type Combination, combinationOf, exclusive, overlap, remainderOf } from './combinations.ts';
+import {
+  Conjunction,
+  isConstraining,
+  type Located,
+  listOf,
+  refusal,
+  type SchemaPart,
+} from './conjunction.ts';
+import { InstanceCheck } from './instance.ts';
+import { REFUSED } from './keywords.ts';
+import { compactLayout, type JsonLayout } from './layout.ts';
 import { numberWithin } from './number.ts';
-import { stringWithin } from './string.ts';
+import { objectWithin } from './object.ts';
+import { References } from './references.ts';
+import { anyOf, isNothing, NOTHING, type SchemaScope } from './scope.ts';
+import { excludedBy, stringWithin } from './string-schema.ts';
+import { isOfType, typesOf } from './types.ts';
 
-/** Most schemas in a `oneOf`: each is built, and compared with the others. */
-const maxOneOf = 2_000;
+/** Most alternatives that are merged with schemas beside them. */
+const maxMerged = 5_000;
 
 interface SchemaOptions {
   /** Names the schema in messages. Schemas whose rules are combined need different labels. */
@@ -22,228 +36,314 @@ interface SchemaOptions {
   onlyObjects?: boolean;
 }
 
+/** A conjunction that is compiled, or being compiled. */
+interface Known {
+  name: string;
+  /** Null while it is being compiled. */
+  expression: Expression | null;
+  isCalled: boolean;
+}
+
 /**
  * The JSON texts of the values that a schema admits, spelled as by `JSON.stringify`, with the white space of the
  * layout. Properties come in the schema's order, then further ones if it admits them (if it does not mention them, the
  * layout decides). All texts are valid. A keyword that cannot be enforced is refused with a `LanguageError` that names
  * it.
+ *
+ * Schemas that hold together (`allOf`, `$ref`, and the keywords beside them) are merged. Where a keyword allows several
+ * kinds of values (`anyOf`, `oneOf`, `if`, `not`, dependencies), each of them is merged with all that is beside it.
  */
 export class SchemaCompiler implements SchemaScope {
   readonly root: Expression;
+  readonly rules: ReadonlyMap<string, Expression>;
   readonly layout: JsonLayout;
   readonly #rules: Map<string, Expression>;
-  readonly #document: JsonSchema;
+  readonly #references: References;
   readonly #label: string;
-  /** Rules for the targets of references. A target has one rule, however its references are spelled. */
-  readonly #targets = new Map<unknown, Expression | null>();
-  /** The same for the objects that a target admits; null if it admits none. */
-  readonly #objectTargets = new Map<unknown, Expression | null>();
+  /** Conjunctions by the numbers of their schemas. Equal ones are compiled once, so that recursive ones have an end. */
+  readonly #known = new Map<string, Known>();
+  readonly #numbers = new Map<unknown, number>();
+  /** Schemas without some of their keywords: the same object each time. */
+  readonly #remainders = new Map<JsonSchema, Map<string, JsonSchema>>();
+  /** Why a part of the schema admits nothing: the first reason. */
+  #reason: { error: LanguageError; depth: number } | null = null;
+  /** Alternatives that have been merged with schemas beside them. */
+  #merged = 0;
+  #labels = 0;
   #depth = 0;
 
   constructor(schema: JsonSchema, { label, layout = compactLayout, onlyObjects = false }: SchemaOptions) {
     this.layout = layout;
     this.#rules = new Map(layout.rules);
-    this.#document = schema;
+    this.#references = new References(schema);
     this.#label = label;
-    const root = this.#compile(schema, '#', onlyObjects);
-    if (!root)
-      throw this.#unsupported(
-        '#',
-        'allows no object, but the arguments of a call are an object; send an object schema, such as {"type":"object","properties":{}}',
+    const objects = { schema: { type: 'object' }, path: '#' };
+    const root = this.compile([{ schema, path: `${label} #` }, ...(onlyObjects ? [objects] : [])]);
+    const productive = withoutUnproductive({ start: root, rules: this.#rules });
+    if (isNothing(productive.start)) throw this.#empty(onlyObjects);
+    this.root = productive.start;
+    this.rules = productive.rules;
+  }
+
+  #empty(onlyObjects: boolean): LanguageError {
+    if (onlyObjects)
+      return new LanguageError(
+        'schema_unsupported',
+        `JSON schema, ${this.#label} #: allows no object, but the arguments of a call are an object; send an object schema, such as {"type":"object","properties":{}}`,
       );
-    this.root = root;
+    return (
+      this.#reason?.error ??
+      new LanguageError(
+        'grammar_empty',
+        `JSON schema, ${this.#label} #: allows no value, because it never ends`,
+      )
+    );
   }
 
-  get rules(): ReadonlyMap<string, Expression> {
-    return this.#rules;
+  defineRule(expression: Expression): Expression {
+    return expression.kind === 'rule' ? expression : this.ruleNamed(this.newLabel(), () => expression);
   }
 
-  /** Defines a rule, so that an expression with many uses is built once. */
-  defineRule(name: string, expression: Expression): Expression {
-    const full = `${this.#label} ${name}`;
-    this.#rules.set(full, expression);
-    return rule(full);
+  newLabel(): string {
+    return `${this.#label} ${this.#labels++}`;
   }
 
-  /** The rule that is defined under this name, now or later. */
-  ruleNamed(name: string): Expression {
-    return rule(`${this.#label} ${name}`);
+  ruleNamed(name: string, body: (() => Expression) | null = null): Expression {
+    if (body) this.#rules.set(name, body());
+    return rule(name);
   }
 
-  /** `path` is a JSON pointer to the schema, for messages and names of rules. */
-  compile(schema: unknown, path: string): Expression {
-    return this.#compile(schema, path, false);
+  nothing(all: Conjunction, keyword: string, why: string): Expression {
+    const part = all.parts.find(({ schema }) => schema[keyword] !== undefined) ?? all.parts[0];
+    this.#setReason(refusal(part?.path ?? '#', keyword, part?.schema[keyword], why));
+    return NOTHING;
   }
 
-  /** Null if the schema admits no object. */
-  #compile(schema: unknown, path: string, onlyObjects: false): Expression;
-  #compile(schema: unknown, path: string, onlyObjects: boolean): Expression | null;
-  #compile(schema: unknown, path: string, onlyObjects: boolean): Expression | null {
+  /** The first reason of those that are closest to the root. */
+  #setReason(error: LanguageError): void {
+    if (!this.#reason || this.#depth < this.#reason.depth) this.#reason = { error, depth: this.#depth };
+  }
+
+  matches(value: unknown, schemas: readonly Located[]): boolean {
+    return schemas.every(({ schema, path }) =>
+      new InstanceCheck(this.#references, path).matches(value, schema),
+    );
+  }
+
+  compile(schemas: readonly Located[]): Expression {
     if (++this.#depth > maxSchemaDepth)
       throw new LanguageError(
         'grammar_too_large',
-        `JSON schema, ${this.#label} ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
+        `JSON schema, ${schemas[0]?.path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
       );
-    const expression = isObject(schema)
-      ? this.#compileObject(new SchemaReader(schema, `${this.#label} ${path}`), path, onlyObjects)
-      : this.#compileBoolean(schema, path, onlyObjects);
+    const parts: SchemaPart[] = [];
+    const isPossible = schemas.every((schema) => this.#addParts(schema, parts, []));
+    const expression = isPossible ? this.#once(parts) : NOTHING;
     this.#depth--;
     return expression;
   }
 
-  #compileBoolean(schema: unknown, path: string, onlyObjects: boolean): Expression | null {
-    if (schema === true) return onlyObjects ? this.layout.anyObject : this.layout.anyValue;
-    if (onlyObjects) return null;
-    throw this.#unsupported(path, `${JSON.stringify(schema)} allows nothing`);
+  /** Adds a schema and those that hold with it, each once. False if nothing matches it. */
+  #addParts(located: Located, parts: SchemaPart[], around: readonly JsonSchema[]): boolean {
+    const { schema, path, scopes = [] } = located;
+    if (schema === true) return true;
+    if (schema === false) {
+      this.#setReason(new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing`));
+      return false;
+    }
+    if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
+    // A schema that only leads to itself admits nothing.
+    if (around.includes(schema)) return false;
+    const own = this.#remainder(schema, ['$ref', 'allOf']);
+    const part = { schema: own, path, scopes, origin: located.origin ?? schema };
+    if (isConstraining(own) && !parts.some((one) => one.schema === own && sameScopes(one.scopes, scopes)))
+      parts.push(part);
+    return this.#heldWith(schema, part).every((one) => this.#addParts(one, parts, [...around, schema]));
   }
 
-  #compileObject(reader: SchemaReader, path: string, onlyObjects: boolean): Expression | null {
-    if (reader.has('$ref')) return this.#reference(reader, onlyObjects);
-    if (reader.has('enum') || reader.has('const')) {
-      const values = constantsOf(reader).filter((value) => !onlyObjects || isObject(value));
-      return values.length === 0 ? null : choice(values.map((value) => this.layout.constant(value)));
+  /** The schemas of `$ref` and `allOf`. */
+  #heldWith(schema: JsonSchema, part: SchemaPart): Located[] {
+    const { path } = part;
+    const scopes = scopesWithin(part);
+    const found: Located[] = [];
+    if (schema.$ref !== undefined) {
+      const target = this.#references.targetOf(schema);
+      if (target === undefined) throw refusal(path, '$ref', schema.$ref, 'has no target in this schema');
+      found.push({ schema: target, path: `${this.#label} ${schema.$ref}`, scopes });
     }
-    for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const)
-      if (reader.has(keyword)) return this.#combined(reader, keyword, path, onlyObjects);
-    const types = typesOf(reader);
-    if (onlyObjects) {
-      if (reader.has('type') && !types?.includes('object')) return null;
-      // Unless the type is object alone, keywords may also describe the other types, which are dropped.
-      const named = reader.keywords.type === 'object' ? ['object'] : Object.keys(KEYWORDS_OF_TYPE);
-      reader.allowOnly('type', ...keywordsOf(named));
-      return objectWith(reader, this, path);
-    }
-    if (!types) return this.layout.anyValue;
-    reader.allowOnly('type', ...keywordsOf(types));
-    return choice(types.map((type) => this.#ofType(type, reader, path)));
+    if (schema.allOf !== undefined)
+      for (const [index, one] of listOf({ ...part, schema }, 'allOf').entries())
+        found.push({ schema: one, path: `${path}/allOf/${index}`, scopes });
+    return found;
   }
 
-  #ofType(type: string, reader: SchemaReader, path: string): Expression {
+  /** The schema without keywords; the same object each time. */
+  #remainder(schema: JsonSchema, keywords: string[], make?: () => JsonSchema): JsonSchema {
+    if (keywords.every((keyword) => schema[keyword] === undefined && !make)) return schema;
+    let known = this.#remainders.get(schema);
+    if (!known) {
+      known = new Map();
+      this.#remainders.set(schema, known);
+    }
+    const key = keywords.join();
+    let remainder = known.get(key);
+    if (!remainder) {
+      remainder = make
+        ? make()
+        : Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)));
+      known.set(key, remainder);
+    }
+    return remainder;
+  }
+
+  /** Compiles a conjunction, or calls the rule of an equal one. */
+  #once(parts: readonly SchemaPart[]): Expression {
+    if (parts.length === 0) return this.layout.anyValue;
+    const key = parts.map((part) => this.#keyOf(part)).join(' ');
+    const known = this.#known.get(key);
+    if (known) {
+      const { expression, name } = known;
+      if (expression && (isNothing(expression) || expression.kind === 'rule')) return expression;
+      if (expression && !known.isCalled) this.ruleNamed(name, () => expression);
+      known.isCalled = true;
+      return rule(name);
+    }
+    const entry: Known = { name: this.newLabel(), expression: null, isCalled: false };
+    this.#known.set(key, entry);
+    const expression = this.#conjunction(new Conjunction(parts));
+    const isRecursive = entry.isCalled;
+    entry.expression = isRecursive ? this.ruleNamed(entry.name, () => expression) : expression;
+    return entry.expression;
+  }
+
+  #keyOf({ schema, scopes }: SchemaPart): string {
+    return [schema, ...scopes].map((one) => this.#numberOf(one)).join('/');
+  }
+
+  #numberOf(schema: JsonSchema): number {
+    let known = this.#numbers.get(schema);
+    if (known === undefined) {
+      known = this.#numbers.size;
+      this.#numbers.set(schema, known);
+    }
+    return known;
+  }
+
+  #conjunction(all: Conjunction): Expression {
+    for (const [keyword, why] of REFUSED) if (all.has(keyword)) all.refuse(keyword, why);
+    if (all.has('enum') || all.has('const')) return this.#constants(all);
+    const types = typesOf(all);
+    if (types?.length === 0) return this.nothing(all, 'type', 'is not the type of what holds beside it');
+    const combination = combinationOf(all, this.#references);
+    if (combination) return this.#combined(all, combination);
+    if (!types && !all.has('not')) return this.layout.anyValue;
+    const named = types ?? ['string', 'number', 'boolean', 'null', 'object', 'array'];
+    return anyOf(named.map((type) => this.#ofType(type, all)));
+  }
+
+  #constants(all: Conjunction): Expression {
+    const part = all.parts.find(({ schema }) => schema.enum !== undefined || schema.const !== undefined);
+    if (!part) return NOTHING;
+    const keyword = part.schema.enum === undefined ? 'const' : 'enum';
+    const values = keyword === 'enum' ? listOf(part, 'enum') : [part.schema.const];
+    const admitted = values.filter((value) => this.matches(value, all.parts));
+    if (admitted.length === 0)
+      return this.nothing(all, keyword, 'has no value that matches what holds beside it');
+    for (const value of admitted)
+      if (!isExact(value))
+        throw refusal(
+          part.path,
+          keyword,
+          value,
+          'has a number beyond 2^53, where doubles lose digits: make it a string, or leave the keyword out',
+        );
+    return choice(admitted.map((value) => this.layout.constant(value)));
+  }
+
+  #combined(all: Conjunction, combination: Combination): Expression {
+    const { part } = combination;
+    const index = all.parts.indexOf(part);
+    const rest = {
+      ...part,
+      schema: this.#remainder(part.schema, combination.keywords, () => remainderOf(combination)),
+    };
+    const scopes = scopesWithin(part);
+    if (all.parts.length > 1 || isConstraining(rest.schema)) this.#merged += combination.alternatives.length;
+    if (this.#merged > maxMerged)
+      throw new LanguageError(
+        'grammar_too_large',
+        `JSON schema, ${part.path}: its ${combination.keywords[0]} is merged with what holds beside it, which makes more than ${maxMerged} alternatives: use fewer alternatives beside each other`,
+      );
+    const compileAll = (alternatives: readonly Located[][]) =>
+      alternatives.map((alternative) =>
+        this.compile([
+          ...all.parts.slice(0, index),
+          ...(isConstraining(rest.schema) ? [rest] : []),
+          ...alternative.map((one) => ({ ...one, scopes })),
+          ...all.parts.slice(index + 1),
+        ]),
+      );
+    const compiled = compileAll(combination.alternatives);
+    if (!combination.isExclusive) return anyOf(compiled);
+    const possible = {
+      ...combination,
+      alternatives: combination.alternatives.filter((_, at) => !isNothing(compiled[at] ?? NOTHING)),
+    };
+    const { distinct, isPartial } = exclusive(possible, this.#references);
+    if (distinct === possible.alternatives) return anyOf(compiled);
+    const alone = compileAll(distinct);
+    const isLost = isPartial ? alone.some(isNothing) : alone.every(isNothing);
+    if (isLost) throw overlap(part);
+    return anyOf(alone);
+  }
+
+  #ofType(type: string, all: Conjunction): Expression {
+    const excluded = all.values('not').flatMap((not) => (isObject(not) ? excludedBy(not) : []));
     switch (type) {
       case 'string':
-        return stringWithin(reader, this.layout.anyKey);
+        return stringWithin(all, this);
+      case 'object':
+        this.#checkExcluded(all, excluded, type);
+        return objectWithin(all, this);
+      case 'array':
+        this.#checkExcluded(all, excluded, type);
+        return arrayWithin(all, this);
       case 'number':
       case 'integer':
-        return numberWithin(reader, type);
-      case 'array':
-        return arrayOf(reader, this, path);
-      case 'object':
-        return objectWith(reader, this, path);
+        this.#checkExcluded(all, excluded, type);
+        return (
+          numberWithin(all, type) ??
+          this.nothing(all, all.has('minimum') ? 'minimum' : 'maximum', 'allows no number')
+        );
+      case 'boolean':
+        return anyOf(
+          [true, false]
+            .filter((value) => !excluded.includes(value))
+            .map((value) => this.layout.constant(value)),
+        );
       default:
-        return this.layout.valuesOfType.get(type) ?? reader.refuse('type', 'is not a JSON type');
+        return excluded.includes(null) ? NOTHING : this.layout.constant(null);
     }
   }
 
-  #reference(reader: SchemaReader, onlyObjects: boolean): Expression | null {
-    reader.allowOnly('$ref');
-    const pointer = reader.string('$ref') ?? '';
-    const target =
-      resolveReference(pointer, this.#document) ?? reader.refuse('$ref', 'has no target in this schema');
-    const rules = onlyObjects ? this.#objectTargets : this.#targets;
-    const known = rules.get(target);
-    if (known !== undefined) return known;
-    const name = `$ref ${pointer}${onlyObjects ? ' objects' : ''}`;
-    // Set before the target is compiled, for recursive references. A target that only leads to itself admits no object.
-    rules.set(target, onlyObjects ? null : this.ruleNamed(name));
-    const body = this.#compile(target, pointer, onlyObjects);
-    const called = body && this.defineRule(name, body);
-    rules.set(target, called);
-    return called;
-  }
-
-  #combined(
-    reader: SchemaReader,
-    keyword: 'anyOf' | 'oneOf' | 'allOf',
-    path: string,
-    onlyObjects: boolean,
-  ): Expression | null {
-    reader.allowOnly(keyword);
-    const schemas = reader.list(keyword) ?? [];
-    if (schemas.length === 0) reader.refuse(keyword, 'is empty');
-    if (keyword === 'allOf' && schemas.length > 1)
-      reader.refuse(keyword, 'joins schemas: merge them into one');
-    if (keyword === 'oneOf' && schemas.length > maxOneOf)
-      reader.refuse(keyword, `has more than ${maxOneOf} schemas to distinguish: use anyOf`);
-    const kept: unknown[] = [];
-    const alternatives: Expression[] = [];
-    for (const [index, schema] of schemas.entries()) {
-      const expression = this.#compile(schema, `${path}/${keyword}/${index}`, onlyObjects);
-      if (!expression) continue;
-      alternatives.push(expression);
-      const isReference = isObject(schema) && typeof schema.$ref === 'string';
-      kept.push(isReference ? resolveReference(String(schema.$ref), this.#document) : schema);
-    }
-    if (keyword === 'oneOf' && !areDisjoint(kept))
-      reader.refuse(
-        keyword,
-        'has schemas that the same value may match: distinguish them by a constant, or use anyOf',
-      );
-    return alternatives.length === 0 ? null : choice(alternatives);
-  }
-
-  #unsupported(path: string, what: string): LanguageError {
-    return new LanguageError('schema_unsupported', `JSON schema, ${this.#label} ${path}: ${what}`);
+  /** Only texts, booleans and null can be excluded by value. */
+  #checkExcluded(all: Conjunction, excluded: readonly unknown[], type: string): void {
+    if (excluded.some((value) => isOfType(value, type)))
+      all.refuse('not', `excludes a value of type ${type}, which cannot be enforced`);
   }
 }
 
-const keywordsOf = (types: readonly string[]) => types.flatMap((type) => KEYWORDS_OF_TYPE[type] ?? []);
+const scopesWithin = ({ schema, origin, scopes }: SchemaPart): readonly JsonSchema[] =>
+  schema.unevaluatedProperties === undefined && schema.unevaluatedItems === undefined
+    ? scopes
+    : [...scopes, origin];
 
-/** The values of `enum` or `const` that have the schema's type, if it names one. */
-function constantsOf(reader: SchemaReader): unknown[] {
-  reader.allowOnly('enum', 'const', 'type');
-  const keyword = reader.has('enum') ? 'enum' : 'const';
-  if (reader.has('enum') && reader.has('const')) reader.refuse('const', 'cannot be combined with enum');
-  const values = keyword === 'enum' ? (reader.list('enum') ?? []) : [reader.keywords.const];
-  const types = typesOf(reader);
-  const admitted = values.filter((value) => types?.some((type) => isOfType(value, type)) ?? true);
-  if (admitted.length === 0) reader.refuse(keyword, 'has no value of the type');
-  return admitted;
-}
+const sameScopes = (left: readonly JsonSchema[], right: readonly JsonSchema[]): boolean =>
+  left.length === right.length && left.every((one, index) => one === right[index]);
 
-function isOfType(value: unknown, type: string): boolean {
-  if (type === 'null') return value === null;
-  if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isObject(value);
-  if (type === 'integer') return Number.isInteger(value);
-  return typeof value === type;
-}
-
-/** The types that a schema names, or that its keywords imply; null if any value is allowed. */
-function typesOf(reader: SchemaReader): string[] | null {
-  const { type } = reader.keywords;
-  if (typeof type === 'string') return [type];
-  if (Array.isArray(type) && type.length > 0) {
-    const names = type.filter((name) => typeof name === 'string');
-    return names.includes('number') ? names.filter((name) => name !== 'integer') : names;
-  }
-  if (type !== undefined) return reader.refuse('type', 'is not a JSON type');
-  const implied = ['string', 'number', 'array', 'object'].filter((name) =>
-    KEYWORDS_OF_TYPE[name]?.some((keyword) => reader.has(keyword)),
-  );
-  if (implied.length === 0) {
-    reader.allowOnly('enum', 'const');
-    return null;
-  }
-  return implied;
-}
-
-/** The target of a `$ref` into the same document: a JSON pointer (RFC 6901) as a URI fragment. */
-export function resolveReference(pointer: string, document: unknown): unknown {
-  if (pointer !== '#' && !pointer.startsWith('#/')) return undefined;
-  let target: unknown = document;
-  for (const step of pointer.split('/').slice(1)) {
-    const key = unescapeStep(step);
-    if (Array.isArray(target)) target = target[Number(key)];
-    else target = isObject(target) && Object.hasOwn(target, key) ? target[key] : undefined;
-  }
-  return target;
-}
-
-function unescapeStep(step: string): string {
-  try {
-    return decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~');
-  } catch {
-    // A lone "%" is not an escape.
-    return step;
-  }
+/** Whether all numbers in a constant are the ones that were written, as far as can be seen once they are doubles. */
+function isExact(value: unknown): boolean {
+  if (typeof value === 'number')
+    return Number.isFinite(value) && !(Number.isInteger(value) && !Number.isSafeInteger(value));
+  return typeof value !== 'object' || value === null || Object.values(value).every(isExact);
 }

@@ -1,0 +1,141 @@
+import { isObject } from '../../../util/json.ts';
+import type { JsonSchema } from '../../constraint/constraint.ts';
+import { isConstraining } from './conjunction.ts';
+import { constrains } from './keywords.ts';
+import type { References } from './references.ts';
+import { ALL_TYPES, namedTypes } from './types.ts';
+
+/**
+ * Whether a `not` is enforced as it is: it excludes values, a pattern, or an object with a property of this name.
+ */
+export function isAtom(not: unknown): boolean {
+  if (!isObject(not)) return false;
+  const [keyword, ...others] = Object.keys(not).filter(constrains);
+  if (keyword === undefined || others.length > 0) return false;
+  if (keyword === 'required') return Array.isArray(not.required) && not.required.length === 1;
+  return keyword === 'enum' || keyword === 'const' || keyword === 'pattern';
+}
+
+/** The schema of objects without a property. */
+export const without = (name: string): JsonSchema => ({ type: 'object', not: { required: [name] } });
+
+/**
+ * A schema of values that do not match the schema. Null if it cannot be enforced. `isPartial`: what cannot be enforced is
+ * left out, so that some of the values are missing.
+ */
+export function negated(schema: unknown, references: References, isPartial = false): unknown {
+  return new Negation(references, isPartial).of(schema);
+}
+
+class Negation {
+  readonly #references: References;
+  readonly #isPartial: boolean;
+  readonly #open = new Set<unknown>();
+
+  constructor(references: References, isPartial: boolean) {
+    this.#references = references;
+    this.#isPartial = isPartial;
+  }
+
+  of(schema: unknown): unknown {
+    if (typeof schema === 'boolean') return !schema;
+    if (!isObject(schema) || this.#open.has(schema)) return null;
+    if (!isConstraining(schema)) return false;
+    if (isAtom(schema)) return this.#atom(schema);
+    this.#open.add(schema);
+    const keywords = Object.keys(schema).filter((name) => schema[name] !== undefined && constrains(name));
+    // In older drafts, nothing beside a reference counts.
+    const isClear = schema.$ref === undefined || keywords.length === 1;
+    const alternatives = isClear ? keywords.map((keyword) => this.#ofKeyword(schema, keyword)) : [null];
+    this.#open.delete(schema);
+    return this.#oneOf(alternatives);
+  }
+
+  #oneOf(alternatives: unknown[]): unknown {
+    const possible = alternatives.filter((one) => one !== false && one !== null);
+    if (alternatives.includes(null) && !(this.#isPartial && possible.length > 0)) return null;
+    return possible.length > 1 ? { anyOf: possible } : (possible[0] ?? false);
+  }
+
+  #atom(schema: JsonSchema): JsonSchema {
+    if (schema.required !== undefined) return { type: 'object', not: schema };
+    return schema.pattern === undefined ? { not: schema } : { type: 'string', not: schema };
+  }
+
+  #ofKeyword(schema: JsonSchema, keyword: string): unknown {
+    const value = schema[keyword];
+    switch (keyword) {
+      case 'type': {
+        const named = namedTypes(schema) ?? [];
+        // Numbers that are not integers are left out.
+        const others = ALL_TYPES.filter(
+          (type) => !named.includes(type) && !(type === 'number' && named.includes('integer')),
+        );
+        return others.length > 0 && { type: others };
+      }
+      case 'enum':
+      case 'const':
+        return { not: { [keyword]: value } };
+      case 'pattern':
+        return { type: 'string', not: { pattern: value } };
+      case 'minimum':
+        return typeof value === 'number' && typeof schema.exclusiveMinimum !== 'boolean'
+          ? { type: 'number', exclusiveMaximum: value }
+          : null;
+      case 'maximum':
+        return typeof value === 'number' && typeof schema.exclusiveMaximum !== 'boolean'
+          ? { type: 'number', exclusiveMinimum: value }
+          : null;
+      case 'exclusiveMinimum':
+        return typeof value === 'number' ? { type: 'number', maximum: value } : null;
+      case 'exclusiveMaximum':
+        return typeof value === 'number' ? { type: 'number', minimum: value } : null;
+      case 'minLength':
+        return this.#counted('string', 'maxLength', value, -1);
+      case 'maxLength':
+        return this.#counted('string', 'minLength', value, 1);
+      case 'minItems':
+        return this.#counted('array', 'maxItems', value, -1);
+      case 'maxItems':
+        return this.#counted('array', 'minItems', value, 1);
+      // A value without the format may still be valid, since formats are annotations by default.
+      case 'format':
+        return false;
+      case 'required':
+        return Array.isArray(value)
+          ? value.length > 0 && { anyOf: value.map((name) => without(String(name))) }
+          : null;
+      case 'properties':
+        return isObject(value) ? this.#ofProperties(value) : null;
+      case 'anyOf':
+        return this.#ofAll(value, 'allOf');
+      case 'allOf':
+        return this.#ofAll(value, 'anyOf');
+      case 'not':
+        return value;
+      case '$ref':
+        return this.of(this.#references.targetOf(schema));
+      default:
+        return value === true ? false : null;
+    }
+  }
+
+  #counted(type: string, keyword: string, value: unknown, step: number): unknown {
+    if (typeof value !== 'number') return null;
+    return value + step >= 0 && { type, [keyword]: value + step };
+  }
+
+  #ofProperties(properties: JsonSchema): unknown {
+    const alternatives = Object.entries(properties).map(([name, schema]) => {
+      const other = this.of(schema);
+      return other && { type: 'object', required: [name], properties: Object.fromEntries([[name, other]]) };
+    });
+    return this.#oneOf(alternatives);
+  }
+
+  #ofAll(schemas: unknown, keyword: string): unknown {
+    if (!Array.isArray(schemas)) return null;
+    const others = schemas.map((schema) => this.of(schema));
+    return others.includes(null) ? null : { [keyword]: others };
+  }
+}

@@ -1,0 +1,31 @@
+import { choice, type Expression } from '../expression.ts';
+import type { Conjunction, Located } from './conjunction.ts';
+import type { JsonLayout } from './layout.ts';
+
+/** No text at all. */
+export const NOTHING: Expression = { kind: 'choice', alternatives: [] };
+export const isNothing = (expression: Expression): boolean =>
+  expression.kind === 'choice' && expression.alternatives.length === 0;
+
+/** One of the expressions. */
+export function anyOf(expressions: readonly Expression[]): Expression {
+  const some = expressions.filter((expression) => !isNothing(expression));
+  return some.length === 0 ? NOTHING : choice(some);
+}
+
+/** The parts of the schema compiler that the files for each type use. */
+export interface SchemaScope {
+  readonly layout: JsonLayout;
+  /** The values that match all schemas. */
+  compile(schemas: readonly Located[]): Expression;
+  /** Whether a constant matches all schemas. */
+  matches(value: unknown, schemas: readonly Located[]): boolean;
+  /** Defines a rule, so that an expression with many uses is built once. */
+  defineRule(expression: Expression): Expression;
+  /** A beginning for names of rules that no others have. */
+  newLabel(): string;
+  /** The rule of this name. `body` defines it; null if it is defined elsewhere. */
+  ruleNamed(name: string, body?: (() => Expression) | null): Expression;
+  /** No values, with a reason that is told if nothing is left of the whole schema. */
+  nothing(all: Conjunction, keyword: string, why: string): Expression;
+}

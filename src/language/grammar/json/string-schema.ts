@@ -1,0 +1,130 @@
+import { LRUCache } from 'lru-cache';
+import { isObject } from '../../../util/json.ts';
+import type { JsonSchema } from '../../constraint/constraint.ts';
+import {
+  ANY_CHARACTER,
+  characters,
+  choice,
+  type Expression,
+  intersection,
+  literal,
+  repeat,
+} from '../expression.ts';
+import { anyMatch, plainSpelling } from '../regex.ts';
+import { type RegularState, regularExpression, regularStates } from '../regular.ts';
+import type { Conjunction } from './conjunction.ts';
+import { PATTERN_IN_PLACE_OF, PATTERN_OF_FORMAT } from './formats.ts';
+import type { SchemaScope } from './scope.ts';
+import { boundedString, jsonSpelling, ONE_UNIT, quoted } from './string.ts';
+
+/** Cached, because patterns recur: each format has one, and the properties of a schema are alike. */
+const patterns = new LRUCache<string, Expression>({ max: 64 });
+const automata = new LRUCache<string, { states: RegularState[] | null }>({ max: 64 });
+
+function patternString(pattern: string): Expression {
+  let known = patterns.get(pattern);
+  if (!known) {
+    known = quoted(anyMatch(pattern, jsonSpelling));
+    patterns.set(pattern, known);
+  }
+  return known;
+}
+
+/** What a text must be, all at once. */
+interface TextRules {
+  minimum: number;
+  maximum: number | null;
+  patterns: string[];
+  excludedPatterns: string[];
+  excludedTexts: string[];
+}
+
+/** Strings that match all schemas. */
+export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
+  all.checkCounts('minLength', 'maxLength');
+  const rules: TextRules = {
+    minimum: all.greatest('minLength') ?? 0,
+    maximum: all.least('maxLength'),
+    patterns: [...new Set([...all.strings('pattern').map(readable), ...formatsOf(all)])],
+    ...exclusionsOf(all),
+  };
+  const { minimum, maximum } = rules;
+  if (maximum !== null && minimum > maximum) return scope.nothing(all, 'minLength', 'is more than maxLength');
+  if (rules.excludedPatterns.length > 0 || rules.excludedTexts.length > 0) return jointly(all, rules, scope);
+  const [pattern, ...further] = rules.patterns;
+  const isBounded = minimum > 0 || maximum !== null;
+  if (pattern === undefined) return isBounded ? boundedString(minimum, maximum) : scope.layout.anyKey;
+  if (further.length > 0) return jointly(all, rules, scope);
+  return isBounded ? (boundedRun(pattern, rules) ?? jointly(all, rules, scope)) : patternString(pattern);
+}
+
+const readable = (pattern: string): string => PATTERN_IN_PLACE_OF.get(pattern) ?? pattern;
+
+const formatsOf = (all: Conjunction): string[] =>
+  all.strings('format').flatMap((format) => PATTERN_OF_FORMAT.get(format) ?? []);
+
+function exclusionsOf(all: Conjunction): Pick<TextRules, 'excludedPatterns' | 'excludedTexts'> {
+  const excludedPatterns: string[] = [];
+  const excludedTexts: string[] = [];
+  for (const not of all.values('not')) {
+    if (!isObject(not)) continue;
+    if (typeof not.pattern === 'string') excludedPatterns.push(not.pattern);
+    for (const value of excludedBy(not)) if (typeof value === 'string') excludedTexts.push(value);
+  }
+  return { excludedPatterns, excludedTexts };
+}
+
+/** The values that a `not` excludes. */
+export const excludedBy = ({ enum: values, const: value }: JsonSchema): unknown[] =>
+  Array.isArray(values) ? values : value === undefined ? [] : [value];
+
+/** One set of characters, repeated as often as the pattern and the bounds allow. Null for other patterns. */
+function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expression | null {
+  const run = anyMatch(pattern, plainSpelling);
+  const only = run.kind === 'sequence' && run.parts.length === 1 ? run.parts[0] : null;
+  if (only?.kind !== 'repeat' || only.body.kind !== 'characters') return null;
+  const least = Math.max(minimum, only.minimum);
+  const bounds = [maximum, only.maximum].filter((bound) => bound !== null);
+  const most = bounds.length === 0 ? null : Math.min(...bounds);
+  if (most !== null && least > most) return null;
+  const ranges = maximum === null ? only.body.ranges : intersection(only.body.ranges, ONE_UNIT);
+  return quoted(repeat(jsonSpelling(ranges), least, most));
+}
+
+/** Strings that keep several rules, as an automaton. */
+function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expression {
+  const key = JSON.stringify(rules);
+  let known = automata.get(key);
+  if (!known) {
+    known = { states: statesOf(rules) };
+    automata.set(key, known);
+  }
+  const { states } = known;
+  if (!states) {
+    const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
+    return scope.nothing(all, keyword ?? 'type', 'and what holds beside it allow no string');
+  }
+  const label = scope.newLabel();
+  const content = regularExpression(states, jsonSpelling, (index, body) =>
+    scope.ruleNamed(`${label} ${index}`, body),
+  );
+  return quoted(content);
+}
+
+function statesOf({
+  minimum,
+  maximum,
+  patterns: wanted,
+  excludedPatterns,
+  excludedTexts,
+}: TextRules): RegularState[] | null {
+  const parsed = (pattern: string) => anyMatch(pattern, plainSpelling);
+  const character = characters(maximum === null ? ANY_CHARACTER : ONE_UNIT);
+  return regularStates(
+    [...wanted.map(parsed), repeat(character, minimum, maximum)],
+    [
+      ...excludedPatterns.map(parsed),
+      ...(excludedTexts.length > 0 ? [choice(excludedTexts.map(literal))] : []),
+    ],
+  );
+}

@@ -1,0 +1,198 @@
+import { LanguageError } from '../error.ts';
+import { type CodePointRange, characters, choice, type Expression, literal, sequence } from './expression.ts';
+import type { Spelling } from './regex.ts';
+
+/** Most states of an automaton, and most moves that are followed to build it: some 0.3 seconds. */
+const maxStates = 10_000;
+const maxMoves = 500_000;
+/** States that are written within each other, before one gets a rule of its own. */
+const maxInline = 30;
+
+interface Move {
+  first: number;
+  last: number;
+  to: number;
+}
+
+/** What may follow a text of a regular language. Every state leads to an end. */
+export interface RegularState {
+  isEnd: boolean;
+  moves: { ranges: CodePointRange[]; to: number }[];
+}
+
+/** States of several expressions without rules, as nondeterministic automata over code points (Thompson's method). */
+class Nondeterministic {
+  readonly empty: number[][] = [];
+  readonly moves: Move[][] = [];
+
+  add(): number {
+    if (this.moves.length >= maxStates) throw tooLarge();
+    this.empty.push([]);
+    return this.moves.push([]) - 1;
+  }
+
+  /** Adds an expression that ends in `next`. Returns its first state. */
+  build(expression: Expression, next: number): number {
+    switch (expression.kind) {
+      case 'literal':
+        return [...expression.text].reduceRight((following, character) => {
+          const code = character.codePointAt(0) ?? 0;
+          return this.#reading([[code, code]], following);
+        }, next);
+      case 'characters':
+        return this.#reading(expression.ranges, next);
+      case 'sequence':
+        return expression.parts.reduceRight((following, part) => this.build(part, following), next);
+      case 'choice':
+        return this.#leadingTo(expression.alternatives.map((one) => this.build(one, next)));
+      case 'repeat': {
+        const { body, minimum, maximum } = expression;
+        let entry = next;
+        if (maximum === null) {
+          entry = this.#leadingTo([next]);
+          this.empty[entry]!.push(this.build(body, entry));
+        } else
+          for (let count = minimum; count < maximum; count++)
+            entry = this.#leadingTo([next, this.build(body, entry)]);
+        for (let count = 0; count < minimum; count++) entry = this.build(body, entry);
+        return entry;
+      }
+      case 'rule':
+        throw new Error(`the rule ${expression.name} is in an expression that must be regular`);
+    }
+  }
+
+  #reading(ranges: readonly CodePointRange[], next: number): number {
+    const state = this.add();
+    this.moves[state] = ranges.map(([first, last]) => ({ first, last, to: next }));
+    return state;
+  }
+
+  #leadingTo(states: number[]): number {
+    const state = this.add();
+    this.empty[state] = states;
+    return state;
+  }
+
+  /** The states, and those that are reached from them without a character. */
+  closure(states: Iterable<number>): number[] {
+    const found = new Set(states);
+    for (const state of found) for (const next of this.empty[state]!) found.add(next);
+    return [...found]
+      .filter((state) => this.moves[state]!.length > 0 || this.empty[state]!.length === 0)
+      .sort((a, b) => a - b);
+  }
+}
+
+/**
+ * The texts that are in all of `all` and in none of `none`, as a deterministic automaton that starts at its first state.
+ * Expressions have no rules. Null if there is no such text.
+ * @throws LanguageError `grammar_too_large` if the automaton has too many states.
+ */
+export function regularStates(
+  all: readonly Expression[],
+  none: readonly Expression[],
+): RegularState[] | null {
+  const source = new Nondeterministic();
+  const languages = [...all, ...none].map((expression) => {
+    const end = source.add();
+    return { end, start: source.closure([source.build(expression, end)]) };
+  });
+  const ends = languages.map(({ end }) => end);
+  const isEnd = (sets: number[][]) =>
+    sets.every((states, index) => states.includes(ends[index]!) === index < all.length);
+  const found: { sets: number[][]; state: RegularState }[] = [];
+  const indices = new Map<string, number>();
+  const indexOf = (sets: number[][]): number => {
+    const key = sets.map((states) => states.join()).join('|');
+    const known = indices.get(key);
+    if (known !== undefined) return known;
+    if (found.length >= maxStates) throw tooLarge();
+    indices.set(key, found.length);
+    return found.push({ sets, state: { isEnd: isEnd(sets), moves: [] } }) - 1;
+  };
+  indexOf(languages.map(({ start }) => start));
+  let followed = 0;
+  for (const { sets, state } of found) {
+    const moves = sets.map((states) => states.flatMap((one) => source.moves[one]!));
+    const byTarget = new Map<number, CodePointRange[]>();
+    for (const [first, last] of between(moves.slice(0, all.length).flat(), moves.flat())) {
+      followed += moves.reduce((sum, { length }) => sum + length, 1);
+      if (followed > maxMoves) throw tooLarge();
+      const next = moves.map((of) =>
+        source.closure(of.filter((move) => move.first <= first && first <= move.last).map(({ to }) => to)),
+      );
+      if (next.slice(0, all.length).some((states) => states.length === 0)) continue;
+      const target = indexOf(next);
+      const ranges = byTarget.get(target) ?? [];
+      const previous = ranges.at(-1);
+      if (previous && previous[1] === first - 1) ranges[ranges.length - 1] = [previous[0], last];
+      else ranges.push([first, last]);
+      byTarget.set(target, ranges);
+    }
+    state.moves = Array.from(byTarget, ([to, ranges]) => ({ ranges, to }));
+  }
+  return withoutDeadEnds(found.map(({ state }) => state));
+}
+
+/** The ranges between the borders of all moves, as far as a wanted move covers them. */
+function* between(wanted: readonly Move[], all: readonly Move[]): Iterable<CodePointRange> {
+  const borders = [...new Set(all.flatMap(({ first, last }) => [first, last + 1]))].sort((a, b) => a - b);
+  for (const [index, first] of borders.entries()) {
+    const next = borders[index + 1];
+    if (next !== undefined && wanted.some((move) => move.first <= first && first <= move.last))
+      yield [first, next - 1];
+  }
+}
+
+function withoutDeadEnds(states: RegularState[]): RegularState[] | null {
+  const sources = states.map((): number[] => []);
+  for (const [index, { moves }] of states.entries()) for (const { to } of moves) sources[to]!.push(index);
+  const live = new Set(states.flatMap(({ isEnd }, index) => (isEnd ? [index] : [])));
+  for (const index of live) for (const source of sources[index]!) live.add(source);
+  if (!live.has(0)) return null;
+  for (const state of states) state.moves = state.moves.filter(({ to }) => live.has(to));
+  return states;
+}
+
+/** The language as an expression. `define` gives a rule its name before its body is known. */
+export function regularExpression(
+  states: readonly RegularState[],
+  spelling: Spelling,
+  define: (index: number, body: (() => Expression) | null) => Expression,
+): Expression {
+  const uses = states.map(() => 0);
+  for (const { moves } of states) for (const { to } of moves) uses[to]!++;
+  const written = new Set<number>();
+  const bodyOf = (index: number, depth: number): Expression => {
+    const { isEnd, moves } = states[index]!;
+    const following = (to: number): Expression => {
+      if (to !== 0 && uses[to] === 1 && depth < maxInline) return bodyOf(to, depth + 1);
+      if (written.has(to)) return define(to, null);
+      written.add(to);
+      pending.push(to);
+      return define(to, null);
+    };
+    return choice([
+      ...(isEnd ? [literal('')] : []),
+      ...moves.map(({ ranges, to }) => {
+        const last = states[to]!;
+        const read = ranges.length === 0 ? characters([]) : spelling(ranges);
+        return last.moves.length === 0 ? read : sequence([read, following(to)]);
+      }),
+    ]);
+  };
+  const pending = [0];
+  written.add(0);
+  for (let index = pending.pop(); index !== undefined; index = pending.pop()) {
+    const at = index;
+    define(at, () => bodyOf(at, 0));
+  }
+  return define(0, null);
+}
+
+const tooLarge = () =>
+  new LanguageError(
+    'grammar_too_large',
+    `patterns, formats and lengths that hold together need more than ${maxStates} states: use shorter patterns, or a smaller maxLength`,
+  );
