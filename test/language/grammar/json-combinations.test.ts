@@ -41,6 +41,18 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['5', '8'],
   ],
   [
+    'oneOf objects that share no constant',
+    {
+      oneOf: [
+        { properties: { a: {} }, required: ['a'], additionalProperties: true },
+        { properties: { b: {} }, required: ['b'], additionalProperties: false },
+        { properties: { kind: { const: 'c' } }, required: ['kind'], additionalProperties: true },
+      ],
+    },
+    ['{"a":1}', '{"b":1}', '{"kind":"c"}', '{"a":1,"d":1}'],
+    ['{"a":1,"kind":"c"}', '{"a":1,"b":1}', '{"b":1,"d":1}', '{}'],
+  ],
+  [
     'allOf of objects',
     { allOf: [a, { properties: { b: { type: 'null' } }, required: ['b'] }] },
     ['{"a":1,"b":null}'],

@@ -1,0 +1,154 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { describe, expect, it } from 'vitest';
+import type { JsonSchema } from '../../../src/language/constraint/constraint.ts';
+import { PATTERN_OF_FORMAT } from '../../../src/language/grammar/json/formats.ts';
+import { unenforcedOf } from '../../../src/language/grammar/json/keywords.ts';
+import { admits, compiler, randomChooser, textOf, tokenizer, walk } from './support.ts';
+
+const admitsValue = (schema: JsonSchema, value: unknown) =>
+  admits({ type: 'json_schema', schema }, JSON.stringify(value));
+
+/** Formats that ajv has no check for. Their ASCII forms are those of the formats without `idn` or `iri`. */
+const sameAs = new Map([
+  ['idn-email', 'email'],
+  ['idn-hostname', 'hostname'],
+  ['iri', 'uri'],
+  ['iri-reference', 'uri-reference'],
+]);
+
+describe('the format of a text', () => {
+  it.each([...PATTERN_OF_FORMAT.keys()])('%s: all sampled texts have it', async (format) => {
+    const ajv = new Ajv2020({ strict: false });
+    addFormats.default(ajv);
+    const validate = ajv.compile({ type: 'string', format: sameAs.get(format) ?? format });
+    const compiled = await compiler.compile(
+      textOf({ type: 'json_schema', schema: { type: 'string', format } }),
+    );
+    for (let seed = 0; seed < 40; seed++) {
+      const json = tokenizer.decode(walk(compiled, randomChooser(seed), 300));
+      if (!json.endsWith('"') || json.length < 2) continue;
+      expect(validate(JSON.parse(json)), `${format} ${json}`).toBe(true);
+    }
+  });
+
+  // Most of the refused texts are invalid in the tests of JSON Schema for the format.
+  it.each<[format: string, admitted: string[], refused: string[]]>([
+    [
+      'uri',
+      ['http://example.com/%6a', 'https://a.example.org:8080/b(c)/d?e=f#g', 'file:///tmp/a.txt'],
+      [
+        'http://example.com/%6G',
+        'http://example.com/%A',
+        'http://example.com/%',
+        '%A',
+        'http://a b.com',
+        '//x.com/a',
+        '/a',
+        'http://a.com/[x]',
+      ],
+    ],
+    ['uri-reference', ['/a/b', 'a?b=c', '#d', 'http://example.com/'], ['\\\\a\\b', '#a b', 'a%2', 'a"b']],
+    [
+      'email',
+      ['joe.bloggs@example.com', 'a+b@c-d.org'],
+      ['2962', '.test@example.com', 'te..st@example.com', 'a@-b.com', 'a@b-.com', 'a@b'],
+    ],
+    [
+      'hostname',
+      ['www.example.com', 'a-b.c'],
+      ['-a-host', 'host-.com', 'not_valid.com', 'a..b', '', `${'a'.repeat(64)}.com`],
+    ],
+    ['ipv4', ['192.168.0.1', '0.0.0.0'], ['256.1.1.1', '127.0.0', '01.2.3.4', '1.2.3.4/24']],
+    [
+      'ipv6',
+      ['::1', 'fe80::1', '1:2:3:4:5:6:7:8', '::'],
+      ['12345::', '1::2::3', '1:2:3:4:5:6:7', ':1:2', '::1%eth0'],
+    ],
+    [
+      'date',
+      ['2024-02-29', '2000-02-29', '2023-04-30'],
+      ['2023-02-29', '1900-02-29', '2023-04-31', '2023-13-01'],
+    ],
+    ['time', ['08:30:06Z', '08:30:06.5+01:00'], ['24:00:00Z', '08:30:60', '08:30Z', '08:30:06']],
+    ['date-time', ['2024-02-29T08:30:06Z'], ['2023-02-29T08:30:06Z', '2024-01-01', '2024-01-01 08:30:06Z']],
+    ['duration', ['P4DT12H30M5S', 'P2W', 'PT1M'], ['P', 'PT', 'P1D2H', 'P2D1Y', 'P1Y2W', '4DT12H']],
+    [
+      'uuid',
+      ['2EB8AA08-AA98-11EA-B4AA-73B441D16380'],
+      ['2eb8aa08-aa98-11ea-b4aa-73b441d1638', '2eb8aa08aa9811eab4aa73b441d16380'],
+    ],
+    ['json-pointer', ['', '/a~1b/~0'], ['a', '/a~', '/~2']],
+    ['relative-json-pointer', ['0', '1/a', '2#'], ['/a', '01', '-1', '0##']],
+    ['regex', ['^[a-z]+\\d*(?:x|y)$'], ['(', '[', '*a', '^(abc]']],
+  ])('%s is that of its RFC', async (format, admitted, refused) => {
+    for (const text of admitted) expect(await admitsValue({ type: 'string', format }, text), text).toBe(true);
+    for (const text of refused) expect(await admitsValue({ type: 'string', format }, text), text).toBe(false);
+  });
+});
+
+describe('the format of a number', () => {
+  it.each<[schema: JsonSchema, admitted: number[], refused: number[]]>([
+    [{ type: 'integer', format: 'uint' }, [0, 5], [-1]],
+    [{ type: 'integer', format: 'uint8' }, [0, 255], [-1, 256]],
+    [{ type: 'integer', format: 'int32', minimum: 1 }, [1, 2_147_483_647], [0, 2_147_483_648]],
+    [{ type: 'integer', format: 'int64' }, [-5, 2 ** 40], []],
+    [{ type: 'number', format: 'double' }, [-0.5, 2], []],
+    [{ type: 'integer', format: 'date' }, [3], []],
+    [{ type: 'integer', format: 'color' }, [3], []],
+  ])('is a range, or says nothing: %j', async (schema, admitted, refused) => {
+    for (const value of admitted) expect(await admitsValue(schema, value), String(value)).toBe(true);
+    for (const value of refused) expect(await admitsValue(schema, value), String(value)).toBe(false);
+  });
+});
+
+describe('what JSON Schema does not define', () => {
+  const schema = {
+    type: 'object',
+    markdownDescription: '*a*',
+    properties: { markdownDescription: { type: 'string', format: 'color', nullable: true, 'x-y': 1 } },
+    items: [{ tooltip: 'b', default: { c: 1 }, enum: [{ d: 1 }] }],
+  };
+
+  it('is an annotation', async () => {
+    expect(await admitsValue(schema, { markdownDescription: 'any' })).toBe(true);
+    expect(await admitsValue(schema, { markdownDescription: null })).toBe(false);
+  });
+
+  it('is listed once, without annotations of JSON Schema and names with x-', () => {
+    expect(unenforcedOf(schema).sort()).toEqual([
+      '"format": "color"',
+      '"markdownDescription"',
+      '"nullable"',
+      '"tooltip"',
+    ]);
+  });
+});
+
+describe('numbers that a double cannot hold', () => {
+  it.each<[keyword: string, schema: JsonSchema]>([
+    ['const', { const: JSON.parse('9007199254740993') }],
+    ['enum', { enum: ['a', { b: [1e300] }] }],
+    ['const', { const: JSON.parse('1e400') }],
+    ['minimum', { type: 'integer', minimum: 2 ** 60 }],
+    ['maximum', { type: 'number', maximum: -(2 ** 60) }],
+    ['maximum', { type: 'number', maximum: JSON.parse('1e400') }],
+  ])('are refused by name: %s %j', async (keyword, schema) => {
+    await expect(compiler.compile(textOf({ type: 'json_schema', schema }))).rejects.toMatchObject({
+      code: 'schema_unsupported',
+      message: expect.stringContaining(`"${keyword}"`),
+    });
+  });
+
+  it('are harmless as bounds of other numbers', async () => {
+    const schema = { type: 'integer', minimum: -(2 ** 63), maximum: 2 ** 63 };
+    expect(await admitsValue(schema, Number.MAX_SAFE_INTEGER)).toBe(true);
+    expect(await admitsValue({ const: 1.0 }, 1)).toBe(true);
+  });
+
+  it('do not round to an exclusive bound', async () => {
+    const grammar = { type: 'json_schema' as const, schema: { type: 'number', exclusiveMaximum: 3 } };
+    expect(await admits(grammar, '2.99999999999999')).toBe(true);
+    expect(await admits(grammar, '2.99999999999999999999')).toBe(false);
+  });
+});
