@@ -1,12 +1,16 @@
 import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { generateText } from 'ai';
 import { defineEnvironment } from 'martingale';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { loadEnvironmentFile } from '../../src/cli/preflight/environment-file.ts';
 import { measurePace } from '../../src/cli/preflight/pace.ts';
 import { tryShortcuts } from '../../src/cli/preflight/shortcuts.ts';
+import { parseScenarios } from '../../src/rollout/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root, runProgram } from '../support/programs.ts';
 
 const file = (name: string) => join(import.meta.dirname, 'environments', `${name}.ts`);
@@ -76,6 +80,27 @@ describe('martingale preflight', () => {
     expect(text).toMatch(/x 4 TypeError: the database is away at .*gamed\.ts:17/);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: it must not be there.
     expect(text).not.toMatch(/\u001b/);
+  });
+
+  it.each([
+    ['syntax.ts', 'import {', /syntax\.ts.* cannot be loaded: .*SyntaxError/s],
+    ['package.ts', "import 'not-installed';", /package\.ts.*cannot be loaded: .*'not-installed'/s],
+    ['data.json', '{}', /data\.json.*is not a module: name a \.ts or \.js file/],
+  ])('says why %s cannot be loaded, without frames of the loader', async (name, content, message) => {
+    const path = join(await temporaryFolder(), name);
+    await writeFile(path, content);
+    const { stderr, code } = await outcome('preflight', path);
+    expect(stderr).toMatch(message);
+    expect(stderr).not.toContain('node:internal');
+    expect(code).toBe(1);
+  });
+
+  it('names the field of a scenario that does not fit, on one line', async () => {
+    const { environment } = await loadEnvironmentFile(file('crossing'), { exportName: 'scenarios', most: 1 });
+    const scenarios = [{ light: 'red' }, { light: 'blue' }];
+    await expect(parseScenarios(environment, scenarios)).rejects.toThrow(
+      /^Scenario 1 does not fit the schema of environment "crossing": light: Invalid option.*"green"\.$/,
+    );
   });
 
   it('names what a file lacks', async () => {

@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url';
 import { Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
 import { type Environment, isEnvironment, ScenarioSet } from '../../environment/index.ts';
+import { hasCode } from '../../util/error.ts';
 
 export const scenariosFlag = (): Option =>
   new Option('--scenarios <export>', 'the export with the scenarios').default('scenarios');
@@ -37,6 +38,8 @@ export interface EnvironmentModule {
 export async function loadEnvironmentModule(file: string, name?: string): Promise<EnvironmentModule> {
   const path = resolve(file);
   if (!existsSync(path)) throw badFile(path, 'does not exist');
+  if (!/\.[cm]?[jt]sx?$/.test(path))
+    throw badFile(path, 'is not a module: name a .ts or .js file that exports an environment');
   const module: Record<string, unknown> = await import(pathToFileURL(path).href).catch((error) => {
     if (error?.code === 'ERR_UNKNOWN_FILE_EXTENSION' || error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')
       throw badFile(
@@ -44,6 +47,8 @@ export async function loadEnvironmentModule(file: string, name?: string): Promis
         'is not one that Node runs by itself: start the command with tsx, as `npx tsx node_modules/.bin/martingale`',
         error,
       );
+    if (error instanceof SyntaxError || hasCode(error, 'ERR_MODULE_NOT_FOUND'))
+      throw badFile(path, `cannot be loaded: ${withoutFrames(error)}`, error);
     throw error;
   });
   const environment = name === undefined ? (module.default ?? module.environment) : module[name];
@@ -56,6 +61,10 @@ export async function loadEnvironmentModule(file: string, name?: string): Promis
     );
   return { path, environment: environment as Environment, exports: module };
 }
+
+/** What happened and where, without the loader's own frames, which say nothing of the module. */
+const withoutFrames = ({ stack, message }: Error): string =>
+  (stack ?? message).replace(/\n\s+at [\s\S]*/, '').trim();
 
 async function scenariosOf(
   found: unknown,

@@ -33,7 +33,9 @@ export async function chooseRun(name: string | undefined, folder: string): Promi
   throw badRun(
     name === undefined
       ? `there is no run in ${resolve(folder)}: name its folder, or --in another one`
-      : `there is no run ${name}, neither as a folder nor in ${resolve(folder)}${runs.length > 0 ? `, which has ${namesOf(runs)}` : ''}`,
+      : existsSync(name)
+        ? `${resolve(name)} is not the folder of a run, which has an events.jsonl or a config.json`
+        : `there is no run ${name}, neither as a folder nor in ${resolve(folder)}${runs.length > 0 ? `, which has ${namesOf(runs)}` : ''}`,
   );
 }
 
