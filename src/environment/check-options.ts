@@ -21,6 +21,7 @@ type PieceOption = Exclude<
 const sharedNames = {
   name: true,
   scenario: true,
+  title: true,
   limits: {
     turns: true,
     tokens: true,
@@ -75,6 +76,7 @@ const seatRewardNames = { ...weightedNames, seats: true } satisfies OptionNames<
 interface CheckedOptions {
   name: string;
   scenario: unknown;
+  title?: unknown;
   seats?: unknown;
   rollout?: unknown;
   prompt?: unknown;
@@ -88,7 +90,17 @@ interface CheckedOptions {
 
 /** @throws OptionError (`unknown_option`, `invalid_environment`) for the first option that is unknown or invalid. */
 export function checkOptions(options: CheckedOptions): void {
-  const { name, scenario, seats, rollout, prompt, limits = {}, cleanupTimeoutMs = 1, credit } = options;
+  const {
+    name,
+    scenario,
+    title,
+    seats,
+    rollout,
+    prompt,
+    limits = {},
+    cleanupTimeoutMs = 1,
+    credit,
+  } = options;
   const { onUnansweredCall = 'error' } = options;
   const refusal = (option: string, value: unknown, problem: string) =>
     new OptionError('invalid_environment', `Environment "${name}": ${problem}`, { option, value });
@@ -111,6 +123,8 @@ export function checkOptions(options: CheckedOptions): void {
   checkOptionNames(`defineEnvironment({ name: "${name}" })`, options, allNames);
   if (!(scenario instanceof z.ZodType))
     throw invalid('scenario', scenario, 'Give a zod 4 schema, such as z.object({}).');
+  if (title !== undefined && typeof title !== 'function')
+    throw invalid('title', title, 'Give a function of a scenario that returns its title.');
 
   const named = seats === undefined ? [] : seatsOf(seats);
   if (!named)

@@ -14,6 +14,7 @@ import type {
 import type { RewardFunction, Rewards } from './rewards/reward.ts';
 import { rewardCodes } from './rewards/reward-code.ts';
 import { score, scoreGroup, type WeightedRewards, withWeights } from './rewards/score.ts';
+import { givenTitle } from './scenario-title.ts';
 import type { SeatEnvironmentOptions } from './seats.ts';
 import { describeThrown } from './thrown.ts';
 
@@ -176,6 +177,7 @@ function build<Schema extends z.ZodType, Outcome, State>(
   return {
     name,
     scenario: schema,
+    titleOf: (scenario) => givenTitle(options.title, scenario),
     seats,
     limits,
     rewardNames: [...rewardsOf(undefined).keys(), ...groupRewards.keys()],

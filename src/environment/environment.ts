@@ -11,6 +11,8 @@ import type { Seats } from './seats.ts';
 export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unknown> {
   readonly name: string;
   readonly scenario: Schema;
+  /** The title of a scenario, for lists; undefined without the option `title`. Never throws. */
+  titleOf(scenario: z.output<Schema>): string | undefined;
   /** Names of the seats; empty in an environment with one agent. */
   readonly seats: readonly string[];
   /** Limits of each rollout, and of each seat. */

@@ -68,6 +68,7 @@ export type {
   ScenarioSource,
 } from './scenario-set/stage.ts';
 export type { SplitOptions } from './scenario-set/transform-stage.ts';
+export { inOneLine, titleOfScenario } from './scenario-title.ts';
 export type {
   Seat,
   SeatEnvironmentOptions,

@@ -15,6 +15,11 @@ export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
   /** Zod schema of a scenario. Each scenario is parsed once, before its first rollout. */
   scenario: Schema;
   /**
+   * What lists of a run call a scenario: one line, recorded with its group. Default: the first text in the scenario that
+   * has several words.
+   */
+  title?: (scenario: z.output<Schema>) => string;
+  /**
    * Limits of each rollout: model calls (`turns`), sampled `tokens`, `toolCalls`, and `milliseconds` since the rollout's
    * start, set-up included. Default: no limits. When a limit is used up, the next model call is refused;
    * `milliseconds` also interrupts the call in flight. The trajectory's `stopReason` names the limit.

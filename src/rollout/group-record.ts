@@ -46,6 +46,8 @@ export interface FailureRecord extends RolloutFailure {
 export interface GroupRecord {
   group: number;
   scenario: unknown;
+  /** What the environment calls the scenario; absent without its option `title`. */
+  title?: string;
   /** What JSON cannot preserve of the scenario; absent if it preserves all of it. */
   scenario_lost?: string;
   /** Trajectories of the completed rollouts, in order. */
@@ -100,6 +102,7 @@ export function toGroupRecord(group: RolloutGroup): GroupRecord {
     ...(lost === undefined
       ? { scenario: group.scenario }
       : { scenario: asJson(group.scenario), scenario_lost: lost }),
+    ...(group.title === undefined ? {} : { title: group.title }),
     trajectories,
     metadata,
     ...(exceptions.length > 0 ? { exceptions: [...exceptions] } : {}),
@@ -115,6 +118,7 @@ export function fromGroupRecord(record: GroupRecord): RolloutGroup {
   return new RolloutGroup({
     index: record.group,
     scenario: record.scenario,
+    title: record.title,
     rollouts: record.rollouts.map((rollout) => fromRolloutRecord(rollout, record)),
     droppedBecause: record.dropped_because ?? null,
     seat: record.seat,
@@ -166,6 +170,7 @@ function joinSeats(index: number, groups: readonly RolloutGroup[]): RolloutGroup
   return new RolloutGroup({
     index,
     scenario: first.scenario,
+    title: first.title,
     rollouts,
     droppedBecause: training?.droppedBecause ?? null,
   });

@@ -29,6 +29,7 @@ export {
   RolloutGroup,
   type RolloutGroupOptions,
   rolloutOfSeat,
+  seatNotPlayed,
   toFailure,
   trajectoriesOf,
   withoutReward,

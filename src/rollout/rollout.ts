@@ -143,6 +143,8 @@ export function commonFailures(groups: readonly { rollouts: readonly Rollout[] }
 export interface RolloutGroupOptions<Scenario> {
   index: number;
   scenario: Scenario;
+  /** What the environment calls the scenario. */
+  title?: string | undefined;
   rollouts: readonly Rollout[];
   /** Why the group is not trained on. Default null: it is trained on. */
   droppedBecause?: RolloutFailure | null;
@@ -168,6 +170,8 @@ export interface GroupSeat {
 export class RolloutGroup<Scenario = unknown> {
   readonly index: number;
   readonly scenario: Scenario;
+  /** What the environment calls the scenario; undefined if it has no option `title`. */
+  readonly title: string | undefined;
   /** All attempts, including failed and cancelled ones. */
   readonly rollouts: readonly Rollout[];
   /** Why the group strategy excludes the group from training; null if it does not. */
@@ -175,9 +179,11 @@ export class RolloutGroup<Scenario = unknown> {
   /** The one seat whose trajectories these are; see `bySeat`. */
   readonly seat: GroupSeat | undefined;
 
-  constructor({ index, scenario, rollouts, droppedBecause = null, seat }: RolloutGroupOptions<Scenario>) {
+  constructor(options: RolloutGroupOptions<Scenario>) {
+    const { index, scenario, title, rollouts, droppedBecause = null, seat } = options;
     this.index = index;
     this.scenario = scenario;
+    this.title = title;
     this.rollouts = rollouts;
     this.droppedBecause = droppedBecause;
     this.seat = seat;
@@ -198,6 +204,7 @@ export class RolloutGroup<Scenario = unknown> {
       return new RolloutGroup({
         index: this.index * seats.length + at,
         scenario: this.scenario,
+        title: this.title,
         rollouts: this.rollouts.map((rollout) => rolloutOfSeat(rollout, at)),
         droppedBecause: trains ? this.droppedBecause : frozen,
         seat: { name, at, of: seats.length, model, trains, isPolicy },

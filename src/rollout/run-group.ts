@@ -112,7 +112,8 @@ async function runAll<Schema extends z.ZodType, Outcome>(
     const rollouts = settled.map((rollout) => ending.applyReason(rollout));
     const dropped = whyDropped(groupStrategy, rollouts, rolloutsPerGroup);
     const droppedBecause = isFailFast && dropped ? (firstFailure ?? dropped) : dropped;
-    return new RolloutGroup<z.output<Schema>>({ index: group, scenario, rollouts, droppedBecause });
+    const title = environment.titleOf(scenario);
+    return new RolloutGroup<z.output<Schema>>({ index: group, scenario, title, rollouts, droppedBecause });
   } finally {
     ending.dispose();
   }

@@ -32,6 +32,8 @@ export interface RunRow {
   /** Names the run in addresses: its path below the folders that are shown. */
   id: string;
   name: string;
+  /** Its name, or its environment and model if `train` or a recipe named the folder by the time. */
+  title: string;
   folder: string;
   status: RunStatus;
   /** Why it ended, where a reason was given. */
@@ -72,9 +74,12 @@ export interface EvaluationRow {
   step: number;
   policy: string;
   reward: number;
-  /** 95 % interval of the mean; null where the groups are not kept or too few. */
+  /**
+   * 95 % interval of the mean, as far as the rewards of the run's steps go; null where the groups are not kept or too few.
+   */
   rewardInterval: [number, number] | null;
   success: number | null;
+  /** From 0 to 1 at most. */
   successInterval: [number, number] | null;
   scenarios: number;
 }
@@ -108,7 +113,8 @@ export interface FailureRow {
 
 export interface RolloutRow {
   rollout: number;
-  status: 'completed' | 'failed' | 'cancelled';
+  /** `not_played`: the rollout of this seat's group ended before the seat had a turn. */
+  status: 'completed' | 'failed' | 'cancelled' | 'not_played';
   reward: number | null;
   /** Code of its failure. */
   failure: string | null;
@@ -116,10 +122,16 @@ export interface RolloutRow {
 
 export interface GroupRow {
   group: number;
-  /** The scenario in one line. */
+  /** What the environment calls the scenario, or its first text. */
+  title: string;
+  /** Its JSON in one line. */
   scenario: string;
+  /** The seat whose rollouts these are; null in an environment with one agent. */
+  seat: { name: string; trains: boolean } | null;
   rollouts: RolloutRow[];
   hasSignal: boolean;
+  /** Whether every rollout succeeded: there is nothing left to learn. */
+  isSolved: boolean;
   /** Why the whole group is not trained on. */
   dropped: string | null;
 }
@@ -131,10 +143,12 @@ export interface StepDetail {
   step: number | null;
   /** Null for an evaluation, and until the step has ended. */
   report: StepReport | null;
+  /** Of the rollouts so far. The seats of a rollout are one rollout. */
+  counts: Pick<StepReport, 'dispatched' | 'completed' | 'failed' | 'cancelled'>;
+  /** Mean of the rewards so far, of the seats that the model of the run plays; null without one. */
+  reward: number | null;
   /** Histogram of the rewards of completed rollouts; the last bin includes its end. */
   bins: { from: number; to: number; count: number }[];
-  /** Counts of the rollouts, each once, however many seats it has. */
-  counts: Pick<StepReport, 'dispatched' | 'completed' | 'failed' | 'cancelled'>;
   /** The names of the seats; empty in an environment with one agent. */
   seats: string[];
   /** With seats, a group for each seat of a scenario. */
@@ -192,8 +206,11 @@ export interface GroupDetail {
   group: number;
   /** The seat whose rollouts these are, and the model that played it; null in an environment with one agent. */
   seat: { name: string; model: string } | null;
+  /** What the environment calls the scenario, or its first text. */
+  title: string;
   scenario: unknown;
   hasSignal: boolean;
+  isSolved: boolean;
   dropped: string | null;
   rollouts: RolloutSummary[];
   previous: number | null;
@@ -295,7 +312,9 @@ export interface Timeline {
 }
 
 export interface Flip {
-  /** The scenario in one line. */
+  /** What the environment calls the scenario, or its first text. */
+  title: string;
+  /** Its JSON in one line. */
   scenario: string;
   a: number;
   b: number;

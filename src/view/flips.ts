@@ -51,6 +51,7 @@ function flipOf(
   const first = ({ rollouts }: GroupFacts) => rollouts.find(({ reward }) => reward !== null)?.rollout ?? 0;
   return [
     {
+      title: groupA.title,
       scenario: groupA.scenario,
       a,
       b,

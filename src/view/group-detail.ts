@@ -28,8 +28,10 @@ export function groupDetail(shown: Shown): GroupDetail {
     which: found.which,
     group: facts.group,
     seat: record.seat ? { name: record.seat.name, model: record.seat.model } : null,
+    title: facts.title,
     scenario: record.scenario,
     hasSignal: facts.hasSignal,
+    isSolved: facts.isSolved,
     dropped: facts.dropped,
     rollouts: record.rollouts.map((_, rollout) => summaryOf(shown, rollout)),
     previous: numbers[at - 1] ?? null,
@@ -39,11 +41,11 @@ export function groupDetail(shown: Shown): GroupDetail {
 
 function summaryOf(shown: Shown, at: number): RolloutSummary {
   const { record } = shown;
-  const { rollout, trajectory, failure } = partsOf(record, at);
+  const { rollout, status, trajectory, failure } = partsOf(record, at);
   const { advantages } = creditOf(shown, at);
   return {
     rollout: at,
-    status: rollout.status,
+    status,
     reward: rollout.status === 'completed' ? rollout.reward : null,
     failure: failure?.code ?? null,
     metrics: numbersOf(trajectory?.metrics),
@@ -58,7 +60,7 @@ function summaryOf(shown: Shown, at: number): RolloutSummary {
 
 export function rolloutDetail(shown: Shown, at: number): RolloutDetail {
   const { found, facts, record } = shown;
-  const { rollout, trajectory, failure } = partsOf(record, at);
+  const { rollout, status, trajectory, failure } = partsOf(record, at);
   const credit = creditOf(shown, at);
   const trained = trainedOf(shown, at);
   return {
@@ -66,7 +68,7 @@ export function rolloutDetail(shown: Shown, at: number): RolloutDetail {
     which: found.which,
     group: facts.group,
     rollout: at,
-    status: rollout.status,
+    status,
     reward: rollout.status === 'completed' ? rollout.reward : null,
     failure: failure?.code ?? null,
     scenario: record.scenario,

@@ -1,9 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { parseModelName } from '../contract/index.ts';
-import { scenarioKey } from '../environment/index.ts';
+import { inOneLine, scenarioKey, titleOfScenario } from '../environment/index.ts';
 import { hasSignal } from '../learning/index.ts';
-import { type GroupRecord, parseGroupRecord } from '../rollout/index.ts';
+import { type GroupRecord, type GroupSeat, parseGroupRecord, seatNotPlayed } from '../rollout/index.ts';
 import type { TrajectoryRecord } from '../trajectory/index.ts';
 import { byteLines } from '../util/json-lines.ts';
 import type { FailureRow, RolloutRow, Stretch } from './api.ts';
@@ -24,14 +24,16 @@ export interface GroupFacts {
   offset: number;
   bytes: number;
   group: number;
+  title: string;
   scenario: string;
+  /** The seat whose part of the rollouts this is; null in an environment with one agent. */
+  seat: GroupSeat | null;
   /** Pairs the scenario with the same one elsewhere. */
   key: string;
   rollouts: RolloutFacts[];
   hasSignal: boolean;
+  isSolved: boolean;
   dropped: string | null;
-  /** The seat whose part of the rollouts this is, and the number of seats; null in an environment with one agent. */
-  seat: { name: string; of: number } | null;
 }
 
 /** A file of groups, read once. */
@@ -128,30 +130,34 @@ async function readGroupFile(path: string, size: number): Promise<GroupFile> {
 }
 
 function factsOf(record: GroupRecord, place: Pick<GroupFacts, 'offset' | 'bytes'>): GroupFacts {
-  const { group, scenario, dropped_because: dropped, seat } = record;
+  const { group, scenario, title, dropped_because: dropped, seat } = record;
+  const ofSeat = (text: string) => (seat ? `${seat.name}: ${text}` : text);
+  const rollouts = record.rollouts.map((_, at) => rolloutFacts(record, at));
   return {
     ...place,
     group,
-    scenario: seat ? `${seat.name}: ${inOneLine(scenario)}` : inOneLine(scenario),
-    key: seat ? `${seat.name}: ${keyOfGroup(scenario, group)}` : keyOfGroup(scenario, group),
-    rollouts: record.rollouts.map((_, at) => rolloutFacts(record, at)),
-    seat: seat ? { name: seat.name, of: seat.of } : null,
+    title: ofSeat(titleOfScenario(scenario, title)),
+    scenario: inOneLine(scenario),
+    seat: seat ?? null,
+    key: ofSeat(keyOfGroup(scenario, group)),
+    rollouts,
     hasSignal: groupHasSignal(record),
+    isSolved: rollouts.length > 0 && rollouts.every(({ success }) => success !== null && success >= 1),
     dropped: dropped ? `${dropped.code}: ${dropped.message}` : null,
   };
 }
 
 function rolloutFacts(record: GroupRecord, at: number): RolloutFacts {
-  const { rollout, trajectory, failure } = partsOf(record, at);
+  const { rollout, status, trajectory, failure } = partsOf(record, at);
   const start = trajectory?.start_time ? Date.parse(trajectory.start_time) : Number.NaN;
   const policy = trajectory?.record.policy;
   const success = trajectory?.metrics?.success;
   return {
     rollout: at,
-    status: rollout.status,
+    status,
     reward: rollout.status === 'completed' ? rollout.reward : null,
     failure: failure?.code ?? null,
-    success: success === undefined ? null : Number(success),
+    success: success === undefined || rollout.status !== 'completed' ? null : Number(success),
     version: trajectory?.initial_policy_version ?? (policy ? (parseModelName(policy)?.step ?? null) : null),
     start: Number.isNaN(start) ? null : start,
     milliseconds: rollout.duration_ms,
@@ -159,14 +165,16 @@ function rolloutFacts(record: GroupRecord, at: number): RolloutFacts {
   };
 }
 
-/** A rollout of a group by its position in the record, with its trajectory. */
+/** A rollout of a group by its position in the record, with its trajectory. A seat without a turn has not failed. */
 export function partsOf(record: GroupRecord, at: number) {
   const rollout = record.rollouts[at];
   if (!rollout) throw new RangeError(`the group has no rollout ${at}`);
   const failure = rollout.status === 'completed' ? undefined : record.failures[rollout.failure];
   const trajectory: TrajectoryRecord | undefined =
     rollout.status === 'completed' ? record.trajectories[rollout.trajectory] : failure?.trajectory;
-  return { rollout, trajectory, failure };
+  if (failure?.code === seatNotPlayed)
+    return { rollout, status: 'not_played' as const, trajectory, failure: undefined };
+  return { rollout, status: rollout.status, trajectory, failure };
 }
 
 /** Conversations of a trajectory, the main one first. */
@@ -190,7 +198,9 @@ export const creditedOf = (trajectory: TrajectoryRecord) => ({
 });
 
 function addFailures(failures: Map<string, FailureRow>, record: GroupRecord): void {
-  const { group } = record;
+  const { group, seat } = record;
+  // The seats of a rollout fail together.
+  if (seat && seat.at > 0) return;
   for (const rollout of record.rollouts.keys()) {
     const { failure } = partsOf(record, rollout);
     if (!failure) continue;
@@ -200,15 +210,6 @@ function addFailures(failures: Map<string, FailureRow>, record: GroupRecord): vo
     if (known) known.count++;
     else failures.set(key, { code, message, at, stack, count: 1, group, rollout });
   }
-}
-
-const maxScenario = 200;
-
-/** A scenario as one line of text, cut after 200 characters. */
-export function inOneLine(scenario: unknown): string {
-  const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? 'undefined');
-  const line = text.replaceAll(/\s+/g, ' ');
-  return line.length > maxScenario ? `${line.slice(0, maxScenario)}…` : line;
 }
 
 /** The key of a group's scenario; the number of the group for a scenario that has none. */

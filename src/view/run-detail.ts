@@ -37,7 +37,7 @@ export async function readDetail(run: FoundRun): Promise<RunDetail> {
     reports: thinned(reports, stepsApart, alarms),
     stepsApart,
     alarms,
-    evaluations: (await reader.evaluations()).map(toRow),
+    evaluations: (await reader.evaluations()).map((evaluation) => toRow(evaluation, rangeOf(reports))),
     names: inOrder((await reader.groupNames()).map(whichOf)),
     failures: failures.slice(-20).reverse(),
   };
@@ -56,13 +56,40 @@ function thinned(reports: readonly StepReport[], apart: number, alarms: readonly
   return reports.filter(({ step }, at) => at % apart === 0 || at === reports.length - 1 || wanted.has(step));
 }
 
-const toRow = ({ name, step, policy, score, intervals, scenarios }: RunEvaluation): EvaluationRow => ({
+type Range = readonly [low: number, high: number];
+
+const toRow = (
+  { name, step, policy, score, intervals, scenarios }: RunEvaluation,
+  rewards: Range | null,
+): EvaluationRow => ({
   name,
   step,
   policy,
   reward: score.reward,
-  rewardInterval: intervals?.reward ?? null,
+  rewardInterval: within(intervals?.reward, score.reward, rewards),
   success: score.success,
-  successInterval: intervals?.success ?? null,
+  successInterval: within(intervals?.success, score.success, [0, 1]),
   scenarios,
 });
+
+/** The smallest and the largest reward of the steps' rollouts; null if no report has them. */
+function rangeOf(reports: readonly StepReport[]): Range | null {
+  const ranges = reports.flatMap(({ comparison }) => comparison?.rewardRange ?? []);
+  if (ranges.length === 0) return null;
+  return [Math.min(...ranges.map(({ min }) => min)), Math.max(...ranges.map(({ max }) => max))];
+}
+
+/**
+ * An interval without what lies beyond the range: a mean is never above the largest reward, though a normal interval of
+ * it may be. A mean beyond the range shows that the range is not that of the rewards.
+ */
+function within(
+  interval: Range | null | undefined,
+  mean: number | null,
+  range: Range | null,
+): [number, number] | null {
+  if (!interval) return null;
+  const [low, high] = interval;
+  if (!range || mean === null || mean < range[0] || mean > range[1]) return [low, high];
+  return [Math.max(low, range[0]), Math.min(high, range[1])];
+}

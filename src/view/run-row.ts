@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { withoutStep } from '../contract/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isRunActive, type RunReader, readRun } from '../training/index.ts';
 import { isObject } from '../util/json.ts';
@@ -30,14 +31,17 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
   const last = reports.at(-1);
   const { started, steps, model }: Record<string, unknown> = config ?? {};
   const costs = reports.flatMap(({ usage }) => usage.cost ?? []);
+  const policy =
+    typeof summary?.model === 'string'
+      ? summary.model
+      : (last?.policy ?? (typeof model === 'string' ? model : null));
+  const environment = config?.environment ?? null;
   return {
     ...emptyRow(run),
     ...endOf(run.folder, summary, reports.length),
-    model:
-      typeof summary?.model === 'string'
-        ? summary.model
-        : (last?.policy ?? (typeof model === 'string' ? model : null)),
-    environment: config?.environment ?? null,
+    title: titleOf(run.name, { environment, model: policy }),
+    model: policy,
+    environment,
     step: reports.length,
     steps: last?.steps ?? (typeof steps === 'number' ? steps : 0),
     reward: last?.reward ?? null,
@@ -51,9 +55,21 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
   };
 }
 
+/** What a folder is called that has its name from the time at which its run began. */
+const timedName = /(^|\/)\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}[^/]*$/;
+
+function titleOf(
+  name: string,
+  { environment, model }: { environment: string | null; model: string | null },
+): string {
+  const parts = [environment, model && withoutStep(model)].filter(Boolean);
+  return timedName.test(name) && parts.length > 0 ? parts.join(', ') : name;
+}
+
 const emptyRow = ({ id, name, folder }: FoundRun): RunRow => ({
   id,
   name,
+  title: name,
   folder,
   status: 'crashed',
   because: null,

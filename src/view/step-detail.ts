@@ -25,9 +25,12 @@ export async function stepDetail({ run, which, step, file, names }: FoundGroups)
     step,
     report: step === null ? null : await reportOf(run, step),
     bins: histogram(file.groups.flatMap(({ rollouts }) => rollouts.flatMap(({ reward }) => reward ?? []))),
-    groups: file.groups.map(({ group, scenario, rollouts, hasSignal, dropped }) => ({
+    ...totalsOf(file.groups),
+    groups: file.groups.map(({ group, title, scenario, seat, rollouts, hasSignal, isSolved, dropped }) => ({
       group,
+      title,
       scenario,
+      seat: seat && { name: seat.name, trains: seat.trains },
       rollouts: rollouts.map(({ rollout, status, reward, failure }) => ({
         rollout,
         status,
@@ -35,9 +38,10 @@ export async function stepDetail({ run, which, step, file, names }: FoundGroups)
         failure,
       })),
       hasSignal,
+      isSolved,
       dropped,
     })),
-    ...rolloutsOf(file.groups),
+    seats: [...new Set(file.groups.flatMap(({ seat }) => seat?.name ?? []))],
     failures: file.failures,
     previous: names[at - 1] ?? null,
     next: names[at + 1] ?? null,
@@ -45,25 +49,33 @@ export async function stepDetail({ run, which, step, file, names }: FoundGroups)
   };
 }
 
-/**
- * The counts of the rollouts, each once: with seats, `groups` has a group for each seat. A rollout has completed if any
- * of its seats has; the others had no turn.
- */
-function rolloutsOf(groups: readonly GroupFacts[]): Pick<StepDetail, 'counts' | 'seats'> {
-  const whole = new Map<string, RolloutFacts['status']>();
-  for (const { group, seat, rollouts } of groups)
-    for (const { rollout, status } of rollouts) {
-      const id = `${Math.floor(group / (seat?.of ?? 1))} ${rollout}`;
-      if (whole.get(id) !== 'completed') whole.set(id, status);
-    }
-  const counts: StepDetail['counts'] = { dispatched: whole.size, completed: 0, failed: 0, cancelled: 0 };
-  for (const status of whole.values()) counts[status]++;
-  return { counts, seats: [...new Set(groups.flatMap(({ seat }) => seat?.name ?? []))] };
-}
-
 async function reportOf(run: FoundRun, step: number): Promise<StepReport | null> {
   const reports = await (await readRun(run.folder)).reports();
   return reports.find((report) => report.step === step) ?? null;
+}
+
+/** The counts and the mean reward of rollouts; the seats of a rollout are in as many groups. */
+function totalsOf(groups: readonly GroupFacts[]): Pick<StepDetail, 'counts' | 'reward'> {
+  const ended = new Map<string, RolloutFacts['status']>();
+  const rewards: number[] = [];
+  for (const { group, seat, rollouts } of groups)
+    for (const { rollout, status, reward } of rollouts) {
+      const key = `${seat ? Math.floor(group / seat.of) : group} ${rollout}`;
+      if (status !== 'not_played' || !ended.has(key)) ended.set(key, status);
+      if (reward !== null && (!seat || seat.isPolicy)) rewards.push(reward);
+    }
+  const all = [...ended.values()];
+  const count = (...wanted: RolloutFacts['status'][]) =>
+    all.filter((status) => wanted.includes(status)).length;
+  return {
+    counts: {
+      dispatched: all.length,
+      completed: count('completed', 'not_played'),
+      failed: count('failed'),
+      cancelled: count('cancelled'),
+    },
+    reward: rewards.length === 0 ? null : rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length,
+  };
 }
 
 /** Bins of equal width over the values; one for each value where there are few different ones. */

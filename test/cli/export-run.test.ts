@@ -31,11 +31,12 @@ const cellsOf = (row: string): string[] =>
 it('csv has a line for each rollout, failed ones too, with its metrics', async () => {
   const [titles = '', ...rows] = (await exported('csv', '--step', '0', '1')).trimEnd().split('\r\n');
   expect(titles).toBe(
-    'groups_of,group,scenario_key,scenario,seat,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
+    'groups_of,group,scenario_key,title,scenario,seat,rollout,attempt,status,failure,reward,milliseconds,calls,tokens,brevity,success',
   );
   expect(rows).toHaveLength(32);
+  expect(cellsOf(rows[0] ?? '')[3]).toMatch(/^Where is order \d+\?$/);
   const rewards = rows.filter((row) => row.includes(',completed,')).map(cellsOf);
-  for (const cells of rewards) expect(Number(cells[9])).toBeCloseTo(Number(cells[13]) + Number(cells[14]), 9);
+  for (const cells of rewards) expect(Number(cells[10])).toBeCloseTo(Number(cells[14]) + Number(cells[15]), 9);
 });
 
 it('csv has the scenario as text beside its key, and whole milliseconds', () => {
@@ -52,9 +53,9 @@ it('csv has the scenario as text beside its key, and whole milliseconds', () => 
   table.add({ name: 'step-0', record: { ...record, scenario: { id: 'q7', text: 'x' } } });
   const [, hashed = '', named] = table.lines;
   expect(hashed).toMatch(
-    /^step-0,0,[0-9a-f]{20},"\{""question"":""a, \\""b\\""\\nc""\}",,0,0,completed,,1,1235,/,
+    /^step-0,0,[0-9a-f]{20},"a, ""b"" c","\{""question"":""a, \\""b\\""\\nc""\}",,0,0,completed,,1,1235,/,
   );
-  expect(named).toContain('step-0,0,q7,"{""id"":""q7"",""text"":""x""}",,0');
+  expect(named).toContain('step-0,0,q7,x,"{""id"":""q7"",""text"":""x""}",,0');
 });
 
 it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {
@@ -137,7 +138,7 @@ it('csv names the seat; sft has the best of each seat that the model of the run 
     table.add({ name: 'step-0000', record: group });
   }
   expect(examples.lines.map((line) => JSON.parse(line).messages.at(-1).content)).toEqual(['a', 'b']);
-  expect(table.lines.slice(1).map((line) => cellsOf(line)[4])).toEqual(['x', 'o', 'z']);
+  expect(table.lines.slice(1).map((line) => cellsOf(line)[5])).toEqual(['x', 'o', 'z']);
 });
 
 it('refuses a file that exists, a step that is not there, and an unknown form', async () => {

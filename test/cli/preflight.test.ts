@@ -28,7 +28,7 @@ describe('martingale preflight', () => {
     expect(text).toMatch(/^reward \d.*\n {2}user {7}the light is/);
     expect(text).toMatch(/rollouts +18: 18 completed, 0 failed/);
     expect(text).toMatch(/pace +at least [\d.]+ rollouts a second/);
-    expect(text).toMatch(/usual: 100 steps of 16 x 8 +12800 +\d+ +[\d.]+ +[\d.]+/);
+    expect(text).toMatch(/usual: 100 steps of 16 x 8 +12800 +\d+ +(\d+(\.\d)? s|[\d:]+) +[\d.]+/);
     expect(text).toMatch(/always the model's most frequent reply +0\.\d+/);
     const figures = JSON.parse(await martingale('preflight', file('crossing'), '--rollouts', '6', '--json'));
     expect(figures).toMatchObject({ groups: 3, temperatures: [1], failures: [], counts: { completed: 18 } });
@@ -99,7 +99,7 @@ describe('martingale preflight', () => {
     const { environment } = await loadEnvironmentFile(file('crossing'), { exportName: 'scenarios', most: 1 });
     const scenarios = [{ light: 'red' }, { light: 'blue' }];
     await expect(parseScenarios(environment, scenarios)).rejects.toThrow(
-      /^Scenario 1 does not fit the schema of environment "crossing": light: Invalid option.*"green"\.$/,
+      /^Scenario 1 does not fit the schema of environment "crossing": `scenarios\[1\].light` is "blue": Invalid option.*"green"\.$/,
     );
   });
 

@@ -1,10 +1,12 @@
+import { inOneLine, titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
-import { inOneLine, keyOfGroup } from '../../view/index.ts';
+import { keyOfGroup } from '../../view/index.ts';
 
 const fixed = [
   'groups_of',
   'group',
   'scenario_key',
+  'title',
   'scenario',
   'seat',
   'rollout',
@@ -52,6 +54,7 @@ function rowOf(name: string, record: GroupRecord, at: number) {
       name,
       record.group,
       keyOfGroup(record.scenario, record.group),
+      titleOfScenario(record.scenario, record.title),
       inOneLine(record.scenario),
       record.seat?.name,
       at,

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Choice, Message } from '../../contract/index.ts';
+import { titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
 import { martingaleVersion } from '../../util/version.ts';
@@ -86,12 +87,12 @@ function sampleOf(name: string, record: GroupRecord, at: number, model: string) 
   return {
     id: idOf({ name, record }),
     epoch: at + 1,
-    input: JSON.stringify(record.scenario),
+    input: titleOfScenario(record.scenario, record.title),
     target: '',
     messages: trajectory?.messages_and_choices.map((entry) => messageOf(entry, model)) ?? [],
     output: { model, choices: last && 'message' in last ? [choiceOf(last, model)] : [], completion: '' },
     scores,
-    metadata: metadataOf(trajectory),
+    metadata: { scenario: record.scenario, ...metadataOf(trajectory) },
     store: {},
     events: [],
     model_usage: {},

@@ -1,5 +1,5 @@
 import { printable } from '../../contract/index.ts';
-import { counted } from '../../progress/index.ts';
+import { counted, duration } from '../../progress/index.ts';
 import { describeFailureKinds, type RolloutGroup } from '../../rollout/index.ts';
 import { type Trajectory, textOf, toTrajectoryRecord } from '../../trajectory/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
@@ -73,12 +73,12 @@ export function reportLines(figures: PreflightFigures): string[] {
       costs.length === 0
         ? []
         : [
-            ['', 'ROLLOUTS', 'TOKENS SAMPLED', 'MINUTES AT MOST', ...(hasCost ? ['COST'] : [])],
+            ['', 'ROLLOUTS', 'TOKENS SAMPLED', 'TIME AT MOST', ...(hasCost ? ['COST'] : [])],
             ...costs.map(({ name, rollouts, sampledTokens, rolloutMinutes, cost }) => [
               `  ${name}`,
               String(rollouts),
               String(sampledTokens),
-              shortNumber(rolloutMinutes),
+              duration(rolloutMinutes * 60_000),
               ...(hasCost ? [shortNumber(cost)] : []),
             ]),
           ],

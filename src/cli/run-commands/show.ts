@@ -118,24 +118,25 @@ const worstGroups = ({ groups }: StepDetail, count: number): number[] =>
     .slice(0, count)
     .map(({ group }) => group);
 
-function worstRollout({ group, seat, scenario, rollouts }: GroupDetail): string[] {
+function worstRollout({ rollouts, ...group }: GroupDetail): string[] {
   const [worst] = [...rollouts].sort((a, b) => (a.reward ?? 0) - (b.reward ?? 0));
   if (!worst) return [];
-  return [groupHead({ group, seat, scenario }), rolloutHead(worst), ...turnLines(worst.turns)];
+  return [groupHead(group), rolloutHead(worst), ...turnLines(worst.turns)];
 }
 
-const groupHead = ({ group, seat, scenario }: Pick<GroupDetail, 'group' | 'seat' | 'scenario'>): string =>
-  `group ${group}  ${seat ? `seat ${printable(seat.name)} (${printable(seat.model)})  ` : ''}${scenarioLine(scenario)}`;
+/** The title of a seat's group begins with the seat. */
+const groupHead = ({ group, seat, title }: Pick<GroupDetail, 'group' | 'seat' | 'title'>): string =>
+  `group ${group}  ${printable(title)}${seat ? `  (${printable(seat.model)})` : ''}`;
 
-const groupLines = ({ group, seat, scenario, rollouts, hasSignal, dropped }: GroupDetail): string[] => [
-  groupHead({ group, seat, scenario }),
-  dropped === null
-    ? hasSignal
+const groupLines = ({ rollouts, hasSignal, isSolved, dropped, ...group }: GroupDetail): string[] => [
+  groupHead(group),
+  `scenario ${printable(JSON.stringify(group.scenario) ?? '').slice(0, 2000)}`,
+  dropped !== null
+    ? `left out: ${printable(dropped)}`
+    : hasSignal
       ? 'it has a signal'
-      : 'no signal: its rewards are equal'
-    : `left out: ${printable(dropped)}`,
+      : isSolved
+        ? 'every rollout solved it: nothing is left to learn'
+        : 'no signal: its rewards are equal',
   ...rollouts.flatMap((rollout) => ['', rolloutHead(rollout), ...turnLines(rollout.turns)]),
 ];
-
-const scenarioLine = (scenario: unknown): string =>
-  printable(typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? '')).slice(0, 300);

@@ -37,6 +37,7 @@ function block(title: string, text: string): string[] {
 /** The head of a rollout: `rollout 3: reward 0.25 (tool 1, order 0), advantage -0.56, 36 tokens`. */
 export function rolloutHead({
   rollout,
+  status,
   reward,
   failure,
   metrics,
@@ -44,7 +45,8 @@ export function rolloutHead({
   sampledTokens,
 }: RolloutSummary): string {
   const parts = Object.entries(metrics).map(([name, value]) => `${printable(name)} ${shortNumber(value)}`);
-  const what = failure === null ? `reward ${shortNumber(reward)}` : `failed: ${printable(failure)}`;
+  const played = failure === null ? `reward ${shortNumber(reward)}` : `failed: ${printable(failure)}`;
+  const what = status === 'not_played' ? 'not played' : played;
   return [
     `rollout ${rollout}: ${what}${parts.length > 0 ? ` (${parts.join(', ')})` : ''}`,
     ...(advantage === null ? [] : [`advantage ${shortNumber(advantage)}`]),

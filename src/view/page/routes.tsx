@@ -23,7 +23,10 @@ interface Match {
   panel(query: PanelProps['query']): VNode;
 }
 
-type Route = (path: readonly string[]) => Match | null;
+/** Gives a run's title by its id. */
+type RunTitle = (id: string) => string;
+
+type Route = (path: readonly string[], runTitle?: RunTitle) => Match | null;
 
 /**
  * The panels by their address, as `route('runs/:run', ({ run }) => run, Run)`. The second names the panel in the crumbs
@@ -32,7 +35,7 @@ type Route = (path: readonly string[]) => Match | null;
 const routes: readonly Route[] = [
   route('', () => 'Runs', Runs),
   route('service', () => 'Service', Service),
-  route('runs/:run', ({ run }) => run.replaceAll('~', '/'), Run),
+  route('runs/:run', ({ run }, runTitle) => runTitle(run), Run),
   route('runs/:run/steps/:which', ({ which }) => stepTitle(which), Step),
   route('runs/:run/steps/:which/timeline', () => 'Timeline', Timeline),
   route('runs/:run/steps/:which/groups/:group', ({ group }) => `Group ${group}`, Group),
@@ -50,11 +53,11 @@ const routes: readonly Route[] = [
 
 export function route<const Pattern extends string>(
   pattern: Pattern,
-  title: (params: Record<NamesIn<Pattern>, string>) => string,
+  title: (params: Record<NamesIn<Pattern>, string>, runTitle: RunTitle) => string,
   Panel: ComponentType<PanelProps<NamesIn<Pattern>>>,
 ): Route {
   const parts = pattern.split('/').filter(Boolean);
-  return (path) => {
+  return (path, runTitle = (id) => id) => {
     const fits =
       parts.length === path.length && parts.every((part, at) => part[0] === ':' || part === path[at]);
     if (!fits) return null;
@@ -62,19 +65,22 @@ export function route<const Pattern extends string>(
     const params: Record<NamesIn<Pattern>, string> = Object.fromEntries(named);
     // Another run is another panel; another query is not.
     return {
-      title: title(params),
+      title: title(params, runTitle),
       panel: (query) => <Panel key={path.join('/')} params={params} query={query} />,
     };
   };
 }
 
-const matchOf = (path: readonly string[]): Match | undefined =>
-  routes.map((matches) => matches(path)).find((match) => match !== null);
+const matchOf = (path: readonly string[], runTitle?: RunTitle): Match | undefined =>
+  routes.map((matches) => matches(path, runTitle)).find((match) => match !== null);
 
 /** The panels above a path and the one at it, outermost first. */
-export const crumbsOf = (path: readonly string[]): { title: string; path: readonly string[] }[] =>
+export const crumbsOf = (
+  path: readonly string[],
+  runTitle: RunTitle,
+): { title: string; path: readonly string[] }[] =>
   Array.from({ length: path.length + 1 }, (_, length) => path.slice(0, length)).flatMap((start) => {
-    const match = matchOf(start);
+    const match = matchOf(start, runTitle);
     return match ? [{ title: match.title, path: start }] : [];
   });
 

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Choice } from '../../../src/contract/index.ts';
 import { exportPage, type RunningView, startView } from '../../../src/view/index.ts';
@@ -11,7 +11,7 @@ import { sharedFolder, temporaryFolder } from '../../support/files.ts';
 import { startServer } from '../../support/http-server.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { makeRun } from '../make-run.ts';
-import { startBrowser } from './browser.ts';
+import { type OpenOptions, openPage, startBrowser } from './browser.ts';
 
 /** What a model may write to harm whoever reads it: markup, terminal commands, turned and piled-up letters. */
 const hostile = [
@@ -87,24 +87,8 @@ async function withTokens(run: string): Promise<void> {
 }
 
 /** Opens an address of the page; problems of its scripts fail the test. */
-async function open(
-  address: string,
-  { width = 1400, dark = false, url = view.url, locale = 'en-US' } = {},
-): Promise<{ page: Page; problems: string[] }> {
-  const context = await browser.newContext({
-    viewport: { width, height: 900 },
-    locale,
-    colorScheme: dark ? 'dark' : 'light',
-  });
-  onTestFinished(() => context.close());
-  const page = await context.newPage();
-  const problems: string[] = [];
-  page.on('pageerror', (error) => problems.push(error.message));
-  page.on('console', (message) => message.type() === 'error' && problems.push(message.text()));
-  await page.goto(`${url}#${address}`);
-  await page.locator('h1').first().waitFor();
-  return { page, problems };
-}
+const open = (address: string, { url = view.url, ...options }: OpenOptions & { url?: string } = {}) =>
+  openPage(browser, `${url}#${address}`, options);
 
 /** Copies a run; in step 1, the first rollout of each group asked a helper too. */
 async function withHelper(from: string, to: string): Promise<void> {

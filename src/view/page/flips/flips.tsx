@@ -119,7 +119,9 @@ function FlipsPanel({ data, query }: { data: FlipsData; query: PanelProps['query
                   aria-current={index === at ? 'true' : undefined}
                   onClick={() => choose(index)}
                 >
-                  <span class="flip-scenario">{flip.scenario}</span>
+                  <span class="flip-scenario" title={flip.scenario}>
+                    {flip.title}
+                  </span>
                   <span class="number">
                     {formatNumber(flip.a)} → <b>{formatNumber(flip.b)}</b>
                   </span>

@@ -22,7 +22,7 @@ const rolloutAddress = ({ run, which, group }: GroupDetail, rollout: number) =>
   addressOf(['runs', run, 'steps', which, 'groups', group, 'rollouts', rollout]);
 
 function GroupPanel({ detail }: { detail: GroupDetail }) {
-  const { run, which, group, seat, rollouts, previous, next, hasSignal, dropped, scenario } = detail;
+  const { run, which, group, seat, rollouts, previous, next, title, scenario } = detail;
   const [cursor, setCursor] = useState(-1);
   const groupAddress = (number: number | null) =>
     number === null ? null : addressOf(['runs', run, 'steps', which, 'groups', number]);
@@ -43,30 +43,36 @@ function GroupPanel({ detail }: { detail: GroupDetail }) {
             seat {seat.name}: {seat.model}
           </span>
         )}
-        {dropped !== null ? (
-          <Tag is="warn">Left out: {dropped}</Tag>
-        ) : (
-          <Tag is={hasSignal ? 'good' : 'plain'}>{hasSignal ? 'Signal' : 'No signal: rewards are equal'}</Tag>
-        )}
+        <Teaches detail={detail} />
         <span class="spacer" />
         <div class="buttons">
           <Near word="Previous" address={groupAddress(previous)} />
           <Near word="Next" address={groupAddress(next)} />
         </div>
       </div>
-      <section class="panel" aria-label="Scenario">
-        <h2 class="panel-head">Scenario</h2>
+      <details class="panel">
+        <summary>
+          <span class="muted">Scenario</span> <span class="scenario-title">{title}</span>
+        </summary>
         <div class="scenario">
           <ModelText
             text={typeof scenario === 'string' ? scenario : JSON.stringify(scenario, null, 2)}
             limit={1200}
           />
         </div>
-      </section>
+      </details>
       <Rewards detail={detail} cursor={cursor} />
       <Columns columns={rollouts.map((rollout) => toColumn(detail, rollout))} cursor={cursor} />
     </>
   );
+}
+
+/** Whether the group teaches something, and why not. */
+function Teaches({ detail: { hasSignal, isSolved, dropped } }: { detail: GroupDetail }) {
+  if (dropped !== null) return <Tag is="warn">Left out: {dropped}</Tag>;
+  if (hasSignal) return <Tag is="good">Signal</Tag>;
+  if (isSolved) return <Tag is="good">Every rollout solved it: nothing is left to learn</Tag>;
+  return <Tag is="plain">No signal: rewards are equal</Tag>;
 }
 
 export function Near({ word, address }: { word: string; address: string | null }) {
@@ -81,12 +87,15 @@ export function Near({ word, address }: { word: string; address: string | null }
   );
 }
 
-const toColumn = (detail: GroupDetail, { rollout, reward, failure, turns }: RolloutSummary): Column => ({
+const toColumn = (
+  detail: GroupDetail,
+  { rollout, status, reward, failure, turns }: RolloutSummary,
+): Column => ({
   key: rollout,
   title: `Rollout ${rollout}`,
   href: rolloutAddress(detail, rollout),
   reward,
-  note: failure ?? undefined,
+  note: status === 'not_played' ? 'not played' : (failure ?? undefined),
   turns,
 });
 
@@ -143,6 +152,8 @@ function Rewards({ detail, cursor }: { detail: GroupDetail; cursor: number }) {
                 <td class="number">
                   {one.status === 'completed' ? (
                     <b>{formatNumber(one.reward)}</b>
+                  ) : one.status === 'not_played' ? (
+                    <span class="muted">not played</span>
                   ) : (
                     <Tag is="bad">{one.failure}</Tag>
                   )}

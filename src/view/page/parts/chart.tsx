@@ -46,6 +46,8 @@ export interface ChartProps {
   /** The step under the cursor, which all charts of a panel share. */
   cursor: Signal<number | null>;
   format?: (value: number) => string;
+  /** The smallest and the largest value that there can be: the axis has no others. Default: any number. */
+  range?: readonly [number, number] | undefined;
   height?: number;
   /** Called with the step that was clicked. */
   onPick?: (x: number) => void;
@@ -112,7 +114,7 @@ export function Chart(props: ChartProps) {
               <span key={line.label} class="chart-value">
                 {lines.length > 1 && (
                   <>
-                    <Swatch tone={line.tone} dashed={line.dashed} />
+                    <LineSwatch tone={line.tone} dashed={line.dashed} />
                     {hasLegend && <span class="muted">{line.label}</span>}
                   </>
                 )}
@@ -140,9 +142,9 @@ export function Chart(props: ChartProps) {
   );
 }
 
-/** The line of a legend. */
-export function Swatch({ tone, dashed }: { tone: Tone; dashed?: boolean | undefined }) {
-  return <i class={`swatch ${tone}${dashed ? ' dashed' : ''}`} aria-hidden="true" />;
+/** The line of a legend; `swatch` is the class of one that is filled. */
+export function LineSwatch({ tone, dashed }: { tone: Tone; dashed?: boolean | undefined }) {
+  return <i class={`line-swatch ${tone}${dashed ? ' dashed' : ''}`} aria-hidden="true" />;
 }
 
 const isKnown = (value: number | null): boolean => value !== null;
@@ -180,7 +182,9 @@ function optionsOf(latest: { current: ChartProps }, holder: HTMLElement): uPlot.
         size: 48,
         gap: 4,
         space: 32,
-        values: (_, splits) => splits.map((value) => tick(value, latest.current.format)),
+        filter: (_, splits) => splits.map((value) => (isPossible(value, latest.current) ? value : null)),
+        values: (_, splits) =>
+          splits.map((value) => (value === null ? '' : tick(value, latest.current.format))),
       },
     ],
     series: [
@@ -221,6 +225,9 @@ function optionsOf(latest: { current: ChartProps }, holder: HTMLElement): uPlot.
   };
 }
 
+const isPossible = (value: number, { range }: ChartProps): boolean =>
+  !range || (value >= range[0] && value <= range[1]);
+
 /** A value of the axis in few characters. */
 function tick(value: number, format: ((value: number) => string) | undefined): string {
   const exact = Number(value.toPrecision(6));
@@ -253,8 +260,8 @@ function rangeOfY(latest: { current: ChartProps }): uPlot.Scale.Range {
     if (all.length === 0) return [0, 1];
     const min = Math.min(...all);
     const max = Math.max(...all);
-    // A line that never moves stands in the middle, not at an edge with five equal labels.
-    if (min === max) return min === 0 ? [0, 1] : [min - Math.abs(min) * 0.5, min + Math.abs(min) * 0.5];
+    // A line that never moves has its distance to zero below it; a larger value may be none that there can be.
+    if (min === max) return min === 0 ? [0, 1] : [Math.min(0, min * 1.08), Math.max(0, min * 1.08)];
     return uPlot.rangeNum(min, max, 0.08, true);
   };
 }

@@ -41,7 +41,9 @@ function RolloutPanel({ detail, query }: { detail: RolloutDetail; query: PanelPr
     <>
       <div class="heading">
         <h1>Rollout {rollout}</h1>
-        {detail.status !== 'completed' && <Tag is="bad">{detail.status}</Tag>}
+        {detail.status !== 'completed' && (
+          <Tag is={detail.status === 'not_played' ? 'plain' : 'bad'}>{inWords(detail.status)}</Tag>
+        )}
         <span class="muted">{detail.policy}</span>
         <span class="spacer" />
         <div class="buttons">

@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals';
 import type { RunDetail } from '../../api.ts';
 import { differencesOf } from '../../differences.ts';
 import { useApi } from '../api-client.ts';
-import { Chart, type Line, Swatch, type Tone } from '../parts/chart.tsx';
+import { Chart, type Line, LineSwatch, type Tone } from '../parts/chart.tsx';
 import { addressOf, setQuery } from '../router.ts';
 import { type Curve, curvesOf, valuesOf } from '../run/curves.ts';
 
@@ -26,7 +26,7 @@ export function Overlay({ ids }: { ids: readonly string[] }) {
         <div class="legend">
           {runs.map(({ id, name }, index) => (
             <span key={id}>
-              <Swatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} />
+              <LineSwatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} />
               <a href={addressOf(['runs', id])}>{name}</a>
             </span>
           ))}
@@ -45,6 +45,7 @@ export function Overlay({ ids }: { ids: readonly string[] }) {
             lines={runs.map((run, index) => lineOf(run, index, curve, x))}
             cursor={cursor}
             hasLegend={false}
+            range={curve.range}
             {...(curve.format ? { format: curve.format } : {})}
           />
         ))}
@@ -92,7 +93,7 @@ function Differences({ runs }: { runs: readonly RunDetail[] }) {
             <th scope="col">Differs</th>
             {runs.map(({ id, name }, index) => (
               <th key={id} scope="col">
-                <Swatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} /> {name}
+                <LineSwatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} /> {name}
               </th>
             ))}
           </tr>

@@ -8,6 +8,7 @@ import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { useKeys } from '../shell/keys.ts';
 import { Overlay } from './overlay.tsx';
 import { StatusTag } from './status.tsx';
+import { subtitleOf } from './titles.ts';
 import './runs.css';
 
 /** At most this many runs lie over each other: more cannot be told apart. */
@@ -147,8 +148,8 @@ function Row({ run, hasCursor, isChosen, isFull, onToggle }: RowProps) {
         />
       </td>
       <th scope="row" class="name">
-        <a href={addressOf(['runs', run.id])}>{run.name}</a>
-        <small class="muted">{[run.environment, run.model].filter(Boolean).join(' · ')}</small>
+        <a href={addressOf(['runs', run.id])}>{run.title}</a>
+        <small class="muted">{subtitleOf(run).join(' · ')}</small>
         {run.problem && <small class="tag bad">{run.problem}</small>}
       </th>
       <td class="status">

@@ -16,12 +16,16 @@ export interface Curve {
   meaning: string;
   lines: readonly { label: string; of: (report: StepReport) => number | null; dashed?: boolean }[];
   format?: (value: number) => string;
+  /** The smallest and the largest value that there can be. */
+  range?: readonly [number, number];
   /** Adds up over the steps. */
   isSum?: boolean;
   /** Which score of the validations it shows beside. */
   validation?: 'reward' | 'success';
   alarms?: readonly AlarmKind[];
 }
+
+const ofShares = { format: formatShare, range: [0, 1] } as const;
 
 const maxReasons = 3;
 
@@ -56,7 +60,7 @@ const outcomes: Curve[] = [
     title: 'Success',
     meaning: 'Share of completed rollouts that succeeded; dots are validations with their 95 % interval.',
     lines: [{ label: 'Success', of: ({ success }) => success }],
-    format: formatShare,
+    ...ofShares,
     validation: 'success',
   },
 ];
@@ -79,7 +83,7 @@ const learning: Curve[] = [
     title: 'Groups with signal',
     meaning: 'Share of groups whose rewards differ, so that they teach something.',
     lines: [{ label: 'With signal', of: (report) => share(report.groupsWithSignal, report.groups) }],
-    format: formatShare,
+    ...ofShares,
     alarms: ['no_signal'],
   },
   {
@@ -104,7 +108,7 @@ const learning: Curve[] = [
     title: 'Repeated text',
     meaning: 'Share of four-token sequences that occurred earlier in the same reply.',
     lines: [{ label: 'Repeated', of: ({ repeatedShare }) => repeatedShare }],
-    format: formatShare,
+    ...ofShares,
     alarms: ['repeated_text'],
   },
   {
@@ -119,7 +123,7 @@ const learning: Curve[] = [
     title: 'Clipped share',
     meaning: 'Share of tokens whose importance ratio was clipped, masked or capped.',
     lines: [{ label: 'Clipped', of: ({ clippedShare }) => clippedShare }],
-    format: formatShare,
+    ...ofShares,
     alarms: ['clipped'],
   },
   {
@@ -176,7 +180,7 @@ function toolsOf(reports: readonly StepReport[]): Curve[] {
           },
         },
       ],
-      format: formatShare,
+      ...ofShares,
       alarms: ['tool_errors'],
     },
   ];
@@ -256,6 +260,15 @@ const optimizer: Curve[] = [
     format: formatCount,
   },
 ];
+
+/** Fewer steps than this are too few to call a curve unchanged. */
+const leastSteps = 3;
+
+/** Whether every line of a curve has had one value all along. */
+export function isUnchanged(reports: readonly StepReport[], { lines, isSum }: Curve): boolean {
+  if (isSum || reports.length < leastSteps) return false;
+  return lines.every(({ of }) => new Set(reports.map(of)).size === 1);
+}
 
 const share = (part: number, whole: number): number | null => (whole > 0 ? part / whole : null);
 

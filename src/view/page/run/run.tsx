@@ -15,10 +15,12 @@ import {
 import { Data, Nothing } from '../parts/states.tsx';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { StatusTag } from '../run-list/status.tsx';
+import { subtitleOf } from '../run-list/titles.ts';
 import { useKeys } from '../shell/keys.ts';
 import { Alarms } from './alarms.tsx';
 import { Config } from './config.tsx';
-import { type Curve, curvesOf, valuesOf } from './curves.ts';
+import { type Curve, curvesOf, isUnchanged, valuesOf } from './curves.ts';
+import { Unchanged } from './unchanged.tsx';
 import { Validations } from './validations.tsx';
 import './run.css';
 
@@ -33,6 +35,8 @@ function RunPanel({ run, isFull }: { run: RunDetail; isFull: boolean }) {
   const { reports } = run;
   const steps = useMemo(() => reports.map(({ step }) => step), [reports]);
   const { main, more } = useMemo(() => curvesOf(reports), [reports]);
+  const unchanged = useMemo(() => main.filter((curve) => isQuiet(run, curve)), [main, run]);
+  const moving = main.filter((curve) => !unchanged.includes(curve));
   const open = (step: number) => goTo(addressOf(['runs', run.id, 'steps', step]));
   const move = (by: number) => {
     const at = cursor.peek() === null ? steps.length : steps.indexOf(cursor.peek() ?? 0);
@@ -58,10 +62,24 @@ function RunPanel({ run, isFull }: { run: RunDetail; isFull: boolean }) {
       ) : (
         <>
           <div class="charts">
-            {[...main, ...(isFull ? more : [])].map((curve) => (
+            {[...moving, ...(isFull ? more : [])].map((curve) => (
               <RunCurve key={curve.id} run={run} curve={curve} steps={steps} cursor={cursor} onPick={open} />
             ))}
           </div>
+          {unchanged.length > 0 && (
+            <Unchanged reports={reports} curves={unchanged}>
+              {unchanged.map((curve) => (
+                <RunCurve
+                  key={curve.id}
+                  run={run}
+                  curve={curve}
+                  steps={steps}
+                  cursor={cursor}
+                  onPick={open}
+                />
+              ))}
+            </Unchanged>
+          )}
           <div class="buttons">
             {more.length > 0 && (
               <button
@@ -82,6 +100,12 @@ function RunPanel({ run, isFull }: { run: RunDetail; isFull: boolean }) {
     </>
   );
 }
+
+/** What never moved, and what no alarm is about; a reward or success is worth its chart all the same. */
+const isQuiet = ({ reports, alarms }: RunDetail, curve: Curve): boolean =>
+  curve.validation === undefined &&
+  isUnchanged(reports, curve) &&
+  !alarms.some(({ kind }) => curve.alarms?.includes(kind));
 
 const tones: readonly Tone[] = ['series-1', 'series-2', 'series-3', 'series-4'];
 
@@ -123,6 +147,7 @@ function RunCurve({ run: { reports, alarms, evaluations }, curve, steps, cursor,
       intervals={intervals}
       cursor={cursor}
       onPick={onPick}
+      range={curve.range}
       {...(curve.format ? { format: curve.format } : {})}
     />
   );
@@ -153,11 +178,9 @@ function Head({ run }: { run: RunDetail }) {
   return (
     <>
       <div class="heading">
-        <h1>{run.name}</h1>
+        <h1>{run.title}</h1>
         <StatusTag run={run} />
-        <span class="muted">
-          {[run.environment, run.model, `changed ${formatAge(run.changed)}`].filter(Boolean).join(' · ')}
-        </span>
+        <span class="muted">{[...subtitleOf(run), `changed ${formatAge(run.changed)}`].join(' · ')}</span>
       </div>
       <Figures figures={figures} />
     </>

@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { connection } from '../api-client.ts';
 import { addressOf, goTo, place } from '../router.ts';
 import { crumbsOf, panelAt } from '../routes.tsx';
+import { useRunTitles } from '../run-list/titles.ts';
 import { Help, showHelp } from './help.tsx';
 import { useKeys } from './keys.ts';
 import { theme, toggleTheme } from './theme.ts';
@@ -9,13 +10,16 @@ import { theme, toggleTheme } from './theme.ts';
 /** The page around a panel: crumbs, whether the page is live, help and theme. */
 export function Shell() {
   const { path, query } = place.value;
-  const crumbs = crumbsOf(path);
+  const crumbs = crumbsOf(path, useRunTitles(path[0] === 'runs' && path.length > 1));
   const main = useRef<HTMLElement>(null);
   const address = path.join('/');
   const first = useRef(true);
+  const titles = crumbs.map(({ title }) => title).reverse();
+  const title = [...titles.slice(0, -1), 'martingale'].join(' · ');
   useEffect(() => {
-    const titles = crumbs.map(({ title }) => title).reverse();
-    document.title = [...titles.slice(0, -1), 'martingale'].join(' · ');
+    document.title = title;
+  }, [title]);
+  useEffect(() => {
     // Screen readers go on at the new panel, as they would at a new page.
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
@@ -49,12 +53,12 @@ export function Shell() {
         </a>
         <nav class="crumbs" aria-label="Where you are">
           <ol>
-            {crumbs.map(({ title, path: to }, index) => (
+            {crumbs.map(({ title: name, path: to }, index) => (
               <li key={to.join('/')}>
                 {index === crumbs.length - 1 ? (
-                  <span aria-current="page">{title}</span>
+                  <span aria-current="page">{name}</span>
                 ) : (
-                  <a href={addressOf(to)}>{title}</a>
+                  <a href={addressOf(to)}>{name}</a>
                 )}
               </li>
             ))}

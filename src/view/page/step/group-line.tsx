@@ -4,7 +4,7 @@ import { Tag } from '../parts/tag.tsx';
 
 /** A group in one line: its scenario, its rewards on the axis of the whole step, and what is wrong with it. */
 export function GroupLine({
-  group: { group, scenario, rollouts, hasSignal, dropped },
+  group: { group, title, scenario, seat, rollouts, hasSignal, isSolved, dropped },
   range,
   href,
 }: {
@@ -19,14 +19,18 @@ export function GroupLine({
   return (
     <a class="group-line" href={href}>
       <span class="muted group-number">{group}</span>
-      <span class="group-scenario">{scenario}</span>
+      <span class="group-scenario" title={scenario}>
+        {title}
+      </span>
       <span class="group-state">
-        {dropped !== null ? (
+        {seat && !seat.trains ? (
+          <span class="muted">does not train</span>
+        ) : dropped !== null ? (
           <Tag is="warn" title={dropped}>
             left out
           </Tag>
         ) : (
-          !hasSignal && <span class="muted">no signal</span>
+          !hasSignal && <span class="muted">{isSolved ? 'all solved it' : 'no signal'}</span>
         )}
         {failed > 0 && <Tag is="bad">{failed} failed</Tag>}
       </span>

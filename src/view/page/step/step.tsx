@@ -28,7 +28,7 @@ type Kind = keyof typeof kinds;
 const isOfKind: Record<Kind, (group: GroupRow) => boolean> = {
   signal: ({ hasSignal }) => hasSignal,
   silent: ({ hasSignal }) => !hasSignal,
-  failed: ({ rollouts }) => rollouts.some(({ status }) => status !== 'completed'),
+  failed: ({ rollouts }) => rollouts.some(({ status }) => status === 'failed' || status === 'cancelled'),
 };
 
 function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query'] }) {
@@ -43,7 +43,7 @@ function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query
         (group) =>
           (kind === null || isOfKind[kind](group)) &&
           (bin === null || group.rollouts.some(({ reward }) => isIn(bins, bin, reward))) &&
-          group.scenario.toLowerCase().includes(filter),
+          `${group.title} ${group.scenario}`.toLowerCase().includes(filter),
       ),
     [groups, bins, bin, kind, filter],
   );
@@ -70,7 +70,11 @@ function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query
       {bins.length > 0 && (
         <section class="panel" aria-label="Rewards">
           <div class="panel-head">
-            <h2>Rewards of {counted(rewards.length, 'rollout')}</h2>
+            <h2>
+              {groups.some(({ seat }) => seat)
+                ? `${counted(rewards.length, 'reward')}, one for each seat that played`
+                : `Rewards of ${counted(rewards.length, 'rollout')}`}
+            </h2>
             {bin !== null && (
               <button type="button" class="button" onClick={() => setQuery({ bin: null })}>
                 All rewards
@@ -145,16 +149,14 @@ function isIn(bins: StepDetail['bins'], index: number, reward: number | null): b
   return reward >= bin.from && (reward < bin.to || ((isLast || bin.from === bin.to) && reward <= bin.to));
 }
 
-function Head({ step: { run, which, step, report, groups, previous, next } }: { step: StepDetail }) {
-  const rollouts = groups.flatMap((group) => group.rollouts);
-  const count = (status: string) => rollouts.filter((rollout) => rollout.status === status).length;
-  const [completed, failed, cancelled] = ['completed', 'failed', 'cancelled'].map(count);
-  const rewards = rollouts.flatMap(({ reward }) => reward ?? []);
-  const mean = rewards.length > 0 ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null;
+function Head({ step: detail }: { step: StepDetail }) {
+  const { run, which, step, report, counts, reward, groups, previous, next } = detail;
+  const { dispatched, completed, failed, cancelled } = counts;
+  const comparable = groups.filter(({ seat }) => seat === null || seat.trains);
   const figures: readonly Figure[] = [
-    ['Reward', formatNumber(report?.reward ?? mean)],
+    ['Reward', formatNumber(report?.reward ?? reward)],
     ...(report && report.success !== null ? [['Success', formatShare(report.success)] as const] : []),
-    ['Completed', String(completed), `of ${rollouts.length}`],
+    ['Completed', String(completed), `of ${counted(dispatched, 'rollout')}`],
     ...(failed ? [['Failed', String(failed)] as const] : []),
     ...(cancelled ? [['Cancelled', String(cancelled)] as const] : []),
     ...(step === null
@@ -162,8 +164,8 @@ function Head({ step: { run, which, step, report, groups, previous, next } }: { 
       : [
           [
             'Signal',
-            String(groups.filter(({ hasSignal }) => hasSignal).length),
-            `of ${counted(groups.length, 'group')}`,
+            String(comparable.filter(({ hasSignal }) => hasSignal).length),
+            `of ${counted(comparable.length, 'group')}`,
           ] as const,
         ]),
     ...(report && report.staleness.max > 0

@@ -1,5 +1,5 @@
 import type { Lane, Timeline } from '../../api.ts';
-import { formatNumber, formatSeconds } from '../parts/format.ts';
+import { formatNumber, formatSeconds, inWords } from '../parts/format.ts';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { addressOf } from '../router.ts';
 import { placeOn, type Stretch, tickLabel, ticksOf } from './layout.ts';
@@ -113,7 +113,7 @@ function LaneRow({
       ) : (
         <Track whole={whole} stretches={stretches} offset={start} />
       )}
-      <span class="number">{status === 'completed' ? formatNumber(reward) : status}</span>
+      <span class="number">{status === 'completed' ? formatNumber(reward) : inWords(status)}</span>
     </a>
   );
 }

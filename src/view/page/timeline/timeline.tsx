@@ -43,7 +43,7 @@ function TimelinePanel({ timeline, query }: { timeline: TimelineData; query: Pan
   const isOfKind: Record<Kind, (lane: Lane) => boolean> = {
     stragglers: ({ start, end }) => end - start > stragglerFactor * usual,
     stale: ({ version }) => version !== null && version < newest,
-    unfinished: ({ status }) => status !== 'completed',
+    unfinished: ({ status }) => status === 'failed' || status === 'cancelled',
   };
   const kind = (Object.keys(kinds) as Kind[]).find((one) => one === query.show);
   const byVersion = query.colour === 'version';
