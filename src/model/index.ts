@@ -8,7 +8,7 @@ export {
   callBudget,
   type MeteredCallBudget,
 } from './call-budget.ts';
-export type { CompletionSource } from './completion-source.ts';
+export { type CompletionSource, StreamedChoice } from './completion-source.ts';
 export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';
 export { isPromptTooLong } from './external-language-model.ts';
 export {

@@ -12,7 +12,13 @@ import type {
 } from '../contract/index.ts';
 import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from '../endpoint/index.ts';
 import { contentAttributes, genAi, recordTokens } from '../telemetry/index.ts';
-import { currentTrajectory, runAsOwnCall, type Trajectory, unexpectedCall } from '../trajectory/index.ts';
+import {
+  askedFormOf,
+  currentTrajectory,
+  runAsOwnCall,
+  type Trajectory,
+  unexpectedCall,
+} from '../trajectory/index.ts';
 import { Deadline, untilAborted } from '../util/deadline.ts';
 import type { CallBudget } from './call-budget.ts';
 import { type CompletionSource, StreamedChoice } from './completion-source.ts';
@@ -329,7 +335,9 @@ function record(call: StartedCall, choice: Choice, promptTokenIds: number[], mod
   if (!trajectory) return;
   const { begunMs, sentMs } = call;
   const times = [tenths(begunMs), tenths(sentMs), tenths(trajectory.milliseconds)] as const;
-  trajectory.record({ index, messages: body.messages, tools, choice, promptTokenIds, model, times });
+  const { messages } = body;
+  const askedForm = askedFormOf(body);
+  trajectory.record({ index, messages, tools, askedForm, choice, promptTokenIds, model, times });
   trajectory.endCall(isCutByContext(body, choice) ? 'cut_by_context' : 'answered', index);
   const { observations } = trajectory;
   if (isGreedy(body, choice)) observations.greedyCalls++;

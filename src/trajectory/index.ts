@@ -2,6 +2,8 @@ export type { LoggedCall } from './call-log.ts';
 export { History } from './history.ts';
 export { addUses, type CallEnd, type Observations, type ToolUses } from './observations.ts';
 export {
+  type AskedForm,
+  askedFormOf,
   assistantMessage,
   type ExternalCall,
   messageKey,

@@ -1,7 +1,18 @@
-import type { Choice, Message, Tool, ToolCall } from '../contract/index.ts';
+import type { ChatCompletionRequest, Choice, Message, Tool, ToolCall } from '../contract/index.ts';
 
 /** When a call began, got its slot, and was answered, in milliseconds from the start of its rollout. */
 export type CallTimes = readonly [begun: number, sent: number, answered: number];
+
+/** The form that a call asked its reply to have, as in its request. */
+export type AskedForm = Pick<ChatCompletionRequest, 'response_format' | 'structured_outputs' | 'tool_choice'>;
+
+const formFields = ['response_format', 'structured_outputs', 'tool_choice'] as const;
+
+/** The form that a request asks for; undefined if it leaves the reply free. */
+export function askedFormOf(request: ChatCompletionRequest): AskedForm | undefined {
+  const asked = formFields.filter((name) => request[name] !== undefined && request[name] !== null);
+  return asked.length === 0 ? undefined : Object.fromEntries(asked.map((name) => [name, request[name]]));
+}
 
 /** One answered model call, as sent over the wire. */
 export interface RecordedCall {
@@ -10,6 +21,8 @@ export interface RecordedCall {
   /** Messages of the request. */
   messages: readonly Message[];
   tools: Tool[] | undefined;
+  /** Absent if the reply was free, and for all calls but the first of a trajectory that was read from disk. */
+  askedForm?: AskedForm | undefined;
   choice: Choice;
   /** Token ids of the whole prompt, as rendered by the service. */
   promptTokenIds: readonly number[];

@@ -2,7 +2,13 @@ import type { Choice, Message, Tool } from '../contract/index.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
 import { type Conversation, History, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
-import { type CallTimes, type RecordedCall, sampledMessage, textOf } from './recorded-call.ts';
+import {
+  type AskedForm,
+  type CallTimes,
+  type RecordedCall,
+  sampledMessage,
+  textOf,
+} from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
 import { type UnexpectedCallReason, unexpectedCall, unexpectedReasons } from './trajectory-error.ts';
 import type { UnrewardedTrajectory } from './trajectory-options.ts';
@@ -55,6 +61,8 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     milliseconds: number;
     calls: CallRecord[];
     stop_reason: string | null;
+    /** The form that the first call asked its reply to have; absent if that was free. */
+    asked_form?: AskedForm;
     /** The trajectory's own metadata; present only if it has its own `stop_reason`. */
     metadata?: Trajectory['metadata'];
     /** Indexes of calls whose prompts were longer than the model's context; absent if there are none. */
@@ -72,6 +80,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
   const { id, policy = null, seed, usage, stopReason, metadata, reward } = trajectory;
   const { violation, externalModel, observations: observed } = trajectory;
   const observations = observed.toRecord();
+  const askedForm = trajectory.log.calls[0]?.askedForm;
   return {
     ...trajectory.toRecord(),
     ...(reward === null ? {} : { reward }),
@@ -83,6 +92,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       milliseconds: usage.milliseconds,
       calls: callRecords(trajectory),
       stop_reason: stopReason,
+      ...(askedForm ? { asked_form: askedForm } : {}),
       ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
       ...(observed.refusedCalls.length > 0 ? { refused_calls: [...observed.refusedCalls] } : {}),
       ...(externalModel === undefined ? {} : { externalModel }),
@@ -98,7 +108,10 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
 export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
   const { id, policy, seed, turns, milliseconds, violation, externalModel } = record.record;
   const conversations = [record, ...(record.additional_histories ?? [])];
-  const calls = record.record.calls.map((call) => readCall(call, conversations, policy ?? ''));
+  const calls = record.record.calls.map((call, at) => ({
+    ...readCall(call, conversations, policy ?? ''),
+    ...(at === 0 ? { askedForm: record.record.asked_form } : {}),
+  }));
   const histories = conversations.flatMap((conversation, at) => {
     const [first] = record.record.calls
       .filter(({ history }) => history === at)

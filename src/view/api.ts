@@ -10,6 +10,7 @@
  *     runs/:run/steps/:which/groups/:group/rollouts/:rollout      RolloutDetail
  *     flips/:runA/:whichA/:runB/:whichB                           Flips
  *     service                                                     ServiceDetail
+ *     service/openings/:model                                     ServiceOpening
  *     service/chat                                                ServiceReply, for a POST of ServiceQuestion
  *     events                                                      server-sent events: `change` with a Change
  *
@@ -377,17 +378,50 @@ export interface ServiceJob {
   error: string | null;
 }
 
+/** How the model was asked in its newest run: what a chat sends besides the user's messages. */
+export interface ServiceOpening {
+  /** Null if no run here trained the model. */
+  opening: {
+    /** The run's id and title. */
+    run: string;
+    title: string;
+    /** Texts of the instructions. */
+    instructions: string[];
+    /** What is sent, in words. */
+    parts: string[];
+    /** A user's first message, as an example. */
+    example: string | null;
+  } | null;
+}
+
+/** A message of a chat, as in a request to a service. */
+export type ChatMessage =
+  | { role: 'user'; content: string }
+  | {
+      role: 'assistant';
+      content: string | null;
+      tool_calls?:
+        | { id: string; type: 'function'; function: { name: string; arguments: string } }[]
+        | undefined;
+    }
+  | { role: 'tool'; tool_call_id: string; content: string };
+
 export interface ServiceQuestion {
   model: string;
-  messages: { role: 'system' | 'user' | 'assistant'; content: string }[];
+  /** The model whose newest run gives the instructions, the tools and the response format; null for none of them. */
+  openingOf: string | null;
+  messages: ChatMessage[];
   temperature: number;
   maxTokens: number;
 }
 
 export interface ServiceReply {
-  text: string;
+  /** For the next question. */
+  message: Extract<ChatMessage, { role: 'assistant' }>;
   reasoning: string | null;
   sampledTokens: number;
+  /** Why it ended: `length` if it ran out of tokens. */
+  finish: string;
   model: string;
 }
 

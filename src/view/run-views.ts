@@ -13,6 +13,7 @@ import { type FoundRun, findRuns } from './find-runs.ts';
 import { flipsOf, type Side } from './flips.ts';
 import { advantageOptions, groupDetail, rolloutDetail } from './group-detail.ts';
 import { type GroupFacts, GroupFiles, readGroup } from './group-file.ts';
+import { type Opening, openingOf } from './opening.ts';
 import { readDetail } from './run-detail.ts';
 import { readRow } from './run-row.ts';
 import { runSignature } from './run-signature.ts';
@@ -92,6 +93,11 @@ export class RunViews {
 
   async flips(a: { id: string; which: string }, b: { id: string; which: string }): Promise<Flips> {
     return flipsOf(await this.#side(a.id, a.which), await this.#side(b.id, b.which));
+  }
+
+  /** How a chat with a model begins as in its newest run; null if no run here trained it. */
+  async opening(model: string): Promise<Opening | null> {
+    return openingOf((await this.list()).runs, model);
   }
 
   async #row(run: FoundRun): Promise<RunRow> {

@@ -1,5 +1,6 @@
 import { type Client, isRequestError } from '../client/index.ts';
 import type { ServiceDetail, ServiceJob, ServiceModel, ServiceQuestion, ServiceReply } from './api.ts';
+import type { Opening } from './opening.ts';
 import { ViewError } from './view-error.ts';
 
 const maxModels = 200;
@@ -45,20 +46,36 @@ export class ServiceViews {
     });
   }
 
-  /** Asks a checkpoint. The answer is not recorded. */
-  async ask({ model, messages, temperature, maxTokens }: ServiceQuestion): Promise<ServiceReply> {
+  /** Asks a checkpoint, with the opening of a run. The answer is not recorded. */
+  async ask(
+    { model, messages, temperature, maxTokens }: ServiceQuestion,
+    opening: Opening | null,
+  ): Promise<ServiceReply> {
     const signal = AbortSignal.timeout(answerMs);
     return this.#asking(async () => {
-      const body = { model, messages, temperature, max_completion_tokens: maxTokens };
+      const body = {
+        model,
+        messages: [...(opening?.messages ?? []), ...messages],
+        temperature,
+        max_completion_tokens: maxTokens,
+        ...(opening && opening.tools.length > 0 ? { tools: opening.tools } : {}),
+        ...opening?.askedForm,
+      };
       const {
         choices,
         model: answered,
         usage,
       } = await this.#client.chat.completions.create(body, { signal });
-      const { content, reasoning_content: reasoning } = choices[0]?.message ?? {};
+      const [choice] = choices;
+      const { content, reasoning_content: reasoning, tool_calls: calls } = choice?.message ?? {};
       return {
-        text: content ?? '',
+        message: {
+          role: 'assistant',
+          content: content ?? null,
+          ...(calls?.length ? { tool_calls: calls } : {}),
+        },
         reasoning: reasoning ?? null,
+        finish: choice?.finish_reason ?? 'unknown',
         sampledTokens: usage?.completion_tokens ?? 0,
         model: answered,
       };

@@ -2,8 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
+import { textOf } from '../trajectory/index.ts';
 import { isSameKey } from '../util/server-access.ts';
+import type { ServiceOpening } from './api.ts';
 import type { Changes } from './changes.ts';
+import { openingParts } from './opening.ts';
 import type { PageFile } from './page-files.ts';
 import type { RunViews } from './run-views.ts';
 import type { ServiceViews } from './service-views.ts';
@@ -38,14 +41,30 @@ const headers = {
   'Cache-Control': 'no-store',
 };
 
+const text = z.string().max(1_000_000);
+const chatMessage = z.discriminatedUnion('role', [
+  z.strictObject({ role: z.literal('user'), content: text }),
+  z.strictObject({
+    role: z.literal('assistant'),
+    content: text.nullable(),
+    tool_calls: z
+      .array(
+        z.object({
+          id: text,
+          type: z.literal('function'),
+          function: z.object({ name: text, arguments: text }),
+        }),
+      )
+      .max(1000)
+      .optional(),
+  }),
+  z.strictObject({ role: z.literal('tool'), tool_call_id: text, content: text }),
+]);
+
 const questionSchema = z.strictObject({
   model: z.string().min(1).max(1000),
-  messages: z
-    .array(
-      z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string().max(1_000_000) }),
-    )
-    .min(1)
-    .max(1000),
+  openingOf: z.string().min(1).max(1000).nullable(),
+  messages: z.array(chatMessage).min(1).max(1000),
   temperature: z.number().min(0).max(10),
   maxTokens: z.number().int().min(1).max(1_000_000),
 });
@@ -94,7 +113,9 @@ export function createViewApp({ views, changes, service, page, secret }: ViewApp
     if (!isOwnPage(context)) throw new ViewError('bad_request', 'A chat is asked from the page alone.');
     const parsed = questionSchema.safeParse(await context.req.json().catch(() => null));
     if (!parsed.success) throw new ViewError('bad_request', z.prettifyError(parsed.error));
-    return context.json(await withService(service).ask(parsed.data));
+    const { openingOf: model } = parsed.data;
+    const opening = model === null ? null : await views.opening(model);
+    return context.json(await withService(service).ask(parsed.data, opening));
   });
   app.get('/:name', (context) => sendFile(page, context.req.param('name')));
   return app;
@@ -109,6 +130,8 @@ export async function answer(
 ): Promise<object> {
   const [first = '', ...rest] = path.split('/').map(decoded);
   if (first === 'service' && rest.length === 0) return withService(service).detail();
+  if (first === 'service' && rest[0] === 'openings' && rest.length === 2)
+    return openingFor(views, rest[1] ?? '');
   if (first === 'flips' && rest.length === 4) {
     const [runA = '', whichA = '', runB = '', whichB = ''] = rest;
     return views.flips({ id: runA, which: whichA }, { id: runB, which: whichB });
@@ -125,6 +148,14 @@ export async function answer(
   if (rollouts !== 'rollouts' || rollout === undefined || rest.length > 7)
     throw notFound('There is no such address.');
   return views.rollout(run, which, wholeNumber(group), wholeNumber(rollout));
+}
+
+async function openingFor(views: RunViews, model: string): Promise<ServiceOpening> {
+  const opening = await views.opening(model);
+  if (!opening) return { opening: null };
+  const { run, title, messages, example } = opening;
+  const instructions = messages.map(({ content }) => textOf(content));
+  return { opening: { run, title, instructions, parts: openingParts(opening), example } };
 }
 
 function wholeNumber(text: string): number {

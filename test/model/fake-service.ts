@@ -76,6 +76,7 @@ export async function startFakeService(options: FakeServiceOptions) {
   const logs: { split: string; trajectory_groups: TrajectoryGroupBody[] }[] = [];
   const jobs: FakeJob[] = [];
   const deleted: number[] = [];
+  const models: object[] = [];
   let uploaded = '';
   let steps = [0];
   let calls = 0;
@@ -185,8 +186,13 @@ export async function startFakeService(options: FakeServiceOptions) {
     if (endpoint === 'POST /chat/completions') return chat(body, response);
     if (endpoint === 'POST /preview/models') {
       const { project, name, base_model } = body;
-      return json(response, { id: modelId, entity: 'local', project, name, base_model, run_id: null });
+      const model = { id: modelId, entity: 'local', project, name, base_model, run_id: null };
+      models.push(model);
+      return json(response, model);
     }
+    if (endpoint === 'GET /preview/models')
+      return json(response, { object: 'list', data: models, first_id: '', last_id: '', has_more: false });
+    if (endpoint === 'GET /preview/base-models') return json(response, []);
     if (endpoint === `POST /preview/models/${modelId}/log`) {
       logs.push(body);
       return json(response, {});

@@ -1,10 +1,19 @@
 import { createInterface } from 'node:readline/promises';
 import { Command, Option } from 'commander';
 import type { Client } from '../../client/index.ts';
-import { jsonLine, MartingaleError, type Message, printable } from '../../contract/index.ts';
+import {
+  type Choice,
+  jsonLine,
+  MartingaleError,
+  type Message,
+  printable,
+  type ToolCall,
+} from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
+import type { Opening } from '../../view/index.ts';
 import { findModel, findTrainedModel, nameOf } from '../find-model.ts';
 import { anyNumber, wholeNumber } from '../flags.ts';
+import { chatOpening, type OpeningFlags } from './chat-opening.ts';
 import { addServiceFlags, jsonFlag, print, type ServiceFlags, withClient } from './connect.ts';
 import { jobsCommand } from './jobs.ts';
 import { printPieces } from './print-pieces.ts';
@@ -69,8 +78,7 @@ async function deleteCheckpoints(
   print(`deleted ${count}${missing.length > 0 ? `; there is no step ${missing.join(', ')}` : ''}\n`);
 }
 
-interface ChatFlags extends ServiceFlags {
-  model: string;
+interface ChatFlags extends ServiceFlags, OpeningFlags {
   system?: string;
   maxTokens: number;
   temperature?: number;
@@ -80,59 +88,78 @@ interface ChatFlags extends ServiceFlags {
 const chat = (message: string | undefined, flags: ChatFlags) =>
   withClient(flags, async (client, signal) => {
     const { name: model } = await findModel(client, flags.model, signal);
-    const messages: Message[] = flags.system === undefined ? [] : [{ role: 'system', content: flags.system }];
-    const ask = async (content: string) => {
-      messages.push({ role: 'user', content });
-      messages.push({
-        role: 'assistant',
-        content: await answer(client, messages, { ...flags, model }, signal),
-      });
+    const opening = await chatOpening({ ...flags, model });
+    const { sampledMessage } = await import('../../trajectory/index.ts');
+    const messages: Message[] =
+      flags.system === undefined
+        ? [...(opening?.messages ?? [])]
+        : [{ role: 'system', content: flags.system }];
+    /** Calls of the last reply whose results are still to be typed. */
+    let calls: ToolCall[] = [];
+    const hear = async (content: string) => {
+      const [call, ...others] = calls;
+      calls = others;
+      messages.push(call ? { role: 'tool', tool_call_id: call.id, content } : { role: 'user', content });
+      if (calls.length > 0) return;
+      const choice = await answer(client, { messages, opening, flags: { ...flags, model }, signal });
+      messages.push(sampledMessage(choice, { tokenIds: false }));
+      calls = choice.message.tool_calls ?? [];
     };
-    if (message !== undefined) return ask(message);
+    if (message !== undefined) return hear(message);
     const isTerminal = process.stdin.isTTY === true;
     const lines = createInterface(
       isTerminal ? { input: process.stdin, output: process.stdout } : { input: process.stdin },
     );
     signal.addEventListener('abort', () => lines.close(), { once: true });
-    lines.setPrompt('you> ');
-    if (isTerminal) lines.prompt();
-    for await (const line of lines) {
-      if (line.trim() !== '') await ask(line);
+    const prompt = () => {
+      const [call] = calls;
+      lines.setPrompt(call ? `${printable(call.function.name)} returns> ` : 'you> ');
       if (isTerminal) lines.prompt();
+    };
+    prompt();
+    for await (const line of lines) {
+      if (line.trim() !== '') await hear(line);
+      prompt();
     }
   });
 
-/** Prints the reply as it is sampled. What the model writes cannot command the terminal. */
+/** Prints the reply as it is sampled, then its calls. What the model writes cannot command the terminal. */
 async function answer(
   client: Client,
-  messages: readonly Message[],
-  { model, maxTokens, temperature, json }: ChatFlags,
-  signal: AbortSignal,
-): Promise<string> {
+  {
+    messages,
+    opening,
+    flags: { model, maxTokens, temperature, json },
+    signal,
+  }: { messages: readonly Message[]; opening: Opening | null; flags: ChatFlags; signal: AbortSignal },
+): Promise<Choice> {
   const body = {
     model,
     messages: [...messages],
     max_completion_tokens: maxTokens,
     ...(temperature === undefined ? {} : { temperature }),
+    ...(opening && opening.tools.length > 0 ? { tools: opening.tools } : {}),
+    ...opening?.askedForm,
   };
   if (json) {
     const completion = await client.chat.completions.create(body, { signal });
     print(jsonLine(completion));
-    return completion.choices[0]?.message.content ?? '';
+    const [choice] = completion.choices;
+    return choice ?? { index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'stop' };
   }
-  let text = '';
+  const { StreamedChoice } = await import('../../model/index.ts');
+  const reply = new StreamedChoice();
   const pieces = printPieces(print);
-  for await (const { choices } of await client.chat.completions.create(
-    { ...body, stream: true },
-    { signal },
-  )) {
-    const piece = choices[0]?.delta.content ?? '';
-    text += piece;
-    pieces.add(piece);
+  for await (const chunk of await client.chat.completions.create({ ...body, stream: true }, { signal })) {
+    reply.add(chunk);
+    pieces.add(chunk.choices[0]?.delta.content ?? '');
   }
   pieces.end();
-  print('\n');
-  return text;
+  const { choice } = reply.complete();
+  if (choice.message.content) print('\n');
+  for (const { function: called } of choice.message.tool_calls ?? [])
+    print(`calls ${printable(`${called.name} ${called.arguments}`)}\n`);
+  return choice;
 }
 
 /** The commands that look into a service. */
@@ -161,7 +188,9 @@ export const serviceCommands = (): Command[] => [
         '--model <name>',
         'project/model or entity/project/model, either with :stepN, or a base model',
       )
-      .option('--system <text>', 'instructions')
+      .option('--system <text>', 'instructions, in place of those of its run')
+      .option('--in <folder>', 'folder with the runs that show how the model is asked', 'runs')
+      .option('--plain', 'send no instructions, tools and response format of its run')
       .addOption(
         new Option('--max-tokens <count>', 'tokens of a reply').argParser(wholeNumber(1)).default(512),
       )

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RunningView, startView } from '../../../src/view/index.ts';
 import { sharedFolder } from '../../support/files.ts';
 import { makeRun } from '../make-run.ts';
-import { type OpenOptions, openPage, startBrowser } from './browser.ts';
+import { startBrowser } from './browser.ts';
+import { type OpenOptions, openPage } from './open-page.ts';
 
 const folder = sharedFolder();
 /** The folder that `train` makes itself. */

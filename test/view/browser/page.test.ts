@@ -11,7 +11,8 @@ import { sharedFolder, temporaryFolder } from '../../support/files.ts';
 import { startServer } from '../../support/http-server.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { makeRun } from '../make-run.ts';
-import { type OpenOptions, openPage, startBrowser } from './browser.ts';
+import { startBrowser } from './browser.ts';
+import { type OpenOptions, openPage } from './open-page.ts';
 
 /** What a model may write to harm whoever reads it: markup, terminal commands, turned and piled-up letters. */
 const hostile = [

@@ -1,49 +1,72 @@
 import { useState } from 'preact/hooks';
-import type { ServiceQuestion, ServiceReply } from '../../api.ts';
+import type { ChatMessage, ServiceQuestion, ServiceReply } from '../../api.ts';
 import { post } from '../api-client.ts';
-import { counted } from '../parts/format.ts';
 import { setQuery } from '../router.ts';
+import { Answer } from './answer.tsx';
+import {
+  type Answer as ChatAnswer,
+  historyOf,
+  messagesOf,
+  type Turn,
+  unanswered,
+  withAnswer,
+} from './conversation.ts';
+import { OpeningNote, useOpening } from './opening.tsx';
 
-/** An answer, or why there is none; null while it is awaited. */
-type Answer = { reply: ServiceReply } | { problem: string } | null;
+const sides = [0, 1] as const;
+type Side = (typeof sides)[number];
 
-interface Turn {
-  question: string;
-  answers: [Answer, Answer];
-}
-
-const sides = ['left', 'right'] as const;
-
-/** The same question to two checkpoints, each with its own conversation. */
+/** The same question to two checkpoints, each with its own conversation, asked as in training where a run shows how. */
 export function Chat({ names, left, right }: { names: readonly string[]; left: string; right: string }) {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [settings, setSettings] = useState({ temperature: 0, maxTokens: 256 });
-  const models = [left, right];
-  const isBusy = turns.some(({ answers }) => answers.some((answer, side) => models[side] && answer === null));
+  const [isSent, setSent] = useState(true);
+  const found = useOpening(left, right);
+  const models = [left, right] as const;
+  const isBusy = turns.some(({ answers }) => answers.some(({ isAwaited }) => isAwaited));
+  const example = turns.length === 0 ? found?.opening.example : null;
+
+  const change = (at: number, side: Side, to: (answer: ChatAnswer) => ChatAnswer) =>
+    setTurns((all) => withAnswer(all, { at, side }, to));
+
+  const request = (at: number, side: Side, messages: ChatMessage[]) => {
+    const openingOf = isSent ? (found?.model ?? null) : null;
+    const body: ServiceQuestion = { model: models[side], openingOf, messages, ...settings };
+    void post<ServiceReply>('service/chat', body)
+      .then((reply) => change(at, side, ({ said }) => ({ ...unanswered, said: [...said, reply] })))
+      .catch((error: unknown) => {
+        const problem = error instanceof Error ? error.message : String(error);
+        change(at, side, ({ said }) => ({ said, problem, isAwaited: false }));
+      });
+  };
 
   const ask = (question: string) => {
-    const at = turns.length;
-    setTurns([...turns, { question, answers: [null, null] }]);
-    for (const [side, model] of models.entries()) {
-      if (!model) continue;
-      const body: ServiceQuestion = {
-        model,
-        messages: [...historyOf(turns, side), { role: 'user', content: question }],
-        ...settings,
-      };
-      void post<ServiceReply>('service/chat', body)
-        .then((reply): Answer => ({ reply }))
-        .catch(
-          (error: unknown): Answer => ({ problem: error instanceof Error ? error.message : String(error) }),
-        )
-        .then((answer) => setTurns((all) => withAnswer(all, at, side, answer)));
-    }
+    const answers = [left, right].map((model) => ({ ...unanswered, isAwaited: model !== '' }));
+    const [a = unanswered, b = unanswered] = answers;
+    setTurns([...turns, { question, answers: [a, b] }]);
+    for (const side of sides)
+      if (models[side] !== '')
+        request(turns.length, side, [...historyOf(turns, side), { role: 'user', content: question }]);
+  };
+
+  /** Gives the results of tools to the model that called them. */
+  const goOn = (at: number, side: Side, results: string[]) => {
+    const turn = turns[at];
+    if (!turn) return;
+    const answer = { ...turn.answers[side], isAwaited: true };
+    const said = [...answer.said, { results }];
+    change(at, side, () => ({ ...answer, said }));
+    request(at, side, [
+      ...historyOf(turns.slice(0, at), side),
+      { role: 'user', content: turn.question },
+      ...messagesOf({ ...answer, said }),
+    ]);
   };
 
   return (
     <section class="panel" aria-label="Chat">
       <div class="chat-models">
-        {sides.map((side, index) => (
+        {(['left', 'right'] as const).map((side, index) => (
           <label key={side}>
             <span class="hidden-text">Model on the {side}</span>
             <select
@@ -58,14 +81,25 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
           </label>
         ))}
       </div>
+      {found !== undefined && (
+        <OpeningNote opening={found?.opening ?? null} isSent={isSent} onSend={setSent} />
+      )}
       <ol class="chat" aria-live="polite">
         {turns.map(({ question, answers }, at) => (
           <li key={at}>
             <p class="chat-question model-text">{question}</p>
             <div class="chat-answers">
-              {answers.map((answer, side) => (
-                <Reply key={side} answer={answer} isAsked={models[side] !== ''} />
-              ))}
+              {sides.map(
+                (side) =>
+                  models[side] !== '' && (
+                    <Answer
+                      key={side}
+                      answer={answers[side]}
+                      model={models[side]}
+                      onResults={(results) => goOn(at, side, results)}
+                    />
+                  ),
+              )}
             </div>
           </li>
         ))}
@@ -75,8 +109,10 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
         onSubmit={(event) => {
           event.preventDefault();
           const field = event.currentTarget.elements.namedItem('question');
-          if (!(field instanceof HTMLTextAreaElement) || field.value.trim() === '' || isBusy) return;
-          ask(field.value);
+          if (!(field instanceof HTMLTextAreaElement) || isBusy) return;
+          const question = field.value.trim() === '' ? (example ?? '') : field.value;
+          if (question === '') return;
+          ask(question);
           field.value = '';
         }}
       >
@@ -85,7 +121,7 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
           name="question"
           rows={2}
           aria-label="Question to both"
-          placeholder="A question to both"
+          placeholder={example ?? 'A question to both'}
           onKeyDown={(event) => {
             if (event.key !== 'Enter' || event.shiftKey) return;
             event.preventDefault();
@@ -129,44 +165,3 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
     </section>
   );
 }
-
-function Reply({ answer, isAsked }: { answer: Answer; isAsked: boolean }) {
-  if (!isAsked) return <div />;
-  if (answer === null) return <div class="muted">Waits</div>;
-  if ('problem' in answer)
-    return (
-      <div class="tag bad" role="alert">
-        {answer.problem}
-      </div>
-    );
-  const { text, reasoning, sampledTokens, model } = answer.reply;
-  return (
-    <div>
-      {reasoning && <p class="model-text muted">{reasoning}</p>}
-      <p class="model-text" dir="auto">
-        {text || <span class="muted">Empty</span>}
-      </p>
-      <small class="muted">
-        {model}, {counted(sampledTokens, 'token')}
-      </small>
-    </div>
-  );
-}
-
-/** What one side has heard and said so far; a question without an answer is left out. */
-const historyOf = (turns: readonly Turn[], side: number): ServiceQuestion['messages'] =>
-  turns.flatMap(({ question, answers }): ServiceQuestion['messages'] => {
-    const answer = answers[side];
-    if (!answer || !('reply' in answer)) return [];
-    return [
-      { role: 'user', content: question },
-      { role: 'assistant', content: answer.reply.text },
-    ];
-  });
-
-const withAnswer = (turns: readonly Turn[], at: number, side: number, answer: Answer): readonly Turn[] =>
-  turns.map((turn, index) => {
-    if (index !== at) return turn;
-    const [a, b] = turn.answers;
-    return { ...turn, answers: side === 0 ? [answer, b] : [a, answer] };
-  });

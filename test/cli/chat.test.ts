@@ -1,0 +1,61 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type FakeService, startFakeService } from '../model/fake-service.ts';
+import { sharedFolder, temporaryFolder } from '../support/files.ts';
+import { fromSource, outcomeOf, root } from '../support/programs.ts';
+import { clerkPolicy, makeClerkRun } from '../view/make-clerk.ts';
+
+const folder = sharedFolder();
+const model = 'local/shop/clerk';
+let service: FakeService;
+
+beforeAll(async () => {
+  service = await startFakeService({ policy: clerkPolicy });
+  await makeClerkRun(service, join(folder, 'clerk'));
+});
+afterAll(() => service?.[Symbol.asyncDispose]());
+
+/** Runs `martingale chat` with these lines as its input. */
+function chat(args: readonly string[], lines: readonly string[] = []) {
+  const child = spawn(
+    process.execPath,
+    [...fromSource, 'src/cli/main.ts', 'chat', '--base-url', service.baseUrl, '--api-key', 'key', ...args],
+    { cwd: root, stdio: ['pipe', 'pipe', 'pipe'] },
+  );
+  child.stdin.end(lines.map((line) => `${line}\n`).join(''));
+  return outcomeOf(child);
+}
+
+it('a trained model is asked with the instructions, tools and format of its newest run; tool results are typed in', async () => {
+  const { output, errors } = await chat(
+    ['--model', `${model}:step1`, '--in', folder],
+    ['Where is order 4204?', 'order 4204 left on Monday'],
+  );
+  expect(output).toBe('calls lookUp {"order":"4204"}\n{"answer":"order 4204 left on Monday"}\n');
+  expect(errors).toContain(
+    'Asked as in the run clerk, with its instructions, 1 tool (lookUp), its response format.',
+  );
+  expect(errors).toMatch(/For example: Where is order (4204|1885)\?/);
+  const { messages, tool_choice: choice } = service.requests.at(-1) ?? {};
+  expect(messages?.map(({ role }) => role)).toEqual(['system', 'user', 'assistant', 'tool']);
+  expect(choice).toBeUndefined();
+});
+
+it('says before the first message that it finds no run of the model, and what to do', async () => {
+  const other = await temporaryFolder();
+  const { output, errors } = await chat(['hi', '--model', model, '--in', other]);
+  expect(output).toBe('ct4204204204\n');
+  expect(errors).toContain(
+    `No run in ${other} trained ${model}, so the chat sends no instructions and no tools.`,
+  );
+  expect(errors).toContain('--in');
+});
+
+it('sends only what is typed with --plain, and own instructions in place of those of the run', async () => {
+  const { errors } = await chat(['hi', '--model', model, '--in', folder, '--plain']);
+  expect(errors).toBe('');
+  expect(service.requests.at(-1)).not.toHaveProperty('tools');
+  await chat(['hi', '--model', model, '--in', folder, '--system', 'Be brief.']);
+  expect(service.requests.at(-1)?.messages[0]).toEqual({ role: 'system', content: 'Be brief.' });
+});
