@@ -82,6 +82,14 @@ describe('plain view', () => {
     ]);
   });
 
+  it('says solved scenarios as news, not as a missing signal', () => {
+    const [, line] = show([
+      runStarted(5),
+      alarm(4, { cause: 'solved', message: 'The scenarios are solved.' }),
+    ]);
+    expect(line).toBe('! step 4, solved (little is left to learn): The scenarios are solved.');
+  });
+
   it('shows an alarm with what to look at, even between omitted steps', () => {
     const events = wholeRun(42);
     const lines = show([...events.slice(0, -1), alarm(14), ...events.slice(-1)]);
