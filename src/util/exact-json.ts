@@ -38,9 +38,23 @@ export function parseExactJson(text: string): ExactJson {
   return read(next(), 0);
 }
 
-/** Like `JSON.stringify`, for values that may contain those of `parseExactJson`. */
+/** By lists and objects, what they were parsed from. */
+const remembered = new WeakMap<object, ExactJson>();
+
+/** Makes `exactText` write a parsed value, and those inside it, as `exact` has them. They must not change afterwards. */
+export function rememberExact(parsed: unknown, exact: ExactJson | undefined): void {
+  if (typeof parsed !== 'object' || parsed === null || exact === undefined) return;
+  remembered.set(parsed, exact);
+  for (const [key, item] of Object.entries(parsed))
+    if (exact instanceof Map) rememberExact(item, exact.get(key));
+    else if (Array.isArray(exact)) rememberExact(item, exact[Number(key)]);
+}
+
+/** Like `JSON.stringify`, for values that may contain those of `parseExactJson` or are remembered. */
 export function exactText(value: unknown): string {
   if (value instanceof JsonNumber) return value.source;
+  const exact = typeof value === 'object' && value !== null ? remembered.get(value) : undefined;
+  if (exact !== undefined) return exactText(exact);
   if (Array.isArray(value)) return `[${value.map(exactText).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const entries: [unknown, unknown][] = value instanceof Map ? [...value] : Object.entries(value);

@@ -3,6 +3,7 @@ import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, omitted, RequestValidationError } from '../errors.ts';
 import type { ByteSource, Range } from '../json/byte-source.ts';
+import { textWithTools } from '../json/exact-tools.ts';
 import {
   containerAt,
   isEmptyList,
@@ -230,7 +231,7 @@ async function membersOf(
 
 const lineOfValue =
   (value: unknown): LineText =>
-  () => [Buffer.from(JSON.stringify(value))];
+  () => [Buffer.from(textWithTools(value))];
 
 const [lineFeed, carriageReturn, space] = [0x0a, 0x0d, 0x20];
 

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf } from '../errors.ts';
 import { type ByteSource, MemorySource, type Range } from './byte-source.ts';
+import { rememberTools } from './exact-tools.ts';
 import { checkShape, childrenOf, isSpace, JsonScanner, malformed, type Run, runsOf } from './scanner.ts';
 
 /** Text up to this size is parsed in one go, and validated in another: a few milliseconds. */
@@ -81,9 +82,13 @@ async function parseObject(
   for await (const run of runsOf(source, range, options)) {
     if (options.slices.over) await options.slices.pause();
     const [only] = run.children;
-    if (run.children.length === 1 && only.key)
-      entries.push([await keyAt(source, only.key), await parseInSlices(source, only, options)]);
-    else appendAll(entries, Object.entries(Object(await parseRun(source, run, ['{', '}']))));
+    if (run.children.length === 1 && only.key) {
+      const key = await keyAt(source, only.key);
+      const value = await parseInSlices(source, only, options);
+      if (key === 'tools' && only.end - only.start <= options.whole)
+        rememberTools({ tools: value }, `{"tools":${await source.read(only)}}`);
+      entries.push([key, value]);
+    } else appendAll(entries, Object.entries(Object(await parseRun(source, run, ['{', '}']))));
   }
   if (options.slices.over) await options.slices.pause();
   return Object.fromEntries(entries);
@@ -143,7 +148,10 @@ async function skipSpace(source: ByteSource, start: number): Promise<number> {
 export function parsePart(bytes: Buffer, at = 0): unknown {
   if (!isUtf8(bytes)) throw malformed('the text is not valid UTF-8');
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    const text = bytes.toString('utf8');
+    const value: unknown = JSON.parse(text);
+    rememberTools(value, text);
+    return value;
   } catch (cause) {
     throw malformed(at === 0 ? messageOf(cause) : `${messageOf(cause)}, in the value at byte ${at}`);
   }

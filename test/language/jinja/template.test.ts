@@ -22,3 +22,13 @@ describe('a template renders as in Jinja2', () => {
     else expect(render()).toBe(rendered);
   });
 });
+
+it('a conversation in a published template is written as by Jinja2', () => {
+  const prompts: [string, string, string | null][] = JSON.parse(fixture('prompts.json'));
+  expect(prompts.length).toBeGreaterThan(100);
+  for (const [name, values, rendered] of prompts) {
+    const render = () => new Template(fixture(`templates/${name}`)).render(variables(values));
+    if (rendered === null) expect(render).toThrow();
+    else expect(render()).toBe(rendered);
+  }
+});
