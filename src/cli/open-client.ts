@@ -30,7 +30,7 @@ export async function openClient(
       `the key of the service at ${baseUrl} is missing: set MARTINGALE_API_KEY or pass --api-key.`,
     );
   const first = createClient({ baseUrl, apiKey, retries: 0 });
-  const silence = startTimer(silenceMs, () => note(`No answer from ${baseUrl} yet; Ctrl-C ends the wait.`));
+  const silence = startTimer(silenceMs, () => note(`No answer from ${baseUrl} yet. Ctrl-C ends the wait.`));
   try {
     await first.health({ signal });
   } catch (error) {
