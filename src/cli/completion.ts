@@ -20,7 +20,11 @@ function commandsOf(
   ];
 }
 
-/** A script that completes the commands and flags of the program in a shell; files where neither fits. */
+/**
+ * A script that completes the commands and flags of the program in a shell; files where neither fits. Shells complete by
+ * the first word, which is `npx` in `npx martingale`: so the script makes a function `martingale` of that, where there is
+ * no such command.
+ */
 export function completionScript(program: Command, shell: (typeof shells)[number]): string {
   const all = commandsOf(program);
   if (shell === 'fish')
@@ -36,6 +40,7 @@ export function completionScript(program: Command, shell: (typeof shells)[number
           ...flags.map((flag) => `complete -c martingale -n '${condition}' -l ${flag.replace(/^--/, '')}`),
         ];
       })
+      .concat('if not type -q martingale; function martingale; npx --no martingale $argv; end; end')
       .join('\n')
       .concat('\n');
   const cases = all
@@ -58,6 +63,7 @@ export function completionScript(program: Command, shell: (typeof shells)[number
     '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
     '}',
     'complete -o default -F _martingale martingale',
+    'command -v martingale > /dev/null || martingale() { npx --no martingale "$@"; }',
   ];
   // biome-ignore-end lint/suspicious/noTemplateCurlyInString: they are the shell's.
   return `${(shell === 'zsh' ? ['autoload -U +X bashcompinit && bashcompinit', ...bash] : bash).join('\n')}\n`;
@@ -65,6 +71,8 @@ export function completionScript(program: Command, shell: (typeof shells)[number
 
 export const completionCommand = (program: Command): Command =>
   new Command('completion')
-    .description('Print a script that completes commands and flags in a shell.')
-    .addArgument(new Argument('<shell>', 'such as: source <(martingale completion bash)').choices(shells))
+    .description(
+      'Print a script that completes commands and flags of `martingale` in a shell. Where only `npx martingale` runs, it defines `martingale` as that.',
+    )
+    .addArgument(new Argument('<shell>', 'such as: source <(npx martingale completion bash)').choices(shells))
     .action((shell: (typeof shells)[number]) => void process.stdout.write(completionScript(program, shell)));
