@@ -95,6 +95,18 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['{"a":1,"b":1}'],
   ],
   [
+    'unevaluatedProperties beside not and if, which describe nothing if they do not match',
+    {
+      properties: { a: {} },
+      not: { properties: { b: { const: 1 } }, required: ['b'] },
+      if: { properties: { c: { const: 1 } }, required: ['c'] },
+      else: { properties: { d: {} } },
+      unevaluatedProperties: false,
+    },
+    ['{"a":1}', '{"a":1,"c":1}', '{"a":1,"d":1}'],
+    ['{"a":1,"b":2}', '{"a":1,"c":2}', '{"a":1,"c":2,"d":1}'],
+  ],
+  [
     'unevaluatedItems',
     { type: 'array', allOf: [{ prefixItems: [{ const: 1 }] }], unevaluatedItems: { const: 2 }, maxItems: 3 },
     ['[1]', '[1,2,2]'],
@@ -272,6 +284,20 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['{}'],
   ],
   ['anchors', { $ref: '#x', $defs: { a: { $anchor: 'x', const: 1 } } }, ['1'], ['2']],
+  [
+    'an $id beside a $ref of draft 7, which does not count',
+    {
+      $schema: 'http://json-schema.org/draft-07/schema#',
+      $id: 'http://a.test/x/',
+      allOf: [{ $id: 'http://a.test/', $ref: 'b.json' }],
+      definitions: {
+        one: { $id: 'http://a.test/x/b.json', const: 1 },
+        two: { $id: 'http://a.test/b.json', const: 2 },
+      },
+    },
+    ['1'],
+    ['2'],
+  ],
   [
     'references within a schema that has an $id',
     {

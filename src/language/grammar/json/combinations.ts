@@ -19,6 +19,9 @@ const maxOneOf = 2_000;
 /** Most schemas of a `oneOf` of which each is built without what the others allow. */
 const maxExclusive = 16;
 
+/** Schemas that a value must not match describe nothing for `unevaluatedProperties`. */
+const unscoped: Located['scopes'] = [];
+
 /** One keyword of a part that allows several kinds of values. */
 export interface Combination {
   part: SchemaPart;
@@ -77,7 +80,7 @@ export function exclusive(
   const distinct = alternatives.map((one, index) => [
     ...one,
     ...others.flatMap((schema, other) =>
-      other === index ? [] : [{ schema, path: `${part.path}/oneOf/${other}` }],
+      other === index ? [] : [{ schema, path: `${part.path}/oneOf/${other}`, scopes: unscoped }],
     ),
   ]);
   return { distinct, isPartial };
@@ -98,7 +101,7 @@ function negation(part: SchemaPart, references: References): Combination {
   return {
     part,
     keywords: ['not'],
-    alternatives: [[{ schema, path: `${part.path}/not` }]],
+    alternatives: [[{ schema, path: `${part.path}/not`, scopes: unscoped }]],
     isExclusive: false,
   };
 }
@@ -116,7 +119,7 @@ function condition(part: SchemaPart, references: References): Combination {
         { schema: schema.then ?? true, path: `${path}/then` },
       ],
       [
-        { schema: otherwise, path: `${path}/if` },
+        { schema: otherwise, path: `${path}/if`, scopes: unscoped },
         { schema: schema.else ?? true, path: `${path}/else` },
       ],
     ],

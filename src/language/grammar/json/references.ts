@@ -14,12 +14,16 @@ export class References {
 
   constructor(document: JsonSchema) {
     this.#document = document;
-    const isOld = typeof document.$schema === 'string' && /draft-0[34]/.test(document.$schema);
+    const draft =
+      typeof document.$schema === 'string' ? /draft-0(\d)/.exec(document.$schema)?.[1] : undefined;
+    const isOld = draft === '3' || draft === '4';
     const pending = [{ schema: document, root: document, uri: noBase }];
     for (let next = pending.pop(); next; next = pending.pop()) {
       const { schema } = next;
       if (this.#resources.has(schema)) continue;
-      const id = isOld ? schema.id : schema.$id;
+      const ownId = isOld ? schema.id : schema.$id;
+      // Up to draft 7, nothing beside a reference counts.
+      const id = draft !== undefined && schema.$ref !== undefined ? undefined : ownId;
       const uri = typeof id === 'string' ? resolved(id, next.uri) : next.uri;
       const resource = uri.split('#')[0] ?? '';
       if (uri !== next.uri && !this.#byUri.has(uri)) this.#byUri.set(uri, schema);

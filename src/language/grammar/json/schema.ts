@@ -279,7 +279,7 @@ export class SchemaCompiler implements SchemaScope {
         this.compile([
           ...all.parts.slice(0, index),
           ...(isConstraining(rest.schema) ? [rest] : []),
-          ...alternative.map((one) => ({ ...one, scopes })),
+          ...alternative.map((one) => ({ scopes, ...one })),
           ...all.parts.slice(index + 1),
         ]),
       );
