@@ -36,7 +36,8 @@ it('csv has a line for each rollout, failed ones too, with its metrics', async (
   expect(rows).toHaveLength(32);
   expect(cellsOf(rows[0] ?? '')[3]).toMatch(/^Where is order \d+\?$/);
   const rewards = rows.filter((row) => row.includes(',completed,')).map(cellsOf);
-  for (const cells of rewards) expect(Number(cells[10])).toBeCloseTo(Number(cells[14]) + Number(cells[15]), 9);
+  for (const cells of rewards)
+    expect(Number(cells[10])).toBeCloseTo(Number(cells[14]) + Number(cells[15]), 9);
 });
 
 it('csv has the scenario as text beside its key, and whole milliseconds', () => {
