@@ -49,14 +49,28 @@ class SchemaOrder {
     return forms.length === 1 ? forms[0] : forms.find((form) => this.#fitsForm(value, form));
   }
 
-  /** Resolves references and branches into a list of alternatives. A reference to itself adds nothing. */
-  #formsOf(schema: unknown, seen = new Set<unknown>()): unknown[] {
+  /**
+   * The alternatives of a schema, each merged with what holds beside it, in the order of a compiled constraint: the
+   * schema's own keywords, its branch, its reference, `allOf`. A reference to itself adds nothing.
+   */
+  #formsOf(schema: unknown, around: readonly unknown[] = []): unknown[] {
     if (!isObject(schema)) return [schema];
-    if (seen.has(schema)) return [];
-    seen.add(schema);
-    if (typeof schema.$ref === 'string') return this.#formsOf(this.#references.targetOf(schema), seen);
-    const branches = schema.anyOf ?? schema.oneOf ?? schema.allOf;
-    return Array.isArray(branches) ? branches.flatMap((branch) => this.#formsOf(branch, seen)) : [schema];
+    if (around.includes(schema)) return [];
+    const { $ref, allOf, anyOf, oneOf, ...own } = schema;
+    const within = [...around, schema];
+    const formsOf = (one: unknown) => this.#formsOf(one, within);
+    const beside = [
+      ...[oneOf, anyOf].flatMap((branches) => (Array.isArray(branches) ? [branches.flatMap(formsOf)] : [])),
+      ...(typeof $ref === 'string' ? [formsOf(this.#references.targetOf(schema))] : []),
+      ...(Array.isArray(allOf) ? allOf.map(formsOf) : []),
+    ];
+    return beside
+      .filter((forms) => forms.length > 0)
+      .reduce<unknown[]>(
+        (merged, forms) =>
+          merged.flatMap((one) => forms.map((other) => merge(one, other))).slice(0, maxForms),
+        [own],
+      );
   }
 
   /** Distinguishes alternatives by types, constants and property names. */
@@ -77,6 +91,24 @@ class SchemaOrder {
   #fits(value: ExactJson, schema: unknown): boolean {
     return this.#formsOf(schema).some((form) => this.#fitsForm(value, form));
   }
+}
+
+/** As many alternatives as a constraint may merge. */
+const maxForms = 5000;
+
+/** One schema for what two admit together, as far as the order of keys needs it. */
+function merge(one: unknown, other: unknown): unknown {
+  if (!isObject(one) || !isObject(other)) return one === true || other === false ? other : one;
+  const merged: JsonSchema = { ...one, ...other };
+  if (isObject(one.properties) && isObject(other.properties)) {
+    const properties: Record<string, unknown> = { ...one.properties };
+    for (const [name, schema] of Object.entries(other.properties))
+      properties[name] = Object.hasOwn(properties, name) ? { allOf: [properties[name], schema] } : schema;
+    merged.properties = properties;
+  }
+  if (Array.isArray(one.required) && Array.isArray(other.required))
+    merged.required = [...one.required, ...other.required];
+  return merged;
 }
 
 function membersInOrder(value: Map<string, ExactJson>, form: unknown): [string, ExactJson][] {

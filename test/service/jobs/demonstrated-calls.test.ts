@@ -79,6 +79,57 @@ test('an engine accepts a call whose properties had another order', async () => 
   }
 });
 
+test.each<[string, object, string]>([
+  [
+    'an alternative beside properties',
+    {
+      type: 'object',
+      properties: { id: { type: 'integer' } },
+      required: ['id'],
+      anyOf: [
+        { properties: { mail: { type: 'string' } }, required: ['mail'] },
+        { properties: { phone: { type: 'string' }, area: { type: 'integer' } }, required: ['phone'] },
+      ],
+    },
+    '{"area":7,"phone":"x","id":1}',
+  ],
+  [
+    'a reference beside properties',
+    {
+      $ref: '#/$defs/named',
+      properties: { id: { type: 'integer' } },
+      $defs: { named: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } },
+    },
+    '{"name":"x","id":1}',
+  ],
+  [
+    'parts of `allOf` that name the same property',
+    {
+      type: 'object',
+      allOf: [
+        { properties: { a: { type: 'object', properties: { x: {} } } } },
+        { properties: { b: {}, a: { type: 'object', properties: { y: {} } } } },
+      ],
+    },
+    '{"b":1,"a":{"y":1,"x":2}}',
+  ],
+])('the order with %s is one that the constraint admits', async (_name, schema, text) => {
+  const engine = await createEmbeddedEngine({ threads: 1 });
+  const id = engine.baseModels[0]?.id ?? '';
+  try {
+    const callToken = engine.chatFormat(id).callToken ?? -1;
+    const grammar = { type: 'named_json' as const, alternatives: [{ name: 'send', schema: { ...schema } }] };
+    const constraint = { branches: [{ open: callToken, grammar, repeat: false }] };
+    const written = reorderJson(text, { ...schema });
+    expect(JSON.parse(written)).toEqual(JSON.parse(text));
+    expect(
+      await engine.encodeReplies(id, [{ parts: [callToken, `send${written}`], constraint }]),
+    ).toHaveLength(1);
+  } finally {
+    await engine.close();
+  }
+});
+
 test.each<[string, string, object, string]>([
   ['further keys come last', '{"z":1,"b":2,"a":3}', { properties: { a: {}, b: {} } }, '{"a":3,"b":2,"z":1}'],
   [
