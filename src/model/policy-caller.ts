@@ -72,7 +72,8 @@ export interface StartedCall {
   /** When it began and when it was sent, in milliseconds of its trajectory. */
   begunMs: number;
   sentMs: number;
-  hasFailed?: boolean;
+  /** Whether its answer is recorded, or its failure noted. */
+  hasEnded?: boolean;
 }
 
 export interface StreamedReply {
@@ -202,7 +203,11 @@ export class PolicyCaller implements EndpointModel {
     trajectory?.observations.trackCall(index);
     const untrack = () => trajectory?.observations.untrackCall(index);
     // An agent that aborts a call may return before the call has failed.
-    signal?.addEventListener('abort', untrack, { once: true });
+    const onAbort = () => {
+      untrack();
+      fail(call, signal?.reason);
+    };
+    signal?.addEventListener('abort', onAbort, { once: true });
     try {
       const labels = { provider: providerName, model: name };
       const attributes = requestAttributes(body, trajectory?.id);
@@ -221,7 +226,7 @@ export class PolicyCaller implements EndpointModel {
       else fail(call, error);
       throw error;
     } finally {
-      signal?.removeEventListener('abort', untrack);
+      signal?.removeEventListener('abort', onAbort);
       untrack();
     }
   }
@@ -233,8 +238,8 @@ const isTooLong = ({ trajectory }: StartedCall, error: unknown): boolean =>
 
 /** Notes once that a call got no answer. */
 function fail(call: StartedCall, error: unknown): void {
-  if (call.hasFailed) return;
-  call.hasFailed = true;
+  if (call.hasEnded) return;
+  call.hasEnded = true;
   call.scope?.failCall(error, call.asked);
 }
 
@@ -332,6 +337,7 @@ async function* readAndRecord(
 
 function record(call: StartedCall, choice: Choice, promptTokenIds: number[], model: string): void {
   const { trajectory, index, tools, body } = call;
+  call.hasEnded = true;
   if (!trajectory) return;
   const { begunMs, sentMs } = call;
   const times = [tenths(begunMs), tenths(sentMs), tenths(trajectory.milliseconds)] as const;

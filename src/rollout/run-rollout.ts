@@ -1,7 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import type { z } from 'zod';
-import { MartingaleError } from '../contract/index.ts';
 import {
   checkTrajectory,
   cleanupFailedMetric,
@@ -11,7 +10,6 @@ import {
   isOurs,
   type OpenEnvironment,
   runAgent,
-  unansweredCallsMetric,
   watchAiSdkTools,
 } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
@@ -24,7 +22,8 @@ import {
 } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
-import { adviceForOwnModel, ownModelAdvice } from './own-model.ts';
+import { settleUnanswered, whyNothingRecorded } from './missing-answers.ts';
+import { adviceForOwnModel } from './own-model.ts';
 import {
   type Rollout,
   type RolloutFailure,
@@ -174,12 +173,12 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
   interruption.endCalls();
   // A call that the agent started just now without awaiting it reaches the trajectory's counters in the next tick.
   await nextTick();
+  for (const one of all) settleUnanswered(one, environment.onUnansweredCall);
   const unfinished = all.find(
     (one) => !hasPlayed({ trajectory: one }) && one.observations.unfinishedCalls > 0,
   );
   if (unfinished || !all.some((one) => hasPlayed({ trajectory: one })))
     throw whyNothingRecorded(model.name, unfinished ?? trajectory);
-  for (const one of all) settleUnanswered(one, environment.onUnansweredCall);
   const context = { signal, timeoutMs: rewardTimeoutMs };
   if (!seats) {
     const reward = await runOutsideTrajectory(() => opened.score(outcome, { ...context, trajectory }));
@@ -193,57 +192,6 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
   }
   for (const [at, { trajectory: own }] of seats.entries()) own.reward = rewards[at] ?? null;
   return { status: 'completed', reward: meanReward(seats), outcome };
-}
-
-/**
- * What calls without an answer mean for a rollout whose agent went on without them.
- * @throws MartingaleError (`call_unanswered`) unless the environment only warns of them.
- */
-function settleUnanswered(trajectory: Trajectory, decision: 'error' | 'warn'): void {
-  const { unansweredCalls } = trajectory.observations;
-  if (decision === 'warn') {
-    trajectory.metrics[unansweredCallsMetric] = unansweredCalls.length;
-    for (const error of unansweredCalls)
-      trajectory.logs.push(`A model call got no answer: ${describeThrown(error)}`);
-    return;
-  }
-  const [cause] = unansweredCalls;
-  if (unansweredCalls.length === 0) return;
-  throw new MartingaleError(
-    'call_unanswered',
-    `A model call got no answer, and the agent went on without it: ${describeThrown(cause)} The policy did not cause ` +
-      "this, so the rollout has no reward. For an agent that means to go on, set `onUnansweredCall: 'warn'` in its environment.",
-    { cause },
-  );
-}
-
-/** The error for a rollout without an answered call: there is nothing to train on. */
-function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
-  if (stopReason !== null) {
-    const why =
-      stopReason === 'context_limit'
-        ? ' Its first prompt is longer than the context of the model.'
-        : stopReason.startsWith('error:')
-          ? ` ${ownModelAdvice}`
-          : '';
-    const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.${why}`;
-    return new MartingaleError('nothing_recorded', what);
-  }
-  const { unfinishedCalls, otherModels } = observations;
-  if (unfinishedCalls > 0)
-    return new MartingaleError(
-      'calls_in_flight',
-      `The agent returned while ${unfinishedCalls === 1 ? 'its call' : `${unfinishedCalls} calls`} to "${model}" had ` +
-        'no answer yet, and no other call was answered. Await every call before the rollout function returns, and read ' +
-        'a stream to its end.',
-    );
-  const others = Object.keys(otherModels);
-  const instead = others.length > 0 ? ` Its requests went to ${others.join(', ')}.` : '';
-  return new MartingaleError(
-    'nothing_recorded',
-    `The agent returned without an answered call to "${model}".${instead} Pass \`model.languageModel\` to the agent or build it ` +
-      `on policy(), and await its calls. ${ownModelAdvice}`,
-  );
 }
 
 /** Runs a rollout within its span, and records its outcome in span and metrics. */

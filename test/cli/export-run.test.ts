@@ -56,7 +56,7 @@ it('csv has the scenario as text beside its key, and whole milliseconds', () => 
   expect(hashed).toMatch(
     /^step-0,0,[0-9a-f]{20},"a, ""b"" c","\{""question"":""a, \\""b\\""\\nc""\}",,0,0,completed,,1,1235,/,
   );
-  expect(named).toContain('step-0,0,q7,x,"{""id"":""q7"",""text"":""x""}",,0');
+  expect(named).toContain('step-0,0,q7,q7,"{""id"":""q7"",""text"":""x""}",,0');
 });
 
 it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {

@@ -173,6 +173,35 @@ test('of two equal calls at once, the answered one does not stand for the other'
   expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'call_unanswered' } });
 });
 
+test('a call that its agent aborts just before it returns fails the rollout, or is counted under `warn`', async () => {
+  const never = new Promise<never>(() => undefined);
+  await using service = await startFakeService({
+    policy: ({ messages }) => (messages[0]?.content === 'slow' ? never : { text: 'fine' }),
+  });
+  const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
+  const racing = (onUnansweredCall: 'error' | 'warn') =>
+    defineEnvironment({
+      ...base,
+      onUnansweredCall,
+      rollout: async ({ model: policy }) => {
+        const slower = new AbortController();
+        const calls = ['fast', 'slow'].map((prompt) =>
+          generateText({ model: policy.languageModel, prompt, abortSignal: slower.signal }),
+        );
+        for (const call of calls) call.catch(() => undefined);
+        const { text } = await Promise.race(calls);
+        slower.abort();
+        return text;
+      },
+      rewards,
+    });
+  const run = (decision: 'error' | 'warn') => runRollout(rolloutOptions(racing(decision), noScenario, model));
+  expect(await run('error')).toMatchObject({ status: 'failed', failure: { code: 'call_unanswered' } });
+  const warned = await run('warn');
+  expect(warned).toMatchObject({ status: 'completed', reward: 1 });
+  expect(warned.trajectory.metrics.unanswered_calls).toBe(1);
+});
+
 test('a call that its agent aborts and swallows fails the rollout', async () => {
   await using service = await openBehindProxy(() => undefined);
   const environment = defineEnvironment({

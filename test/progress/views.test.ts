@@ -87,7 +87,7 @@ describe('plain view', () => {
       runStarted(5),
       alarm(4, { cause: 'solved', message: 'The scenarios are solved.' }),
     ]);
-    expect(line).toBe('! step 4, solved (little is left to learn): The scenarios are solved.');
+    expect(line).toBe('! step 4, all scenarios solved: The scenarios are solved.');
   });
 
   it('shows an alarm with what to look at, even between omitted steps', () => {

@@ -150,7 +150,7 @@ it('a pool draws checkpoints of the run, which stay on the service, and a resume
     const views = new RunViews([join(folder, 'whole')]);
     const id = (await views.list()).runs[0]?.id ?? '';
     const shown = await views.step(id, '3');
-    expect(shown.groups.slice(0, 2).map(({ scenario }) => scenario.slice(0, 3))).toEqual(['x: ', 'o: ']);
+    expect(shown.groups.slice(0, 2).map(({ title }) => title.slice(0, 3))).toEqual(['x: ', 'o: ']);
     expect(shown.report?.opponents).toEqual(whole.reports[3]?.opponents);
     expect((await views.group(id, '3', 1)).seat).toEqual({ name: 'o', model: expect.any(String) });
 

@@ -25,7 +25,13 @@ const rewards = { quality: ({ outcome }: { outcome: string }) => Number(outcome)
 const sampled: FakePolicy = ({ seed }) => ({ text: String(seed) });
 
 const environmentOf = (rollout: (context: Context) => Promise<string>) =>
-  defineEnvironment({ name: 'agent', scenario: z.object({}), rollout, rewards });
+  defineEnvironment({
+    name: 'agent',
+    scenario: z.object({}),
+    onUnansweredCall: 'warn',
+    rollout,
+    rewards,
+  });
 
 /** Runs one step with six rollouts of an agent. */
 async function stepOf(rollout: (context: Context) => Promise<string>, policy = sampled) {
