@@ -128,8 +128,8 @@ describe('a service', () => {
         body: JSON.stringify(body),
       });
     const messages = [{ role: 'user', content: 'hello' }];
-    const question = { model: 'any', messages, temperature: 0, maxTokens: 8 };
-    expect(await (await ask({ origin }, question)).json()).toMatchObject({ text: 'heard 1' });
+    const question = { model: 'any', openingOf: null, messages, temperature: 0, maxTokens: 8 };
+    expect(await (await ask({ origin }, question)).json()).toMatchObject({ message: { content: 'heard 1' } });
     expect((await ask({ origin: 'https://evil.example' }, question)).status).toBe(400);
     expect((await ask({}, question)).status).toBe(400);
     expect((await ask({ 'sec-fetch-site': 'same-site' }, question)).status).toBe(400);
