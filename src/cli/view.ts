@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { MartingaleError } from '../contract/index.ts';
@@ -57,6 +58,9 @@ async function view(folders: readonly string[], options: ViewOptions): Promise<v
 
 async function writePage(folders: readonly string[], to: string, { maxRollouts }: ViewOptions) {
   const { exportPage } = await import('../view/index.ts');
+  const present = await readdir(to).catch(() => []);
+  if (present.length > 0)
+    throw new MartingaleError('bad_option', `--export ${to} is not empty: name a new or empty folder.`);
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
   const bar = taskBar();

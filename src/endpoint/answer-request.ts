@@ -9,6 +9,9 @@ import type { EndpointSession } from './session.ts';
 /** What every key begins with. */
 export const keyPrefix = 'martingale.';
 
+/** The routes of model calls. Clients also ask for addresses that are not there. */
+const callRoutes: ReadonlySet<string> = new Set(['POST /v1/chat/completions', 'POST /v1/responses']);
+
 type FindSession = (apiKey: string) => EndpointSession | undefined;
 
 /** Answers a request to the `/v1` routes of OpenAI-compatible clients. `find` returns the session of a valid key. */
@@ -23,10 +26,9 @@ export async function answerRequest(
     if (path === '/v1' || path.startsWith('/v1/')) session = sessionOf(request, find);
     await writeAnswer(response, await answerTo(`${request.method} ${path}`, request, response, session));
   } catch (error) {
-    // The policy's caller notes the outcome of each call, but a rejected request never became a call. Clients also ask
-    // for addresses that are not there, which is no call.
-    const isCall = error instanceof EndpointError && request.method === 'POST';
-    if (isCall) session?.run(() => currentTrajectory()?.failCall(error));
+    // The policy's caller notes the outcome of each call, but a rejected request never became a call.
+    if (error instanceof EndpointError && callRoutes.has(`${request.method} ${pathOf(request)}`))
+      session?.run(() => currentTrajectory()?.failCall(error));
     if (response.headersSent) response.destroy();
     else writeJson(response, errorResponse(error));
   }

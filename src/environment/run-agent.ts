@@ -135,9 +135,9 @@ function isUsedUpLimit(reason: string | null): reason is UsedUpLimit {
 export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
 
 /**
- * Where the error of an agent comes from. It is `outside` if a model call of the rollout got no answer (and was not
- * repeated with success), whatever the agent threw, and if the error or one of its causes is martingale's own (a failed judge, a call after the rollout's
- * end) or a provider's failed call.
+ * Where the error of an agent comes from. It is `outside`, whatever the agent threw, if a model call of the rollout got
+ * no answer and was not repeated with success. It is `outside` too if the error or one of its causes is martingale's own
+ * (a failed judge, a call after the rollout's end) or a provider's failed call.
  */
 export function originOf(error: unknown, trajectories: readonly Trajectory[]): ErrorOrigin {
   if (trajectories.some(({ observations }) => observations.unansweredCalls.length > 0)) return 'outside';

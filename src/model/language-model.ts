@@ -6,6 +6,7 @@ import type {
   LanguageModelV4StreamResult,
   SharedV4Warning,
 } from '@ai-sdk/provider';
+import { currentTrajectory } from '../trajectory/index.ts';
 import { toChatRequest } from './chat-request.ts';
 import type { PolicyCaller, StartedCall } from './policy-caller.ts';
 import { observeToolResults, providerName, toPromptMessages } from './prompt-messages.ts';
@@ -63,8 +64,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   async #begin(
     options: LanguageModelV4CallOptions,
   ): Promise<{ call: StartedCall; warnings: SharedV4Warning[] }> {
-    const { settings, tools, warnings } = toChatRequest(options);
-    const prompt = toPromptMessages(options.prompt);
+    const { settings, tools, warnings, prompt } = readRequest(options);
     try {
       const call = this.#caller.begin({
         settings,
@@ -80,5 +80,15 @@ export class PolicyLanguageModel implements LanguageModelV4 {
       await nextTick();
       throw error;
     }
+  }
+}
+
+/** The request as the service takes it. @throws ModelError for what it does not take; the call then has no answer. */
+function readRequest(options: LanguageModelV4CallOptions) {
+  try {
+    return { ...toChatRequest(options), prompt: toPromptMessages(options.prompt) };
+  } catch (error) {
+    currentTrajectory()?.failCall(error);
+    throw error;
   }
 }

@@ -3,6 +3,7 @@ import { MartingaleError } from '../contract/index.ts';
 /**
  * - `unsupported_by_model`: the service has no equivalent of a prompt part or setting.
  * - `incomplete_completion`: a completion has no choice, or its stream ended early.
+ * - `stream_left`: the agent stopped reading the stream of a reply before its end.
  * - `model_call_timeout`: a call was not answered within `callTimeoutMs`, retries included.
  * - `model_exists`: a model with this name exists, and `ifExists` does not allow it.
  * - `base_model_mismatch`: the model exists and was created from another base model.
@@ -13,6 +14,7 @@ import { MartingaleError } from '../contract/index.ts';
 export type ModelErrorCode =
   | 'unsupported_by_model'
   | 'incomplete_completion'
+  | 'stream_left'
   | 'model_call_timeout'
   | 'model_exists'
   | 'base_model_mismatch'

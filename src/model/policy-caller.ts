@@ -262,6 +262,13 @@ function timedOut(model: string, timeoutMs: number): ModelError {
   );
 }
 
+function streamLeft(model: string): ModelError {
+  return new ModelError(
+    'stream_left',
+    `The agent stopped reading the stream of "${model}" before its end, so the reply is not recorded. Read streams to their end.`,
+  );
+}
+
 function requestAttributes(body: ChatCompletionRequest, conversationId: string | undefined): Attributes {
   return {
     [genAi.conversationId]: conversationId,
@@ -329,6 +336,8 @@ async function* readAndRecord(
     ended.reject(error);
     throw error;
   } finally {
+    // The policy has sampled tokens that the agent may have seen, and they are not trained on.
+    if (!call.hasEnded) fail(call, streamLeft(call.body.model ?? ''));
     // Must not wait for later ticks, because the reader may return immediately.
     call.trajectory?.observations.untrackCall(call.index);
     ended.resolve();

@@ -19,11 +19,13 @@ export function settleUnanswered(trajectory: Trajectory, decision: 'error' | 'wa
   if (unansweredCalls.length === 0) return;
   throw new MartingaleError(
     'call_unanswered',
-    `A model call got no answer, and the agent went on without it: ${describeThrown(cause)} The policy did not cause ` +
+    `A model call got no answer, and the agent went on without it: ${sentence(describeThrown(cause))} The policy did not cause ` +
       "this, so the rollout has no reward. For an agent that means to go on, set `onUnansweredCall: 'warn'` in its environment.",
     { cause },
   );
 }
+
+const sentence = (text: string): string => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 /** The error for a rollout without an answered call: there is nothing to train on. */
 export function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
@@ -37,7 +39,13 @@ export function whyNothingRecorded(model: string, { stopReason, observations }: 
     const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.${why}`;
     return new MartingaleError('nothing_recorded', what);
   }
-  const { unfinishedCalls, otherModels } = observations;
+  const { unfinishedCalls, otherModels, contextOverflows } = observations;
+  if (contextOverflows > 0)
+    return new MartingaleError(
+      'nothing_recorded',
+      `The agent returned without an answered call to "${model}": its prompt was longer than the context of the model, and ` +
+        'the agent went on without an answer. Shorten the prompt, or let the error pass: `onError` and `atLimit` can score it.',
+    );
   if (unfinishedCalls > 0)
     return new MartingaleError(
       'calls_in_flight',

@@ -144,7 +144,9 @@ function failureOf(error: unknown, { seats, all }: RolloutTrajectories): Rollout
   const isPolicyCalled = all.some((one) => hasPlayed({ trajectory: one }) || hasUnanswered(one));
   const advice = isOurs(error) ? null : adviceForOwnModel(error, isPolicyCalled);
   if (advice !== null) return { ...failure, message: `${advice} Its error: ${failure.message}` };
-  const away = seats?.find(({ trajectory }) => hasUnanswered(trajectory));
+  // An error of a reward is not about the seat's call.
+  const isOfCall = !(error instanceof EnvironmentError);
+  const away = isOfCall ? seats?.find(({ trajectory }) => hasUnanswered(trajectory)) : undefined;
   if (!away) return failure;
   return { ...failure, message: `Seat "${away.seat}", played by ${away.model}: ${failure.message}` };
 }

@@ -5,7 +5,7 @@ import type { History } from './history.ts';
 import { type CallEnd, Observations } from './observations.ts';
 import type { ExternalCall, RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
-import { shortNotes, type TrajectoryNotes } from './sendable.ts';
+import { sendableNotes } from './sendable.ts';
 import {
   checkCall,
   TrajectoryError,
@@ -286,19 +286,6 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
-  /**
-   * Metrics, metadata and logs in their wire format. The metadata has the stop reason, and texts that are too long for
-   * a service are shortened.
-   */
-  get notes(): TrajectoryNotes {
-    const { metrics, metadata, logs, stopReason } = this;
-    return shortNotes({
-      metrics,
-      metadata: stopReason === null ? metadata : { ...metadata, stop_reason: stopReason },
-      logs,
-    });
-  }
-
   /** The trajectory in its wire format, without its reward. */
   toRecord(): UnrewardedTrajectory {
     const [main, ...others] = this.histories;
@@ -310,7 +297,7 @@ export class Trajectory {
       ...(versions.length > 0
         ? { initial_policy_version: versions[0], final_policy_version: versions.at(-1) }
         : {}),
-      ...this.notes,
+      ...sendableNotes(this),
       start_time: this.startTime.toISOString(),
     };
   }

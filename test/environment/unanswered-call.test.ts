@@ -224,6 +224,76 @@ test('a call that its agent aborts and swallows fails the rollout', async () => 
   });
 });
 
+test('a stream that its agent does not read to its end fails the rollout', async () => {
+  await using service = await openBehindProxy(() => undefined);
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      const text = await generate(context, 'first', 0);
+      const { stream } = await context.model.languageModel.doStream({
+        prompt: [{ role: 'user', content: [{ type: 'text', text: 'second' }] }],
+      });
+      const reader = stream.getReader();
+      await reader.read();
+      await reader.cancel();
+      return text;
+    },
+    rewards,
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+  expect(rollout).toMatchObject({
+    status: 'failed',
+    failure: { code: 'call_unanswered', message: expect.stringContaining('stopped reading the stream') },
+  });
+});
+
+test.each([
+  { request: 'a refused chat', path: '/chat/completions', body: { messages: [], n: 3 }, status: 'failed' },
+  {
+    request: 'an address that is not served',
+    path: '/embeddings',
+    body: { input: 'a' },
+    status: 'completed',
+  },
+])('$request that its agent ignores leaves the rollout $status', async ({ path, body, status }) => {
+  await using service = await openBehindProxy(() => undefined);
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      const text = await generate(context, 'first', 0);
+      const { baseUrl, apiKey } = await context.model.endpoint();
+      const answer = await fetch(`${baseUrl}${path}`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+      expect(answer.ok).toBe(false);
+      return text;
+    },
+    rewards,
+  });
+  expect(await runRollout(rolloutOptions(environment, noScenario, service.model))).toMatchObject({ status });
+});
+
+test('a prompt that the model does not take, and whose error the agent swallows, fails the rollout', async () => {
+  await using service = await openBehindProxy(() => undefined);
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      const text = await generate(context, 'first', 0);
+      const image = { type: 'image' as const, image: new Uint8Array([137, 80, 78, 71]) };
+      await generateText({
+        model: context.model.languageModel,
+        messages: [{ role: 'user', content: [image] }],
+      }).catch(() => undefined);
+      return text;
+    },
+    rewards,
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, service.model));
+  expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'call_unanswered' } });
+});
+
 test('a call that the time limit of the rollout ends is scored as the limit says', async () => {
   const never = new Promise<never>(() => undefined);
   const service = await startFakeService({

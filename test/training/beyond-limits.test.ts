@@ -107,6 +107,25 @@ test.each([
     says: /an object with a as `metadata.report`/,
   },
   {
+    spoiled: 'null as a line, and a bigint as metadata',
+    spoil: (context: Context) => {
+      Reflect.apply(Array.prototype.push, context.trajectory.logs, [null]);
+      Reflect.set(context.trajectory.metadata, 'size', 1n);
+      return 0;
+    },
+    code: 'trajectory_not_sendable',
+    says: /1 as `metadata.size`/,
+  },
+  {
+    spoiled: 'a bigint as a metric',
+    spoil: (context: Context) => {
+      Reflect.set(context.trajectory.metrics, 'size', 1n);
+      return 0;
+    },
+    code: 'metric_not_finite',
+    says: /"size" is the bigint 1/,
+  },
+  {
     spoiled: 'a line that is no text',
     spoil: (context: Context) => {
       Reflect.apply(Array.prototype.push, context.trajectory.logs, [new Error('x')]);

@@ -63,7 +63,15 @@ async function openModelOf(flags: ModelFlags, signal: AbortSignal): Promise<Open
     await engine.close();
     await rm(dataFolder, { recursive: true, force: true });
   };
-  return openedOf(client, { name: chosen, signal, close });
+  return openedOf(client, { name: chosen, signal, close }).catch((error: unknown) => {
+    if (!MartingaleError.isInstance(error) || error.code !== 'model_not_found') throw error;
+    throw new MartingaleError(
+      error.code,
+      `${error.message} This is a service of this command, with base models alone: name a running one with --base-url or ` +
+        'MARTINGALE_BASE_URL.',
+      { cause: error },
+    );
+  });
 }
 
 async function openedOf(

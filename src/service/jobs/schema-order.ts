@@ -20,6 +20,8 @@ export function reorderJson(text: string, schema: JsonSchema): string {
 
 class SchemaOrder {
   readonly #references: References;
+  /** The alternatives of each schema; null while they are being found, so that a reference to itself adds nothing. */
+  readonly #forms = new Map<unknown, readonly unknown[] | null>();
 
   constructor(document: JsonSchema) {
     this.#references = new References(document);
@@ -51,26 +53,30 @@ class SchemaOrder {
 
   /**
    * The alternatives of a schema, each merged with what holds beside it, in the order of a compiled constraint: the
-   * schema's own keywords, its branch, its reference, `allOf`. A reference to itself adds nothing.
+   * schema's own keywords, its branch, its reference, `allOf`.
    */
-  #formsOf(schema: unknown, around: readonly unknown[] = []): unknown[] {
+  #formsOf(schema: unknown): readonly unknown[] {
     if (!isObject(schema)) return [schema];
-    if (around.includes(schema)) return [];
+    const known = this.#forms.get(schema);
+    if (known !== undefined) return known ?? [];
+    this.#forms.set(schema, null);
     const { $ref, allOf, anyOf, oneOf, ...own } = schema;
-    const within = [...around, schema];
-    const formsOf = (one: unknown) => this.#formsOf(one, within);
-    const beside = [
-      ...[oneOf, anyOf].flatMap((branches) => (Array.isArray(branches) ? [branches.flatMap(formsOf)] : [])),
-      ...(typeof $ref === 'string' ? [formsOf(this.#references.targetOf(schema))] : []),
-      ...(Array.isArray(allOf) ? allOf.map(formsOf) : []),
-    ];
-    return beside
-      .filter((forms) => forms.length > 0)
-      .reduce<unknown[]>(
-        (merged, forms) =>
-          merged.flatMap((one) => forms.map((other) => merge(one, other))).slice(0, maxForms),
-        [own],
-      );
+    const beside = [oneOf, anyOf].flatMap((branches) =>
+      Array.isArray(branches) ? [this.#union(branches)] : [],
+    );
+    if (typeof $ref === 'string') beside.push(this.#formsOf(this.#references.targetOf(schema)));
+    if (Array.isArray(allOf)) for (const one of allOf) beside.push(this.#formsOf(one));
+    const forms = beside.filter(({ length }) => length > 0).reduce(mergeAll, [own]);
+    this.#forms.set(schema, forms);
+    return forms;
+  }
+
+  /** The alternatives of several schemas, each once. */
+  #union(schemas: readonly unknown[]): readonly unknown[] {
+    const forms = new Set<unknown>();
+    for (const schema of schemas)
+      for (const form of this.#formsOf(schema)) if (forms.size < maxForms) forms.add(form);
+    return [...forms];
   }
 
   /** Distinguishes alternatives by types, constants and property names. */
@@ -96,9 +102,21 @@ class SchemaOrder {
 /** As many alternatives as a constraint may merge. */
 const maxForms = 5000;
 
+/** Each of some alternatives merged with each of others. */
+function mergeAll(some: readonly unknown[], others: readonly unknown[]): readonly unknown[] {
+  const merged: unknown[] = [];
+  for (const one of some)
+    for (const other of others) {
+      if (merged.length === maxForms) return merged;
+      merged.push(merge(one, other));
+    }
+  return merged;
+}
+
 /** One schema for what two admit together, as far as the order of keys needs it. */
 function merge(one: unknown, other: unknown): unknown {
   if (!isObject(one) || !isObject(other)) return one === true || other === false ? other : one;
+  if (Object.keys(one).length === 0) return other;
   const merged: JsonSchema = { ...one, ...other };
   if (isObject(one.properties) && isObject(other.properties)) {
     const properties: Record<string, unknown> = { ...one.properties };

@@ -27,7 +27,12 @@ const explanations: Record<NoSignalCause, Explanation> = {
       evidence.solved === null
         ? `The scenarios seem solved: every rollout gets ${formatNumber(evidence.runRange.max)}, the best reward of the run.`
         : `The scenarios are solved: in ${shareText(evidence.solved, evidence)} every rollout succeeds.`,
-    lookAt: 'Use harder scenarios or a reward that tells good from better, or end the run with `stopWhen`.',
+    lookAt: ({ hasEverDiffered }) =>
+      (hasEverDiffered
+        ? ''
+        : 'Every rollout of this run has earned the same: read a few first. If their replies differ in quality, the reward ' +
+          'does not see it. ') +
+      'Use harder scenarios or a reward that tells good from better, or end the run with `stopWhen`.',
   },
   unsolved: {
     says: (evidence) =>

@@ -130,6 +130,21 @@ test.each<[string, object, string]>([
   }
 });
 
+test('schemas that double at each level, and wide ones beside each other, are ordered at once', () => {
+  const levels = Array.from({ length: 40 }, (_, at): [string, object] => [
+    `a${at}`,
+    at === 0
+      ? { type: 'object', properties: { x: {}, y: {} } }
+      : { anyOf: [{ $ref: `#/$defs/a${at - 1}` }, { $ref: `#/$defs/a${at - 1}` }] },
+  ]);
+  const doubling = { $ref: '#/$defs/a39', $defs: Object.fromEntries(levels) };
+  expect(reorderJson('{"y":1,"x":2}', doubling)).toBe('{"x":2,"y":1}');
+  const wide = (name: string) =>
+    Array.from({ length: 1000 }, (_, at) => ({ properties: { [name]: { const: at } } }));
+  const beside = { type: 'object', anyOf: wide('a'), oneOf: wide('b') };
+  expect(reorderJson('{"a":0,"b":0}', beside)).toBe('{"b":0,"a":0}');
+});
+
 test.each<[string, string, object, string]>([
   ['further keys come last', '{"z":1,"b":2,"a":3}', { properties: { a: {}, b: {} } }, '{"a":3,"b":2,"z":1}'],
   [
