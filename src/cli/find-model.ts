@@ -57,7 +57,7 @@ async function namesOf(client: Client, signal: AbortSignal | undefined): Promise
   try {
     return (await client.inferenceModels.list({ signal })).map(({ id }) => id);
   } catch (error) {
-    if (isRequestError(error, 'not_found') || (isRequestError(error) && error.status === 405)) return null;
+    if (isRequestError(error) && [404, 405, 501].includes(error.status ?? 0)) return null;
     throw error;
   }
 }
@@ -107,6 +107,11 @@ async function checkStep(
     if (one.step === step) return;
     steps.push(one.step);
   }
+  if (steps.length === 0)
+    throw new MartingaleError(
+      'model_not_found',
+      `${nameOf(model)} has no checkpoints, so it has no step ${step}.`,
+    );
   const [first, last] = [steps[0], steps.at(-1)];
   const known =
     steps.length <= listed

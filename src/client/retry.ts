@@ -3,8 +3,8 @@ import { isRequestError, type RequestError } from './errors.ts';
 
 /**
  * Which failures of a call are retried.
- * - `harmless`: every transient failure, including invalid answers, because a repeat changes nothing more (reads,
- *   deletions, calls with an idempotency key).
+ * - `harmless`: every transient failure, including invalid answers unless their status refuses the call (4xx), because a
+ *   repeat changes nothing more (reads, deletions, calls with an idempotency key).
  * - `unanswered`: only failures that show that the call was rejected: the service was not reached, or it answered 408,
  *   429 or 503.
  * - `untouched`: as `unanswered`, but a 503 only with `Retry-After`. Without it the 503 may come from a proxy that lost
@@ -101,20 +101,26 @@ function mayRepeat({ code, status, retryAfterMs, connected }: RequestError, repe
       return status === 503 && (repeat === 'unanswered' || retryAfterMs !== null);
     case 'connection_failed':
       return repeat === 'harmless' || !connected;
+    case 'bad_response':
+      return repeat === 'harmless' && !isRefusal(status);
     default:
-      return repeat === 'harmless' && (code === 'timed_out' || code === 'bad_response');
+      return repeat === 'harmless' && code === 'timed_out';
   }
 }
+
+/** Whether the status says that the call was refused: 3xx or 4xx. */
+const isRefusal = (status: number | null): boolean => status !== null && status >= 300 && status < 500;
 
 /**
  * Whether the service may have acted on a failed call. It has not if it was not reached, refused the call (3xx, 4xx,
  * 501), or answered 503 with `Retry-After`.
  */
 export function mayHaveActed(error: unknown): error is RequestError {
-  if (isRequestError(error, 'service_failed'))
-    return error.status !== 501 && (error.status !== 503 || error.retryAfterMs === null);
-  if (isRequestError(error, 'connection_failed')) return error.connected;
-  return isRequestError(error, 'client_closed', 'timed_out', 'bad_response', 'response_too_large');
+  if (!isRequestError(error) || isRefusal(error.status)) return false;
+  const { code, status, retryAfterMs, connected } = error;
+  if (code === 'service_failed') return status !== 501 && (status !== 503 || retryAfterMs === null);
+  if (code === 'connection_failed') return connected;
+  return ['client_closed', 'timed_out', 'bad_response', 'response_too_large'].includes(code);
 }
 
 /**

@@ -47,7 +47,9 @@ export function statusError(
   if (isContextLengthError(status, body))
     return new RequestError('context_length_exceeded', { ...facts, detail });
   const usual = codes[status] ?? (status >= 500 ? 'service_failed' : 'request_refused');
-  const isOfOthers = isPage(facts.contentType) && ['not_found', 'request_refused'].includes(usual);
+  // Proxies answer 408 with a page for a service that is there.
+  const isOfOthers =
+    isPage(facts.contentType) && status !== 408 && ['not_found', 'request_refused'].includes(usual);
   const code = isOfOthers ? 'bad_response' : usual;
   const mayHaveWait = code === 'rate_limited' || code === 'service_failed';
   return new RequestError(

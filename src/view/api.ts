@@ -408,7 +408,10 @@ export type ChatMessage =
 
 export interface ServiceQuestion {
   model: string;
-  /** The model whose newest run gives the instructions, the tools and the response format; null for none of them. */
+  /**
+   * The model whose newest run gives the instructions, the tools, the response format, and the tool choice of the first
+   * answer; null for none of them.
+   */
   openingOf: string | null;
   messages: ChatMessage[];
   temperature: number;

@@ -72,8 +72,26 @@ function openingIn({ seat, trajectories }: GroupRecord): Omit<Opening, 'run' | '
   };
 }
 
-/** What an opening sends besides messages, as a person would say it: `3 tools (refund, track, cancel), a response format`. */
+/** What a request of a chat has besides its messages, so that the model is asked as in an opening. */
+export type AskedAs = AskedForm & { tools?: Tool[] };
+
+/**
+ * The tool choice is that of the run's first call, so later answers are free of it: a chat that must call a tool never ends.
+ *
+ * @param isFirst Whether the request asks for the first answer of the chat.
+ */
+export function askedAs({ tools, askedForm }: Opening, { isFirst }: { isFirst: boolean }): AskedAs {
+  const { tool_choice: choice, ...form } = askedForm;
+  return {
+    ...(tools.length > 0 ? { tools } : {}),
+    ...form,
+    ...(isFirst && choice ? { tool_choice: choice } : {}),
+  };
+}
+
+/** What an opening sends besides the user's messages, in words: `3 tools (refund, track, cancel)`, `its response format`. */
 export function openingParts({ messages, tools, askedForm }: Opening): string[] {
+  const { tool_choice: choice } = askedForm;
   const names = tools.map((tool) => tool.function.name);
   return [
     ...(messages.length > 0 ? ['its instructions'] : []),
@@ -81,5 +99,6 @@ export function openingParts({ messages, tools, askedForm }: Opening): string[] 
       ? [`${names.length === 1 ? '1 tool' : `${names.length} tools`} (${names.join(', ')})`]
       : []),
     ...('response_format' in askedForm || 'structured_outputs' in askedForm ? ['its response format'] : []),
+    ...(choice ? [`its tool choice ${JSON.stringify(choice)} for the first answer`] : []),
   ];
 }

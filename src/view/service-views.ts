@@ -1,6 +1,6 @@
 import { type Client, isRequestError } from '../client/index.ts';
 import type { ServiceDetail, ServiceJob, ServiceModel, ServiceQuestion, ServiceReply } from './api.ts';
-import type { Opening } from './opening.ts';
+import { askedAs, type Opening } from './opening.ts';
 import { ViewError } from './view-error.ts';
 
 const maxModels = 200;
@@ -52,14 +52,14 @@ export class ServiceViews {
     opening: Opening | null,
   ): Promise<ServiceReply> {
     const signal = AbortSignal.timeout(answerMs);
+    const isFirst = messages.every(({ role }) => role !== 'assistant');
     return this.#asking(async () => {
       const body = {
         model,
         messages: [...(opening?.messages ?? []), ...messages],
         temperature,
         max_completion_tokens: maxTokens,
-        ...(opening && opening.tools.length > 0 ? { tools: opening.tools } : {}),
-        ...opening?.askedForm,
+        ...(opening ? askedAs(opening, { isFirst }) : {}),
       };
       const {
         choices,

@@ -59,3 +59,19 @@ it('sends only what is typed with --plain, and own instructions in place of thos
   await chat(['hi', '--model', model, '--in', folder, '--system', 'Be brief.']);
   expect(service.requests.at(-1)?.messages[0]).toEqual({ role: 'system', content: 'Be brief.' });
 });
+
+it('a tool choice of the run is sent for the first answer of a conversation, and said', async () => {
+  const other = await temporaryFolder();
+  await makeClerkRun(service, join(other, 'clerk'), { toolChoice: 'required' });
+  const begun = service.requests.length;
+  const { output, errors } = await chat(
+    ['--model', model, '--in', other],
+    ['Where is order 4204?', 'order 4204 left on Monday', 'Where is order 1885?'],
+  );
+  expect(output).toMatch(/^calls lookUp .*4204.*\n.*left on Monday.*\ncalls lookUp .*1885.*\n$/);
+  const choices = service.requests.slice(begun).map((request) => request.tool_choice);
+  expect(choices).toEqual(['required', undefined, undefined]);
+  expect(errors).toContain(
+    '1 tool (lookUp), its response format, its tool choice "required" for the first answer.',
+  );
+});

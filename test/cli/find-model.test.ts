@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import { type Client, createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { findModel, findTrainedModel } from '../../src/cli/find-model.ts';
 import { sharedFolder } from '../support/files.ts';
 import { startServer } from '../support/http-server.ts';
+import { withoutCheckpoints } from '../support/model-pages.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 const folder = sharedFolder();
@@ -53,11 +54,31 @@ describe('the name of a model on the command line', () => {
     await expect(findTrainedModel(client, baseModel.id)).rejects.toMatchObject({ code: 'model_not_found' });
   });
 
-  it('is taken as it is by a service that lists no models', async () => {
-    const { url, close } = await startServer((_, response) => response.writeHead(404).end('{}'));
+  it.each([
+    [404, 'application/json', '{}'],
+    [404, 'text/plain', '404 page not found'],
+    [405, 'text/plain', 'Method Not Allowed'],
+    [501, 'application/json', '{}'],
+  ])(
+    'is taken as it is by a service that answers a list of models with %d %s',
+    async (status, type, body) => {
+      const { url, close } = await startServer((_, response) =>
+        response.writeHead(status, { 'content-type': type }).end(body),
+      );
+      onTestFinished(close);
+      const other = createClient({ baseUrl: url, apiKey: 'key', retries: 0 });
+      onTestFinished(() => other.close());
+      expect(await findModel(other, 'org/any:step3')).toEqual({ name: 'org/any:step3', step: undefined });
+    },
+  );
+
+  it('with a step is refused for a model without checkpoints', async () => {
+    const { url, close } = await startServer(withoutCheckpoints);
+    onTestFinished(close);
     const other = createClient({ baseUrl: url, apiKey: 'key' });
-    expect(await findModel(other, 'org/any:step3')).toEqual({ name: 'org/any:step3', step: undefined });
-    await other.close();
-    await close();
+    onTestFinished(() => other.close());
+    await expect(findTrainedModel(other, 'shop/desk:step3')).rejects.toThrow(
+      'a/shop/desk has no checkpoints, so it has no step 3.',
+    );
   });
 });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { printPieces } from '../../src/cli/service-commands/print-pieces.ts';
 import { sharedFolder } from '../support/files.ts';
 import { startServer, unusedUrl } from '../support/http-server.ts';
+import { withoutCheckpoints } from '../support/model-pages.ts';
 import { runProgram } from '../support/programs.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 
@@ -38,9 +39,24 @@ it('models and checkpoints list what a service has', async () => {
 
 it('checkpoints are deleted only when somebody says so', async () => {
   await expect(martingale('checkpoints', 'shop/desk', '--delete', '7')).rejects.toThrow('needs --yes');
-  expect(await martingale('checkpoints', 'shop/desk', '--delete', '7', '--yes')).toBe(
-    'deleted 0; there is no step 7\n',
-  );
+  await expect(martingale('checkpoints', 'shop/desk', '--delete', '7', '--yes')).rejects.toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining(
+      'nothing was deleted, because a/shop/desk has no step 7: `martingale checkpoints a/shop/desk` lists its steps.',
+    ),
+  });
+});
+
+it('checkpoints says which steps it did not find, and that a model has none', async () => {
+  const { url, close } = await startServer(withoutCheckpoints);
+  onTestFinished(close);
+  const env = { MARTINGALE_BASE_URL: url, MARTINGALE_API_KEY: 'key' };
+  const checkpoints = (...args: string[]) =>
+    runProgram('src/cli/main.ts', { args: ['checkpoints', 'shop/desk', ...args], env });
+  expect(await checkpoints('--delete', '0', '7', '--yes')).toBe('deleted 1; there is no step 7\n');
+  expect(await checkpoints()).toBe('a/shop/desk has no checkpoints.\n');
+  expect(await checkpoints('--json')).toBe('');
 });
 
 it('jobs lists those of all models or of one, newest first', async () => {

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { createClient, RequestError } from '../../src/client/index.ts';
+import { createClient, mayHaveActed, RequestError } from '../../src/client/index.ts';
 import { MartingaleError } from '../../src/contract/index.ts';
 import { startServer, unusedUrl } from '../support/http-server.ts';
 import { type Answerer, cutInBody, eventStream, json, serve, silence, uuid } from './server.ts';
@@ -349,11 +349,38 @@ describe('an address that is not that of a service', () => {
   });
 
   it('is told from a service that a proxy hides for a moment', async () => {
-    const { client, received } = await serve(json({ id: uuid(9) }), page(404), json({ id: uuid(9) }));
+    const { client, received } = await serve(json({ id: uuid(9) }), page(200), json({ id: uuid(9) }));
     await client.trainingJobs.get('a');
     expect(await client.trainingJobs.get('b')).toMatchObject({ id: uuid(9) });
     expect(received).toHaveLength(3);
   });
+
+  it.each([400, 404, 405])('has not acted on a call that its page refuses with %d', async (status) => {
+    const { connect } = await serve(page(status, 'text/plain'));
+    const error = await rejection(connect().models.list());
+    expect(error).toMatchObject({ code: 'bad_response' });
+    expect(mayHaveActed(error)).toBe(false);
+    const cut = await serve((response) => {
+      response.writeHead(status, { 'content-length': '9' });
+      response.write('{', () => response.destroy());
+    });
+    expect(mayHaveActed(await rejection(cut.connect({ retries: 0 }).models.list()))).toBe(false);
+  });
+
+  it.each([
+    [404, 2, 'bad_response'],
+    [408, 3, undefined],
+    [429, 3, undefined],
+  ])(
+    'is asked again by a client that had an answer only if it says so: a page of %d',
+    async (status, calls, code) => {
+      const { client, received } = await serve(json({ id: uuid(9) }), page(status), json({ id: uuid(9) }));
+      await client.trainingJobs.get('a');
+      const result: unknown = await client.trainingJobs.get('b').catch((error: unknown) => error);
+      expect(result).toMatchObject(code === undefined ? { id: uuid(9) } : { code });
+      expect(received).toHaveLength(calls);
+    },
+  );
 
   it('at which nothing listens is named with what to do', async () => {
     const baseUrl = await unusedUrl();

@@ -10,7 +10,7 @@ import {
   type ToolCall,
 } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
-import type { Opening } from '../../view/index.ts';
+import type { AskedAs } from '../../view/index.ts';
 import { findModel, findTrainedModel, nameOf } from '../find-model.ts';
 import { anyNumber, wholeNumber } from '../flags.ts';
 import { chatOpening, type OpeningFlags } from './chat-opening.ts';
@@ -48,7 +48,12 @@ const checkpoints = (name: string, flags: CheckpointFlags) =>
         .map(([key, value]) => `${key} ${Number(value.toPrecision(4))}`);
       rows.push([String(step), `${nameOf(model)}:step${step}`, shown.join(', ')].map(printable));
     }
-    if (!flags.json) print(`${alignColumns(rows).join('\n')}\n`);
+    if (flags.json) return;
+    print(
+      rows.length === 1
+        ? `${printable(nameOf(model))} has no checkpoints.\n`
+        : `${alignColumns(rows).join('\n')}\n`,
+    );
   });
 
 async function deleteCheckpoints(
@@ -75,6 +80,11 @@ async function deleteCheckpoints(
     { steps },
     { signal },
   );
+  if (count === 0)
+    throw new MartingaleError(
+      'model_not_found',
+      `nothing was deleted, because ${name} has no step ${missing.join(', ')}: \`martingale checkpoints ${name}\` lists its steps.`,
+    );
   print(`deleted ${count}${missing.length > 0 ? `; there is no step ${missing.join(', ')}` : ''}\n`);
 }
 
@@ -94,6 +104,7 @@ const chat = (message: string | undefined, flags: ChatFlags) =>
       flags.system === undefined
         ? [...(opening?.messages ?? [])]
         : [{ role: 'system', content: flags.system }];
+    let isFirst = true;
     /** Calls of the last reply whose results are still to be typed. */
     let calls: ToolCall[] = [];
     const hear = async (content: string) => {
@@ -101,7 +112,9 @@ const chat = (message: string | undefined, flags: ChatFlags) =>
       calls = others;
       messages.push(call ? { role: 'tool', tool_call_id: call.id, content } : { role: 'user', content });
       if (calls.length > 0) return;
-      const choice = await answer(client, { messages, opening, flags: { ...flags, model }, signal });
+      const asked = opening ? (await import('../../view/index.ts')).askedAs(opening, { isFirst }) : {};
+      const choice = await answer(client, { messages, asked, flags: { ...flags, model }, signal });
+      isFirst = false;
       messages.push(sampledMessage(choice, { tokenIds: false }));
       calls = choice.message.tool_calls ?? [];
     };
@@ -128,18 +141,22 @@ async function answer(
   client: Client,
   {
     messages,
-    opening,
+    asked,
     flags: { model, maxTokens, temperature, json },
     signal,
-  }: { messages: readonly Message[]; opening: Opening | null; flags: ChatFlags; signal: AbortSignal },
+  }: {
+    messages: readonly Message[];
+    asked: AskedAs;
+    flags: ChatFlags;
+    signal: AbortSignal;
+  },
 ): Promise<Choice> {
   const body = {
     model,
     messages: [...messages],
     max_completion_tokens: maxTokens,
     ...(temperature === undefined ? {} : { temperature }),
-    ...(opening && opening.tools.length > 0 ? { tools: opening.tools } : {}),
-    ...opening?.askedForm,
+    ...asked,
   };
   if (json) {
     const completion = await client.chat.completions.create(body, { signal });

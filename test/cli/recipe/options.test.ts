@@ -62,7 +62,10 @@ describe('the flags of a recipe', () => {
     ],
     [['--seed', '1.5'], "option '--seed <number>' argument '1.5' is invalid."],
     [['--rollouts-per-group', '1'], 'It must be a whole number of at least 2.'],
-    [['--base-url', 'here', '--api-key', 'k'], 'It must begin with http:// or https://, such as http://here.'],
+    [
+      ['--base-url', 'here', '--api-key', 'k'],
+      'It must begin with http:// or https://, such as http://here.',
+    ],
     [['--base-url', 'http://127.0.0.1:1'], '--base-url needs a key'],
     [
       ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--threads', '2'],
