@@ -1,15 +1,16 @@
+import { integerOf } from './arguments.ts';
 import { filterNamed } from './filters.ts';
+import { methodOf } from './methods.ts';
 import { type Call, isNode, type Named, type Node } from './nodes.ts';
 import { binary } from './operators.ts';
-import { integerOf, methodOfText } from './python-text.ts';
 import { testNamed } from './tests.ts';
 import {
   type Callable,
-  equal,
+  Group,
   isNumeric,
   isTrue,
   itemsOf,
-  type Keywords,
+  keyOf,
   Namespace,
   TemplateError,
   Tuple,
@@ -136,6 +137,9 @@ function loopFields(items: readonly Value[], index: number): Namespace {
       ['first', index === 0],
       ['last', index === length - 1],
       ['length', BigInt(length)],
+      // The parser refuses recursive loops, the only ones that are deeper.
+      ['depth', 1n],
+      ['depth0', 0n],
       ['previtem', items[index - 1]],
       ['nextitem', items[index + 1]],
       ['cycle', (args: readonly Value[]) => args[index % args.length]],
@@ -209,7 +213,7 @@ function evaluate(node: Node, scope: Scope): Value {
       return Tuple.from(node.value.map((item) => evaluate(item, scope)));
     case 'ObjectLiteral':
       return new Map(
-        [...node.value].map(([key, item]) => [toText(evaluate(key, scope)), evaluate(item, scope)]),
+        [...node.value].map(([key, item]) => [keyOf(evaluate(key, scope)), evaluate(item, scope)]),
       );
     case 'MemberExpression':
       return member(node, scope);
@@ -220,9 +224,10 @@ function evaluate(node: Node, scope: Scope): Value {
     case 'FilterExpression':
       return filtered(evaluate(node.operand, scope), node.filter, scope);
     case 'TestExpression':
-      return testNamed(node.test.value)(evaluate(node.operand, scope), undefined) !== node.negate;
+      return testNamed(node.test.value, [])(evaluate(node.operand, scope)) !== node.negate;
     case 'BinaryExpression': {
       const { value: operator } = node.operator;
+      if (node.operator.depth !== undefined) return compared(node, scope).result;
       const left = evaluate(node.left, scope);
       if (operator === 'and') return isTrue(left) ? evaluate(node.right, scope) : left;
       if (operator === 'or') return isTrue(left) ? left : evaluate(node.right, scope);
@@ -237,6 +242,17 @@ function evaluate(node: Node, scope: Scope): Value {
     default:
       throw new TemplateError(`a ${node.type} has no value`);
   }
+}
+
+type Binary = Extract<Node, { type: 'BinaryExpression' }>;
+
+/** Python's chain: `a < b < c` is `a < b and b < c`, with `b` evaluated once. `last`: what the next link compares. */
+function compared({ operator, left, right }: Binary, scope: Scope): { result: Value; last: Value } {
+  const isLink = left.type === 'BinaryExpression' && left.operator.depth === operator.depth;
+  const { result, last } = isLink ? compared(left, scope) : { result: true, last: evaluate(left, scope) };
+  if (!isTrue(result)) return { result, last };
+  const value = evaluate(right, scope);
+  return { result: binary(operator.value, last, value), last: value };
 }
 
 function unary(operator: string, value: Value): Value {
@@ -290,38 +306,14 @@ function member(node: Extract<Node, { type: 'MemberExpression' }>, scope: Scope)
   if (owner === undefined)
     throw new TemplateError(`${nameOf(node.object)} is undefined, so it has no ${toText(key)}`);
   if (typeof key === 'string') {
-    const item = owner instanceof Map ? owner.get(key) : undefined;
-    if (node.computed && item !== undefined) return item;
-    return (owner instanceof Namespace ? owner.fields.get(key) : methodOf(owner, key)) ?? item;
+    if (owner instanceof Namespace) return owner.fields.get(key);
+    if (owner instanceof Group && key === 'grouper') return owner[0];
+    if (owner instanceof Group && key === 'list') return owner[1];
+    if (node.computed && owner instanceof Map && owner.has(key)) return owner.get(key);
+    return methodOf(owner, key) ?? (owner instanceof Map ? owner.get(key) : undefined);
   }
   if (!isNumeric(key) || (typeof owner !== 'string' && !Array.isArray(owner))) return undefined;
   return itemsOf(owner).at(integerOf(key));
-}
-
-function methodOf(owner: Value, name: string): Callable | undefined {
-  if (typeof owner === 'string') return methodOfText(owner, name);
-  if (owner instanceof Map) return methodOfDict(owner, name);
-  if (!Array.isArray(owner)) return undefined;
-  if (name === 'count') return ([value]) => BigInt(owner.filter((item) => equal(item, value)).length);
-  if (name !== 'index') return undefined;
-  return ([value]) => BigInt(owner.findIndex((item) => equal(item, value)));
-}
-
-function methodOfDict(dict: Map<string, Value>, name: string): Callable | undefined {
-  switch (name) {
-    case 'get':
-      return ([key, otherwise = null]: readonly Value[], keywords: Keywords) =>
-        typeof key === 'string' && dict.has(key) ? dict.get(key) : (keywords.get('default') ?? otherwise);
-    case 'items':
-      return () => [...dict].map((entry) => Tuple.of(...entry));
-    case 'keys':
-      return () => [...dict.keys()];
-    case 'values':
-      return () => [...dict.values()];
-    case 'copy':
-      return () => new Map(dict);
-  }
-  return undefined;
 }
 
 function slice(owner: Value, range: Extract<Node, { type: 'SliceExpression' }>, scope: Scope): Value {

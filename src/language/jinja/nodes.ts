@@ -18,7 +18,7 @@ export type Node =
   | { type: 'StringLiteral'; value: string }
   | { type: 'ArrayLiteral' | 'TupleLiteral'; value: Node[] }
   | { type: 'ObjectLiteral'; value: Map<Node, Node> }
-  | { type: 'BinaryExpression'; operator: { value: string }; left: Node; right: Node }
+  | { type: 'BinaryExpression'; operator: Operator; left: Node; right: Node }
   | { type: 'UnaryExpression'; operator: { value: string }; argument: Node }
   | { type: 'FilterExpression'; operand: Node; filter: Named | Call }
   | { type: 'TestExpression'; operand: Node; negate: boolean; test: Named }
@@ -27,6 +27,8 @@ export type Node =
   | { type: 'KeywordArgumentExpression'; key: Named; value: Node }
   | { type: 'SpreadExpression' | 'KeywordSpreadExpression'; argument: Node };
 
+/** `depth`: in how many brackets a comparison is. */
+export type Operator = { value: string; depth?: number };
 export type Named = { type: 'Identifier'; value: string };
 export type Call = { type: 'CallExpression'; callee: Node; args: Node[] };
 

@@ -1,4 +1,5 @@
-import { type Callable, isNumeric, itemsOf, TemplateError, Tuple, typeName, type Value } from './value.ts';
+import { integerOf, textOf } from './arguments.ts';
+import { isTrue, itemsOf, TemplateError, Tuple, type Value } from './value.ts';
 
 /*
  * Python's methods of texts. A text's length and positions count characters, not UTF-16 units.
@@ -10,6 +11,7 @@ const leadingSpace = new RegExp(`^[${space}]+`);
 const trailingSpace = new RegExp(`[${space}]+$`);
 const lineEnds = '\\n-\\r\\x1c-\\x1e\\x85\\u2028\\u2029';
 const lineBreak = new RegExp(`\\r\\n|[${lineEnds}]`);
+const linesWithEnds = new RegExp(`[^${lineEnds}]*(?:\\r\\n|[${lineEnds}])|[^${lineEnds}]+`, 'g');
 const words = new RegExp(`[^${space}]+`, 'g');
 
 export function strip(text: string, chars: Value, side: 'left' | 'right' | 'both' = 'both'): string {
@@ -54,6 +56,20 @@ export function splitLines(text: string): string[] {
   return lines;
 }
 
+/** The filter `truncate`. `leeway`: a text that is longer by no more than this stays whole. */
+export function truncate(
+  text: string,
+  { length, end, inWords, leeway }: { length: number; end: string; inWords: boolean; leeway: number },
+): string {
+  const [characters, most] = [Array.from(text), length - Array.from(end).length];
+  if (most < 0) throw new TemplateError(`truncate: the end is longer than the length ${length}`);
+  if (leeway < 0) throw new TemplateError(`truncate: the leeway cannot be ${leeway}`);
+  if (characters.length <= length + leeway) return text;
+  const kept = characters.slice(0, most).join('');
+  const space = inWords ? -1 : kept.lastIndexOf(' ');
+  return (space < 0 ? kept : kept.slice(0, space)) + end;
+}
+
 function split(text: string, separator: Value, most: number): string[] {
   if (separator === undefined || separator === null) {
     const found = [...text.matchAll(words)];
@@ -79,21 +95,10 @@ function splitFromRight(text: string, separator: Value, most: number): string[] 
   return [parts.slice(0, parts.length - most).join(by), ...parts.slice(parts.length - most)];
 }
 
-export function replace(text: string, old: string, by: string, count: Value): string {
-  const most = count === undefined || count === null ? -1 : integerOf(count);
+export function replace(text: string, old: string, by: string, most: number): string {
   const parts = old === '' ? ['', ...Array.from(text), ''] : text.split(old);
   if (most < 0 || parts.length <= most + 1) return parts.join(by);
   return [...parts.slice(0, most), parts.slice(most).join(old)].join(by);
-}
-
-export function textOf(value: Value): string {
-  if (typeof value === 'string') return value;
-  throw new TemplateError(`a text is needed here, not ${typeName(value)}`);
-}
-
-export function integerOf(value: Value): number {
-  if (isNumeric(value) && typeof value !== 'number') return Number(value);
-  throw new TemplateError(`an integer is needed here, not ${typeName(value)}`);
 }
 
 function separatorOf(value: Value): string {
@@ -104,75 +109,73 @@ function separatorOf(value: Value): string {
 
 const affixesOf = (value: Value) => (value instanceof Tuple ? value.map(textOf) : [textOf(value)]);
 
-/** The number of characters before a position in UTF-16 units; -1 stays. */
-const position = (text: string, unit: number) =>
-  BigInt(unit < 0 ? unit : Array.from(text.slice(0, unit)).length);
+/** The characters from `start` to `end` as Python's slice counts them, and where they begin; null if that is too late. */
+function window(text: string, start: Value = null, end: Value = null): { at: number; part: string } | null {
+  if (start === null && end === null) return { at: 0, part: text };
+  const characters = Array.from(text);
+  const { length } = characters;
+  const clamp = (index: number) => Math.max(index < 0 ? index + length : index, 0);
+  const at = start === null ? 0 : clamp(integerOf(start));
+  const to = Math.min(end === null ? length : clamp(integerOf(end)), length);
+  return at > to ? null : { at, part: characters.slice(at, to).join('') };
+}
+
+/** The position of a text in another one, in characters; -1 if it is not there. */
+function find(text: string, [part, start, end]: readonly Value[], side: 'first' | 'last'): bigint {
+  const searched = window(text, start, end);
+  const sought = textOf(part);
+  const unit = (side === 'first' ? searched?.part.indexOf(sought) : searched?.part.lastIndexOf(sought)) ?? -1;
+  if (!searched || unit < 0) return -1n;
+  return BigInt(searched.at + Array.from(searched.part.slice(0, unit)).length);
+}
+
+function found(position: bigint): bigint {
+  if (position < 0n) throw new TemplateError('the text to find is not there');
+  return position;
+}
 
 function partition(text: string, separator: string, at: number): Tuple | null {
   return at < 0 ? null : Tuple.of(text.slice(0, at), separator, text.slice(at + separator.length));
 }
 
-type Method = (text: string, first: Value, second: Value, third: Value) => Value;
+type Method = (text: string, ...args: Value[]) => Value;
 
-const methods: Readonly<Record<string, Method>> = {
+export const methodsOfText: Readonly<Record<string, Method>> = {
   strip: (text, chars) => strip(text, chars),
   lstrip: (text, chars) => strip(text, chars, 'left'),
   rstrip: (text, chars) => strip(text, chars, 'right'),
   upper: (text) => text.toUpperCase(),
   lower: (text) => text.toLowerCase(),
-  capitalize,
-  title: titleMethod,
+  capitalize: (text) => capitalize(text),
+  title: (text) => titleMethod(text),
   split: (text, separator, most = -1n) => split(text, separator, integerOf(most)),
   rsplit: (text, separator, most = -1n) => splitFromRight(text, separator, integerOf(most)),
-  splitlines: (text) => splitLines(text),
+  splitlines: (text, keepEnds) => (isTrue(keepEnds) ? (text.match(linesWithEnds) ?? []) : splitLines(text)),
   partition: (text, by) =>
     partition(text, separatorOf(by), text.indexOf(textOf(by))) ?? Tuple.of(text, '', ''),
   rpartition: (text, by) =>
     partition(text, separatorOf(by), text.lastIndexOf(textOf(by))) ?? Tuple.of('', '', text),
-  startswith: (text, affix) => affixesOf(affix).some((one) => text.startsWith(one)),
-  endswith: (text, affix) => affixesOf(affix).some((one) => text.endsWith(one)),
+  startswith: (text, affix, start, end) =>
+    affixesOf(affix).some((one) => window(text, start, end)?.part.startsWith(one)),
+  endswith: (text, affix, start, end) =>
+    affixesOf(affix).some((one) => window(text, start, end)?.part.endsWith(one)),
   removeprefix: (text, affix) => (text.startsWith(textOf(affix)) ? text.slice(textOf(affix).length) : text),
   removesuffix: (text, affix) =>
     text.endsWith(textOf(affix)) ? text.slice(0, text.length - textOf(affix).length) : text,
-  replace: (text, old, by, count) => replace(text, textOf(old), textOf(by), count),
-  find: (text, part) => position(text, text.indexOf(textOf(part))),
-  rfind: (text, part) => position(text, text.lastIndexOf(textOf(part))),
-  count: (text, part) => BigInt(text.split(separatorOf(part)).length - 1),
+  replace: (text, old, by, count = -1n) => replace(text, textOf(old), textOf(by), integerOf(count)),
+  find: (text, ...args) => find(text, args, 'first'),
+  rfind: (text, ...args) => find(text, args, 'last'),
+  index: (text, ...args) => found(find(text, args, 'first')),
+  rindex: (text, ...args) => found(find(text, args, 'last')),
+  count: (text, part, start, end) => {
+    const searched = window(text, start, end)?.part;
+    const sought = textOf(part);
+    if (searched === undefined) return 0n;
+    return BigInt(sought === '' ? Array.from(searched).length + 1 : searched.split(sought).length - 1);
+  },
   join: (text, items) => itemsOf(items).map(textOf).join(text),
   isdigit: (text) => /^\p{Nd}+$/u.test(text),
   isspace: (text) => text !== '' && strip(text, null) === '',
   isupper: (text) => text === text.toUpperCase() && text !== text.toLowerCase(),
   islower: (text) => text === text.toLowerCase() && text !== text.toUpperCase(),
 };
-
-/** The names of the keyword arguments, in the order of the method's parameters. */
-const keywordNames: Readonly<Record<string, readonly string[]>> = {
-  split: ['sep', 'maxsplit'],
-  rsplit: ['sep', 'maxsplit'],
-  replace: ['old', 'new', 'count'],
-};
-
-/** A method of a text; undefined if there is none of this name. */
-export function methodOfText(text: string, name: string): Callable | undefined {
-  const method = Object.hasOwn(methods, name) ? methods[name] : undefined;
-  if (!method) return undefined;
-  return (args, keywords) => {
-    const named = keywordNames[name]?.map((key) => keywords.get(key)) ?? [];
-    const [first, second, third] = [0, 1, 2].map((index) => args[index] ?? named[index]);
-    return method(text, first, second, third);
-  };
-}
-
-/** Python's `int(text)`; null if the text is none. */
-export function parseInteger(text: string): bigint | null {
-  const trimmed = strip(text, null).replaceAll('_', '');
-  return /^[+-]?\d+$/.test(trimmed) ? BigInt(trimmed.replace(/^\+/, '')) : null;
-}
-
-export function parseFloatText(text: string): number | null {
-  const trimmed = strip(text, null).replaceAll('_', '');
-  if (/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(trimmed)) return Number(trimmed);
-  const word = /^([+-]?)(inf|infinity|nan)$/i.exec(trimmed);
-  if (!word) return null;
-  return word[2]?.toLowerCase() === 'nan' ? Number.NaN : word[1] === '-' ? -Infinity : Infinity;
-}

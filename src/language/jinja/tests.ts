@@ -1,4 +1,4 @@
-import { textOf } from './python-text.ts';
+import { textOf } from './arguments.ts';
 import { compare, equal, isNumeric, itemsOf, TemplateError, typeName, type Value } from './value.ts';
 
 type Test = (value: Value, argument: Value) => boolean;
@@ -59,9 +59,12 @@ const otherNames: Readonly<Record<string, string>> = {
   '>=': 'ge',
 };
 
-export function testNamed(name: string): Test {
+/** The test of this name with the arguments that follow the tested value: as many as its function has. */
+export function testNamed(name: string, args: readonly Value[]): (value: Value) => boolean {
   const known = Object.hasOwn(otherNames, name) ? (otherNames[name] ?? name) : name;
   const test = Object.hasOwn(tests, known) ? tests[known] : undefined;
-  if (test) return test;
-  throw new TemplateError(`there is no test ${JSON.stringify(name)}`);
+  if (!test) throw new TemplateError(`there is no test ${JSON.stringify(name)}`);
+  if (args.length !== test.length - 1)
+    throw new TemplateError(`the test ${name} takes ${test.length - 1} arguments, not ${args.length}`);
+  return (value) => test(value, args[0]);
 }

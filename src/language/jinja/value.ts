@@ -24,6 +24,9 @@ export class Tuple extends Array<Value> {
   }
 }
 
+/** What `groupby` makes: a value, which is also its `grouper`, and the `list` of the items that have it. */
+export class Group extends Tuple {}
+
 /** What `namespace()` makes: fields that a template may set anywhere. */
 export class Namespace {
   readonly fields: Map<string, Value>;
@@ -108,6 +111,14 @@ function compareText(left: string, right: string): number {
   }
 }
 
+/** The key of a dict. @throws TemplateError on one that is no text, which Python has and JSON has not */
+export function keyOf(value: Value): string {
+  if (typeof value === 'string') return value;
+  throw new TemplateError(
+    `the keys of a dict must be texts here, not ${typeName(value)}; write {'1': ...} instead of {1: ...}`,
+  );
+}
+
 /** The items that Python's `for` gets. */
 export function itemsOf(value: Value): Value[] {
   if (value === undefined) return [];
@@ -124,7 +135,7 @@ export function toText(value: Value): string {
 }
 
 /** Python's `repr`. */
-export function repr(value: Value): string {
+function repr(value: Value): string {
   if (value === undefined) return 'Undefined';
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
