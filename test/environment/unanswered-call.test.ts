@@ -234,7 +234,7 @@ test('a stream that its agent does not read to its end fails the rollout', async
         prompt: [{ role: 'user', content: [{ type: 'text', text: 'second' }] }],
       });
       const reader = stream.getReader();
-      await reader.read();
+      for (let part = await reader.read(); part.value?.type !== 'text-delta'; ) part = await reader.read();
       await reader.cancel();
       return text;
     },
