@@ -84,6 +84,25 @@ class Nondeterministic {
   }
 }
 
+/** Whether texts are in the language of an expression without rules. It takes time with the length of a text. */
+export function matcherOf(expression: Expression): (text: string) => boolean {
+  const source = new Nondeterministic();
+  const end = source.add();
+  const start = source.closure([source.build(expression, end)]);
+  return (text) => {
+    let states = start;
+    for (const character of text) {
+      const code = character.codePointAt(0) ?? 0;
+      const moves = states.flatMap((state) => source.moves[state]!);
+      states = source.closure(
+        moves.filter(({ first, last }) => first <= code && code <= last).map(({ to }) => to),
+      );
+      if (states.length === 0) return false;
+    }
+    return states.includes(end);
+  };
+}
+
 /**
  * The texts that are in all of `all` and in none of `none`, as a deterministic automaton that starts at its first state.
  * Expressions have no rules. Null if there is no such text.

@@ -2,6 +2,7 @@ import { canonicalJson, isObject } from '../../../util/json.ts';
 import { type Expression, literal, optional, repeat, sequence } from '../expression.ts';
 import { type Conjunction, type Located, listOf, type SchemaPart } from './conjunction.ts';
 import { anyOf, isNothing, type SchemaScope } from './scope.ts';
+import { constantsIn } from './types.ts';
 
 /** Most values of which an array may have each once: there is a rule for each set of them. */
 const maxUnique = 8;
@@ -134,9 +135,8 @@ function uniqueItems(
 function constantsOf(schemas: readonly Located[]): unknown[] | null {
   for (const { schema } of schemas) {
     if (!isObject(schema)) continue;
-    const values = schema.enum ?? (schema.const === undefined ? undefined : [schema.const]);
-    if (Array.isArray(values))
-      return [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
+    const values = constantsIn(schema);
+    if (values) return [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
   }
   return null;
 }

@@ -10,9 +10,8 @@ import {
 } from './conjunction.ts';
 import { areDisjoint } from './disjoint.ts';
 import { pointerStep } from './keywords.ts';
-import { isAtom, negated, without } from './negation.ts';
-import type { References } from './references.ts';
-import { ALL_TYPES, typesOf } from './types.ts';
+import { isAtom, type Negation, without } from './negation.ts';
+import { ALL_TYPES, typesNamedIn, typesOf } from './types.ts';
 
 /** Most schemas in a `oneOf`: each is built, and compared with the others. */
 const maxOneOf = 2_000;
@@ -34,14 +33,14 @@ export interface Combination {
 }
 
 /** The first keyword of the schemas that combines others; null if there is none. */
-export function combinationOf(all: Conjunction, references: References): Combination | null {
+export function combinationOf(all: Conjunction, negation: Negation): Combination | null {
   for (const part of all.parts) {
     const { schema } = part;
     const found =
       (schema.anyOf !== undefined && branches(part, 'anyOf')) ||
       (schema.oneOf !== undefined && branches(part, 'oneOf')) ||
-      (schema.not !== undefined && !isAtom(schema.not) && negation(part, references)) ||
-      (schema.if !== undefined && condition(part, references)) ||
+      (schema.not !== undefined && !isAtom(schema.not) && withoutNot(part, negation)) ||
+      (schema.if !== undefined && condition(part, negation)) ||
       dependency(part, all);
     if (found) return found;
   }
@@ -59,23 +58,34 @@ function branches(part: SchemaPart, keyword: 'anyOf' | 'oneOf'): Combination {
 }
 
 /**
- * The alternatives of a `oneOf` so that no value matches two of them: as they are, or each without the others.
+ * The alternatives of a `oneOf` so that no value matches two of them: as they are, or each with schemas that keep it
+ * apart from the others. Those are left out that no value matches by type. `all`: what holds, with the `oneOf`.
  * `isPartial`: some of their values are missing.
  * @throws LanguageError if they cannot be told apart.
  */
 export function exclusive(
-  { part, alternatives }: Combination,
-  references: References,
-): { distinct: Located[][]; isPartial: boolean } {
-  const schemas = alternatives.map(([one]) => {
-    const { schema } = one ?? {};
-    return (isObject(schema) && references.targetOf(schema)) || schema;
+  { part, alternatives: written }: Combination,
+  all: Conjunction,
+  negation: Negation,
+): { alternatives: Located[][]; distinct: Located[][]; isPartial: boolean } {
+  const types = typesNamedIn(all.parts.map(({ schema }) => schema));
+  const possible = written.flatMap((alternative) => {
+    const schema = negation.references.target(alternative[0]?.schema);
+    return mayMatch(schema, types) ? [{ alternative, schema }] : [];
   });
-  if (areDisjoint(schemas)) return { distinct: alternatives, isPartial: false };
+  const alternatives = possible.map(({ alternative }) => alternative);
+  const schemas = possible.map(({ schema }) => schema);
+  if (areDisjoint(schemas, types)) return { alternatives, distinct: alternatives, isPartial: false };
+  const isOfAnyType = (schema: unknown) => isObject(schema) && schema.type === undefined;
+  // A value that is no object matches several of them, if their properties alone tell them apart.
+  if (schemas.filter(isOfAnyType).length > 1 && areDisjoint(schemas, ['object'])) {
+    const object = { schema: { type: 'object' }, path: `${part.path}/oneOf`, scopes: unscoped };
+    return { alternatives, distinct: alternatives.map((one) => [...one, object]), isPartial: false };
+  }
   const mayNegate = schemas.length <= maxExclusive;
-  const whole = mayNegate ? schemas.map((schema) => negated(schema, references)) : [null];
+  const whole = mayNegate ? schemas.map((schema) => negation.of(schema)) : [null];
   const isPartial = whole.includes(null);
-  const others = isPartial && mayNegate ? schemas.map((schema) => negated(schema, references, true)) : whole;
+  const others = isPartial && mayNegate ? schemas.map((schema) => negation.of(schema, true)) : whole;
   if (others.includes(null)) throw overlap(part);
   const distinct = alternatives.map((one, index) => [
     ...one,
@@ -83,7 +93,14 @@ export function exclusive(
       other === index ? [] : [{ schema, path: `${part.path}/oneOf/${other}`, scopes: unscoped }],
     ),
   ]);
-  return { distinct, isPartial };
+  return { alternatives, distinct, isPartial };
+}
+
+/** Whether a value of these types may match. Only what is sure is told: the values may still be none. */
+function mayMatch(schema: unknown, types: readonly string[] | null): boolean {
+  if (!isObject(schema)) return schema !== false;
+  const named = typesNamedIn([schema]);
+  return !types || !named || named.some((type) => types.includes(type));
 }
 
 export const overlap = ({ path, schema }: SchemaPart): LanguageError =>
@@ -94,8 +111,8 @@ export const overlap = ({ path, schema }: SchemaPart): LanguageError =>
     'has schemas that the same value may match: distinguish them by a constant, or use anyOf',
   );
 
-function negation(part: SchemaPart, references: References): Combination {
-  const schema = negated(part.schema.not, references);
+function withoutNot(part: SchemaPart, negation: Negation): Combination {
+  const schema = negation.of(part.schema.not);
   if (schema === null)
     throw refusal(part.path, 'not', part.schema.not, 'cannot be enforced with these keywords');
   return {
@@ -106,9 +123,9 @@ function negation(part: SchemaPart, references: References): Combination {
   };
 }
 
-function condition(part: SchemaPart, references: References): Combination {
+function condition(part: SchemaPart, negation: Negation): Combination {
   const { schema, path } = part;
-  const otherwise = negated(schema.if, references);
+  const otherwise = negation.of(schema.if);
   if (otherwise === null) throw refusal(path, 'if', schema.if, 'cannot be enforced with these keywords');
   return {
     part,

@@ -82,20 +82,23 @@ export class Conjunction {
   }
 }
 
-export function listOf({ schema, path }: SchemaPart, keyword: string): unknown[] {
+/** A schema object, and where it is. */
+type Place = Pick<SchemaPart, 'schema' | 'path'>;
+
+export function listOf({ schema, path }: Place, keyword: string): unknown[] {
   const value = schema[keyword] ?? [];
   if (!Array.isArray(value)) throw refusal(path, keyword, value, 'must be an array');
   return value;
 }
 
-export function namesOf(part: SchemaPart, keyword: string): string[] {
+export function namesOf(part: Place, keyword: string): string[] {
   return listOf(part, keyword).map((name) => {
     if (typeof name !== 'string') throw refusal(part.path, keyword, name, 'must be an array of names');
     return name;
   });
 }
 
-export function schemasOf({ schema, path }: SchemaPart, keyword: string): [string, unknown][] {
+export function schemasOf({ schema, path }: Place, keyword: string): [string, unknown][] {
   const value = schema[keyword] ?? {};
   if (!isObject(value)) throw refusal(path, keyword, value, 'must be an object of schemas');
   return Object.entries(value);

@@ -1,11 +1,15 @@
+import { LRUCache } from 'lru-cache';
 import { canonicalJson, isObject, type JsonObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
-import { isConstraining, refusal } from './conjunction.ts';
+import { anyMatch, plainSpelling } from '../regex.ts';
+import { matcherOf } from '../regular.ts';
+import { isConstraining, listOf, namesOf, refusal, schemasOf } from './conjunction.ts';
 import { PATTERN_OF_FORMAT, RANGE_OF_FORMAT } from './formats.ts';
 import { constrains, REFUSED } from './keywords.ts';
 import type { References } from './references.ts';
-import { isOfType } from './types.ts';
+import { isOfType, namedTypes } from './types.ts';
 
+const matchers = new LRUCache<string, (text: string) => boolean>({ max: 64 });
 /** Deeper references than any value needs. */
 const maxDepth = 500;
 
@@ -14,6 +18,10 @@ export class InstanceCheck {
   readonly #references: References;
   readonly #path: string;
   #depth = 0;
+  /** How many schemas are around, of which one that does not match may make a value valid. */
+  #reversing = 0;
+  /** What is known of schemas and values, within such schemas and elsewhere. */
+  readonly #known = [false, true].map(() => new Map<JsonSchema, Map<unknown, boolean>>());
 
   /** `path` is for messages. */
   constructor(references: References, path: string) {
@@ -25,33 +33,53 @@ export class InstanceCheck {
   matches(value: unknown, schema: unknown): boolean {
     if (typeof schema === 'boolean') return schema;
     if (!isObject(schema)) throw refusal(this.#path, 'schema', schema, 'must be an object, true or false');
+    const known = this.#knownOf(schema);
+    const before = known.get(value);
+    if (before !== undefined) return before;
     if (++this.#depth > maxDepth) throw refusal(this.#path, '$ref', schema.$ref, 'has no end');
     const keywords = Object.keys(schema).filter((name) => schema[name] !== undefined && constrains(name));
     const fits = keywords.every((keyword) => this.#fits(value, keyword, schema));
     this.#depth--;
+    known.set(value, fits);
     return fits;
+  }
+
+  #knownOf(schema: JsonSchema): Map<unknown, boolean> {
+    const known = this.#known[this.#reversing > 0 ? 1 : 0];
+    const found = known?.get(schema) ?? new Map<unknown, boolean>();
+    known?.set(schema, found);
+    return found;
+  }
+
+  /** Like `matches`, where the value may be valid because it does not match. */
+  #matchesExactly(value: unknown, schema: unknown): boolean {
+    this.#reversing++;
+    const matches = this.matches(value, schema);
+    this.#reversing--;
+    return matches;
   }
 
   #fits(value: unknown, keyword: string, schema: JsonSchema): boolean {
     const told = schema[keyword];
-    const schemas = Array.isArray(told) ? told : [];
+    const schemas = () => listOf({ schema, path: this.#path }, keyword);
     switch (keyword) {
       case 'type':
+        if (namedTypes(schema)?.length === 0) throw refusal(this.#path, 'type', told, 'is not a JSON type');
         return [told].flat().some((type) => isOfType(value, type));
       case 'enum':
-        return schemas.some((one) => equal(one, value));
+        return schemas().some((one) => equal(one, value));
       case 'const':
         return equal(told, value);
       case 'allOf':
-        return schemas.every((one) => this.matches(value, one));
+        return schemas().every((one) => this.matches(value, one));
       case 'anyOf':
-        return schemas.some((one) => this.matches(value, one));
+        return schemas().some((one) => this.matches(value, one));
       case 'oneOf':
-        return schemas.filter((one) => this.matches(value, one)).length === 1;
+        return schemas().filter((one) => this.#matchesExactly(value, one)).length === 1;
       case 'not':
-        return !this.matches(value, told);
+        return !this.#matchesExactly(value, told);
       case 'if': {
-        const branch = this.matches(value, told) ? schema.then : schema.else;
+        const branch = this.#matchesExactly(value, told) ? schema.then : schema.else;
         return branch === undefined || this.matches(value, branch);
       }
       case 'then':
@@ -88,16 +116,29 @@ export class InstanceCheck {
     if (typeof format !== 'string') return true;
     const range = RANGE_OF_FORMAT.get(format);
     if (range && typeof value === 'number')
-      return Number.isInteger(value) && value >= range[0] && value <= range[1];
+      return this.#hasSurely(format, Number.isInteger(value) && value >= range[0] && value <= range[1]);
     const pattern = PATTERN_OF_FORMAT.get(format);
-    return !pattern || typeof value !== 'string' || new RegExp(pattern, 'u').test(value);
+    if (!pattern || typeof value !== 'string') return true;
+    return this.#hasSurely(format, containsMatch(pattern, value));
+  }
+
+  /** Some texts of a format do not match its pattern, and validators may take formats for annotations. */
+  #hasSurely(format: string, matches: boolean): boolean {
+    if (!matches && this.#reversing > 0)
+      throw refusal(
+        this.#path,
+        'format',
+        format,
+        'cannot be checked within not, if or oneOf beside enum or const',
+      );
+    return matches;
   }
 
   #fitsText(value: string, keyword: string, schema: JsonSchema): boolean {
     const length = [...value].length;
     if (keyword === 'minLength') return length >= this.#number(keyword, schema);
     if (keyword === 'maxLength') return length <= this.#number(keyword, schema);
-    return keyword !== 'pattern' || this.#expression(schema.pattern).test(value);
+    return keyword !== 'pattern' || matchesPattern(schema.pattern, value, this.#path);
   }
 
   #fitsNumber(value: number, keyword: string, schema: JsonSchema): boolean {
@@ -157,17 +198,17 @@ export class InstanceCheck {
   #fitsObject(value: JsonObject, keyword: string, schema: JsonSchema): boolean {
     const told = schema[keyword];
     const names = Object.keys(value);
-    const named = isObject(told) ? Object.entries(told) : [];
-    const hasAll = (list: unknown) =>
-      Array.isArray(list) && list.every((name) => Object.hasOwn(value, String(name)));
+    const part = { schema, path: this.#path };
+    const named = () => schemasOf(part, keyword);
+    const hasAll = (list: readonly unknown[]) => list.every((name) => Object.hasOwn(value, String(name)));
     switch (keyword) {
       case 'required':
-        return hasAll(told);
+        return hasAll(namesOf(part, keyword));
       case 'properties':
-        return named.every(([name, one]) => !Object.hasOwn(value, name) || this.matches(value[name], one));
+        return named().every(([name, one]) => !Object.hasOwn(value, name) || this.matches(value[name], one));
       case 'patternProperties':
-        return named.every(([pattern, one]) =>
-          names.every((name) => !this.#expression(pattern).test(name) || this.matches(value[name], one)),
+        return named().every(([pattern, one]) =>
+          names.every((name) => !matchesPattern(pattern, name, this.#path) || this.matches(value[name], one)),
         );
       case 'additionalProperties':
         return names.every((name) => this.#isNamed(name, schema) || this.matches(value[name], told));
@@ -180,7 +221,7 @@ export class InstanceCheck {
       case 'dependentRequired':
       case 'dependentSchemas':
       case 'dependencies':
-        return named.every(
+        return named().every(
           ([name, one]) =>
             !Object.hasOwn(value, name) || (Array.isArray(one) ? hasAll(one) : this.matches(value, one)),
         );
@@ -195,7 +236,7 @@ export class InstanceCheck {
     if (isObject(properties) && Object.hasOwn(properties, name)) return true;
     return (
       isObject(patternProperties) &&
-      Object.keys(patternProperties).some((pattern) => this.#expression(pattern).test(name))
+      Object.keys(patternProperties).some((pattern) => matchesPattern(pattern, name, this.#path))
     );
   }
 
@@ -205,22 +246,25 @@ export class InstanceCheck {
     throw refusal(this.#path, keyword, value, 'must be a number that a double can hold');
   }
 
-  #expression(pattern: unknown): RegExp {
-    return expressionOf(pattern, this.#path);
-  }
-
   #refuse(keyword: string, schema: JsonSchema): never {
     throw refusal(this.#path, keyword, schema[keyword], 'cannot be checked beside enum or const');
   }
 }
 
-/** The regular expression of a `pattern`. */
-export function expressionOf(pattern: unknown, path: string): RegExp {
-  try {
-    return new RegExp(String(pattern), 'u');
-  } catch {
-    throw refusal(path, 'pattern', pattern, 'is not a regular expression of ECMAScript');
+/** Whether a text contains a match of a `pattern`. */
+export function matchesPattern(pattern: unknown, text: string, path: string): boolean {
+  if (typeof pattern !== 'string') throw refusal(path, 'pattern', pattern, 'must be a string');
+  return containsMatch(pattern, text);
+}
+
+/** In time that grows with the length of the text, unlike JavaScript's regular expressions. */
+function containsMatch(pattern: string, text: string): boolean {
+  let known = matchers.get(pattern);
+  if (!known) {
+    known = matcherOf(anyMatch(pattern, plainSpelling));
+    matchers.set(pattern, known);
   }
+  return known(text);
 }
 
 const equal = (left: unknown, right: unknown) => canonicalJson(left) === canonicalJson(right);

@@ -1,5 +1,6 @@
 import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
+import { maxSchemaDepth } from '../limits.ts';
 import { isConstraining } from './conjunction.ts';
 import { constrains } from './keywords.ts';
 import type { References } from './references.ts';
@@ -12,34 +13,45 @@ export function isAtom(not: unknown): boolean {
   if (!isObject(not)) return false;
   const [keyword, ...others] = Object.keys(not).filter(constrains);
   if (keyword === undefined || others.length > 0) return false;
-  if (keyword === 'required') return Array.isArray(not.required) && not.required.length === 1;
-  return keyword === 'enum' || keyword === 'const' || keyword === 'pattern';
+  if (keyword === 'required') return areTexts(not.required) && not.required.length === 1;
+  if (keyword === 'pattern') return typeof not.pattern === 'string';
+  return keyword === 'enum' ? Array.isArray(not.enum) : keyword === 'const';
 }
+
+const areTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string');
 
 /** The schema of objects without a property. */
 export const without = (name: string): JsonSchema => ({ type: 'object', not: { required: [name] } });
 
-/**
- * A schema of values that do not match the schema. Null if it cannot be enforced. `isPartial`: what cannot be enforced is
- * left out, so that some of the values are missing.
- */
-export function negated(schema: unknown, references: References, isPartial = false): unknown {
-  return new Negation(references, isPartial).of(schema);
-}
-
-class Negation {
-  readonly #references: References;
-  readonly #isPartial: boolean;
+/** Schemas of the values that do not match others: the same one each time. */
+export class Negation {
+  readonly references: References;
+  readonly #known = new Map<unknown, unknown>();
+  readonly #partial: Negation | null;
   readonly #open = new Set<unknown>();
 
-  constructor(references: References, isPartial: boolean) {
-    this.#references = references;
-    this.#isPartial = isPartial;
+  constructor(references: References, isPartial = false) {
+    this.references = references;
+    this.#partial = isPartial ? null : new Negation(references, true);
   }
 
-  of(schema: unknown): unknown {
+  /**
+   * A schema of values that do not match the schema. Null if it cannot be enforced, or is no schema. `isPartial`: what
+   * cannot be enforced is left out, so that some of the values are missing.
+   */
+  of(schema: unknown, isPartial = false): unknown {
+    if (isPartial && this.#partial) return this.#partial.of(schema);
+    const known = this.#known.get(schema);
+    if (known !== undefined) return known;
+    const found = this.#made(schema);
+    this.#known.set(schema, found);
+    return found;
+  }
+
+  #made(schema: unknown): unknown {
     if (typeof schema === 'boolean') return !schema;
-    if (!isObject(schema) || this.#open.has(schema)) return null;
+    if (!isObject(schema) || this.#open.has(schema) || this.#open.size > maxSchemaDepth) return null;
     if (!isConstraining(schema)) return false;
     if (isAtom(schema)) return this.#atom(schema);
     this.#open.add(schema);
@@ -53,7 +65,7 @@ class Negation {
 
   #oneOf(alternatives: unknown[]): unknown {
     const possible = alternatives.filter((one) => one !== false && one !== null);
-    if (alternatives.includes(null) && !(this.#isPartial && possible.length > 0)) return null;
+    if (alternatives.includes(null) && !(this.#partial === null && possible.length > 0)) return null;
     return possible.length > 1 ? { anyOf: possible } : (possible[0] ?? false);
   }
 
@@ -67,6 +79,7 @@ class Negation {
     switch (keyword) {
       case 'type': {
         const named = namedTypes(schema) ?? [];
+        if (named.length === 0) return null;
         // Numbers that are not integers are left out.
         const others = ALL_TYPES.filter(
           (type) => !named.includes(type) && !(type === 'number' && named.includes('integer')),
@@ -75,9 +88,10 @@ class Negation {
       }
       case 'enum':
       case 'const':
-        return { not: { [keyword]: value } };
-      case 'pattern':
-        return { type: 'string', not: { pattern: value } };
+      case 'pattern': {
+        const only = { [keyword]: value };
+        return isAtom(only) ? this.#atom(only) : null;
+      }
       case 'minimum':
         return typeof value === 'number' && typeof schema.exclusiveMinimum !== 'boolean'
           ? { type: 'number', exclusiveMaximum: value }
@@ -102,9 +116,7 @@ class Negation {
       case 'format':
         return false;
       case 'required':
-        return Array.isArray(value)
-          ? value.length > 0 && { anyOf: value.map((name) => without(String(name))) }
-          : null;
+        return areTexts(value) ? value.length > 0 && { anyOf: value.map(without) } : null;
       case 'properties':
         return isObject(value) ? this.#ofProperties(value) : null;
       case 'anyOf':
@@ -114,7 +126,7 @@ class Negation {
       case 'not':
         return value;
       case '$ref':
-        return this.of(this.#references.targetOf(schema));
+        return this.of(this.references.targetOf(schema));
       default:
         return value === true ? false : null;
     }
@@ -134,7 +146,7 @@ class Negation {
   }
 
   #ofAll(schemas: unknown, keyword: string): unknown {
-    if (!Array.isArray(schemas)) return null;
+    if (!Array.isArray(schemas) || schemas.length === 0) return null;
     const others = schemas.map((schema) => this.of(schema));
     return others.includes(null) ? null : { [keyword]: others };
   }

@@ -2,7 +2,7 @@ import { isObject } from '../../../util/json.ts';
 import type { Expression } from '../expression.ts';
 import { sequence } from '../expression.ts';
 import { type Conjunction, type Located, namesOf, type SchemaPart, schemasOf } from './conjunction.ts';
-import { expressionOf } from './instance.ts';
+import { matchesPattern } from './instance.ts';
 import { pointerStep } from './keywords.ts';
 import { type Member, membersOf } from './members.ts';
 import { keyOtherThan } from './other-key.ts';
@@ -83,7 +83,7 @@ class ObjectCompiler {
 
   #valueOf(name: string): Expression {
     if (this.#excluded.has(name) || !this.#scope.matches(name, this.#keys)) return NOTHING;
-    const matched = this.#patterns.filter((pattern) => expressionOf(pattern, this.#all.path).test(name));
+    const matched = this.#patterns.filter((pattern) => matchesPattern(pattern, name, this.#all.path));
     return this.#scope.compile(this.#schemasOf(matched, name));
   }
 

@@ -38,6 +38,11 @@ export class References {
     }
   }
 
+  /** The schema that a reference leads to; else the schema itself. */
+  target(schema: unknown): unknown {
+    return isObject(schema) ? (this.targetOf(schema) ?? schema) : schema;
+  }
+
   /** The target of a schema's `$ref`; undefined if the document does not have it. */
   targetOf(schema: JsonSchema): unknown {
     if (typeof schema.$ref !== 'string') return undefined;

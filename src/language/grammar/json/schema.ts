@@ -17,12 +17,13 @@ import {
 import { InstanceCheck } from './instance.ts';
 import { REFUSED } from './keywords.ts';
 import { compactLayout, type JsonLayout } from './layout.ts';
+import { Negation } from './negation.ts';
 import { numberWithin } from './number.ts';
 import { objectWithin } from './object.ts';
 import { References } from './references.ts';
 import { anyOf, isNothing, NOTHING, type SchemaScope } from './scope.ts';
-import { excludedBy, stringWithin } from './string-schema.ts';
-import { isOfType, typesOf } from './types.ts';
+import { stringWithin } from './string-schema.ts';
+import { constantsIn, isOfType, typesOf } from './types.ts';
 
 /** Most alternatives that are merged with schemas beside them. */
 const maxMerged = 5_000;
@@ -34,6 +35,15 @@ interface SchemaOptions {
   layout?: JsonLayout;
   /** Only objects are allowed: other values that the schema admits are dropped. Default false. */
   onlyObjects?: boolean;
+}
+
+/** The schemas that hold together, while they are gathered. */
+interface PartsWalk {
+  parts: SchemaPart[];
+  /** The schemas that lead to the one that is looked at. */
+  open: Set<JsonSchema>;
+  /** Those that are among the parts with all that hold with them, by their keys. */
+  added: Set<string>;
 }
 
 /** A conjunction that is compiled, or being compiled. */
@@ -59,6 +69,7 @@ export class SchemaCompiler implements SchemaScope {
   readonly layout: JsonLayout;
   readonly #rules: Map<string, Expression>;
   readonly #references: References;
+  readonly #negation: Negation;
   readonly #label: string;
   /** Conjunctions by the numbers of their schemas. Equal ones are compiled once, so that recursive ones have an end. */
   readonly #known = new Map<string, Known>();
@@ -76,6 +87,7 @@ export class SchemaCompiler implements SchemaScope {
     this.layout = layout;
     this.#rules = new Map(layout.rules);
     this.#references = new References(schema);
+    this.#negation = new Negation(this.#references);
     this.#label = label;
     const objects = { schema: { type: 'object' }, path: '#' };
     const root = this.compile([{ schema, path: `${label} #` }, ...(onlyObjects ? [objects] : [])]);
@@ -131,20 +143,17 @@ export class SchemaCompiler implements SchemaScope {
   }
 
   compile(schemas: readonly Located[]): Expression {
-    if (++this.#depth > maxSchemaDepth)
-      throw new LanguageError(
-        'grammar_too_large',
-        `JSON schema, ${schemas[0]?.path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
-      );
+    if (++this.#depth > maxSchemaDepth) throw tooDeep(schemas[0]?.path ?? '#');
     const parts: SchemaPart[] = [];
-    const isPossible = schemas.every((schema) => this.#addParts(schema, parts, []));
+    const walk = { parts, open: new Set<JsonSchema>(), added: new Set<string>() };
+    const isPossible = schemas.every((schema) => this.#addParts(schema, walk));
     const expression = isPossible ? this.#once(parts) : NOTHING;
     this.#depth--;
     return expression;
   }
 
   /** Adds a schema and those that hold with it, each once. False if nothing matches it. */
-  #addParts(located: Located, parts: SchemaPart[], around: readonly JsonSchema[]): boolean {
+  #addParts(located: Located, walk: PartsWalk): boolean {
     const { schema, path, scopes = [] } = located;
     if (schema === true) return true;
     if (schema === false) {
@@ -153,12 +162,20 @@ export class SchemaCompiler implements SchemaScope {
     }
     if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
     // A schema that only leads to itself admits nothing.
-    if (around.includes(schema)) return false;
+    if (walk.open.has(schema)) return false;
+    const key = this.#keyOf({ schema, scopes });
+    if (walk.added.has(key)) return true;
+    const { parts, open, added } = walk;
+    if (open.size > maxSchemaDepth) throw tooDeep(path);
     const own = this.#remainder(schema, ['$ref', 'allOf']);
     const part = { schema: own, path, scopes, origin: located.origin ?? schema };
     if (isConstraining(own) && !parts.some((one) => one.schema === own && sameScopes(one.scopes, scopes)))
       parts.push(part);
-    return this.#heldWith(schema, part).every((one) => this.#addParts(one, parts, [...around, schema]));
+    open.add(schema);
+    const isPossible = this.#heldWith(schema, part).every((one) => this.#addParts(one, walk));
+    open.delete(schema);
+    added.add(key);
+    return isPossible;
   }
 
   /** The schemas of `$ref` and `allOf`. */
@@ -216,7 +233,7 @@ export class SchemaCompiler implements SchemaScope {
     return entry.expression;
   }
 
-  #keyOf({ schema, scopes }: SchemaPart): string {
+  #keyOf({ schema, scopes }: Pick<SchemaPart, 'schema' | 'scopes'>): string {
     return [schema, ...scopes].map((one) => this.#numberOf(one)).join('/');
   }
 
@@ -234,7 +251,7 @@ export class SchemaCompiler implements SchemaScope {
     if (all.has('enum') || all.has('const')) return this.#constants(all);
     const types = typesOf(all);
     if (types?.length === 0) return this.nothing(all, 'type', 'is not the type of what holds beside it');
-    const combination = combinationOf(all, this.#references);
+    const combination = combinationOf(all, this.#negation);
     if (combination) return this.#combined(all, combination);
     if (!types && !all.has('not')) return this.layout.anyValue;
     const named = types ?? ['string', 'number', 'boolean', 'null', 'object', 'array'];
@@ -284,21 +301,19 @@ export class SchemaCompiler implements SchemaScope {
         ]),
       );
     const compiled = compileAll(combination.alternatives);
-    if (!combination.isExclusive) return anyOf(compiled);
-    const possible = {
-      ...combination,
-      alternatives: combination.alternatives.filter((_, at) => !isNothing(compiled[at] ?? NOTHING)),
-    };
-    const { distinct, isPartial } = exclusive(possible, this.#references);
-    if (distinct === possible.alternatives) return anyOf(compiled);
-    const alone = compileAll(distinct);
+    if (!combination.isExclusive || compiled.every(isNothing)) return anyOf(compiled);
+    const { alternatives, distinct, isPartial } = exclusive(combination, all, this.#negation);
+    if (distinct === alternatives) return anyOf(compiled);
+    // Nothing is written of the others, but what they allow may be valid, so they are told from these.
+    const written = new Set(combination.alternatives.filter((_, at) => !isNothing(compiled[at] ?? NOTHING)));
+    const alone = compileAll(distinct.filter((_, at) => written.has(alternatives[at] ?? [])));
     const isLost = isPartial ? alone.some(isNothing) : alone.every(isNothing);
     if (isLost) throw overlap(part);
     return anyOf(alone);
   }
 
   #ofType(type: string, all: Conjunction): Expression {
-    const excluded = all.values('not').flatMap((not) => (isObject(not) ? excludedBy(not) : []));
+    const excluded = all.values('not').flatMap((not) => (isObject(not) ? (constantsIn(not) ?? []) : []));
     switch (type) {
       case 'string':
         return stringWithin(all, this);
@@ -337,6 +352,12 @@ const scopesWithin = ({ schema, origin, scopes }: SchemaPart): readonly JsonSche
   schema.unevaluatedProperties === undefined && schema.unevaluatedItems === undefined
     ? scopes
     : [...scopes, origin];
+
+const tooDeep = (path: string): LanguageError =>
+  new LanguageError(
+    'grammar_too_large',
+    `JSON schema, ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
+  );
 
 const sameScopes = (left: readonly JsonSchema[], right: readonly JsonSchema[]): boolean =>
   left.length === right.length && left.every((one, index) => one === right[index]);

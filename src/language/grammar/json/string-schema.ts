@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
 import {
   ANY_CHARACTER,
   characters,
@@ -16,6 +15,7 @@ import type { Conjunction } from './conjunction.ts';
 import { PATTERN_IN_PLACE_OF, PATTERN_OF_FORMAT } from './formats.ts';
 import type { SchemaScope } from './scope.ts';
 import { boundedString, jsonSpelling, ONE_UNIT, quoted } from './string.ts';
+import { constantsIn } from './types.ts';
 
 /** Cached, because patterns recur: each format has one, and the properties of a schema are alike. */
 const patterns = new LRUCache<string, Expression>({ max: 64 });
@@ -69,14 +69,10 @@ function exclusionsOf(all: Conjunction): Pick<TextRules, 'excludedPatterns' | 'e
   for (const not of all.values('not')) {
     if (!isObject(not)) continue;
     if (typeof not.pattern === 'string') excludedPatterns.push(not.pattern);
-    for (const value of excludedBy(not)) if (typeof value === 'string') excludedTexts.push(value);
+    for (const value of constantsIn(not) ?? []) if (typeof value === 'string') excludedTexts.push(value);
   }
   return { excludedPatterns, excludedTexts };
 }
-
-/** The values that a `not` excludes. */
-export const excludedBy = ({ enum: values, const: value }: JsonSchema): unknown[] =>
-  Array.isArray(values) ? values : value === undefined ? [] : [value];
 
 /** One set of characters, repeated as often as the pattern and the bounds allow. Null for other patterns. */
 function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expression | null {

@@ -22,6 +22,20 @@ export function namedTypes({ type }: JsonSchema): string[] | null {
   return known.length === types.length && known.length > 0 ? known.map(String) : [];
 }
 
+/** The types that schemas name, as far as they meet; null if none names types. Integers count as numbers. */
+export function typesNamedIn(schemas: readonly JsonSchema[]): string[] | null {
+  let types: string[] | null = null;
+  for (const schema of schemas) {
+    const named = namedTypes(schema)?.map((type) => (type === 'integer' ? 'number' : type));
+    if (named) types = types ? meet(types, named) : withoutRepeats(named);
+  }
+  return types;
+}
+
+/** The constants of a schema: of `enum`, or the one of `const`. Null if it has none. */
+export const constantsIn = ({ enum: values, const: value }: JsonSchema): unknown[] | null =>
+  Array.isArray(values) ? values : value === undefined ? null : [value];
+
 /**
  * The types that values of all schemas may have. If no schema names types, those that their keywords are about; null if
  * none is about a type.
