@@ -163,14 +163,16 @@ export class SchemaCompiler implements SchemaScope {
     if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
     // A schema that only leads to itself admits nothing.
     if (walk.open.has(schema)) return false;
-    const key = this.#keyOf({ schema, scopes });
-    if (walk.added.has(key)) return true;
+    const leadsOn = schema.$ref !== undefined || schema.allOf !== undefined;
+    const key = leadsOn ? this.#keyOf({ schema, scopes }) : '';
+    if (leadsOn && walk.added.has(key)) return true;
     const { parts, open, added } = walk;
     if (open.size > maxSchemaDepth) throw tooDeep(path);
     const own = this.#remainder(schema, ['$ref', 'allOf']);
     const part = { schema: own, path, scopes, origin: located.origin ?? schema };
     if (isConstraining(own) && !parts.some((one) => one.schema === own && sameScopes(one.scopes, scopes)))
       parts.push(part);
+    if (!leadsOn) return true;
     open.add(schema);
     const isPossible = this.#heldWith(schema, part).every((one) => this.#addParts(one, walk));
     open.delete(schema);
