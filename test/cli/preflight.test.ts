@@ -45,7 +45,9 @@ describe('martingale preflight', () => {
     expect(failures).toEqual([expect.objectContaining({ code: 'TypeError', count: 4 })]);
     expect(warnings).toEqual([
       expect.stringContaining('4 of 8 rollouts failed'),
-      expect.stringMatching(/No group has rewards that differ: nothing can be learned\. Every rollout earns [\d.]+: check that the reward reads the reply/),
+      expect.stringMatching(
+        /No group has rewards that differ: nothing can be learned\. Every rollout earns [\d.]+: check that the reward reads the reply/,
+      ),
       expect.stringContaining('temperature 0'),
       expect.stringContaining('the prompt repeated gets 56'),
     ]);
