@@ -270,7 +270,10 @@ const bodies: NamedFault[] = [
     fault: instead(reply('200 OK', html, '<h1>Sign in to the network</h1>')),
     // Where no service has answered yet, a page says that the address is wrong: the call is not repeated. These two have
     // answers of the service before their own.
-    once: ({ name }) => (['health', 'create SFT job', 'follow'].includes(name) ? 'succeeds' : 'bad_response'),
+    once: ({ name, kind }) =>
+      name === 'health' || (kind !== 'sampling' && ['create SFT job', 'follow'].includes(name))
+        ? 'succeeds'
+        : 'bad_response',
     always: ({ name }) => (name === 'health' ? 'succeeds' : 'bad_response'),
   },
   {
