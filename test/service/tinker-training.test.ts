@@ -114,7 +114,9 @@ test('a job that waits for a place on the training server says so in its events 
     rolloutsPerGroup: 8,
     progress: false,
     onEvent: (event) => {
-      if (event.type === 'job') server.others = server.places;
+      // Before the job is requested.
+      if (event.type !== 'rollouts' || event.done < event.total) return;
+      server.others = server.places;
       server.fault = ({ path }, when) => {
         if (path.endsWith('create_model') && when === 'after') server.others = 0;
         return undefined;
