@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { asThrownBy } from '../util/error.ts';
 import { loopAgent, rolloutAgent, seatAgents } from './agents.ts';
 import { checkOptions } from './check-options.ts';
 import { creditOf } from './credit.ts';
@@ -82,7 +83,11 @@ export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Pars
     | RolloutEnvironmentOptions<Schema, Outcome, State>
     | LoopEnvironmentOptions<Schema, Parsed, State>,
 ): Environment<Schema, Outcome> | Environment<Schema, LoopOutcome<Parsed>> {
-  checkOptions(options);
+  try {
+    checkOptions(options);
+  } catch (error) {
+    throw asThrownBy(defineEnvironment, error);
+  }
   if (options.seats) {
     const { seats } = options;
     const rewards = seatRewards(options.rewards ?? {}, seats);

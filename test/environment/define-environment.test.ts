@@ -206,3 +206,18 @@ test.each([
   Object.assign(given, options);
   expect(() => defineEnvironment(given)).toThrow(message);
 });
+
+test('the stack of a refusal begins where the program called defineEnvironment()', () => {
+  const refused = () => defineEnvironment({ ...base, rewards: {} });
+  const [, first = ''] = String(thrownBy(refused)?.stack).split('\n    at ');
+  expect(first).toContain('define-environment.test.ts');
+});
+
+function thrownBy(call: () => unknown): Error | undefined {
+  try {
+    call();
+  } catch (error) {
+    return error instanceof Error ? error : undefined;
+  }
+  return undefined;
+}
