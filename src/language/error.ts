@@ -32,4 +32,4 @@ export const unsupportedField = (location: Location, value: unknown, message: st
 const fieldError = (issue: ValidationIssue) =>
   new LanguageError('invalid_request', `${issue.loc.join('.')}: ${issue.msg}`, { issue });
 
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+export { messageOf } from '../util/error.ts';

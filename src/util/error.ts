@@ -4,6 +4,9 @@ import { MartingaleError } from '../contract/basics.ts';
 export const hasCode = (error: unknown, ...codes: readonly string[]): error is Error & { code: string } =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
 
+/** What an error says; any other thrown value as a text. */
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
 /** Whether the operating system refused something: a file, a disk, a socket. */
 export const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 

@@ -53,7 +53,7 @@ async function examineMachine(
   const { defaultTrainingBytes, usableMemory } = await import('../../engines/embedded/memory.ts');
   const { loadRuntime, runtimeOfEnvironment } = await import('../../engines/embedded/runtime.ts');
   const { selfTest } = await import('../../engines/embedded/self-test/self-test.ts');
-  const { smallModel } = await import('../../engines/embedded/self-test/small-model.ts');
+  const { smallModel } = await import('../../engines/embedded/self-test/random-model.ts');
   const runtime = await loadRuntime(runtimeOfEnvironment(), threads, device ? { device } : {});
   await selfTest(runtime, smallModel());
   await runtime.close();

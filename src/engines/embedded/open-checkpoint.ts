@@ -4,7 +4,7 @@ import { type Language, readLanguage } from '../../language/chat/read-language.t
 import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
-import { readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
+import { maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
@@ -197,8 +197,8 @@ function loraSettings({
   alpha = 2 * rank,
   targets = projections,
 }: NonNullable<CheckpointOptions['lora']>): LoraSettings {
-  if (!isWholeNumber(rank, 1024))
-    throw badOption(`lora.rank must be a whole number of 1 to 1024, not ${rank}`);
+  if (!isWholeNumber(rank, maxRank))
+    throw badOption(`lora.rank must be a whole number of 1 to ${maxRank}, not ${rank}`);
   if (!(Number.isFinite(alpha) && alpha > 0)) throw badOption(`lora.alpha must be above 0, not ${alpha}`);
   const unknown = targets.find((target) => !projections.includes(target));
   if (unknown !== undefined || targets.length === 0)

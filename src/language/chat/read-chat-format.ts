@@ -1,5 +1,7 @@
+import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
-import { LanguageError } from '../error.ts';
+import { LanguageError, messageOf } from '../error.ts';
+import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { CodedTemplate } from './coded-template.ts';
@@ -23,13 +25,16 @@ export function readChatFormat(
   { toolCalls, reasoning }: ReplyStyles = {},
 ): ChatFormat {
   const config = CheckpointFile.find(folder, configFile);
-  const { template, toolTemplate } = templatesOf(folder, config);
+  const { template, toolTemplate, from } = templatesOf(folder, config);
   const variables = specialTexts(config);
   const ends = endTokensOf(folder, tokenizer, variables.eos_token);
-  const coded = new CodedTemplate(template, tokenizer.added, Object.values(variables));
-  const endToken = endTokenOf(coded, { variables, ends, folder });
-  const prompt = probes(coded, variables)
-    .asked.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
+  const { question, asked, answered } = naming(from, () => {
+    if (toolTemplate !== null) new Template(toolTemplate);
+    return probes(new CodedTemplate(template, tokenizer.added, Object.values(variables)), variables);
+  });
+  const endToken = endTokenOf({ question, answered }, { ends, folder });
+  const prompt = asked
+    .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
   const textCalls = toolCalls ? callStyles[toolCalls] : foundCalls(template + (toolTemplate ?? ''));
   const textReasoning = foundReasoning(template, prompt, reasoning);
@@ -92,23 +97,37 @@ function foundReasoning(
   };
 }
 
+/** Runs the templates of a file for the first time. */
+function naming<Result>(file: string, run: () => Result): Result {
+  try {
+    return run();
+  } catch (cause) {
+    throw new LanguageError(
+      'checkpoint_unsupported',
+      `${file}: the chat template cannot be used: ${messageOf(cause)}`,
+      { cause },
+    );
+  }
+}
+
 function templatesOf(
   folder: string,
   config: CheckpointFile | null,
-): Pick<ChatFormat, 'template' | 'toolTemplate'> {
+): Pick<ChatFormat, 'template' | 'toolTemplate'> & { from: string } {
   const text = CheckpointFile.findText(folder, templateFile);
   if (text !== null) {
     const tools = CheckpointFile.findText(folder, 'additional_chat_templates', 'tool_use.jinja');
-    return { template: text, toolTemplate: tools };
+    return { template: text, toolTemplate: tools, from: join(folder, templateFile) };
   }
+  const from = join(folder, configFile);
   const value = config?.value('chat_template');
-  if (typeof value === 'string') return { template: value, toolTemplate: null };
+  if (typeof value === 'string') return { template: value, toolTemplate: null, from };
   const named = new Map<unknown, unknown>(
     Array.isArray(value) ? value.filter(isObject).map(({ name, template }) => [name, template]) : [],
   );
   const [template, tools] = [named.get('default'), named.get('tool_use')];
   if (typeof template === 'string')
-    return { template, toolTemplate: typeof tools === 'string' ? tools : null };
+    return { template, toolTemplate: typeof tools === 'string' ? tools : null, from };
   if (config && value !== undefined)
     config.refuse(
       'chat_template',
@@ -150,10 +169,9 @@ function endTokensOf(folder: string, tokenizer: Tokenizer, eosText: string | und
 
 /** The token that the template writes after a reply. */
 function endTokenOf(
-  template: CodedTemplate,
-  { variables, ends, folder }: { variables: Record<string, string>; ends: readonly number[]; folder: string },
+  { question, answered }: Pick<ReturnType<typeof probes>, 'question' | 'answered'>,
+  { ends, folder }: { ends: readonly number[]; folder: string },
 ): number {
-  const { question, answered } = probes(template, variables);
   const reply = difference(answered, question) ?? [];
   const answer = reply.findIndex((part) => part.type === 'text' && part.text.includes('answer'));
   const end = reply.slice(answer).find((part) => part.type === 'special');

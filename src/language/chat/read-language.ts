@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
-import { readTokenizer, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
+import { tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './text-calls.ts';
 
@@ -34,10 +33,10 @@ export async function readLanguage(
 ): Promise<Language & { shared: SharedLanguage }> {
   // Only checkpoints have templates that must be run to be understood.
   const { readChatFormat } = await import('./read-chat-format.ts');
-  const tokenizer = readTokenizer(folder);
-  const format = readChatFormat(folder, tokenizer, styles);
   const path = join(folder, 'tokenizer.json');
-  const content = await readFile(path);
+  const content = CheckpointFile.bytes(folder, 'tokenizer.json');
+  const tokenizer = tokenizerOf(CheckpointFile.parse(path, content));
+  const format = readChatFormat(folder, tokenizer, styles);
   const file = new Uint8Array(new SharedArrayBuffer(content.length));
   file.set(content);
   return { tokenizer, format, shared: { path, file, format } };

@@ -1,8 +1,12 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { hasCode } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
-import { LanguageError } from '../error.ts';
+import { readRegularFile } from '../../util/regular-file.ts';
+import { LanguageError, messageOf } from '../error.ts';
+
+/** Largest files, in bytes. The largest published tokenizers have about 35 MB, the largest templates 60 KB. */
+const maxBytes = { json: 128 * 1024 * 1024, text: 256 * 1024 };
 
 /** A JSON file of a checkpoint's folder. Fields are named by their path, such as `model.type`. */
 export class CheckpointFile {
@@ -16,22 +20,21 @@ export class CheckpointFile {
 
   /** Throws a `LanguageError` if the file is missing or not an object of JSON. */
   static read(folder: string, name: string): CheckpointFile {
-    const file = CheckpointFile.find(folder, name);
-    if (file) return file;
-    throw unsupported(`${join(folder, name)} does not exist; the checkpoint's folder must have it`);
+    return CheckpointFile.parse(join(folder, name), CheckpointFile.bytes(folder, name));
   }
 
   /** The same; null if the file is missing. */
   static find(folder: string, name: string): CheckpointFile | null {
     const path = join(folder, name);
-    return existsSync(path) ? CheckpointFile.parse(path, readFileSync(path)) : null;
+    const bytes = bytesOf(path, maxBytes.json);
+    return bytes && CheckpointFile.parse(path, bytes);
   }
 
   /** A text of a folder; null if the file is missing. */
   static findText(folder: string, ...names: string[]): string | null {
     const path = join(folder, ...names);
-    if (!existsSync(path)) return null;
-    const bytes = readFileSync(path);
+    const bytes = bytesOf(path, maxBytes.text);
+    if (!bytes) return null;
     if (isLfsPointer(bytes)) throw unsupported(`${path} ${lfsProblem}`);
     return bytes.toString();
   }
@@ -47,6 +50,13 @@ export class CheckpointFile {
     }
     if (isObject(content)) return new CheckpointFile(path, content);
     throw unsupported(`${path} must contain a JSON object`);
+  }
+
+  /** The bytes of a file of a folder. Throws a `LanguageError` if it is missing. */
+  static bytes(folder: string, name: string): Buffer {
+    const bytes = bytesOf(join(folder, name), maxBytes.json);
+    if (bytes) return bytes;
+    throw unsupported(`${join(folder, name)} does not exist; the checkpoint's folder must have it`);
   }
 
   value(field: string): unknown {
@@ -80,6 +90,16 @@ export class CheckpointFile {
   refuse(field: string, value: unknown, why: string): never {
     const shown = JSON.stringify(value) ?? 'absent';
     throw unsupported(`${this.path}: ${field} is ${shown.slice(0, 200)}; ${why}`);
+  }
+}
+
+/** Null if the file is missing. */
+function bytesOf(path: string, most: number): Buffer | null {
+  try {
+    return readRegularFile(path, most);
+  } catch (cause) {
+    if (hasCode(cause, 'ENOENT', 'ENOTDIR')) return null;
+    throw unsupported(`${path} cannot be read: ${messageOf(cause)}`, { cause });
   }
 }
 

@@ -4,6 +4,9 @@ import { type AddedToken, BYTE_SYMBOLS, ByteLevelTokenizer, type TokenizerFile }
 import { CheckpointFile } from './checkpoint-file.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
+/** Longest token, in bytes, and most added tokens: many times what published files have. */
+const [maxTokenBytes, maxAddedTokens] = [4096, 1 << 16];
+
 /** The words of GPT-2, which the pre-tokenizer `ByteLevel` finds unless it has `use_regex: false`. */
 const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -45,11 +48,15 @@ function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerF
     if (value !== undefined && value !== null && value !== false && value !== '')
       file.refuse(`model.${field}`, value, 'byte-level BPE has none');
   }
-  const { vocab, merges, ignore_merges: ignoreMerges } = model;
+  const { vocab, ignore_merges: ignoreMerges } = model;
   if (!isObject(vocab)) return file.refuse('model.vocab', vocab, 'it must be an object of token ids');
-  if (!Array.isArray(merges)) return file.refuse('model.merges', merges, 'it must be a list');
   checkVocabulary(file, vocab, added);
-  return { vocab: vocab as Record<string, number>, merges, ignore_merges: ignoreMerges === true };
+  checkMerges(file, vocab);
+  return {
+    vocab: vocab as Record<string, number>,
+    merges: file.list('model.merges') as TokenizerFile['model']['merges'],
+    ignore_merges: ignoreMerges === true,
+  };
 }
 
 /** Every id once, every byte a token, and no token that is not bytes. */
@@ -64,6 +71,12 @@ function checkVocabulary(
   for (const [token, id] of Object.entries(vocab)) {
     if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 0)
       file.refuse(`model.vocab.${token}`, id, 'it must be a token id');
+    else if (token.length > maxTokenBytes)
+      file.refuse(
+        `model.vocab.${token.slice(0, 40)}...`,
+        id,
+        `the token has more than ${maxTokenBytes} bytes`,
+      );
     else if (!contents.has(token)) {
       if (ids.has(id)) file.refuse(`model.vocab.${token}`, id, 'another token has the same id');
       ids.add(id);
@@ -78,8 +91,23 @@ function checkVocabulary(
     if (!ids.has(id)) file.refuse('model.vocab', `no token with id ${id}`, 'ids must have no gaps');
 }
 
+/** Two tokens each, whose texts together are a token. */
+function checkMerges(file: CheckpointFile, vocab: Record<string, unknown>): void {
+  for (const [index, merge] of file.list('model.merges').entries()) {
+    const parts: unknown[] = typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? merge : [];
+    const isMerge =
+      parts.length === 2 &&
+      [...parts, parts.join('')].every((token) => typeof token === 'string' && Object.hasOwn(vocab, token));
+    if (!isMerge)
+      file.refuse(`model.merges.${index}`, merge, 'it must be two tokens whose texts together are a token');
+  }
+}
+
 function addedTokensOf(file: CheckpointFile): AddedToken[] {
-  return file.list('added_tokens').map((token, index) => {
+  const tokens = file.list('added_tokens');
+  if (tokens.length > maxAddedTokens)
+    file.refuse('added_tokens', tokens.length, `there may be ${maxAddedTokens} at most`);
+  return tokens.map((token, index) => {
     const at = `added_tokens.${index}`;
     if (!isObject(token)) return file.refuse(at, token, 'it must be an object');
     const { id, content, special, lstrip, rstrip, single_word: singleWord } = token;
@@ -87,6 +115,8 @@ function addedTokensOf(file: CheckpointFile): AddedToken[] {
       return file.refuse(`${at}.id`, id, 'it must be a token id');
     if (typeof content !== 'string' || content === '')
       return file.refuse(`${at}.content`, content, 'it must be a text');
+    if (content.length > maxTokenBytes)
+      return file.refuse(`${at}.content`, content, `it may have ${maxTokenBytes} characters at most`);
     for (const [name, value] of Object.entries({ lstrip, rstrip, single_word: singleWord }))
       if (value === true)
         file.refuse(`${at}.${name}`, value, 'tokens that take text around them are not supported');

@@ -96,6 +96,21 @@ describe('a tokenizer of another kind', () => {
       /added_tokens\.0\.lstrip is true/,
     ],
     ['a missing byte', (file) => delete file.model.vocab['!'], /model\.vocab\.! is absent/],
+    [
+      'a token of 5,000 bytes',
+      (file) => (file.model.vocab['a'.repeat(5000)] = file.model.vocab[tokenOf(file, 600)]!),
+      /model\.vocab\.a{40}\.\.\. is 600; the token has more than 4096 bytes/,
+    ],
+    [
+      'an added token of 5,000 characters',
+      (file) => (file.added_tokens[0]!.content = 'a'.repeat(5000)),
+      /added_tokens\.0\.content is .*; it may have 4096 characters at most/,
+    ],
+    [
+      '65,537 added tokens',
+      (file) => (file.added_tokens = Array(65_537).fill(file.added_tokens[0])),
+      /added_tokens is 65537; there may be 65536 at most/,
+    ],
     ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token with id 600/],
   ];
   it.each(refusals)('is refused: %s', (_, change, message) => {

@@ -24,6 +24,9 @@ export interface Adapter {
 export const adapterConfigFile = 'adapter_config.json';
 export const adapterWeightsFile = 'adapter_model.safetensors';
 
+/** Largest rank of an adapter. */
+export const maxRank = 1024;
+
 /** What precedes the names of tensors in PEFT's files. */
 const peftPrefix = 'base_model.model.';
 
@@ -85,8 +88,8 @@ export async function readAdapter(
 ): Promise<Adapter> {
   const config = await JsonFields.read(join(folder, adapterConfigFile));
   refuseVariants(config);
-  const rank = config.count('r');
-  const alpha = config.number('lora_alpha');
+  const rank = config.count('r', maxRank);
+  const alpha = config.number('lora_alpha', { least: 1e-6, most: 1e6 });
   await using files = await TensorFiles.openFile(join(folder, adapterWeightsFile));
   // `target_modules` may be a pattern; the tensors say what it matched.
   const stored = files.files.flatMap(({ tensors }) => [...tensors.keys()]);

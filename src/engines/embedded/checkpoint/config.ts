@@ -1,12 +1,26 @@
 import { join } from 'node:path';
 import { EngineError } from '../../engine.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import type { Architecture, RotaryScaling } from '../weights/architecture.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
 
 const modelTypes = ['llama', 'qwen2', 'qwen3'] as const;
 
 /** The families that martingale runs, as `config.json` calls them. SmolLM2 is a `llama`, Qwen2.5 a `qwen2`. */
 export type ModelType = (typeof modelTypes)[number];
+
+/**
+ * Most of what a configuration may say: a few times what published models have, so that a wrong number is told before it
+ * takes memory. Sizes beyond what the tensors have are refused with the tensors.
+ */
+const most = {
+  layers: 1024,
+  heads: 4096,
+  headWidth: 4096,
+  width: 1 << 17,
+  mlpWidth: 1 << 20,
+  vocabulary: 1 << 22,
+  context: 1 << 27,
+} as const;
 
 export interface CheckpointConfig {
   modelType: ModelType;
@@ -71,7 +85,7 @@ function refuseWindows(config: JsonFields): void {
   if (!config.flag('use_sliding_window', false) || config.get('sliding_window') === undefined) return;
   // The default of transformers.
   const fullLayers = config.get('max_window_layers') ?? 28;
-  if (typeof fullLayers === 'number' && fullLayers >= config.count('num_hidden_layers')) return;
+  if (typeof fullLayers === 'number' && fullLayers >= config.count('num_hidden_layers', most.layers)) return;
   throw config.unsupported(
     'use_sliding_window',
     'martingale runs attention without windows. Set it to false if sequences stay shorter than sliding_window',
@@ -79,9 +93,9 @@ function refuseWindows(config: JsonFields): void {
 }
 
 function architectureOf(config: JsonFields, modelType: ModelType): Architecture {
-  const width = config.count('hidden_size');
-  const heads = config.count('num_attention_heads');
-  const keyValueHeads = config.count('num_key_value_heads', heads);
+  const width = config.count('hidden_size', most.width);
+  const heads = config.count('num_attention_heads', most.heads);
+  const keyValueHeads = config.count('num_key_value_heads', most.heads, heads);
   const isDivided = (field: string, size: number, divisorField: string, divisor: number) => {
     if (size % divisor === 0) return;
     throw badCheckpoint(
@@ -92,25 +106,25 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   // The default of transformers' Qwen3Config is 128.
   const isDerived = modelType !== 'qwen3' && config.get('head_dim') === undefined;
   if (isDerived) isDivided('hidden_size', width, 'num_attention_heads', heads);
-  const headWidth = isDerived ? width / heads : config.count('head_dim', 128);
+  const headWidth = isDerived ? width / heads : config.count('head_dim', most.headWidth, 128);
   if (headWidth % 2 !== 0)
     throw badCheckpoint(
       `${config.path}: the width of a head, head_dim or hidden_size / num_attention_heads, is ${headWidth}, ` +
         'but must be even, because rotary positions turn pairs of elements',
     );
   return {
-    vocabularySize: config.count('vocab_size'),
+    vocabularySize: config.count('vocab_size', most.vocabulary),
     width,
-    layers: config.count('num_hidden_layers'),
+    layers: config.count('num_hidden_layers', most.layers),
     heads,
     keyValueHeads,
     headWidth,
-    mlpWidth: config.count('intermediate_size'),
-    contextLength: config.count('max_position_embeddings'),
+    mlpWidth: config.count('intermediate_size', most.mlpWidth),
+    contextLength: config.count('max_position_embeddings', most.context),
     positions: positionsOf(config),
     previousTokens: 0,
     mlp: 'gated-silu',
-    normEpsilon: config.number('rms_norm_eps'),
+    normEpsilon: config.number('rms_norm_eps', { least: 1e-12, most: 1 }),
     queryKeyNorm: modelType === 'qwen3',
     attentionBias: modelType === 'qwen2',
     tiedEmbeddings: config.flag('tie_word_embeddings', false),
@@ -120,7 +134,11 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
 function positionsOf(config: JsonFields): Architecture['positions'] {
   const rope = config.nested('rope_scaling') ?? config.nested('rope_parameters');
   // The default of transformers.
-  const theta = (rope?.get('rope_theta') === undefined ? config : rope).number('rope_theta', 10_000);
+  const theta = (rope?.get('rope_theta') === undefined ? config : rope).number('rope_theta', {
+    least: 1,
+    most: 1e15,
+    fallback: 10_000,
+  });
   if (!rope) return { theta, scaling: null };
   const partial = rope.get('partial_rotary_factor');
   if (partial !== undefined && partial !== 1)
@@ -132,18 +150,24 @@ function positionsOf(config: JsonFields): Architecture['positions'] {
     case 'default':
       return { theta, scaling: null };
     case 'llama3':
-      return {
-        theta,
-        scaling: {
-          factor: rope.number('factor'),
-          lowFrequencyFactor: rope.number('low_freq_factor'),
-          highFrequencyFactor: rope.number('high_freq_factor'),
-          originalContextLength: rope.count('original_max_position_embeddings'),
-        },
-      };
+      return { theta, scaling: scalingOf(rope) };
     default:
       throw rope.unsupported(typeField, 'martingale runs "default" and "llama3": choose another checkpoint');
   }
+}
+
+function scalingOf(rope: JsonFields): RotaryScaling {
+  const scaling = {
+    factor: rope.number('factor', { least: 1, most: 1e6 }),
+    lowFrequencyFactor: rope.number('low_freq_factor', { least: 1e-6, most: 1e6 }),
+    highFrequencyFactor: rope.number('high_freq_factor', { least: 1e-6, most: 1e6 }),
+    originalContextLength: rope.count('original_max_position_embeddings', most.context),
+  };
+  if (scaling.highFrequencyFactor > scaling.lowFrequencyFactor) return scaling;
+  throw badCheckpoint(
+    `${rope.path}: high_freq_factor of the rotary settings is ${scaling.highFrequencyFactor}, but must be above ` +
+      `low_freq_factor, ${scaling.lowFrequencyFactor}`,
+  );
 }
 
 function endTokensOf(file: JsonFields | undefined, { vocabularySize }: Architecture): number[] {

@@ -1,12 +1,23 @@
-import { readFile } from 'node:fs/promises';
-import { hasCode } from '../../../util/error.ts';
+import { hasCode, messageOf } from '../../../util/error.ts';
 import { isObject, type JsonObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
+import { readRegularFile } from '../../../util/regular-file.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { EngineError } from '../../engine.ts';
 
 /** The error for a checkpoint that is broken: files that are missing, cut off or contradict each other. */
 export const badCheckpoint = (problem: string): EngineError => new EngineError('bad_checkpoint', problem);
+
+/** The values of a number. */
+interface Range {
+  least: number;
+  most: number;
+  /** Used when the field is missing. Without it the field is required. */
+  fallback?: number;
+}
+
+/** Largest JSON file of a checkpoint, in bytes: the largest are indices of many tensors. */
+const maxJsonBytes = 64 * 1024 * 1024;
 
 /** The fields of a JSON file, or of an object inside it, with errors that name the file and the field. */
 export class JsonFields {
@@ -32,17 +43,17 @@ export class JsonFields {
   static async readIfExists(path: string): Promise<JsonFields | undefined> {
     let content: Buffer;
     try {
-      content = await readFile(path);
+      content = readRegularFile(path, maxJsonBytes);
     } catch (error) {
       if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
-      throw badCheckpoint(`${path} cannot be read: ${error}`);
+      throw badCheckpoint(`${path} cannot be read: ${messageOf(error)}`);
     }
     if (isLfsPointer(content)) throw badCheckpoint(`${path} ${lfsProblem}`);
     let value: unknown;
     try {
       value = JSON.parse(content.toString());
     } catch (error) {
-      throw badCheckpoint(`${path} is not JSON: ${error}. Fetch it again`);
+      throw badCheckpoint(`${path} is not JSON: ${messageOf(error)}. Fetch it again`);
     }
     if (!isObject(value)) throw badCheckpoint(`${path} holds ${showValue(value)}, not a JSON object`);
     return new JsonFields(path, value);
@@ -61,18 +72,18 @@ export class JsonFields {
     return new JsonFields(this.path, value, `${this.#prefix}${name}.`);
   }
 
-  /** A positive number, finite. @param fallback Used when the field is missing; without it, the field is required. */
-  number(name: string, fallback?: number): number {
+  /** A number within a range. */
+  number(name: string, { least, most, fallback }: Range): number {
     const value = this.get(name) ?? fallback;
-    if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
-    throw this.#wrong(name, 'a number above 0');
+    if (typeof value === 'number' && value >= least && value <= most) return value;
+    throw this.#wrong(name, `a number of ${least} to ${most}`);
   }
 
-  /** A whole number of at least 1. */
-  count(name: string, fallback?: number): number {
+  /** A whole number of 1 to `most`. */
+  count(name: string, most: number, fallback?: number): number {
     const value = this.get(name) ?? fallback;
-    if (typeof value === 'number' && Number.isSafeInteger(value) && value > 0) return value;
-    throw this.#wrong(name, 'a whole number of at least 1');
+    if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 1 && value <= most) return value;
+    throw this.#wrong(name, `a whole number of 1 to ${most}`);
   }
 
   flag(name: string, fallback: boolean): boolean {

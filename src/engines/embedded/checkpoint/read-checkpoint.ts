@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto';
+import { EngineError } from '../../engine.ts';
+import { usableMemory } from '../memory.ts';
 import { elementsOf, formatBytes } from '../weights/safetensors.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import { badCheckpoint } from './json-file.ts';
@@ -29,9 +31,22 @@ export async function readCheckpoint(
   const config = await readConfig(folder);
   await using files = await TensorFiles.open(folder);
   const weights = new Map<string, Float32Array>();
-  for (const tensor of await selectTensors(files, config))
-    weights.set(tensor.name, await readTensor(tensor, signal));
+  const tensors = await selectTensors(files, config);
+  checkMemory(folder, tensors);
+  for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor, signal));
   return { folder, ...config, weights };
+}
+
+/** A file may be longer than what is stored of it, so that sizes alone say nothing of what weights take. */
+function checkMemory(folder: string, tensors: readonly CheckpointTensor[]): void {
+  const needed = tensors.reduce((sum, { dimensions }) => sum + 4 * elementsOf(dimensions), 0);
+  const usable = usableMemory();
+  if (needed <= usable) return;
+  const [needs, has] = [needed, usable].map((bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`);
+  throw new EngineError(
+    'checkpoint_unsupported',
+    `${folder}: its weights take ${needs} as float32, and this machine has ${has}: choose a smaller checkpoint, or a training server`,
+  );
 }
 
 /** Values of each tensor that its hash covers. Checkpoints differ nearly everywhere. */

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { hasCode } from '../../../util/error.ts';
+import { hasCode, messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { isFormat, type NumberFormat, SafetensorsFile, type StoredTensor } from '../weights/safetensors.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
@@ -141,7 +141,7 @@ async function openIfExists(path: string): Promise<SafetensorsFile | undefined> 
   } catch (error) {
     if (EngineError.isInstance(error)) throw error;
     if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
-    throw badCheckpoint(`${path} cannot be read: ${error}`);
+    throw badCheckpoint(`${path} cannot be read: ${messageOf(error)}`);
   }
 }
 

@@ -1,8 +1,10 @@
+import { messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import type { Runtime } from '../runtime.ts';
+import { usualModel } from './random-model.ts';
 import { testSampling } from './test-sampling.ts';
 import { testTraining } from './test-training.ts';
-import { type TestedModel, Trial } from './trial.ts';
+import { type TestedModel, Trial, WrongNumbers } from './trial.ts';
 
 /**
  * Runs the graphs that sample from a checkpoint and train it, on its first layers and a few tokens, and compares all that
@@ -10,15 +12,33 @@ import { type TestedModel, Trial } from './trial.ts';
  * of an adapter. A runtime that falls back to another device, or has a faulty operator, computes something else without
  * an error. Takes as long as a few dozen tokens.
  *
- * @throws EngineError (`self_test_failed`) that names the runtime, the part, the difference and a remedy.
+ * @throws EngineError (`self_test_failed`) that names the runtime, the part, the difference and a remedy; `bad_checkpoint`
+ * if the runtime is right with usual numbers in the same shapes.
  */
 export async function selfTest(runtime: Runtime, model: TestedModel): Promise<void> {
+  const fault = await faultOf(runtime, model);
+  if (fault === null) return;
+  if ((await faultOf(runtime, usualModel(model))) !== null)
+    throw new EngineError(
+      'self_test_failed',
+      `${model.id} was refused, because ${runtime.name} computes it wrongly on this device. The self-test found, in ${fault}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine`,
+    );
+  // In float32 no digits are left of numbers that are far too large or too small.
+  throw new EngineError(
+    'bad_checkpoint',
+    `${model.id} has numbers that cannot be computed with, though this device is right with usual ones in the same shapes: in ${fault}. Compare rms_norm_eps and the rotary settings of config.json, and the weights, with what was published`,
+  );
+}
+
+/** Which part a runtime computes wrongly; null if none. */
+async function faultOf(runtime: Runtime, model: TestedModel): Promise<string | null> {
   const trial = new Trial(runtime, model);
   try {
     await testSampling(trial);
     await testTraining(trial);
+    return null;
   } catch (error) {
     if (EngineError.isInstance(error)) throw error;
-    throw trial.failure(`a graph cannot run: ${error instanceof Error ? error.message : String(error)}`);
+    return error instanceof WrongNumbers ? error.message : `a graph cannot run: ${messageOf(error)}`;
   }
 }

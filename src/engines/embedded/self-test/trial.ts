@@ -95,35 +95,34 @@ export class Trial {
     // NaN is refused too.
     if (difference <= limit) return;
     const [found, most] = [difference, limit].map((value) => value.toExponential(1));
-    throw this.failure(
+    throw new WrongNumbers(
       `${part} differ by ${found} of their size from a computation in float64, and ${most} is allowed`,
     );
   }
-
-  failure(what: string): EngineError {
-    return new EngineError(
-      'self_test_failed',
-      `${this.#model.id} was refused, because ${this.runtime.name} computes it wrongly on this device. The self-test found, in ${what}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine`,
-    );
-  }
 }
+
+/** What a runtime computed differs from the exact values. The message says in which part and by how much. */
+export class WrongNumbers extends Error {}
 
 export const allowed = ({ largestScore }: ExactRun) => tolerance + tolerancePerScore * largestScore;
 
 /** The first layers of a checkpoint, with the first rows of its embedding and of its head: views of its weights. */
 function firstPart({ architecture: whole, weights }: LoraBase, layers: number): LoraBase {
-  const architecture = {
-    ...whole,
-    vocabularySize: Math.min(testedVocabulary, whole.vocabularySize),
-    layers: Math.min(layers, whole.layers),
-    contextLength: Math.min(tokens.length, whole.contextLength),
-  };
+  const architecture = partOf(whole, layers);
   const cut = ['model.embed_tokens.weight', 'lm_head.weight'].flatMap((name) => {
     const table = weights.get(name)?.subarray(0, architecture.vocabularySize * architecture.width);
     return table ? [[name, table] as const] : [];
   });
   return { architecture, weights: new Map([...weights, ...cut]) };
 }
+
+/** The architecture of that part. */
+export const partOf = (whole: LoraBase['architecture'], layers: number): LoraBase['architecture'] => ({
+  ...whole,
+  vocabularySize: Math.min(testedVocabulary, whole.vocabularySize),
+  layers: Math.min(layers, whole.layers),
+  contextLength: Math.min(tokens.length, whole.contextLength),
+});
 
 /** An adapter of which both matrices count. */
 function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {

@@ -37,13 +37,15 @@ export interface Architecture {
 export interface RotaryPositions {
   /** Base of the wave lengths. */
   theta: number;
-  /** Llama 3's scaling of the wave lengths, or null. */
-  scaling: null | {
-    factor: number;
-    lowFrequencyFactor: number;
-    highFrequencyFactor: number;
-    originalContextLength: number;
-  };
+  scaling: RotaryScaling | null;
+}
+
+/** Llama 3's scaling of the wave lengths. */
+export interface RotaryScaling {
+  factor: number;
+  lowFrequencyFactor: number;
+  highFrequencyFactor: number;
+  originalContextLength: number;
 }
 
 /** The architecture of the models whose parameters are all trained. */

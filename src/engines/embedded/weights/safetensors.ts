@@ -1,6 +1,7 @@
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { isObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
+import { openRegularFile } from '../../../util/regular-file.ts';
 import { EngineError } from '../../engine.ts';
 
 /** The number formats that weights may have, with the bytes of a number. */
@@ -64,7 +65,7 @@ export class SafetensorsFile {
    * the file system, such as ENOENT, are thrown as they are.
    */
   static async open(path: string): Promise<SafetensorsFile> {
-    const handle = await open(path, 'r');
+    const handle = await openRegularFile(path);
     try {
       return new SafetensorsFile(path, handle, await readHeader(path, handle));
     } catch (error) {
@@ -113,6 +114,9 @@ interface Header {
   tensors: Map<string, StoredTensor>;
 }
 
+/** The maximum of the safetensors library. */
+const maxHeaderBytes = 100_000_000;
+
 async function readHeader(path: string, handle: FileHandle): Promise<Header> {
   const bad = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}`);
   const { size } = await handle.stat();
@@ -122,6 +126,8 @@ async function readHeader(path: string, handle: FileHandle): Promise<Header> {
   const length = Number(new DataView(prefix.buffer).getBigUint64(0, true));
   const start = 8 + length;
   if (start > size) throw bad('is cut off in its header, or is not a safetensors file');
+  if (length > maxHeaderBytes)
+    throw bad(`has a header of ${length} bytes; the maximum of the format is ${maxHeaderBytes}`);
   const bytes = new Uint8Array(length);
   await readInto(handle, bytes, 8);
   const header = readJson(bytes);

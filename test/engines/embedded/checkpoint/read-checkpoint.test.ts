@@ -220,7 +220,7 @@ describe('a folder is refused with file, field and value', () => {
   });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ hidden_size: '32' }, 'hidden_size is "32", but must be a whole number of at least 1'],
+    [{ hidden_size: '32' }, 'hidden_size is "32", but must be a whole number of 1 to 131072'],
     [{ num_hidden_layers: undefined }, 'config.json has no num_hidden_layers, but must be'],
     [{ vocab_size: 0.5 }, 'vocab_size is 0.5'],
     [{ rms_norm_eps: null }, 'config.json has no rms_norm_eps'],

@@ -50,6 +50,24 @@ describe('the self-test of a checkpoint', () => {
     await expect(selfTest(broken, model)).rejects.toThrow(/a graph cannot run: no kernel for Gather/);
   });
 
+  it('blames the checkpoint, not the device, for numbers that float32 cannot compute with', async () => {
+    const weights = new Map(checkpoint.weights);
+    const name = 'model.layers.0.mlp.down_proj.weight';
+    weights.set(
+      name,
+      weights.get(name)!.map((value) => value * 1e36),
+    );
+    const architecture = { ...checkpoint.architecture, normEpsilon: 1e-300 };
+    for (const wrong of [
+      { ...model, weights },
+      { ...model, architecture },
+    ])
+      await expect(selfTest(runtime, wrong)).rejects.toMatchObject({
+        code: 'bad_checkpoint',
+        message: expect.stringMatching(/^Qwen3 has numbers that cannot be computed with/),
+      });
+  });
+
   it('runs when an engine is created, and refuses weights that are not numbers', async () => {
     const folder = await generateCheckpoint(await temporaryFolder(), 'qwen2');
     const file = join(folder, 'model.safetensors');

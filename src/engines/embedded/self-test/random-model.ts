@@ -1,0 +1,47 @@
+import { checkpointTensors, projections } from '../checkpoint/tensors.ts';
+import { Random } from '../random.ts';
+import { partOf, type TestedModel } from './trial.ts';
+
+/** Settings that change numbers and no shapes, as most models have them. */
+const usual = { positions: { theta: 10_000, scaling: null }, normEpsilon: 1e-6 } as const;
+
+/** A small random model with all that a family has, to test a runtime without a checkpoint. */
+export function smallModel(): TestedModel {
+  const architecture = {
+    vocabularySize: 512,
+    width: 64,
+    layers: 2,
+    heads: 4,
+    keyValueHeads: 2,
+    headWidth: 16,
+    mlpWidth: 96,
+    contextLength: 64,
+    previousTokens: 0,
+    mlp: 'gated-silu',
+    queryKeyNorm: true,
+    attentionBias: true,
+    tiedEmbeddings: false,
+    ...usual,
+  } as const;
+  return randomModel('a small random model', architecture, { rank: 4, alpha: 8, targets: projections });
+}
+
+/** A model of the same shapes as the tested part of another, with usual settings and random weights. */
+export const usualModel = ({ id, architecture, lora }: TestedModel): TestedModel =>
+  randomModel(id, { ...partOf(architecture, 2), ...usual }, lora);
+
+function randomModel(
+  id: string,
+  architecture: TestedModel['architecture'],
+  lora: TestedModel['lora'],
+): TestedModel {
+  const random = new Random(5);
+  const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
+    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
+    const mean = name.endsWith('norm.weight') ? 1 : 0;
+    // States keep their size from layer to layer, whatever the width.
+    const scale = 0.8 / Math.sqrt(dimensions[1] ?? 64);
+    return [name, Float32Array.from({ length: size }, () => mean + scale * random.normal())] as const;
+  });
+  return { id, architecture, weights: new Map(tensors), lora };
+}
