@@ -50,11 +50,16 @@ export interface HarborTasksOptions {
   commandTimeoutMs?: number;
   /** Characters of a command's output that the model reads. Default 10,000. */
   maxOutput?: number;
+  /**
+   * Names of variables of this process that tasks may ask for, as `KEY = "${KEY}"` in `task.toml`. The agent can read what
+   * is in `environment.env`. Default: none.
+   */
+  variables?: readonly string[];
 }
 
 const names = {
   ...{ sandbox: true, agent: true, system: true, tools: true, limits: true, settings: true },
-  ...{ commandTimeoutMs: true, maxOutput: true },
+  ...{ commandTimeoutMs: true, maxOutput: true, variables: true },
 } satisfies OptionNames<HarborTasksOptions>;
 
 /** Task folders of Harbor as an environment. */
@@ -81,12 +86,11 @@ export async function harborTasks(folder: string, options: HarborTasksOptions): 
         throw new OptionError('invalid_rollout_option', `\`${name}\` is for rollouts without an \`agent\`.`, {
           option: name,
         });
-  const { sandbox: kind, commandTimeoutMs = 120_000, maxOutput = 10_000 } = options;
+  const { sandbox: kind, commandTimeoutMs = 120_000, maxOutput = 10_000, variables = [] } = options;
   wholeNumberOption('invalid_rollout_option', 'commandTimeoutMs', commandTimeoutMs, 1);
   wholeNumberOption('invalid_rollout_option', 'maxOutput', maxOutput, 1);
-  const tasks = new Map(
-    (await readTasks(folder, { buildsImages: kind.buildsImages ?? false })).map((task) => [task.name, task]),
-  );
+  const read = await readTasks(folder, { buildsImages: kind.buildsImages ?? false, variables });
+  const tasks = new Map(read.map((task) => [task.name, task]));
   await kind.check();
   const taskOf = (name: string): Task => {
     const task = tasks.get(name);
@@ -125,8 +129,10 @@ export async function harborTasks(folder: string, options: HarborTasksOptions): 
 /** A task in a rollout. */
 interface OpenTask {
   task: Task;
-  /** As its agent uses it. */
+  /** As its agent uses it, until `endAgent`. */
   sandbox: Sandbox;
+  /** Kills what the agent still runs. Then the sandbox is that of the tests, which root gets. */
+  endAgent(): Promise<Sandbox>;
   /** When the agent's time is over, as of `performance.now()`. */
   agentEnd: number;
 }
@@ -134,15 +140,27 @@ interface OpenTask {
 async function openTask(task: Task, kind: SandboxKind, signal: AbortSignal): Promise<OpenTask> {
   const { workdir, env, image } = task;
   const hasNetwork = task.config.environment.network_mode === 'public';
-  const sandbox = withFiles(await kind.create({ workdir, image, env, hasNetwork, signal }));
+  const copies = task.copies.map(({ to }) => to).filter((to) => to !== '.');
+  const sandbox = withFiles(await kind.create({ workdir, copies, image, env, hasNetwork, signal }));
+  const root = asUser(sandbox, 'root');
   try {
-    await copyFiles(asUser(sandbox, 'root'), task, signal);
+    await copyFiles(root, task, signal);
   } catch (error) {
     await sandbox.close();
     throw error;
   }
   const { timeout_sec: seconds = Number.POSITIVE_INFINITY, user } = task.config.agent;
-  return { sandbox: asUser(sandbox, user), task, agentEnd: performance.now() + seconds * 1000 };
+  const agents = untilEnd(asUser(sandbox, user));
+  return {
+    sandbox: agents.sandbox,
+    task,
+    agentEnd: performance.now() + seconds * 1000,
+    async endAgent() {
+      await agents.end();
+      sandbox.endAgent?.();
+      return root;
+    },
+  };
 }
 
 async function rewardOf({
@@ -154,7 +172,7 @@ async function rewardOf({
   trajectory: Trajectory;
   signal: AbortSignal;
 }): Promise<number> {
-  const { reward, ...others } = await verify(asUser(state.sandbox, 'root'), state.task, signal);
+  const { reward, ...others } = await verify(await state.endAgent(), state.task, signal);
   if (reward === undefined) return Object.values(others)[0] ?? Number.NaN;
   Object.assign(trajectory.metrics, others);
   return reward;
@@ -163,15 +181,11 @@ async function rewardOf({
 /** Until the agent returns, or its time is over. Then its sandbox is that of the tests. */
 async function runOwnAgent(
   agent: NonNullable<HarborTasksOptions['agent']>,
-  { sandbox, task, agentEnd }: OpenTask,
+  { sandbox, task, agentEnd, endAgent }: OpenTask,
   context: Pick<HarborAgentContext, 'model' | 'trajectory' | 'signal' | 'seed'>,
 ): Promise<unknown> {
   const { model, trajectory, seed } = context;
-  const place = untilEnd(sandbox);
-  const given = {
-    ...{ model, trajectory, seed, sandbox: place.sandbox },
-    ...{ instruction: task.instruction, task: task.name },
-  };
+  const given = { model, trajectory, seed, sandbox, instruction: task.instruction, task: task.name };
   const deadline = new Deadline(agentEnd - performance.now(), context.signal);
   const { signal } = deadline;
   try {
@@ -182,6 +196,6 @@ async function runOwnAgent(
     return undefined;
   } finally {
     deadline.clear();
-    await place.end();
+    await endAgent();
   }
 }

@@ -59,9 +59,10 @@ const environment = z
         context.addIssue({ code: 'custom', path: [name], message: `${name}_mb says ${now}; leave one out` });
     }
   })
-  .transform(({ memory, memory_mb, network_mode, allow_internet, ...given }) => ({
+  .transform(({ memory, memory_mb, storage, storage_mb, network_mode, allow_internet, ...given }) => ({
     ...given,
     memory_mb: memory_mb ?? memory,
+    storage_mb: storage_mb ?? storage,
     // Harbor reads the old name only where the new one is not there.
     network_mode: network_mode ?? (allow_internet === false ? 'no-network' : 'public'),
   }));
@@ -137,21 +138,32 @@ function shown(document: unknown, path: readonly PropertyKey[]): string {
   return `${path.join('.')} (${json.length > 200 ? `${json.slice(0, 200)}...` : json})`;
 }
 
-/** Replaces values such as `${KEY}` and `${KEY:-default}` by variables of this process. */
+/**
+ * Replaces values such as `${KEY}` and `${KEY:-default}` by variables of this process. A task may come from anybody, so it
+ * gets those alone that `allowed` names.
+ * @throws HarborError (`task_unsupported`)
+ */
 export function resolveVariables(
   env: Readonly<Record<string, string>>,
-  file: string,
+  { file, section, allowed }: { file: string; section: string; allowed: readonly string[] },
 ): Record<string, string> {
   return Object.fromEntries(
     Object.entries(env).map(([name, value]) => {
       const [, variable, fallback] = /^\$\{([A-Za-z_]\w*)(?::-(.*))?\}$/s.exec(value) ?? [];
       if (variable === undefined) return [name, value];
-      const found = process.env[variable] ?? fallback;
-      if (found !== undefined) return [name, found];
-      throw new HarborError(
-        'task_unsupported',
-        `${file}: env.${name} needs the environment variable ${variable}, which is not set`,
-      );
+      const own = process.env[variable];
+      const found = own ?? fallback;
+      const refused = (problem: string) =>
+        new HarborError(
+          'task_unsupported',
+          `${file}: ${section}.env.${name} needs the environment variable ${variable}, ${problem}`,
+        );
+      if (own !== undefined && !allowed.includes(variable))
+        throw refused(
+          `which this task may not have: allow it with harborTasks(folder, { variables: ['${variable}'] })`,
+        );
+      if (found === undefined) throw refused('which is not set');
+      return [name, found];
     }),
   );
 }

@@ -5,6 +5,7 @@ import { type Copy, readDockerfile } from './dockerfile.ts';
 import { HarborError } from './errors.ts';
 import type { SandboxImage } from './sandbox/sandbox.ts';
 import { parseTaskConfig, resolveVariables, type TaskConfig } from './task-config.ts';
+import { checkFiles } from './task-files.ts';
 
 /** A task folder that has been read and can be run. */
 export interface Task {
@@ -21,16 +22,19 @@ export interface Task {
   copies: readonly Copy[];
 }
 
+interface HowToRead {
+  buildsImages: boolean;
+  /** Variables of this process that tasks may have. */
+  variables: readonly string[];
+}
+
 /**
  * Reads the task folders of a folder, by name; a folder with a `task.toml` is one task.
  * @throws HarborError (`task_unsupported`)
  */
-export async function readTasks(
-  folder: string,
-  { buildsImages }: { buildsImages: boolean },
-): Promise<Task[]> {
+export async function readTasks(folder: string, how: HowToRead): Promise<Task[]> {
   const at = resolve(folder);
-  if (await exists(join(at, 'task.toml'))) return [await readTask(at, buildsImages)];
+  if (await exists(join(at, 'task.toml'))) return [await readTask(at, how)];
   const entries = await readdir(at).catch((cause: unknown) => {
     throw new HarborError('task_unsupported', `the folder ${folder} cannot be read: ${String(cause)}`, {
       cause,
@@ -41,7 +45,7 @@ export async function readTasks(
   for (const name of entries.sort())
     if (await exists(join(at, name, 'task.toml')))
       try {
-        tasks.push(await readTask(join(at, name), buildsImages));
+        tasks.push(await readTask(join(at, name), how));
       } catch (error) {
         if (!HarborError.isInstance(error)) throw error;
         refusals.push(error);
@@ -71,7 +75,8 @@ function refusedTasks(folder: string, refusals: readonly HarborError[], others: 
   );
 }
 
-async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
+async function readTask(folder: string, { buildsImages, variables: allowed }: HowToRead): Promise<Task> {
+  await checkFiles(folder);
   const file = join(folder, 'task.toml');
   const config = await parseTaskConfig(await textOf(file), file);
   const instruction = await textOf(join(folder, 'instruction.md'));
@@ -86,6 +91,7 @@ async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
     buildTimeoutMs: environment.build_timeout_sec * 1000,
     cpus: environment.cpus ?? null,
     memoryMb: environment.memory_mb ?? null,
+    storageMb: environment.storage_mb ?? null,
   };
   const dockerfile = join(folder, 'environment/Dockerfile');
   const hasDockerfile = await exists(dockerfile);
@@ -93,8 +99,8 @@ async function readTask(folder: string, buildsImages: boolean): Promise<Task> {
   const givesFiles = image.name !== null && !hasDockerfile && (await exists(image.folder));
   const task = {
     ...{ name: basename(folder), folder, instruction, config, image },
-    env: resolveVariables(environment.env, file),
-    verifierEnv: resolveVariables(verifier.env, file),
+    env: resolveVariables(environment.env, { file, section: 'environment', allowed }),
+    verifierEnv: resolveVariables(verifier.env, { file, section: 'verifier', allowed }),
   };
   if (buildsImages) {
     if (image.name === null && !hasDockerfile)

@@ -64,7 +64,8 @@ export async function verify(
   signal: AbortSignal,
 ): Promise<Record<string, number>> {
   // The agent may have put files there.
-  const empty = 'rm -rf /tests /logs/verifier && mkdir -p /tests /logs/verifier /logs/agent';
+  const empty =
+    'shopt -s dotglob nullglob; for d in /tests /logs/verifier; do [ -d $d ] && [ ! -L $d ] || rm -f $d; mkdir -p $d && rm -rf -- $d/* || exit; done; mkdir -p /logs/agent';
   await must(sandbox, empty, { cwd: '/', signal });
   await upload(sandbox, join(task.folder, 'tests'), '/tests', signal);
   await must(sandbox, 'chmod +x /tests/test.sh', { cwd: '/', signal });

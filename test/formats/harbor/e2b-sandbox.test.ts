@@ -47,7 +47,14 @@ async function rollOut(
 async function openOne(signal = new AbortController().signal) {
   const folder = `${await taskFolder(plain)}/answer/environment`;
   const image = { ...noImage, folder, buildTimeoutMs: 60_000 };
-  return await sandbox().create({ workdir: null, image, env: { GIVEN: 'yes' }, hasNetwork: true, signal });
+  return await sandbox().create({
+    workdir: null,
+    copies: [],
+    image,
+    env: { GIVEN: 'yes' },
+    hasNetwork: true,
+    signal,
+  });
 }
 
 describe.skipIf(!service)('e2bSandbox', { tags: ['long'] }, () => {

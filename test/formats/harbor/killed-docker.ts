@@ -3,8 +3,16 @@ import { dockerSandbox } from 'martingale/environments';
 
 const kind = dockerSandbox({ program: process.argv[2] ?? '' });
 await kind.create({
-  image: { name: 'localhost/small', folder: '/', buildTimeoutMs: 1000, cpus: null, memoryMb: null },
+  image: {
+    name: 'localhost/small',
+    folder: '/',
+    buildTimeoutMs: 1000,
+    cpus: null,
+    memoryMb: null,
+    storageMb: null,
+  },
   workdir: null,
+  copies: [],
   env: {},
   hasNetwork: false,
   signal: new AbortController().signal,

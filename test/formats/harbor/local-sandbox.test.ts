@@ -12,7 +12,7 @@ import { hasBubblewrap } from './has-bubblewrap.ts';
 import { noImage } from './no-image.ts';
 
 const signal = AbortSignal.timeout(120_000);
-const settings = { image: noImage, workdir: '/app', env: {}, hasNetwork: false, signal };
+const settings = { image: noImage, workdir: '/app', copies: [], env: {}, hasNetwork: false, signal };
 const timeoutMs = 20_000;
 
 /** The command lines of this machine's processes. */

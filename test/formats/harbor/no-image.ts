@@ -7,4 +7,5 @@ export const noImage: SandboxSettings['image'] = {
   buildTimeoutMs: 1000,
   cpus: null,
   memoryMb: null,
+  storageMb: null,
 };

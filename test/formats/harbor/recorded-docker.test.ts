@@ -38,7 +38,7 @@ it('a container is made with the processors, memory and network of its task', as
   const environment = '[environment]\ncpus = 1.5\nmemory_mb = 512\nworkdir = "/w"\nenv = { A = "b c" }\n';
   await rollOut(program, `${environment}network_mode = "no-network"\n`);
   const run = (await calls()).find((call) => call.startsWith('run '));
-  expect(run).toMatch(/ --network none --cpus 1\.5 --memory 512m --workdir \/w --env A=b c --entrypoint /);
+  expect(run).toMatch(/ --network none --cpus 1\.5 --memory 512m --workdir \/w --env A --entrypoint /);
 });
 
 it('a container has the memory that an older task asks for by the old name', async () => {

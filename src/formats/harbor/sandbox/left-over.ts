@@ -1,21 +1,53 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { hasCode } from '../../../util/error.ts';
+import { HarborError } from '../errors.ts';
 
 /** The folder of this user's sandboxes. */
 const home = () => join(tmpdir(), `martingale-sandboxes-${process.getuid?.() ?? 'user'}`);
 
-/** A new folder whose name says which process it belongs to. */
+/** A new folder whose name says which process it belongs to. @throws HarborError (`sandbox_away`) */
 export async function newFolder(): Promise<string> {
   const folder = join(home(), `${await thisProcess()}-${randomUUID()}`);
-  await mkdir(home(), { recursive: true, mode: 0o700 });
+  await mkdir(home(), { mode: 0o700 }).catch(ignoreExisting);
+  await checkOwner();
   await mkdir(folder, { mode: 0o755 });
   return folder;
 }
 
-/** Deletes the folders of processes that have ended without doing so, such as killed ones. */
+const ignoreExisting = (error: unknown) => {
+  if (!hasCode(error, 'EEXIST')) throw error;
+};
+
+/**
+ * Others may write the temporary folder too: what they have put there under our name would be the root of a sandbox, or
+ * lead the deletion of old ones elsewhere.
+ */
+async function checkOwner(): Promise<void> {
+  const found = await lstat(home());
+  if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0) return;
+  const what = found.isDirectory()
+    ? `has the owner ${found.uid} and the mode ${(found.mode & 0o777).toString(8)}`
+    : 'is not a folder';
+  throw new HarborError(
+    'sandbox_away',
+    `${home()} ${what}, but must be a folder of this user alone (mode 700): remove it, or set TMPDIR to another folder`,
+  );
+}
+
+/**
+ * Deletes the folders of processes that have ended without doing so, such as killed ones.
+ * @throws HarborError (`sandbox_away`)
+ */
 export async function sweep(): Promise<void> {
+  try {
+    await checkOwner();
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return;
+    throw error;
+  }
   for (const name of await readdir(home()).catch(() => []))
     if (await hasEnded(name))
       await rm(join(home(), name), { recursive: true, force: true }).catch(() => undefined);

@@ -3,6 +3,12 @@ import { clearTimeout, setTimeout } from 'node:timers';
 
 export interface ProcessOptions {
   stdin?: Uint8Array;
+  /** What it reads from file descriptor 4. */
+  settings?: Uint8Array;
+  /** Its variables. Default: those of this process. */
+  env?: NodeJS.ProcessEnv;
+  /** Gets what it writes to file descriptor 3, as it comes. */
+  onStatus?: (text: string) => void;
   timeoutMs: number;
   /** Bytes kept of each output. */
   maxBytes: number;
@@ -24,10 +30,14 @@ export interface ProcessResult {
 export async function runProcess(
   program: string,
   args: readonly string[],
-  { stdin, timeoutMs, maxBytes, signal }: ProcessOptions,
+  { stdin, settings, env, onStatus, timeoutMs, maxBytes, signal }: ProcessOptions,
 ): Promise<ProcessResult> {
   signal.throwIfAborted();
-  const child = spawn(program, args, { detached: true, stdio: ['pipe', 'pipe', 'pipe', 'pipe'] });
+  const child = spawn(program, args, {
+    detached: true,
+    stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'],
+    ...(env ? { env } : {}),
+  });
   let isTimedOut = false;
   const onAbort = () => killGroup(child);
   const timer = setTimeout(() => {
@@ -39,6 +49,10 @@ export async function runProcess(
   // A program may end before it has read everything.
   child.stdin?.on('error', () => undefined);
   child.stdin?.end(stdin);
+  const input = child.stdio[4];
+  input?.on('error', () => undefined);
+  if (input && 'end' in input) input.end(settings);
+  if (onStatus) child.stdio[3]?.on('data', (chunk: Buffer) => onStatus(chunk.toString()));
   try {
     const { promise, resolve, reject } = Promise.withResolvers<number | null>();
     child.once('error', reject);

@@ -35,6 +35,11 @@ export interface BareSandbox {
    * @throws HarborError (`sandbox_failed`) if sandboxes of this kind expose no ports; the signal's reason.
    */
   expose(port: number, options: ExposeOptions): Promise<string>;
+  /**
+   * The agent has ended: further commands are ours, and the tests. A kind may let them run on programs and settings that
+   * the agent could not write.
+   */
+  endAgent?(): void;
   /** Ends the sandbox and deletes its files. It may be called again. */
   close(): Promise<void>;
 }
@@ -66,14 +71,17 @@ export interface SandboxImage {
   folder: string;
   /** Longest time of the build, in milliseconds. */
   buildTimeoutMs: number;
-  /** Processors, and MiB of memory. Null: no limit. */
+  /** Processors, MiB of memory, and MiB of files. Null: no limit. */
   cpus: number | null;
   memoryMb: number | null;
+  storageMb: number | null;
 }
 
 export interface SandboxSettings {
   /** Absolute path where commands run, made if it is not there. Null: that of the image. */
   workdir: string | null;
+  /** Absolute paths to which files of the task are copied. */
+  copies: readonly string[];
   image: SandboxImage;
   env: Readonly<Record<string, string>>;
   /** Whether commands reach the network. */

@@ -25,6 +25,7 @@ export function withFiles(bare: BareSandbox): Sandbox {
         throw failed(`port ${port} could not be exposed`, 'pass one from 1 to 65535');
       return bare.expose(port, options);
     },
+    endAgent: () => bare.endAgent?.(),
     close: () => bare.close(),
     async read(path, options) {
       const command = `if [ -f "$FILE" ]; then cat -- "$FILE"; else exit ${notThere}; fi`;
@@ -48,6 +49,7 @@ export function asUser(sandbox: Sandbox, user: string | number | undefined): San
   return withFiles({
     exec: (command, options) => exec(command, { user: String(user), ...options }),
     expose: (port, options) => sandbox.expose(port, options),
+    endAgent: () => sandbox.endAgent?.(),
     close: () => sandbox.close(),
   });
 }

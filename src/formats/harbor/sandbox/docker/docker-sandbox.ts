@@ -84,6 +84,26 @@ async function remove(docker: Docker, name: string, signal: AbortSignal): Promis
   await docker.must(['rm', '--force', '--volumes', name], { signal });
 }
 
+/** What the program itself reads. */
+const programVariables =
+  /^(PATH|HOME|USER|TMPDIR|LANG|(LC|LD|XDG|DOCKER|CONTAINERS?|BUILDAH|STORAGE|SSL|GO[A-Z]*)_.*|.*_proxy)$/i;
+
+/**
+ * Variables for a command in a container. The program takes their values from its own variables: its arguments can be
+ * read by every user of the machine. Those that would change the program are arguments.
+ */
+function variablesOf(env: Readonly<Record<string, string>>): { args: string[]; env: NodeJS.ProcessEnv } {
+  const entries = Object.entries(env);
+  const hidden = entries.filter(([name]) => !programVariables.test(name));
+  return {
+    args: entries.flatMap(([name, value]) => [
+      '--env',
+      programVariables.test(name) ? `${name}=${value}` : name,
+    ]),
+    env: { ...process.env, ...Object.fromEntries(hidden) },
+  };
+}
+
 class DockerSandbox implements BareSandbox {
   readonly #docker: Docker;
   readonly #name: string;
@@ -106,6 +126,7 @@ class DockerSandbox implements BareSandbox {
   ): Promise<DockerSandbox> {
     const name = `${prefix}${await thisProcess()}-${randomUUID()}`;
     const sandbox = new DockerSandbox(docker, name, onClose);
+    const given = variablesOf(env);
     try {
       await docker.must(
         [
@@ -114,10 +135,10 @@ class DockerSandbox implements BareSandbox {
           ...(cpus === null ? [] : ['--cpus', String(cpus)]),
           ...(memoryMb === null ? [] : ['--memory', `${memoryMb}m`]),
           ...(workdir === null ? [] : ['--workdir', workdir]),
-          ...Object.entries(env).flatMap(([key, value]) => ['--env', `${key}=${value}`]),
+          ...given.args,
           ...['--entrypoint', 'sleep', image, 'infinity'],
         ],
-        { signal },
+        { env: given.env, signal },
       );
       const options = { timeoutMs: dockerMs, signal, cwd: '/' };
       const { exitCode, stderr } = await sandbox.exec('mkdir -p /logs/agent /logs/verifier /tests', options);
@@ -133,14 +154,15 @@ class DockerSandbox implements BareSandbox {
     const { cwd, env = {}, user, stdin, timeoutMs, maxBytes = 65_536 } = options;
     const signal = AbortSignal.any([options.signal, this.#closing.signal]);
     const mark = newMark();
+    const given = variablesOf(env);
     const args = [
       ...['exec', '--interactive', '--env', mark],
       ...(cwd === undefined ? [] : ['--workdir', cwd]),
       ...(user === undefined ? [] : ['--user', user]),
-      ...Object.entries(env).flatMap(([name, value]) => ['--env', `${name}=${value}`]),
+      ...given.args,
       ...[this.#name, 'bash', '-c', command],
     ];
-    const settings = { ...(stdin ? { stdin } : {}), timeoutMs, maxBytes, signal };
+    const settings = { ...(stdin ? { stdin } : {}), env: given.env, timeoutMs, maxBytes, signal };
     const { exitCode, isTimedOut, stdout, stderr, isCut } = await this.#docker
       .run(args, settings)
       .catch(async (error: unknown) => {

@@ -8,6 +8,8 @@ export const dockerMs = 120_000;
 
 interface RunOptions {
   stdin?: Uint8Array;
+  /** Variables of the program. Default: those of this process. */
+  env?: NodeJS.ProcessEnv;
   timeoutMs?: number;
   maxBytes?: number;
   signal: AbortSignal;
