@@ -3,6 +3,7 @@ import '../platform/check-node.ts';
 
 import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
+import { backupCommand } from './backup.ts';
 import { completionCommand } from './completion.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { environmentsCommand } from './environments.ts';
@@ -26,6 +27,7 @@ const program = new Command('martingale')
   .addCommand(viewCommand())
   .addCommand(doctorCommand())
   .addCommand(exportCommand())
+  .addCommand(backupCommand())
   .addCommand(keysCommand())
   .addCommand(environmentsCommand())
   .addCommand(workerCommand())

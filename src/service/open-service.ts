@@ -1,4 +1,6 @@
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { hasCode } from '../util/error.ts';
 import { Bodies } from './bodies/bodies.ts';
 import type { ServiceContext } from './context.ts';
 import { messageOf, ServiceError } from './errors.ts';
@@ -11,7 +13,7 @@ import { JobQueue } from './jobs/job-queue.ts';
 import { RecentPayloads } from './jobs/packed-trajectories.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
 import { RecentTokens } from './jobs/trained-tokens.ts';
-import { removeUnused, repair } from './store/cleaning.ts';
+import { refuseModels, removeUnused, repair } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
 import { KeyStore } from './store/key-store.ts';
@@ -38,6 +40,7 @@ export async function openService({
   const { engine, log } = parts;
   const files = await DataFiles.open(dataFolder, log);
   await checkDisk(files.absolute('write-check'));
+  await checkRecords(files);
   const store = openSqliteStore(files.databasePath);
   try {
     await repair(store, files);
@@ -78,6 +81,19 @@ export async function openService({
     recentPayloads,
     recentTokens,
   };
+}
+
+/** A new database beside models would make them unknown, and SQLite would throw away the side file of the old one. */
+async function checkRecords(files: DataFiles): Promise<void> {
+  const size = await stat(files.databasePath).then(
+    (found) => found.size,
+    (error: unknown) => {
+      if (hasCode(error, 'ENOENT')) return 0;
+      throw error;
+    },
+  );
+  if (size > 0) return;
+  await refuseModels(files, (await files.modelFolders()).keys());
 }
 
 /**

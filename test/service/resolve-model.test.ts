@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../src/service/access.ts';
@@ -16,7 +17,7 @@ test('a name that is resolved during a new checkpoint does not keep its old resu
   const files = await DataFiles.open(folder);
   const store = openSqliteStore(join(folder, 'store.sqlite'));
   onTestFinished(() => store.close());
-  const modelId = 'model';
+  const modelId = randomUUID();
   const checkpoint = (step: number): CheckpointRecord => ({
     ...{ id: `step-${step}`, modelId, step, metrics: {}, createdAt },
     folder: step === 0 ? null : files.checkpointFolder(modelId, step),

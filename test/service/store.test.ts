@@ -12,7 +12,9 @@ import { temporaryFolder } from '../support/files.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
 
 const createdAt = new Date(0).toISOString();
-const modelId = 'model';
+const modelId = randomUUID();
+/** Ids as the service makes them. */
+const [a, b] = [randomUUID(), randomUUID()];
 
 const job = (id: string): JobRecord => ({
   ...{ id, modelId, kind: 'rl', status: 'queued', createdAt, resolvedConfig: {} },
@@ -47,23 +49,23 @@ async function openStore() {
 
 test('a job ends once', async () => {
   const { store } = await openStore();
-  await store.insertJob(job('a'));
+  await store.insertJob(job(a));
   const first = event();
-  expect(await store.finishJob('a', createdAt, failed, first)).toBe(true);
-  expect(await store.finishJob('a', createdAt, failed, event())).toBe(false);
+  expect(await store.finishJob(a, createdAt, failed, first)).toBe(true);
+  expect(await store.finishJob(a, createdAt, failed, event())).toBe(false);
   expect(await store.finishJob('nowhere', createdAt, failed, event())).toBe(false);
-  const { items } = await store.events('a', { limit: 10, order: 'asc' });
+  const { items } = await store.events(a, { limit: 10, order: 'asc' });
   expect(items).toEqual([first]);
 });
 
 test('a model with unfinished jobs is not deleted, and a deleted model gets no job', async () => {
   const { store } = await openStore();
-  expect(await store.insertJob(job('a'))).toBe(true);
-  expect(await store.insertJob(job('a'))).toBe(true);
+  expect(await store.insertJob(job(a))).toBe(true);
+  expect(await store.insertJob(job(a))).toBe(true);
   expect(await store.deleteModel(modelId)).toBeNull();
-  await store.finishJob('a', createdAt, failed, event());
+  await store.finishJob(a, createdAt, failed, event());
   expect(await store.deleteModel(modelId)).toMatchObject([{ step: 0 }]);
-  expect(await store.insertJob(job('b'))).toBe(false);
+  expect(await store.insertJob(job(b))).toBe(false);
   const log = {
     id: 'log',
     modelId,
@@ -80,14 +82,9 @@ test('a model with unfinished jobs is not deleted, and a deleted model gets no j
 test('two concurrent deletions leave a model with a checkpoint', async () => {
   const { store } = await openStore();
   expect(await store.deleteCheckpoints(modelId, [0])).toBeNull();
-  await store.insertJob(job('a'));
+  await store.insertJob(job(a));
   const second = { id: 'second', modelId, step: 1, folder: 'step-1', metrics: {}, createdAt };
-  await store.finishJob(
-    'a',
-    createdAt,
-    { status: 'succeeded', checkpoint: second, untrained: null },
-    event(),
-  );
+  await store.finishJob(a, createdAt, { status: 'succeeded', checkpoint: second, untrained: null }, event());
   const deletions = await Promise.all([[0], [1]].map((steps) => store.deleteCheckpoints(modelId, steps)));
   expect(deletions).toEqual([[expect.objectContaining({ step: 0 })], null]);
   expect(await store.allCheckpoints(modelId)).toEqual([second]);
@@ -95,7 +92,7 @@ test('two concurrent deletions leave a model with a checkpoint', async () => {
 
 test('a job that is cancelled while the queue starts it does not run', async () => {
   const { store, files } = await openStore();
-  await store.insertJob(job('a'));
+  await store.insertJob(job(a));
   const engine = new ScriptedEngine();
   const queue = new JobQueue({
     ...{ engine, store, files, events: new JobEvents(store), onCheckpoint: () => {}, log: () => {} },
@@ -110,17 +107,17 @@ test('a job that is cancelled while the queue starts it does not run', async () 
   };
   queue.wake();
   await held.reached;
-  await queue.cancel('a');
+  await queue.cancel(a);
   held.open();
   await queue.close();
-  expect(await store.job('a')).toMatchObject({ status: 'cancelled' });
-  expect((await store.events('a', { limit: 10, order: 'asc' })).items).toHaveLength(1);
+  expect(await store.job(a)).toMatchObject({ status: 'cancelled' });
+  expect((await store.events(a, { limit: 10, order: 'asc' })).items).toHaveLength(1);
   expect(engine.trainings).toBe(0);
 });
 
 test('a job that the engine does not stop is reported as running, and is cancelled once it stops', async () => {
   const { store, files } = await openStore();
-  await store.insertJob(job('a'));
+  await store.insertJob(job(a));
   const engine = new ScriptedEngine();
   const held = door();
   engine.train = () => {
@@ -134,15 +131,15 @@ test('a job that the engine does not stop is reported as running, and is cancell
   queue.wake();
   await held.reached;
   const refused = { status: 503, code: 'job_still_runs' };
-  await expect(queue.cancel('a')).rejects.toMatchObject(refused);
+  await expect(queue.cancel(a)).rejects.toMatchObject(refused);
   held.open();
-  await expect.poll(async () => (await store.job('a'))?.status, { interval: 2 }).toBe('cancelled');
+  await expect.poll(async () => (await store.job(a))?.status, { interval: 2 }).toBe('cancelled');
   await queue.close();
 });
 
 test('a queue that is closed while it starts a job leaves the job to the next service', async () => {
   const { store, files } = await openStore();
-  await store.insertJob(job('a'));
+  await store.insertJob(job(a));
   const engine = new ScriptedEngine();
   const queue = new JobQueue({
     ...{ engine, store, files, events: new JobEvents(store), onCheckpoint: () => {}, log: () => {} },
@@ -160,14 +157,14 @@ test('a queue that is closed while it starts a job leaves the job to the next se
   const closed = queue.close();
   held.open();
   await closed;
-  expect(await store.job('a')).toMatchObject({ status: 'queued' });
+  expect(await store.job(a)).toMatchObject({ status: 'queued' });
   expect(engine.trainings).toBe(0);
 });
 
 test('a payload that cannot be removed neither fails its job nor stops the queue', async () => {
   const { store, files } = await openStore();
-  await store.insertJob(job('a'));
-  await store.insertJob(job('b'));
+  await store.insertJob(job(a));
+  await store.insertJob(job(b));
   files.removePayload = () => Promise.reject(new Error('read-only'));
   const events = new JobEvents(store);
   const queue = new JobQueue({
@@ -176,7 +173,7 @@ test('a payload that cannot be removed neither fails its job nor stops the queue
   });
   queue.wake();
   const signal = new AbortController().signal;
-  for (const id of ['a', 'b']) {
+  for (const id of [a, b]) {
     const types: string[] = [];
     for await (const happened of events.follow(id, undefined, { signal, idleMs: 60_000 }))
       types.push(...happened.map(({ type }) => type));

@@ -19,10 +19,12 @@ interface DoctorOptions extends CheckpointFlags, StepSize, Omit<CheckOptions, 'e
   threads?: number;
   batch: number;
   json?: boolean;
+  repair?: boolean;
 }
 
 /** @throws MartingaleError if the machine or a checkpoint cannot be used at all, as `serve` does */
-async function doctor({ threads, json, ...rest }: DoctorOptions): Promise<void> {
+async function doctor({ threads, json, repair, ...rest }: DoctorOptions): Promise<void> {
+  if (repair) return await repairData(rest.data);
   if (rest.sampled >= rest.sequence)
     throw new MartingaleError(
       'bad_option',
@@ -38,6 +40,31 @@ async function doctor({ threads, json, ...rest }: DoctorOptions): Promise<void> 
   process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
   const isWell = checks.every((check) => check.isWell);
   if (!isWell || models.some(({ refusals }) => refusals.length > 0)) process.exitCode = 1;
+}
+
+/** Only if the database is lost: records that can be read know more than files do. */
+async function repairData(data: string): Promise<void> {
+  const { checkData, rebuildRecords } = await import('../../service/index.ts');
+  const found = await checkData(data);
+  if (found === null)
+    throw new MartingaleError('data_folder_not_found', `${data} has no data of a service. Check --data.`);
+  if (found.models > 0)
+    throw new MartingaleError(
+      'bad_option',
+      `--repair makes records anew where the database is lost, but that of ${data} has ${found.models} models. ` +
+        (found.problems.length === 0
+          ? 'Nothing is wrong with it.'
+          : `Restore a backup, or move the database away: ${found.problems[0]}`),
+    );
+  const { models, checkpoints, logs, oldDatabase, lost } = await rebuildRecords(data);
+  process.stdout.write(
+    [
+      `Made records of ${models} models, ${checkpoints} checkpoints and ${logs} logs. Checkpoints have new ids and no metrics; jobs and events are not there.`,
+      ...(oldDatabase === null ? [] : [`The old database is kept: ${oldDatabase}`]),
+      ...lost.map((what) => `Not restored: ${what}`),
+      '',
+    ].join('\n'),
+  );
 }
 
 interface Limits {
@@ -175,6 +202,7 @@ export const doctorCommand = (): Command =>
       'a model of that service to ask for one token: project/model or entity/project/model, either with :stepN, or a base model',
     )
     .option('--json', 'write the report as JSON')
+    .option('--repair', 'only make the records of --data anew from its files, if its database is lost')
     .addHelpText(
       'after',
       '\nThe exit status is 1 if a check fails, a checkpoint cannot be used, or a limit would refuse such a step.',

@@ -11,7 +11,7 @@ import { gigabytes } from './needs.ts';
 
 /** What was found of the machine's surroundings. */
 export interface Check {
-  name: 'disk' | 'port' | 'service' | 'clock' | 'model' | 'tracing';
+  name: 'disk' | 'data' | 'port' | 'service' | 'clock' | 'model' | 'tracing';
   isWell: boolean;
   text: string;
 }
@@ -36,6 +36,7 @@ const answerMs = 10_000;
 export async function checkSurroundings(options: CheckOptions): Promise<Check[]> {
   return [
     await checkDisk(options.data),
+    ...(await checkRecords(options.data)),
     await checkPort(options.port),
     ...(await checkService(options)),
     await checkTracing(options.env),
@@ -56,6 +57,26 @@ async function checkDisk(data: string): Promise<Check> {
       if (!hasCode(error, 'ENOENT') || folder === dirname(folder))
         return { name: 'disk', isWell: false, text: `${resolve(data)} cannot be read: ${messageOf(error)}` };
     }
+}
+
+const maxShown = 10;
+
+/** The records of a data folder and the files that they name. */
+async function checkRecords(data: string): Promise<Check[]> {
+  const { checkData } = await import('../../service/index.ts');
+  try {
+    const report = await checkData(data);
+    if (report === null) return [];
+    const { models, checkpoints, problems } = report;
+    const more = problems.length > maxShown ? [`and ${problems.length - maxShown} more`] : [];
+    const text =
+      problems.length === 0
+        ? `${models} models with ${checkpoints} checkpoints, all there`
+        : `${[...problems.slice(0, maxShown), ...more].join('; ')}. Restore a backup, or let --repair make records anew if the database is lost`;
+    return [{ name: 'data', isWell: problems.length === 0, text }];
+  } catch (error) {
+    return [{ name: 'data', isWell: false, text: `${resolve(data)} cannot be checked: ${messageOf(error)}` }];
+  }
 }
 
 async function checkPort(port: number): Promise<Check> {

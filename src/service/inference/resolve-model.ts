@@ -79,7 +79,7 @@ export class ModelResolver {
     const { model, checkpoint } = await this.#find(text, name);
     const base = this.#engine.baseModels.find(({ id }) => id === model.baseModel);
     if (!base) throw unknownModel(text, `its base model ${model.baseModel} is not one of this engine`);
-    const folder = checkpoint.folder === null ? null : this.#files.absolute(checkpoint.folder);
+    const folder = checkpoint.folder === null ? null : this.#files.checkpointPath(checkpoint.folder);
     const { entity, project } = model;
     return {
       entity,

@@ -97,7 +97,7 @@ async function findKlReference(
   const step = named ?? stepBefore(start, lag ?? 0);
   const checkpoint = await store.checkpoint(id, step);
   if (checkpoint)
-    return { baseModel, folder: checkpoint.folder === null ? null : files.absolute(checkpoint.folder) };
+    return { baseModel, folder: checkpoint.folder === null ? null : files.checkpointPath(checkpoint.folder) };
   throw new ServiceError(
     422,
     'checkpoint_not_found',

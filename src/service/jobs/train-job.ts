@@ -77,9 +77,9 @@ export async function trainJob(
     await engine.train({
       from: {
         baseModel: model.baseModel,
-        folder: from.folder === null ? null : files.absolute(from.folder),
+        folder: from.folder === null ? null : files.checkpointPath(from.folder),
       },
-      folder: files.absolute(folder),
+      folder: files.checkpointPath(folder),
       batches: countedBatches(prepared.batches),
       onStep,
       onWait,

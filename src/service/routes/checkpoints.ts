@@ -41,7 +41,7 @@ export function checkpointRoutes(on: Register, service: ServiceContext): void {
     const { folder } = await findCheckpoint(service, model, step);
     const { extension, bytes, chunks } = await engine.exportWeights({
       baseModel: model.baseModel,
-      folder: folder === null ? null : files.absolute(folder),
+      folder: folder === null ? null : files.checkpointPath(folder),
     });
     const untilClosed = async function* () {
       for await (const chunk of chunks) {

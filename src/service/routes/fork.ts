@@ -64,6 +64,7 @@ async function fork(
   const folder = await copyWeights(service, checkpoint, id);
   const { metrics } = checkpoint;
   const first = { id: randomUUID(), modelId: id, step: 0, folder, metrics, createdAt };
+  await files.keepModel(model);
   const isStored = await store.insertModel(model, first).catch(async (error: unknown) => {
     // If this lookup or removal fails too, the next start removes the files.
     if (!(await store.model(id).catch(() => model))) await files.removeModel(id).catch(() => {});

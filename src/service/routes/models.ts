@@ -115,9 +115,15 @@ async function createModel(
     forkedFrom: null,
   };
   const checkpoint = { id: randomUUID(), modelId: id, step: 0, folder: null, metrics: {}, createdAt };
-  if (await service.store.insertModel(model, checkpoint)) {
-    service.models.forget();
-    return model;
+  const { store, files } = service;
+  if ((await store.modelNamed(model.entity, model.project, model.name)) === undefined) {
+    await files.keepModel(model);
+    if (await store.insertModel(model, checkpoint)) {
+      service.models.forget();
+      return model;
+    }
+    // An earlier try with the same Idempotency-Key may have made it.
+    if ((await store.model(id)) === undefined) await files.removeModel(id);
   }
   const existing = await existingModel(service, model, request);
   if (existing.baseModel !== base.id)
@@ -177,7 +183,7 @@ export async function removeWeights(
   for (const { folder } of checkpoints) {
     if (folder === null) continue;
     await tryRemove(service, folder, async () => {
-      await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
+      await engine.drop({ baseModel: model.baseModel, folder: files.checkpointPath(folder) });
       await files.removeCheckpoint(folder);
     });
   }

@@ -1,29 +1,63 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { ServiceContext } from '../context.ts';
-import { messageOf } from '../errors.ts';
+import { messageOf, ServiceError } from '../errors.ts';
 import type { DataFiles } from './files.ts';
 import type { Store } from './store.ts';
 
 /**
- * Repairs the data folder after a crash: requeues running jobs, completes deletions, and removes files
- * without a record, since only a record makes a checkpoint, model, payload, upload or log entry exist. It
- * may itself be interrupted; the next start continues.
+ * Repairs the data folder after a crash: requeues running jobs, completes deletions, and moves files without a record to
+ * the quarantine, since only a record makes a checkpoint, model, payload, upload or log entry exist. It may itself be
+ * interrupted; the next start continues.
+ * @throws ServiceError `records_missing` if there are models and no records at all.
  */
 export async function repair(store: Store, files: DataFiles): Promise<void> {
+  const folders = await files.modelFolders();
+  const deleted = new Set(await store.deletedModelIds());
+  const isEmpty = (await store.models({ limit: 1, order: 'asc' }, null)).items.length === 0;
+  const models = [...folders.keys()].filter((id) => !deleted.has(id));
+  if (isEmpty) await refuseModels(files, models);
+  for (const id of deleted) await files.removeModel(id);
   await store.clearDeletedModels();
   await store.requeueLostJobs();
   await files.removeIncoming();
-  await files.removeOtherUploads(await store.uploadHashes());
-  await files.removeOtherPayloads(await store.unfinishedJobIds());
-  for (const [modelId, folders] of await files.modelFolders()) {
+  await files.quarantineOtherUploads(await store.uploadHashes());
+  await repairPayloads(store, files);
+  for (const modelId of models) {
     if ((await store.model(modelId)) === undefined) {
-      await files.removeModel(modelId);
+      if (await files.hasFiles(modelId)) await files.quarantine.take(`models/${modelId}`);
+      else await files.removeModel(modelId);
       continue;
     }
     const recorded = new Set((await store.allCheckpoints(modelId)).map(({ folder }) => folder));
-    for (const folder of folders) if (!recorded.has(folder)) await files.removeCheckpoint(folder);
+    for (const folder of folders.get(modelId) ?? [])
+      if (recorded.has(folder)) continue;
+      // Not written to its end.
+      else if (/\.\w+$/.test(folder)) await files.removeCheckpoint(folder);
+      else await files.quarantine.take(folder);
     await files.cutLogs(modelId, await store.logEnds(modelId));
   }
+}
+
+async function repairPayloads(store: Store, files: DataFiles): Promise<void> {
+  for (const { jobId, path } of await files.payloads()) {
+    const job = await store.job(jobId);
+    if (job === undefined) await files.quarantine.take(path);
+    else if (job.endedAt !== null) await files.removePayload(jobId);
+  }
+}
+
+/** For a database without models. @throws ServiceError `records_missing` */
+export async function refuseModels(files: DataFiles, modelIds: Iterable<string>): Promise<void> {
+  const models: string[] = [];
+  for (const id of modelIds) if (await files.hasFiles(id)) models.push(id);
+  if (models.length === 0) return;
+  throw new ServiceError(
+    500,
+    'records_missing',
+    `${files.databasePath} has no records, but there are files of ${models.length} model${models.length === 1 ? '' : 's'} beside it. Nothing was changed. Put the ` +
+      'database back with its -wal file, from a backup if need be; or make records anew from the files with ' +
+      '`martingale doctor --data <folder> --repair`; or move the folder `models` away to begin without them.',
+  );
 }
 
 /** How long unused training data, and idempotency keys without a model, are kept, in milliseconds. */
@@ -47,6 +81,7 @@ export async function removeUnused({ store, files, now = Date.now() }: Unused): 
       });
     hashes = await store.unusedUploads(before);
   }
+  await files.quarantine.removeOld(now);
 }
 
 const everyMs = 3_600_000;

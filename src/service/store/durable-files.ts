@@ -29,12 +29,27 @@ export async function copyFolder(from: string, to: string): Promise<void> {
   await syncFolder(to);
 }
 
-async function copyDurably(source: string, target: string): Promise<void> {
+/** Copies a file and syncs it. Shares disk blocks if the file system can. */
+export async function copyDurably(source: string, target: string): Promise<void> {
   await copyFile(source, target, constants.COPYFILE_FICLONE);
   await using file = await open(target, 'r+');
   // The copy would get the mode of its source.
   await file.chmod(privateFile);
   await file.sync();
+}
+
+/** Copies a part of a file into a new one and syncs it. @param end The byte after the last. Default: the end of the file. */
+export async function copyPart(
+  source: string,
+  target: string,
+  { start, end = Number.POSITIVE_INFINITY }: { start: number; end?: number },
+): Promise<void> {
+  await using from = await open(source, 'r');
+  await using to = await open(target, 'wx', privateFile);
+  if (end > start)
+    for await (const piece of from.createReadStream({ start, end: end - 1, autoClose: false }))
+      await to.appendFile(piece);
+  await to.sync();
 }
 
 /** More than a file system could still fit into reserved space, such as a file's last block. */

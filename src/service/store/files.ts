@@ -1,23 +1,28 @@
 import { createReadStream } from 'node:fs';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, realpath, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { privateFolder, syncFolder } from '../../util/durable-files.ts';
+import { privateFolder, syncFolder, writeAtomically } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
+import { ServiceError } from '../errors.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder } from './durable-files.ts';
 import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
-import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
+import { appendToLog, type LogEnds, logsBeyond } from './log-files.ts';
+import { Quarantine } from './quarantine.ts';
+import type { ModelRecord } from './store.ts';
 
 /**
  * The files of the data folder:
+ * - `models/<id>/model.json`: the model's record once more, to make records anew if the database is lost
  * - `models/<id>/checkpoints/step-N/`: weights, as the engine wrote them
  * - `models/<id>/logs/<split>.jsonl.gz`: logged trajectory groups, one gzip member per request (`zcat`
  *   reads them)
  * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs
  * - `uploads/<sha256>.jsonl`: training data
  * - `incoming/`: data of requests in progress
+ * - `quarantine/`: what no record names
  *
  * Everything acknowledged is fsynced. New files are readable only for the service's user; an existing data
  * folder keeps its mode. Foreign files (of a file manager or a backup) stay and are logged at the start.
@@ -26,10 +31,12 @@ export class DataFiles {
   readonly #root: string;
   readonly #log: ServiceLog;
   readonly #mutex = new KeyedMutex();
+  readonly quarantine: Quarantine;
 
   private constructor(root: string, log: ServiceLog) {
     this.#root = root;
     this.#log = log;
+    this.quarantine = new Quarantine(root, log);
   }
 
   static async open(dataFolder: string, log: ServiceLog = () => {}): Promise<DataFiles> {
@@ -37,6 +44,23 @@ export class DataFiles {
     for (const folder of ['models', 'jobs', 'uploads', 'incoming'])
       await mkdir(join(root, folder), { recursive: true, mode: privateFolder });
     return new DataFiles(root, log);
+  }
+
+  /** A data folder that is there. Nothing is created. @throws ServiceError `data_folder_not_found` */
+  static async find(dataFolder: string): Promise<DataFiles> {
+    const files = new DataFiles(resolve(dataFolder), () => {});
+    const isThere = await stat(files.databasePath).catch(() => null);
+    if (isThere) return files;
+    throw new ServiceError(
+      404,
+      'data_folder_not_found',
+      `${files.databasePath} does not exist. Check --data.`,
+    );
+  }
+
+  /** Ids of the models with files in a folder, which need not be there. */
+  static async modelsIn(dataFolder: string): Promise<string[]> {
+    return (await entriesOf(join(resolve(dataFolder), 'models'), own.models)).own;
   }
 
   get databasePath(): string {
@@ -55,6 +79,12 @@ export class DataFiles {
     return join(this.#root, path);
   }
 
+  /** The absolute path of a checkpoint's folder. @throws ServiceError `data_folder_damaged` for any other path. */
+  checkpointPath(folder: string): string {
+    if (!checkpointPattern.test(folder)) throw damaged('a checkpoint folder', folder);
+    return this.absolute(folder);
+  }
+
   /**
    * Runs `work` on the files of a model or upload, one at a time per `name` (the model's id or the
    * upload's hash).
@@ -65,8 +95,8 @@ export class DataFiles {
 
   /** Removes a complete or partial checkpoint folder and durably creates its parents. */
   async clearCheckpoint(folder: string): Promise<void> {
-    await rm(this.absolute(folder), { recursive: true, force: true });
-    const parent = dirname(this.absolute(folder));
+    await this.removeCheckpoint(folder);
+    const parent = dirname(this.checkpointPath(folder));
     const first = await mkdir(parent, { recursive: true, mode: privateFolder });
     if (first === undefined) return;
     for (let created = parent; created.length >= first.length; created = dirname(created))
@@ -76,10 +106,10 @@ export class DataFiles {
   /** Copies a checkpoint atomically and durably. */
   async copyCheckpoint(from: string, to: string): Promise<void> {
     await this.clearCheckpoint(to);
-    const partial = `${this.absolute(to)}.partial`;
+    const partial = `${this.checkpointPath(to)}.partial`;
     try {
-      await copyFolder(this.absolute(from), partial);
-      await rename(partial, this.absolute(to));
+      await copyFolder(this.checkpointPath(from), partial);
+      await rename(partial, this.checkpointPath(to));
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
       throw error;
@@ -88,11 +118,43 @@ export class DataFiles {
   }
 
   async removeCheckpoint(folder: string): Promise<void> {
-    await rm(this.absolute(folder), { recursive: true, force: true });
+    const path = this.checkpointPath(folder);
+    await this.#checkParent(folder);
+    await rm(path, { recursive: true, force: true });
   }
 
   async removeModel(modelId: string): Promise<void> {
-    await rm(this.absolute(join('models', modelId)), { recursive: true, force: true });
+    await rm(this.#modelPath(modelId), { recursive: true, force: true });
+  }
+
+  /** Writes the record of a model beside its weights. Durable before the model is. */
+  async keepModel(model: ModelRecord): Promise<void> {
+    const folder = this.#modelPath(model.id);
+    await mkdir(folder, { recursive: true, mode: privateFolder });
+    await writeAtomically(join(folder, modelFile), [`${JSON.stringify(model)}\n`]);
+    await syncFolder(dirname(folder));
+  }
+
+  /** Whether a model has weights or logs, or anything else besides the record that was written before it was made. */
+  async hasFiles(modelId: string): Promise<boolean> {
+    const entries = await readdir(this.#modelPath(modelId), { recursive: true, withFileTypes: true });
+    return entries.some((entry) => !entry.isDirectory() && !entry.name.startsWith(modelFile));
+  }
+
+  /** A link in place of a model's folder or its `checkpoints` would lead a removal elsewhere. */
+  async #checkParent(folder: string): Promise<void> {
+    const models = await realpath(join(this.#root, 'models'));
+    const parent = dirname(folder);
+    const found = await realpath(join(this.#root, parent)).catch((error: unknown) => {
+      if (hasCode(error, 'ENOENT')) return null;
+      throw error;
+    });
+    if (
+      found !== null &&
+      found !== join(dirname(models), parent) &&
+      found !== join(models, parent.slice('models/'.length))
+    )
+      throw damaged('a folder of checkpoints', parent);
   }
 
   /** Ids of models with a folder, each with its checkpoint folders. */
@@ -146,13 +208,10 @@ export class DataFiles {
     await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  /** Removes all payloads except those of these jobs. */
-  async removeOtherPayloads(jobIds: Iterable<string>): Promise<void> {
-    const needed = new Set([...jobIds].map((jobId) => this.#payloadPath(jobId)));
-    for (const name of await this.#own('jobs', own.jobs)) {
-      const path = join(this.#root, 'jobs', name);
-      if (!needed.has(path)) await rm(path, { force: true });
-    }
+  /** The payloads that are there: the id of the job, and the path in the data folder. */
+  async payloads(): Promise<{ jobId: string; path: string }[]> {
+    const names = await this.#own('jobs', own.jobs);
+    return names.map((name) => ({ jobId: name.slice(0, name.indexOf('.')), path: join('jobs', name) }));
   }
 
   /** Turns a file into training data. Several clients may send the same data at once. */
@@ -164,13 +223,11 @@ export class DataFiles {
     await rm(this.#uploadPath(sha256), { force: true });
   }
 
-  /** Removes all uploads except these. */
-  async removeOtherUploads(sha256s: Iterable<string>): Promise<void> {
+  /** Moves all uploads except these to the quarantine. */
+  async quarantineOtherUploads(sha256s: Iterable<string>): Promise<void> {
     const recorded = new Set([...sha256s].map((sha256) => this.#uploadPath(sha256)));
-    for (const name of await this.#own('uploads', own.uploads)) {
-      const path = join(this.#root, 'uploads', name);
-      if (!recorded.has(path)) await rm(path, { force: true });
-    }
+    for (const name of await this.#own('uploads', own.uploads))
+      if (!recorded.has(join(this.#root, 'uploads', name))) await this.quarantine.take(join('uploads', name));
   }
 
   /** The non-blank lines of an upload, numbered from 1. */
@@ -191,9 +248,21 @@ export class DataFiles {
     return appendToLog(this.#logFolder(modelId), { split, end }, member);
   }
 
-  /** Truncates a model's logs to these ends, by split, and removes logs without one. */
+  /** Cuts a model's logs to these ends, by split. What is cut off goes to the quarantine. */
   async cutLogs(modelId: string, ends: LogEnds): Promise<void> {
-    await cutLogs(this.#logFolder(modelId), await this.#own(join('models', modelId, 'logs'), own.logs), ends);
+    const folder = join('models', modelId, 'logs');
+    for (const { name, end } of await logsBeyond(
+      this.absolute(folder),
+      await this.#own(folder, own.logs),
+      ends,
+    )) {
+      const path = join(folder, name);
+      if (end === 0) await this.quarantine.take(path);
+      else {
+        await this.quarantine.takeEnd(path, end);
+        await truncate(this.absolute(path), end);
+      }
+    }
   }
 
   /** Names of the service's own entries in a folder. Other entries are logged and left alone. */
@@ -204,20 +273,40 @@ export class DataFiles {
     return entries.own;
   }
 
+  #modelPath(modelId: string): string {
+    if (!own.models.name.test(modelId)) throw damaged('the id of a model', modelId);
+    return join(this.#root, 'models', modelId);
+  }
+
   #logFolder(modelId: string): string {
-    return this.absolute(join('models', modelId, 'logs'));
+    return join(this.#modelPath(modelId), 'logs');
   }
 
   #payloadPath(jobId: string): string {
+    if (!own.incoming.name.test(jobId)) throw damaged('the id of a job', jobId);
     return join(this.#root, 'jobs', `${jobId}.jsonl.gz`);
   }
 
   #uploadPath(sha256: string): string {
+    if (!/^[0-9a-f]{64}$/.test(sha256)) throw damaged('the hash of an upload', sha256);
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
   }
 }
 
 const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+
+/** The record of a model beside its weights. */
+export const modelFile = 'model.json';
+
+const checkpointPattern = new RegExp(`^models/${uuid}/checkpoints/step-\\d+(\\.\\w+)?$`);
+
+/** Records may come from somebody else: no value of them becomes a path that leads elsewhere. */
+const damaged = (what: string, value: string) =>
+  new ServiceError(
+    500,
+    'data_folder_damaged',
+    `A record of the data folder has ${JSON.stringify(value.slice(0, 200))} as ${what}, which the service did not write. Nothing there is touched.`,
+  );
 
 /** Name patterns of the service's own entries. Everything else in its folders is foreign. */
 export const own = {

@@ -1,5 +1,5 @@
 import crypto from 'node:crypto';
-import { mkdir, open, rm, stat, truncate } from 'node:fs/promises';
+import { mkdir, open, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { privateFile, privateFolder, syncFolder } from '../../util/durable-files.ts';
 import type { IncomingFile } from './incoming-file.ts';
@@ -25,21 +25,28 @@ export async function appendToLog(
   return member.bytes;
 }
 
-/** Truncates a model's logs to their ends, and removes those of `names` that have none. */
-export async function cutLogs(folder: string, names: readonly string[], ends: LogEnds): Promise<void> {
+/** Those of a model's logs that are longer than their records, and where these end: at 0 without a record. */
+export async function logsBeyond(
+  folder: string,
+  names: readonly string[],
+  ends: LogEnds,
+): Promise<{ name: string; end: number }[]> {
   const endOf = new Map([...ends].map(([split, end]) => [fileNameOf(split), end]));
+  const beyond: { name: string; end: number }[] = [];
   for (const name of names) {
-    const path = join(folder, name);
-    const end = endOf.get(name);
-    if (end === undefined) await rm(path, { force: true });
-    else if ((await stat(path)).size > end) await truncate(path, end);
+    const end = endOf.get(name) ?? 0;
+    if ((await stat(join(folder, name))).size > end || end === 0) beyond.push({ name, end });
   }
+  return beyond;
 }
 
 /** A longer file name is replaced by a hash of the split. File systems allow 255 bytes. */
 const maxNameLength = 200;
 
 const capitals = /%[0-9A-F]{2}|[A-Z]/g;
+
+/** Path of a split's file in a folder of logs. */
+export const logFile = (folder: string, split: string): string => join(folder, fileNameOf(split));
 
 /** A unique file name for a split, also on case-insensitive file systems. */
 function fileNameOf(split: string): string {

@@ -32,6 +32,25 @@ export function prepareSchema(database: DatabaseSync, { what, version, tables }:
   }
 }
 
+/**
+ * Refuses what our tables do not have, such as a trigger, which would run with each of our statements.
+ * @throws ServiceError `data_folder_damaged` that names it.
+ */
+export function checkObjects(database: DatabaseSync, { what, tables }: Schema): void {
+  const expected = new Set(
+    [...tables.matchAll(/CREATE (TABLE|INDEX) (\w+)/g)].map(
+      ([, type = '', name]) => `${type.toLowerCase()} ${name}`,
+    ),
+  );
+  for (const { type, name } of database.prepare('SELECT type, name FROM sqlite_schema').all())
+    if (!expected.has(`${type} ${name}`) && !String(name).startsWith('sqlite_'))
+      throw new ServiceError(
+        500,
+        'data_folder_damaged',
+        `${what} of the data folder has the ${type} ${JSON.stringify(name)}, which martingale did not make. It may come from somebody else: do not use the folder, or drop it with the program sqlite3.`,
+      );
+}
+
 function otherSchema(what: string, found: number, version: number): ServiceError {
   const isNewer = found > version;
   const remedy = isNewer ? 'Update martingale.' : 'Choose another data folder.';

@@ -2,42 +2,31 @@ import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError, unknownCursor } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
-import { prepareSchema, storeSchema } from './schema.ts';
+import { checkObjects, prepareSchema, storeSchema } from './schema.ts';
 import type { PageRequest, StoredPage } from './store.ts';
 
 export type Row = Record<string, SQLOutputValue>;
 
-/** A SQLite file with the current schema, cached prepared statements, and an exclusive lock. */
+/** A SQLite file with the current schema and cached prepared statements, which one process at a time has open. */
 export class SqliteDatabase {
   readonly #database: DatabaseSync;
+  readonly #lock: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
   constructor(path: string) {
-    createPrivately(path);
-    this.#database = new DatabaseSync(path);
+    this.#lock = lockOf(path);
     try {
-      // Exclusive: two services on one data folder would run every job twice. The lock ends with the
-      // process.
-      this.#database.exec(`
-        PRAGMA locking_mode = EXCLUSIVE;
-        PRAGMA journal_mode = WAL;
-        PRAGMA synchronous = FULL;
-        PRAGMA foreign_keys = ON;
-      `);
-      prepareSchema(this.#database, storeSchema);
-      // In exclusive mode the first write takes the lock, so a second service fails here at its start.
+      this.#database = openDatabase(path);
       this.checkWrite();
     } catch (cause) {
-      this.#database.close();
-      if (cause instanceof Error && /locked|busy/i.test(cause.message))
-        throw new ServiceError(
-          500,
-          'data_folder_in_use',
-          `${path} is in use by another service; stop that one or choose another data folder.`,
-          { cause },
-        );
-      throw cause;
+      this.close();
+      throw damagedDatabase(path, cause) ?? cause;
     }
+  }
+
+  /** @throws ServiceError `data_folder_in_use` if a process has it open. */
+  static check(path: string): void {
+    lockOf(path).close();
   }
 
   all(sql: string, ...values: SQLInputValue[]): Row[] {
@@ -104,7 +93,9 @@ export class SqliteDatabase {
   }
 
   close(): void {
-    if (this.#database.isOpen) this.#database.close();
+    // It may not have been opened.
+    if (this.#database?.isOpen) this.#database.close();
+    if (this.#lock.isOpen) this.#lock.close();
   }
 
   #prepare(sql: string): StatementSync {
@@ -115,6 +106,66 @@ export class SqliteDatabase {
     }
     return statement;
   }
+}
+
+function openDatabase(path: string): DatabaseSync {
+  createPrivately(path);
+  const database = new DatabaseSync(path, { timeout: 10_000 });
+  try {
+    database.exec(`
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = FULL;
+      PRAGMA foreign_keys = ON;
+      PRAGMA trusted_schema = OFF;
+      PRAGMA cell_size_check = ON;
+    `);
+    prepareSchema(database, storeSchema);
+    checkObjects(database, storeSchema);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/**
+ * Two services on one data folder would run every job twice. The lock is a transaction on a file of its own, so that a
+ * backup can read the database meanwhile; it ends with the process.
+ */
+function lockOf(path: string): DatabaseSync {
+  const lockPath = `${path}.lock`;
+  createPrivately(lockPath);
+  const lock = new DatabaseSync(lockPath);
+  try {
+    lock.exec('BEGIN EXCLUSIVE');
+    return lock;
+  } catch (cause) {
+    lock.close();
+    if (!(cause instanceof Error && /locked|busy/i.test(cause.message))) throw cause;
+    throw new ServiceError(
+      500,
+      'data_folder_in_use',
+      `${path} is in use by another service; stop that one or choose another data folder.`,
+      { cause },
+    );
+  }
+}
+
+/** SQLite's codes for a file that is damaged, or is no database. */
+const damageCodes: readonly unknown[] = [11, 26];
+
+/** The error for a damaged file; null if the cause is another. */
+export function damagedDatabase(path: string, cause: unknown): ServiceError | null {
+  const isDamage =
+    cause instanceof Error && 'errcode' in cause && damageCodes.includes(Number(cause.errcode) & 0xff);
+  if (!isDamage) return null;
+  return new ServiceError(
+    500,
+    'database_damaged',
+    `${path} is damaged: ${cause.message}. Nothing was changed. Restore a backup of the folder, or make records anew ` +
+      'from the files with `martingale doctor --data <folder> --repair`, which keeps the damaged database.',
+    { cause },
+  );
 }
 
 /** A list that is read in pages: rows of a table, optionally of one parent, ordered by a unique column. */

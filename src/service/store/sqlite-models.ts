@@ -76,6 +76,10 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
       }
     },
 
+    async deletedModelIds() {
+      return database.all('SELECT id FROM deleted_models').map((row) => text(row, 'id'));
+    },
+
     async checkpoints(modelId, page) {
       const parent = { column: 'model_id', id: modelId } as const;
       return readPage(database, toCheckpoint, { table: 'checkpoints', order: 'step', parent }, page);

@@ -127,6 +127,8 @@ export interface ModelStore {
   deleteModel(id: string): Promise<CheckpointRecord[] | null>;
   /** Removes the rows of deleted models, a few per tick. If interrupted, the next call continues. */
   clearDeletedModels(): Promise<void>;
+  /** Deleted models of which something may be left. */
+  deletedModelIds(): Promise<string[]>;
 
   checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;
   allCheckpoints(modelId: string): Promise<CheckpointRecord[]>;

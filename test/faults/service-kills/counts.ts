@@ -51,11 +51,11 @@ async function repeatAll(caller: Caller): Promise<void> {
   }
 }
 
-/** All files and folders except the database. */
+/** All files and folders except the database, and what a kill left without a record. */
 export function filesIn(dataFolder: string, told: Told): string[] {
   return readdirSync(dataFolder, { recursive: true, withFileTypes: true })
     .map((entry) => relative(dataFolder, join(entry.parentPath, entry.name)))
-    .filter((path) => !path.includes('.sqlite'))
+    .filter((path) => !path.includes('.sqlite') && !path.startsWith('quarantine'))
     .map((path) => withNames(path, told))
     .sort();
 }

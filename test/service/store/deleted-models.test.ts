@@ -112,7 +112,7 @@ test('a deletion that a crash interrupted is completed at the next start', async
   const { close } = await open({ dataFolder });
   await close();
   expect(count()).toEqual(rest);
-  expect(readdirSync(join(dataFolder, 'models'))).toEqual([]);
+  expect(readdirSync(join(dataFolder, 'models'))).not.toContain(model.id);
 });
 
 test('a new model with the same id gets none of the remaining rows', async () => {

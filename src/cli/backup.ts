@@ -1,0 +1,26 @@
+import { resolve } from 'node:path';
+import { Command } from 'commander';
+import { dataFlag } from './flags.ts';
+
+async function backup(folder: string, { data, json }: { data: string; json?: boolean }): Promise<void> {
+  // Loaded on use, so that the other commands start without it.
+  const { backUp } = await import('../service/index.ts');
+  const made = await backUp(resolve(data), resolve(folder));
+  if (json) {
+    process.stdout.write(`${JSON.stringify(made)}\n`);
+    return;
+  }
+  const { models, checkpoints, uploads, unfinishedJobs } = made;
+  process.stdout.write(
+    `${made.folder}: ${models} models with ${checkpoints} checkpoints, ${uploads} uploads, ${unfinishedJobs} unfinished jobs.\n` +
+      `To restore it: martingale serve --data ${made.folder}\n`,
+  );
+}
+
+export const backupCommand = (): Command =>
+  new Command('backup')
+    .description('Copy the data folder of a service, which may be running, to a new folder.')
+    .argument('<folder>', 'the copy: a new or an empty folder')
+    .addOption(dataFlag())
+    .option('--json', 'write what was copied as JSON')
+    .action(backup);
