@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { Command } from 'commander';
+import { jsonLine, printable } from '../contract/index.ts';
 import { dataFlag } from './flags.ts';
 
 async function backup(folder: string, { data, json }: { data: string; json?: boolean }): Promise<void> {
@@ -7,13 +8,13 @@ async function backup(folder: string, { data, json }: { data: string; json?: boo
   const { backUp } = await import('../service/index.ts');
   const made = await backUp(resolve(data), resolve(folder));
   if (json) {
-    process.stdout.write(`${JSON.stringify(made)}\n`);
+    process.stdout.write(jsonLine(made));
     return;
   }
   const { models, checkpoints, uploads, unfinishedJobs } = made;
   process.stdout.write(
-    `${made.folder}: ${models} models with ${checkpoints} checkpoints, ${uploads} uploads, ${unfinishedJobs} unfinished jobs.\n` +
-      `To restore it: martingale serve --data ${made.folder}\n`,
+    `${printable(made.folder)}: ${models} models with ${checkpoints} checkpoints, ${uploads} uploads, ${unfinishedJobs} unfinished jobs.\n` +
+      `To restore it: martingale serve --data ${printable(made.folder)}\n`,
   );
 }
 

@@ -87,7 +87,10 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
       [
         `serving the environment ${name} on ${server.url}, over the Open Reward Standard`,
         `splits: ${Object.keys(scenarios).join(', ')}`,
-        ...(apiKey === undefined ? ['without a key: every program of this machine can use it'] : []),
+        // A key that was given is known already, and may be a secret of others.
+        ...(apiKey === undefined
+          ? [`key: ${server.apiKey} (made for this process; set MARTINGALE_ENVIRONMENT_KEY for one of yours)`]
+          : []),
         '',
         'Ctrl-C stops it.',
         '',
@@ -122,11 +125,12 @@ export const environmentsCommand = (): Command =>
           {},
         )
         .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8080)
-        .option('--host <address>', 'address to listen on; others than 127.0.0.1 need a key', '127.0.0.1')
+        .option('--host <address>', 'address to listen on', '127.0.0.1')
         .addOption(
-          new Option('--key <key>', 'what requests must have as their bearer token or X-API-Key').env(
-            'MARTINGALE_ENVIRONMENT_KEY',
-          ),
+          new Option(
+            '--key <key>',
+            'what requests must have as their bearer token or X-API-Key (default: a new one)',
+          ).env('MARTINGALE_ENVIRONMENT_KEY'),
         )
         .option('--max-sessions <count>', 'most sessions at a time', wholeNumber(1), 1000)
         .option(

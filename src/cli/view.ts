@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError, printable } from '../contract/index.ts';
 import { counted } from '../progress/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './program-end.ts';
@@ -47,8 +47,8 @@ async function view(folders: readonly string[], options: ViewOptions): Promise<v
   });
   try {
     process.stdout.write(`${running.url}\n`);
-    process.stderr.write(`shows the runs in ${shown.join(', ')}; Ctrl-C ends it\n`);
-    if (open && process.stdout.isTTY) openBrowser(running.url);
+    process.stderr.write(`shows the runs in ${printable(shown.join(', '))}; Ctrl-C ends it\n`);
+    if (open && process.stdout.isTTY) openBrowser(running.openingUrl());
     await new Promise((done) => interrupt.signal.addEventListener('abort', done, { once: true }));
   } finally {
     await running.close();
@@ -69,14 +69,15 @@ async function writePage(folders: readonly string[], to: string, { maxRollouts }
       folders,
       to: resolve(to),
       maxRollouts,
-      onProgress: (done, total, run) => bar.show(done, total, `of ${counted(total, 'run')}: ${run}`),
+      onProgress: (done, total, run) =>
+        bar.show(done, total, `of ${counted(total, 'run')}: ${printable(run)}`),
       signal,
     });
     bar.clear();
-    process.stdout.write(`${counted(runs, 'run')} in ${resolve(to)}, ${counted(files, 'file')}\n`);
+    process.stdout.write(`${counted(runs, 'run')} in ${printable(resolve(to))}, ${counted(files, 'file')}\n`);
     for (const [run, names] of Object.entries(leftOut))
       process.stderr.write(
-        `${run}: without the conversations of ${names.length} steps (--max-rollouts ${maxRollouts})\n`,
+        `${printable(run)}: without the conversations of ${names.length} steps (--max-rollouts ${maxRollouts})\n`,
       );
   } catch (error) {
     if (interrupt.status === undefined) throw error;

@@ -1,3 +1,4 @@
+import { smallestOf } from '../util/extremes.ts';
 export interface AdaptiveLimitOptions {
   min: number;
   max: number;
@@ -74,7 +75,7 @@ export class AdaptiveLimit {
   #isSlow(measure: number): boolean {
     const { targetLatencyMs } = this.#options;
     if (targetLatencyMs !== undefined) return measure > targetLatencyMs;
-    const smallest = Math.min(...this.#measures);
+    const smallest = smallestOf(this.#measures);
     this.#measures.push(measure);
     if (this.#measures.length > rememberedMeasures) this.#measures.shift();
     return measure > latencyTolerance * smallest;

@@ -14,6 +14,7 @@ import type { Tool } from '../contract/index.ts';
 import { genAi, recordTokens } from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
 import { untilAborted } from '../util/deadline.ts';
+import { smallestOf } from '../util/extremes.ts';
 import type { CallBudget } from './call-budget.ts';
 import { StreamedContent, toExternalChoice, toReadableMessages } from './external-messages.ts';
 import { runModelCall } from './model-call.ts';
@@ -84,7 +85,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
     const { name, override } = this.#options;
     const { temperature, topP, topK } = override;
     const limits = [override.maxOutputTokens ?? requested.maxOutputTokens, trajectory?.remainingTokens];
-    const limit = Math.min(...limits.filter((tokens) => tokens !== undefined));
+    const limit = smallestOf(limits.filter((tokens) => tokens !== undefined));
     const signals = [requested.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
     const options: LanguageModelV4CallOptions = {
       ...requested,

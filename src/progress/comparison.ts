@@ -1,4 +1,5 @@
 import { type Message, printable, type TrajectoryBody } from '../contract/index.ts';
+import { largestOf } from '../util/extremes.ts';
 import { shortPath } from '../util/show-value.ts';
 import { count, decimal, orDash, percent } from './format.ts';
 import type { EvaluationScore } from './run-event.ts';
@@ -98,7 +99,7 @@ function scoreTable({ before, after }: BeforeAfter): Line[] {
     addCount('rollouts failed', ({ failed }) => count(failed));
   }
   const widths = [0, 1, 2, 3].map((column) =>
-    Math.max(...rows.map((cells) => cells[column]?.text.length ?? 0)),
+    largestOf(rows.map((cells) => cells[column]?.text.length ?? 0)),
   );
   const [titles = [], ...lines] = rows.map((cells) =>
     widths.flatMap((width, column): Line => {

@@ -1,4 +1,5 @@
 import { printable } from '../contract/index.ts';
+import { largestOf, smallestOf } from '../util/extremes.ts';
 import { failureText } from './format.ts';
 import type { Alarm } from './report.ts';
 import type { RunProgress } from './run-progress.ts';
@@ -64,8 +65,8 @@ function resample(values: readonly number[], cells: number): number[] {
 export function sparkline(values: readonly number[], cells: number): string {
   if (values.length === 0 || cells <= 0) return '';
   const points = resample(values, cells);
-  const low = Math.min(0, ...points);
-  const high = Math.max(1, ...points);
+  const low = smallestOf(points, 0);
+  const high = largestOf(points, 1);
   return points
     .map((point) => {
       const level = Math.floor(((point - low) / (high - low)) * blocks.length);

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
+import { largestOf } from '../util/extremes.ts';
 import { maxIssues } from './errors.ts';
 
 type ZodIssue = z.core.$ZodIssue;
@@ -31,7 +32,11 @@ export function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[]
   const branches = (meant.length > 0 ? meant : issue.errors).map((branch) =>
     branch.flatMap((inner) => flatten(inner, path)),
   );
-  const depth = (branch: Located[]) => Math.max(0, ...branch.map((located) => located.path.length));
+  const depth = (branch: Located[]) =>
+    largestOf(
+      branch.map((located) => located.path.length),
+      0,
+    );
   branches.sort(
     (a, b) =>
       Number(isOfOtherForm(a)) - Number(isOfOtherForm(b)) || depth(b) - depth(a) || a.length - b.length,

@@ -3,6 +3,7 @@ import { hasSignal } from '../learning/index.ts';
 import type { GroupComparison, StepReport } from '../progress/index.ts';
 import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
 import { addUses, type ToolUses, type Trajectory } from '../trajectory/index.ts';
+import { largestOf } from '../util/extremes.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
@@ -58,7 +59,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     opponents: opponentResults(rollouts.groups),
     credit: creditOf(groups, job, metrics),
     usage: { ...usage, cost: costOf(usage, prices) },
-    logprobDifference: differences.length > 0 ? Math.max(...differences) : null,
+    logprobDifference: differences.length > 0 ? largestOf(differences) : null,
     entropy: metrics.entropy ?? null,
     gradientNorm: metrics.grad_norm ?? null,
     loss: metrics.loss ?? null,
@@ -95,7 +96,7 @@ export function rolloutFigures(all: readonly RolloutGroup[]) {
   return {
     comparison: compareGroups(groups),
     rewardDeviation: deviation(trajectories.flatMap(({ reward }) => reward ?? [])),
-    replyTokens: { mean: average(tokens), max: Math.max(0, ...tokens) },
+    replyTokens: { mean: average(tokens), max: largestOf(tokens, 0) },
     repeatedShare: repeatedShareOf(trajectories),
     failures: count(
       all.flatMap(({ rollouts }) =>

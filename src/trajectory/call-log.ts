@@ -1,3 +1,4 @@
+import { largestOf } from '../util/extremes.ts';
 import { History } from './history.ts';
 import { type ExternalCall, type RecordedCall, sampledMessage } from './recorded-call.ts';
 
@@ -58,7 +59,7 @@ export class CallLog {
   }
 
   /** @throws RangeError for a reward that is not finite, or a call that has not been recorded. */
-  reward(reward: number, index: number = Math.max(...this.#calls.keys())): void {
+  reward(reward: number, index: number = largestOf(this.#calls.keys())): void {
     if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}. Pass a finite number.`);
     const call = this.#calls.get(index);
     if (!call)

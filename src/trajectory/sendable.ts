@@ -1,4 +1,5 @@
 import { requestLimits, trainingLimits } from '../contract/index.ts';
+import { largestOf } from '../util/extremes.ts';
 import { showValue } from '../util/show-value.ts';
 
 /** What environments write to a trajectory beside its calls and its reward. */
@@ -32,7 +33,10 @@ export function whyNotSendable(trajectory: CheckedTrajectory): string | undefine
   const { reward, metrics, metadata, logs, stopReason, histories } = trajectory;
   if (reward !== null && !isSendableReward(reward))
     return `has the reward ${reward}, and rewards must be ${sendableRewards}`;
-  const longest = Math.max(0, ...histories.map(({ entries }) => entries.length));
+  const longest = largestOf(
+    histories.map(({ entries }) => entries.length),
+    0,
+  );
   return (
     wrongNames('metrics', Object.keys(metrics), trainingLimits.metrics) ??
     wrongNames('metadata', Object.keys(withStopReason(metadata, stopReason)), trainingLimits.metadata) ??

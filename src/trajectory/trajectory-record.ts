@@ -1,4 +1,5 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
+import { append } from '../util/extremes.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
 import { type Conversation, History, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
@@ -132,7 +133,7 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
   );
   Object.assign(trajectory.metrics, record.metrics);
   Object.assign(trajectory.metadata, ownMetadata(record));
-  trajectory.logs.push(...(record.logs ?? []));
+  append(trajectory.logs, record.logs ?? []);
   trajectory.stopReason = record.record.stop_reason;
   trajectory.reward = record.reward ?? null;
   return trajectory;

@@ -1,3 +1,4 @@
+import { smallestOf } from './extremes.ts';
 /**
  * How far a name is from what was typed: 0 for the same, infinite for names that do not resemble it. Typing mistakes rank
  * before names that contain the other name.
@@ -19,7 +20,7 @@ function editDistance(a: string, b: string): number {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
       const edits = [(row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + cost];
       if (a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) edits.push((before[j - 2] ?? 0) + 1);
-      next.push(Math.min(...edits));
+      next.push(smallestOf(edits));
     }
     [before, row] = [row, next];
   }
@@ -29,7 +30,7 @@ function editDistance(a: string, b: string): number {
 /** The names that most resemble what was typed, ignoring case, at most three; empty if none does. */
 export function nearNames(typed: string, names: readonly string[]): string[] {
   const ranked = names.map((name) => ({ name, rank: nameDistance(typed.toLowerCase(), name.toLowerCase()) }));
-  const best = Math.min(...ranked.map(({ rank }) => rank));
+  const best = smallestOf(ranked.map(({ rank }) => rank));
   if (best === Number.POSITIVE_INFINITY) return [];
   return ranked.flatMap(({ name, rank }) => (rank === best ? name : [])).slice(0, 3);
 }

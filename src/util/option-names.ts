@@ -1,3 +1,4 @@
+import { smallestOf } from './extremes.ts';
 import { nameDistance } from './near-names.ts';
 import { OptionError } from './option-error.ts';
 
@@ -95,7 +96,7 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
     const distance = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
     return { known, rank: nameDistance(typed, plain(known.at(-1) ?? '')) + distance };
   });
-  const best = Math.min(...ranked.map(({ rank }) => rank));
+  const best = smallestOf(ranked.map(({ rank }) => rank));
   if (best === Number.POSITIVE_INFINITY) return [];
   return ranked
     .filter(({ rank }) => rank === best)

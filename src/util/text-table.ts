@@ -1,3 +1,4 @@
+import { largestOf } from './extremes.ts';
 /**
  * Rows of cells as lines with aligned columns, two spaces apart. All rows have as many cells as the first.
  * @param rightFrom Index of the first right-aligned column. Default: none.
@@ -7,7 +8,7 @@ export function alignColumns(
   { rightFrom = Number.POSITIVE_INFINITY }: { rightFrom?: number } = {},
 ): string[] {
   const [first = []] = rows;
-  const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const widths = first.map((_, column) => largestOf(rows.map((row) => row[column]?.length ?? 0)));
   return rows.map((row) =>
     row
       .map((cell, column) => {

@@ -1,5 +1,6 @@
 import type { Alarm, RunEvent, StepReport } from '../progress/index.ts';
 import { type RunEvaluation, readRun } from '../training/index.ts';
+import { append, largestOf, smallestOf } from '../util/extremes.ts';
 import type { EvaluationRow, RunDetail } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
 import { readRow } from './run-row.ts';
@@ -27,7 +28,7 @@ export async function readDetail(run: FoundRun): Promise<RunDetail> {
   const failures: RunDetail['failures'] = [];
   for await (const event of reader.events()) {
     if (event.type === 'alarm') alarms.push(alarmOf(event));
-    if (event.type === 'failures') failures.push(...failuresOf(event));
+    if (event.type === 'failures') append(failures, failuresOf(event));
   }
   const reports = await reader.reports();
   const stepsApart = Math.max(1, Math.ceil(reports.length / maxReports));
@@ -76,7 +77,7 @@ const toRow = (
 function rangeOf(reports: readonly StepReport[]): Range | null {
   const ranges = reports.flatMap(({ comparison }) => comparison?.rewardRange ?? []);
   if (ranges.length === 0) return null;
-  return [Math.min(...ranges.map(({ min }) => min)), Math.max(...ranges.map(({ max }) => max))];
+  return [smallestOf(ranges.map(({ min }) => min)), largestOf(ranges.map(({ max }) => max))];
 }
 
 /**

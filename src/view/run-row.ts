@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { withoutStep } from '../contract/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isRunActive, type RunReader, readRun } from '../training/index.ts';
+import { largestOf } from '../util/extremes.ts';
 import { isObject } from '../util/json.ts';
 import type { RunRow, RunStatus } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
@@ -119,5 +120,5 @@ async function changedAt(folder: string): Promise<string> {
   const times = await Promise.all(
     files.map(async (file) => (await stat(join(folder, file)).catch(() => null))?.mtimeMs ?? 0),
   );
-  return new Date(Math.max(...times)).toISOString();
+  return new Date(largestOf(times)).toISOString();
 }

@@ -1,11 +1,12 @@
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
 import { createClient } from '../client/index.ts';
+import { newKey } from '../util/server-access.ts';
 import { Changes } from './changes.ts';
 import { pageFiles } from './page-files.ts';
 import { RunViews } from './run-views.ts';
 import { ServiceViews } from './service-views.ts';
-import { createViewApp, newSecret } from './view-app.ts';
+import { createViewApp, OneTimeCodes } from './view-app.ts';
 
 export interface ViewOptions {
   /** Folders with runs, at any depth up to four. */
@@ -17,29 +18,35 @@ export interface ViewOptions {
 }
 
 export interface RunningView {
-  /** Address of the page, with its secret. */
+  /** Address of the page, with its secret: for the terminal of its user. */
   url: string;
+  /** An address that opens the page once, within a minute: for the arguments of a program, which everybody can read. */
+  openingUrl: () => string;
   close: () => Promise<void>;
 }
 
 /** Starts the page on this machine's own address. @throws the system's error for a port in use. */
 export async function startView({ folders, port, service: shown }: ViewOptions): Promise<RunningView> {
   const service = shown ? new ServiceViews(createClient(shown), shown.baseUrl) : null;
-  const secret = newSecret();
+  const secret = newKey();
+  const codes = new OneTimeCodes();
   const app = createViewApp({
     views: new RunViews(folders),
     changes: new Changes(folders),
     service,
     page: await pageFiles(),
     secret,
+    codes,
   });
   const server = await new Promise<ReturnType<typeof serve>>((resolve, reject) => {
     const starting = serve({ fetch: app.fetch, hostname: '127.0.0.1', port }, () => resolve(starting));
     starting.once('error', reject);
   });
   const address = server.address() as AddressInfo;
+  const base = `http://127.0.0.1:${address.port}`;
   return {
-    url: `http://127.0.0.1:${address.port}/?key=${secret}`,
+    url: `${base}/?key=${secret}`,
+    openingUrl: () => `${base}/open?code=${codes.make()}`,
     close: async () => {
       await new Promise<void>((resolve) => {
         server.close(() => resolve());

@@ -1,5 +1,6 @@
 import type { StepReport } from '../progress/index.ts';
 import { readRun } from '../training/index.ts';
+import { largestOf, smallestOf } from '../util/extremes.ts';
 import type { StepDetail, Timeline } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
 import type { GroupFacts, GroupFile, RolloutFacts } from './group-file.ts';
@@ -101,10 +102,10 @@ export function histogram(values: readonly number[]): StepDetail['bins'] {
 /** The rollouts as lanes, in the order they began, and what the trainer did meanwhile. */
 export async function timelineOf({ run, which, step, file }: FoundGroups): Promise<Timeline> {
   const lanes = file.groups.flatMap(lanesOf);
-  const start = Math.min(...lanes.map((lane) => lane.start));
+  const start = smallestOf(lanes.map((lane) => lane.start));
   const none = { run: run.id, which, start: null, milliseconds: 0, lanes: [], trainer: [] };
   if (!Number.isFinite(start)) return none;
-  const lanesEnd = Math.max(...lanes.map(({ end }) => end)) - start;
+  const lanesEnd = largestOf(lanes.map(({ end }) => end)) - start;
   const trained = (await trainings(run)).map((stretch) => ({
     ...stretch,
     start: stretch.start - start,
@@ -147,14 +148,14 @@ const ownTrainingEnd = (
   trained: readonly Training[],
   { step, lanesEnd }: { step: number | null; lanesEnd: number },
 ): number =>
-  Math.max(
-    0,
-    ...trained
+  largestOf(
+    trained
       .filter(
         (one) =>
           one.step === step && one.isEnded && one.start >= 0 && one.start <= Math.max(2 * lanesEnd, soonMs),
       )
       .map(({ end }) => end),
+    0,
   );
 
 /** When training jobs ran, in milliseconds since 1970. */

@@ -1,9 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
 import { textOf } from '../trajectory/index.ts';
-import { isSameKey } from '../util/server-access.ts';
+import { isLocalHost, isSameKey, newKey } from '../util/server-access.ts';
 import type { ServiceOpening } from './api.ts';
 import type { Changes } from './changes.ts';
 import { openingParts } from './opening.ts';
@@ -19,9 +18,27 @@ export interface ViewApp {
   page: readonly PageFile[];
   /** Whoever knows it may see everything. */
   secret: string;
+  /** Codes that open the page once, in place of the secret. */
+  codes: OneTimeCodes;
 }
 
-export const newSecret = (): string => randomBytes(24).toString('base64url');
+/** Codes for addresses that others may see, such as the arguments of a browser that is started. */
+export class OneTimeCodes {
+  readonly #codes = new Map<string, NodeJS.Timeout>();
+
+  /** A code that can be used once, within a minute. */
+  make(): string {
+    const code = newKey();
+    this.#codes.set(code, setTimeout(() => this.#codes.delete(code), 60_000).unref());
+    return code;
+  }
+
+  /** Whether it is a code that was not used before. */
+  use(code: string): boolean {
+    clearTimeout(this.#codes.get(code));
+    return this.#codes.delete(code);
+  }
+}
 
 const policy = [
   "default-src 'self'",
@@ -73,12 +90,14 @@ const questionSchema = z.strictObject({
  * The page and its API. The first visit has the secret in its address (`/?key=...`) and gets it as a cookie; the page then
  * removes it from the address. Only hosts of this machine are answered, so that no name of another one leads here.
  */
-export function createViewApp({ views, changes, service, page, secret }: ViewApp): Hono {
+export function createViewApp({ views, changes, service, page, secret, codes }: ViewApp): Hono {
   const app = new Hono();
   app.use(async (context, next) => {
     for (const [name, value] of Object.entries(headers)) context.header(name, value);
-    if (!isLocal(context.req.header('host')))
+    if (!isLocalHost(context.req.header('host')))
       return context.text('This page answers only under 127.0.0.1 and localhost.', 421);
+    if (context.req.path === '/open' && codes.use(context.req.query('code') ?? ''))
+      return context.body(null, 303, { Location: '/', 'Set-Cookie': cookieOf(context, secret) });
     if (!isKnown(context, secret))
       return context.text('Open the address that `martingale view` has printed, with its key.', 403);
     await next();
@@ -175,8 +194,6 @@ function withService(service: ServiceViews | null): ServiceViews {
   if (service) return service;
   throw notFound('No service is shown. Start `martingale view` with --base-url.');
 }
-
-const isLocal = (host = ''): boolean => /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/.test(host);
 
 /** Whether a browser says that this page asks, and not another site. */
 const isOwnPage = ({ req }: Context): boolean =>

@@ -32,8 +32,12 @@ describe('martingale environments serve', () => {
       said += chunk;
       if (said.includes('Ctrl-C')) break;
     }
-    expect(said).toMatch(/^serving the environment Safe on http.*\nsplits: train, short\nwithout a key/);
-    const client = new RawClient(/http:\/\/[^\s,]+/.exec(said)?.[0] ?? '');
+    expect(said).toMatch(
+      /^serving the environment Safe on http.*\nsplits: train, short\nkey: \S{32} \(made for this process/,
+    );
+    const client = new RawClient(/http:\/\/[^\s,]+/.exec(said)?.[0] ?? '', {
+      'x-api-key': /key: (\S+)/.exec(said)?.[1] ?? '',
+    });
     expect((await client.answer('/splits'))[1]).toEqual([
       { name: 'train', type: 'train' },
       { name: 'short', type: 'validation' },
@@ -49,7 +53,6 @@ describe('martingale environments serve', () => {
     [safeFile, ['--split', 'test=absent'], 'has no scenarios in its export `absent`'],
     [safeFile, ['--split', 'test'], 'It must be split=export'],
     [safeFile, ['--export', 'scenarios'], 'exports no environment as `scenarios`'],
-    [safeFile, ['--host', '0.0.0.0'], 'Give an apiKey'],
     [
       join(import.meta.dirname, 'environments/crossing.ts'),
       [],

@@ -1,9 +1,14 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { describeFailure } from '../../src/cli/program-end.ts';
 import { jsonLine, MartingaleError } from '../../src/contract/index.ts';
 import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { paint } from '../../src/progress/text.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { fromSource, root } from '../support/programs.ts';
+import { makeRun } from '../view/make-run.ts';
 
 /** Clears the screen, sets the title, hides text, changes its direction, returns to the start of the line. */
 const hostile = [
@@ -32,6 +37,19 @@ test('the message of a failure cannot control the terminal', () => {
   ];
   for (const failure of failures) expect(describeFailure(failure)).not.toMatch(active);
   expect(describeFailure(new MartingaleError('bad', 'one\ntwo'))).toBe('error: one\ntwo [bad]');
+});
+
+test('a folder with a hostile name cannot control the terminal of those who look at its run', async () => {
+  const parent = await temporaryFolder();
+  const folder = join(parent, hostile.replaceAll('\u0000', ''));
+  await makeRun({ runDirectory: folder, steps: 1, groupsPerStep: 1, rolloutsPerGroup: 2 });
+  const program = [...fromSource, join(root, 'src/cli/main.ts')];
+  for (const args of [['runs'], ['show'], ['show', '--step', '0'], ['compare', folder, folder]]) {
+    const { stdout, stderr } = spawnSync(process.execPath, [...program, ...args, '--in', parent], {
+      encoding: 'utf8',
+    });
+    expect([args, `${stdout}${stderr}`]).toEqual([args, expect.not.stringMatching(active)]);
+  }
 });
 
 test('names that a run shows cannot control the terminal, in any view', () => {

@@ -532,9 +532,9 @@ it.skipIf(!hasBubblewrap)('trains on task folders of Harbor in local sandboxes',
 });
 
 it('serves an environment over the Open Reward Standard', async () => {
-  type ServeVault = (port: number) => Promise<{ url: string; close(): Promise<void> }>;
+  type ServeVault = (port: number) => Promise<{ url: string; apiKey: string; close(): Promise<void> }>;
   const server = await (await exported<ServeVault>('serveVault'))(0);
-  const served = await openReward(server.url);
+  const served = await openReward(server.url, { apiKey: server.apiKey });
   expect(served.splits).toEqual(['train', 'test']);
   const [, scenario] = await served.scenarios('train');
   const dials: FakePolicy = ({ messages }) => ({

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readRun } from '../../src/training/index.ts';
 import { type RunDetail, type RunRow, RunViews } from '../../src/view/index.ts';
+import { timelineOf } from '../../src/view/step-detail.ts';
 import { sharedFolder, temporaryFolder } from '../support/files.ts';
 import { makeRun } from './make-run.ts';
 
@@ -223,6 +224,24 @@ describe('two evaluations', () => {
     const same = await views.flips({ id: 'desk', which: 'before' }, { id: 'desk', which: 'before' });
     expect(same).toMatchObject({ wins: 0, losses: 0, flips: [], measure: 'success' });
   });
+});
+
+it('a timeline may have 150,000 rollouts', async () => {
+  const rollouts = Array.from({ length: 150_000 }, (_, rollout) => ({
+    ...{
+      rollout,
+      status: 'completed',
+      reward: 1,
+      version: 0,
+      start: 1000 + rollout,
+      milliseconds: 5,
+      stretches: [],
+    },
+  }));
+  const run = { id: 'desk', folder: join(folder, 'desk', 'training') };
+  const found = { run, which: '2', step: 2, file: { groups: [{ group: 0, rollouts }] } };
+  const { lanes, milliseconds } = await timelineOf(found as unknown as Parameters<typeof timelineOf>[0]);
+  expect([lanes.length, milliseconds]).toEqual([150_000, 150_004]);
 });
 
 it('a timeline has a lane for each rollout, within the time of the step', async () => {

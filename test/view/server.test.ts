@@ -51,6 +51,19 @@ describe('the page', () => {
     expect((await other.get('/api/runs.json', { cookie })).status).toBe(403);
   });
 
+  it('opens by a code once, which is all that the arguments of a browser show', async () => {
+    const { origin, cookie, url, openingUrl } = await view();
+    const secret = new URL(url).searchParams.get('key') ?? '';
+    const opening = openingUrl();
+    expect(opening).not.toContain(secret);
+    const opened = await fetch(opening, { redirect: 'manual' });
+    expect([opened.status, opened.headers.get('location')]).toEqual([303, '/']);
+    expect(opened.headers.get('set-cookie')).toBe(cookie);
+    for (const used of [opening, `${origin}/open`, `${origin}/open?code=x`])
+      expect((await fetch(used, { redirect: 'manual' })).status).toBe(403);
+    expect((await fetch(openingUrl(), { redirect: 'manual' })).status).toBe(303);
+  });
+
   it('answers only under names of this machine, so that no other site can point its name here', async () => {
     const { port, cookie } = await view();
     const status = (host: string) => statusFor(port, '/api/runs.json', { host, cookie });

@@ -1,6 +1,6 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { Command, Option } from 'commander';
-import { MartingaleError } from '../../contract/index.ts';
+import { MartingaleError, printableLines } from '../../contract/index.ts';
 import type { CheckpointOptions, EmbeddedEngineOptions } from '../../engines/embedded/index.ts';
 import {
   addCheckpointFlags,
@@ -37,7 +37,7 @@ async function doctor({ threads, json, repair, ...rest }: DoctorOptions): Promis
   for (const checkpoint of checkpoints) models.push(await examineCheckpoint(checkpoint, rest, limits));
   if (checkpoints.length === 0) models.push(await examineTinyModel(rest, limits));
   const report = { machine, checks, step: stepOf(rest), models };
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
+  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : printableLines(reportText(report)));
   const isWell = checks.every((check) => check.isWell);
   if (!isWell || models.some(({ refusals }) => refusals.length > 0)) process.exitCode = 1;
 }
@@ -58,12 +58,14 @@ async function repairData(data: string): Promise<void> {
     );
   const { models, checkpoints, logs, oldDatabase, lost } = await rebuildRecords(data);
   process.stdout.write(
-    [
-      `Made records of ${models} models, ${checkpoints} checkpoints and ${logs} logs. Checkpoints have new ids and no metrics; jobs and events are not there.`,
-      ...(oldDatabase === null ? [] : [`The old database is kept: ${oldDatabase}`]),
-      ...lost.map((what) => `Not restored: ${what}`),
-      '',
-    ].join('\n'),
+    printableLines(
+      [
+        `Made records of ${models} models, ${checkpoints} checkpoints and ${logs} logs. Checkpoints have new ids and no metrics; jobs and events are not there.`,
+        ...(oldDatabase === null ? [] : [`The old database is kept: ${oldDatabase}`]),
+        ...lost.map((what) => `Not restored: ${what}`),
+        '',
+      ].join('\n'),
+    ),
   );
 }
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BaseModel, Engine, GenerateRequest, TrainingBatch, Weights } from '../../engines/engine.ts';
 import { plainSampling } from '../../learning/index.ts';
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 
 /** The size of a step of reinforcement learning. */
 export interface StepSize {
@@ -150,8 +151,8 @@ async function decodingRate(engine: Engine, requests: readonly GenerateRequest[]
       return times;
     }),
   );
-  const from = Math.max(...arrivals.map(([first = started]) => first));
-  const to = Math.min(...arrivals.map((times) => times.at(-1) ?? started));
+  const from = largestOf(arrivals.map(([first = started]) => first));
+  const to = smallestOf(arrivals.map((times) => times.at(-1) ?? started));
   const counted = arrivals.flat().filter((time) => time > from && time <= to).length;
   if (counted > 0) return counted / ((to - from) / 1000);
   // All tokens came at once, or fewer than two for some reply.

@@ -1,3 +1,4 @@
+import { largestOf } from '../../util/extremes.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import { gigabytes, type Needs, type StepTime } from './needs.ts';
 import type { Rates, StepSize } from './probe.ts';
@@ -53,7 +54,7 @@ export function reportText({
     ['This machine', [...machineRows(machine), ...checks.map(checkRow)]] as const,
     ...models.map((model) => [model.id, modelRows(model, machine, step)] as const),
   ];
-  const width = Math.max(...tables.flatMap(([, rows]) => rows.map(([name]) => name.length)));
+  const width = largestOf(tables.flatMap(([, rows]) => rows.map(([name]) => name.length)));
   return tables
     .map(([title, rows]) => {
       const aligned = alignColumns(rows.map(([name, value]) => ['', name.padEnd(width), value]));

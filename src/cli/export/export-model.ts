@@ -2,7 +2,7 @@ import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
-import { MartingaleError } from '../../contract/index.ts';
+import { MartingaleError, printable } from '../../contract/index.ts';
 import { isFree, privateFile, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
 import type { TarFile } from '../../util/tar.ts';
@@ -48,7 +48,7 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
           if (base) await nameBase(folder, base, model);
         });
       const what = merged ? `${model.name}, merged into ${base?.folder},` : model.name;
-      process.stdout.write(`${what} is in ${to}\n`);
+      process.stdout.write(`${what} is in ${printable(to)}\n`);
     });
   } catch (error) {
     if (interrupt.status === undefined) throw error;

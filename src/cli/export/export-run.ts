@@ -37,7 +37,7 @@ export async function exportRun(name: string | undefined, flags: RunExport): Pro
     as === 'atif'
       ? await writeAtif(run, { names, row, to })
       : await writeText(run, { names, as, minReward, row, to });
-  process.stdout.write(`${counted(count, as === 'sft' ? 'example' : 'rollout')} in ${to}\n`);
+  process.stdout.write(`${counted(count, as === 'sft' ? 'example' : 'rollout')} in ${printable(to)}\n`);
 }
 
 /** The figures of the steps, to a server: `--out` is its address. */

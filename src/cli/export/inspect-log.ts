@@ -3,6 +3,7 @@ import type { Choice, Message } from '../../contract/index.ts';
 import { titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
+import { largestOf } from '../../util/extremes.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
 export interface InspectSource {
@@ -43,7 +44,12 @@ export function inspectLog(
       model: `martingale/${model}`,
       model_args: {},
       model_generate_config: {},
-      config: { epochs: Math.max(1, ...groups.map(({ record }) => record.rollouts.length)) },
+      config: {
+        epochs: largestOf(
+          groups.map(({ record }) => record.rollouts.length),
+          1,
+        ),
+      },
       packages: { martingale: martingaleVersion },
     },
     plan: { name: 'plan', steps: [], config: {} },

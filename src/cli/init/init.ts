@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
-import { MartingaleError } from '../../contract/index.ts';
+import { MartingaleError, printableLines } from '../../contract/index.ts';
 import { shellWord } from '../flags.ts';
 import { type AgentKind, agents, needsBuild, projectFiles, skillFile } from './project.ts';
 
@@ -45,7 +45,7 @@ async function init(folder: string, { agent, skill, onlySkill }: InitOptions): P
         '  npm run view           # the run in a browser',
       ];
   process.stdout.write(
-    `${[`wrote ${[...files.keys()].join(', ')} in ${resolve(folder)}`, ...steps].join('\n')}\n`,
+    `${printableLines([`wrote ${[...files.keys()].join(', ')} in ${resolve(folder)}`, ...steps].join('\n'))}\n`,
   );
 }
 

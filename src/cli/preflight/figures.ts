@@ -9,6 +9,7 @@ import {
 } from '../../rollout/index.ts';
 import { isAgainstSuccess } from '../../training/index.ts';
 import type { Trajectory } from '../../trajectory/index.ts';
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import type { ShortcutResult } from './shortcuts.ts';
 
 /** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
@@ -96,7 +97,7 @@ export function figuresOf(
     counts,
     reward:
       rewards.length > 0
-        ? { mean: average(rewards), min: Math.min(...rewards), max: Math.max(...rewards) }
+        ? { mean: average(rewards), min: smallestOf(rewards), max: largestOf(rewards) }
         : null,
     success: successes.length > 0 ? average(successes) : null,
     groups: groups.length,
@@ -104,7 +105,10 @@ export function figuresOf(
     groupsAgainstSuccess: groups.filter((group) => isAgainstSuccess(group.trajectories)).length,
     ...usage,
     calls: perRollout(({ log }) => log.calls.length),
-    longestPrompt: Math.max(0, ...calls.map(({ promptTokens }) => promptTokens)),
+    longestPrompt: largestOf(
+      calls.map(({ promptTokens }) => promptTokens),
+      0,
+    ),
     temperatures: [...new Set(calls.flatMap(({ choice }) => choice.sampling?.temperature ?? []))].sort(),
     failures: failureKinds(scenarioGroups),
     rolloutsPerSecond,

@@ -1,5 +1,6 @@
 import { MartingaleError, printable } from '../../contract/index.ts';
 import type { StepReport } from '../../progress/index.ts';
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { badRun, chooseRun } from './chosen-run.ts';
 import { print, printJson, type RunFlags } from './print.ts';
 
@@ -35,9 +36,9 @@ export function plotLines(
   { columns, rows }: { columns: number; rows: number },
 ): string[] {
   const values = points.flatMap(({ value }) => value ?? []);
-  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const [low, high] = [smallestOf(values), largestOf(values)];
   const labels = [high, (low + high) / 2, low].map((value) => Number(value.toPrecision(3)).toString());
-  const margin = Math.max(...labels.map(({ length }) => length));
+  const margin = largestOf(labels.map(({ length }) => length));
   const count = Math.max(1, Math.min(columns - margin - 2, points.length));
   const means = Array.from({ length: count }, (_, column) => {
     const from = Math.floor((column * points.length) / count);

@@ -1,6 +1,7 @@
 import { printable } from '../../contract/index.ts';
 import { alarmTitle, counted } from '../../progress/index.ts';
 import { describeFailureKinds } from '../../rollout/index.ts';
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import type { GroupDetail, RunDetail, StepDetail } from '../../view/index.ts';
 import { chooseRun } from './chosen-run.ts';
@@ -82,7 +83,10 @@ const validationLines = (evaluations: RunDetail['evaluations']): string[] =>
 
 function stepLines({ which, groups, failures, bins, report, counts, seats }: StepDetail): string[] {
   const ended = (['failed', 'cancelled'] as const).filter((status) => counts[status] > 0);
-  const most = Math.max(1, ...bins.map(({ count }) => count));
+  const most = largestOf(
+    bins.map(({ count }) => count),
+    1,
+  );
   return [
     `${/^\d+$/.test(which) ? `step ${which}` : which}: ` +
       `${counted(groups.length, 'group')}${seats.length > 0 ? ' of one seat each' : ''}, ` +
@@ -112,7 +116,7 @@ const worstGroups = ({ groups }: StepDetail, count: number): number[] =>
   groups
     .map(({ group, rollouts }) => ({
       group,
-      reward: Math.min(...rollouts.map(({ reward }) => reward ?? Number.POSITIVE_INFINITY)),
+      reward: smallestOf(rollouts.map(({ reward }) => reward ?? Number.POSITIVE_INFINITY)),
     }))
     .sort((a, b) => a.reward - b.reward)
     .slice(0, count)

@@ -1,3 +1,4 @@
+import { largestOf } from '../../util/extremes.ts';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
@@ -48,7 +49,7 @@ export async function probe(
     });
     // Some servers give a value for the first token, which nothing predicts.
     const sampled = promptLogprobs?.slice(-targets.length) ?? [];
-    const difference = Math.max(...targets.map((_, at) => Math.abs((trained[at] ?? 0) - (sampled[at] ?? 0))));
+    const difference = largestOf(targets.map((_, at) => Math.abs((trained[at] ?? 0) - (sampled[at] ?? 0))));
     if (!(difference < tolerance))
       throw wrong(api, `log-probabilities of its sampler and its trainer differ by ${difference}`);
     const inputs = {

@@ -1,4 +1,5 @@
 import { type ExactJson, parseExactJson } from '../../util/exact-json.ts';
+import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type CodedPart, CodedTemplate } from './coded-template.ts';
@@ -108,7 +109,7 @@ export class InspectedConversations {
       const text = parts.slice(reply.start, reply.end);
       const kept = turn.tokenIds ? this.#before(text, turn.tokenIds) : [];
       if (turn.tokenIds) result.kept.push(kept !== null);
-      result.parts.push(...(kept ?? text));
+      append(result.parts, kept ?? text);
       if (kept && turn.tokenIds) {
         result.parts.push({ type: 'slot', index: result.slots.length });
         result.slots.push({ type: 'tokens', tokens: turn.tokenIds });

@@ -1,3 +1,4 @@
+import { largestOf } from '../../util/extremes.ts';
 import type { Piece } from './token-reader.ts';
 
 /** Texts and tokens that end a reply. */
@@ -94,7 +95,7 @@ export class StopFilter {
     this.#add(pieces);
     const newest = this.#text.slice(this.#newest);
     const uncertain = this.#matchers.map((matcher) => uncertainAfter(newest, matcher));
-    return this.#release(this.#text.length - Math.max(...uncertain));
+    return this.#release(this.#text.length - largestOf(uncertain));
   }
 
   /** Takes the last pieces, which belong to the newest token, and the stop string that ended the reply. */

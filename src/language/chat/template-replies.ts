@@ -1,3 +1,4 @@
+import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { CodedPart, CodedTemplate } from './coded-template.ts';
@@ -71,9 +72,9 @@ export function findReplies(
       parts.push(rendered[at++]!);
       continue;
     }
-    parts.push(...header);
+    append(parts, header);
     const start = parts.length;
-    parts.push(...rest);
+    append(parts, rest);
     at += header.length;
     for (let next = rendered[at]; next && !isEnd(next, ends); next = rendered[++at]) parts.push(next);
     replies.push({ start, end: parts.length });

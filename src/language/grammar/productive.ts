@@ -1,3 +1,4 @@
+import { append } from '../../util/extremes.ts';
 import { choice, type Expression, type GrammarSource, repeat, sequence } from './expression.ts';
 
 const NOTHING: Expression = { kind: 'choice', alternatives: [] };
@@ -26,7 +27,7 @@ function productiveRules(rules: ReadonlyMap<string, Expression>): Set<string> {
     const missing = missingRules(body, productive);
     if (!missing) {
       productive.add(name);
-      pending.push(...(waiting.get(name) ?? []));
+      append(pending, waiting.get(name) ?? []);
       waiting.delete(name);
     }
     for (const other of missing ?? []) {
@@ -60,7 +61,7 @@ function missingRules(expression: Expression, productive: ReadonlySet<string>): 
       for (const alternative of expression.alternatives) {
         const rules = missingRules(alternative, productive);
         if (!rules) return null;
-        missing.push(...rules);
+        append(missing, rules);
       }
       return missing;
     }

@@ -1,3 +1,4 @@
+import { append } from '../../util/extremes.ts';
 import { escapeForPattern } from '../chat/skeleton.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { TokenSet } from './token-set.ts';
@@ -136,7 +137,7 @@ export class TokenTrie {
     const tokens: number[] = [];
     let end = 0;
     for (const match of this.#tags ? text.matchAll(this.#tags) : []) {
-      tokens.push(...this.#tokenizer.encodeExactly(text.slice(end, match.index)));
+      append(tokens, this.#tokenizer.encodeExactly(text.slice(end, match.index)));
       tokens.push(this.#tokenizer.added.get(match[0])!);
       end = match.index + match[0].length;
     }

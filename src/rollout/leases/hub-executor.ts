@@ -18,6 +18,7 @@ import {
   toRollout,
   toSentStart,
 } from '../sent/messages.ts';
+import { receiveRollout } from '../sent/received.ts';
 import type { Lease } from './lease.ts';
 import type { LeaseHub } from './lease-hub.ts';
 import type { LeaseStats } from './worker-event.ts';
@@ -28,9 +29,12 @@ export interface HubExecutorOptions {
   /** Name of the environment that all workers have loaded. */
   environment: string;
   reach: Reach;
+  apiKey: string;
   listening: Listening;
   /** Called when the executor closes, after its last rollout. */
   onClose: (() => Promise<void>) | undefined;
+  /** Called when nobody can join any more. */
+  onClosed: () => Promise<void>;
 }
 
 /** How workers reach the service. */
@@ -48,6 +52,7 @@ const farewellMs = 2000;
 /** Gives rollouts to the workers of a hub. */
 export class HubExecutor implements RolloutExecutor {
   readonly url: string;
+  readonly apiKey: string;
   readonly #options: HubExecutorOptions;
   /** Workers limit how many rollouts are in flight; this queue ends those of a closed executor. */
   readonly #queue = new RolloutQueue(Number.POSITIVE_INFINITY);
@@ -56,6 +61,7 @@ export class HubExecutor implements RolloutExecutor {
   constructor(options: HubExecutorOptions) {
     this.#options = options;
     this.url = options.listening.url;
+    this.apiKey = options.apiKey;
   }
 
   stats(): LeaseStats {
@@ -77,7 +83,7 @@ export class HubExecutor implements RolloutExecutor {
   }
 
   async #close(): Promise<void> {
-    const { hub, listening, onClose } = this.#options;
+    const { hub, listening, onClose, onClosed } = this.#options;
     await this.#queue.close();
     hub.close();
     await onClose?.();
@@ -85,6 +91,7 @@ export class HubExecutor implements RolloutExecutor {
     const stopped = listening.stop();
     listening.cut();
     await stopped;
+    await onClosed();
   }
 
   async #onWorker<Schema extends z.ZodType, Outcome>(
@@ -97,7 +104,8 @@ export class HubExecutor implements RolloutExecutor {
       return inRolloutSpan(task, async () => lostRollout(task, described.failure, performance.now()));
     const { signal, timeoutMs } = task;
     const { inAllMs, afterAbortMs } = timeOf(task);
-    const lease = hub.open({ order, inAllMs, afterAbortMs, overdue: overdue(timeoutMs) });
+    const receive = (result: unknown) => receiveRollout(result, task);
+    const lease = hub.open({ order, inAllMs, afterAbortMs, overdue: overdue(timeoutMs), receive });
     const onAbort = () => hub.abort(lease, abortReasonOf(signal));
     signal?.addEventListener('abort', onAbort, { once: true });
     try {

@@ -4,16 +4,16 @@ import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import type { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
-import { bearerKeyOf, isSameKey } from '../../util/server-access.ts';
+import { bearerKeyOf, foreignRequest, isSameKey } from '../../util/server-access.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { martingaleVersion } from '../../util/version.ts';
 import { toFailure } from '../rollout.ts';
 import { differingFiles } from './environment-version.ts';
 import type { LeaseHub } from './lease-hub.ts';
-import { type Batch, cloneFormat, maxBodyBytes, readMessage } from './mailbox.ts';
+import { cloneFormat, maxBodyBytes, readMessage } from './mailbox.ts';
 import type { RemoteWorker } from './remote-worker.ts';
 import {
-  type FromWorker,
+  batchSchema,
   type JoinAnswer,
   type JoinRequest,
   joinRequestSchema,
@@ -24,7 +24,9 @@ import type { WorkerEvent } from './worker-event.ts';
 
 export interface LeaseAppOptions {
   hub: LeaseHub;
-  apiKey: string | undefined;
+  apiKey: string;
+  /** Whether it is reached from this machine only. */
+  isLocal: boolean;
   leaseMs: number;
   /** Name and files of the environment, which workers must have too. */
   environment: string;
@@ -37,7 +39,7 @@ const wrongKey =
 
 /** What workers reach: they join, poll for messages and send theirs. */
 export function createLeaseApp(options: LeaseAppOptions): Hono {
-  const { hub, apiKey, leaseMs } = options;
+  const { hub, apiKey, isLocal, leaseMs } = options;
   const pollMs = Math.ceil(leaseMs / 3);
   const app = new Hono();
   let toldOfKeyAt = Number.NEGATIVE_INFINITY;
@@ -48,7 +50,7 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     const message = 'A worker without the key of this program was refused.';
     options.onEvent({ type: 'refused', worker: '', message });
   };
-  const refuse = (context: Context, status: 400 | 401 | 409 | 413, code: string, message: string) =>
+  const refuse = (context: Context, status: 400 | 401 | 403 | 409 | 413, code: string, message: string) =>
     context.json({ error: { code, message } }, status);
   app.onError((error, context) => {
     const { code, message } = toFailure(error);
@@ -66,7 +68,10 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
     await next();
   });
   app.use(async (context, next) => {
-    if (apiKey !== undefined && !isSameKey(bearerKeyOf(context.req.header('authorization')), apiKey)) {
+    const { host, origin, authorization } = context.req.header();
+    const foreign = foreignRequest({ host, origin }, { isLocal });
+    if (foreign !== null) return refuse(context, 403, 'foreign_request', foreign);
+    if (!isSameKey(bearerKeyOf(authorization), apiKey)) {
       tellOfKey();
       return refuse(context, 401, 'invalid_key', wrongKey);
     }
@@ -74,7 +79,11 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
   });
   app.post('/workers', async (context) => {
     const request = await readJson(context, joinRequestSchema);
-    const refusal = whyRefused(request, options);
+    const unreadable = hub.whyRefused(request);
+    const refusal =
+      unreadable === undefined
+        ? whyRefused(request, options)
+        : { code: 'worker_refused', message: unreadable };
     if (refusal) {
       const message = `Worker ${request.name} was refused: ${refusal.message}`;
       options.onEvent({ type: 'refused', worker: request.name, message });
@@ -98,15 +107,24 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
   });
   app.post('/workers/:id/messages', async (context) => {
     const worker = workerOf(context);
-    const batch = readMessage<Batch>(Buffer.from(await context.req.arrayBuffer()));
+    const batch = batchSchema.parse(readMessage(Buffer.from(await context.req.arrayBuffer())));
     const slices = new TimeSlices();
     for (const message of worker.inbox.open(batch)) {
-      hub.receive(worker, readMessage<FromWorker>(message));
+      hub.receive(worker, readIfPossible(message));
       if (slices.over) await slices.pause();
     }
     return context.json({ received: worker.inbox.received });
   });
   return app;
+}
+
+/** Undefined for bytes that are no message: the others still count. */
+function readIfPossible(message: Uint8Array): unknown {
+  try {
+    return readMessage(message);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Waits for a message to the worker, its next poll, or the end of this one. */

@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
 import { maxTimerMs } from '../../util/deadline.ts';
+import { messageOf } from '../../util/error.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
 import type { SentRollout } from '../sent/messages.ts';
 import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
 import { RemoteWorker } from './remote-worker.ts';
-import type { FromWorker, JoinRequest } from './wire.ts';
+import { type FromWorker, fromWorkerSchema, type JoinRequest } from './wire.ts';
 import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
 /** Tells workers which leases wait, where they claim them by themselves. */
@@ -31,6 +33,8 @@ export class LeaseHub {
   readonly #workers = new Map<string, RemoteWorker>();
   readonly #leases = new Map<string, Lease>();
   readonly #waiting = new WaitingLeases();
+  /** Of workers whose messages could not be read. */
+  readonly #refusedNames = new Set<string>();
   #arrivals = 0;
   #givenAgain = 0;
   #ignored = 0;
@@ -52,6 +56,11 @@ export class LeaseHub {
   distributeBy(distributor: Distributor, { howToStart }: { howToStart: string }): void {
     this.#distributor = distributor;
     this.#absence.howToStart = howToStart;
+  }
+
+  /** How a worker is started, as a sentence, for when there is none. */
+  set howToStart(sentence: string) {
+    this.#absence.howToStart = `${sentence}.`;
   }
 
   /** Leases that no worker has. */
@@ -117,7 +126,14 @@ export class LeaseHub {
     return this.#workers.get(id);
   }
 
-  receive(worker: RemoteWorker, message: FromWorker): void {
+  /** Takes a message of a worker, as it has sent it. One that cannot be read takes the rollout that it is about away. */
+  receive(worker: RemoteWorker, sent: unknown): void {
+    const parsed = fromWorkerSchema.safeParse(sent);
+    if (!parsed.success) {
+      this.#refuseMessage(worker, undefined, z.prettifyError(parsed.error).slice(0, 500));
+      return;
+    }
+    const message = parsed.data;
     if (message.type === 'ended') this.#receiveEnd(worker, message);
     // Of a worker that is gone only results count: a slot of a budget would never be given back.
     else if (!this.#workers.has(worker.id)) return;
@@ -137,10 +153,41 @@ export class LeaseHub {
     return this.#workers.size > 0;
   }
 
-  #receiveEnd(worker: RemoteWorker, { lease: id, epoch, rollout }: Extract<FromWorker, { type: 'ended' }>) {
+  /** Why a worker of this name may not join again; undefined if it may. */
+  whyRefused({ name }: JoinRequest): string | undefined {
+    return this.#refusedNames.has(name)
+      ? `it has sent ${maxInvalid} messages that could not be read. Restart the program after mending it`
+      : undefined;
+  }
+
+  #refuseMessage(worker: RemoteWorker, lease: Lease | undefined, problem: string): void {
+    worker.invalid++;
+    this.#tell('invalid', worker, `has sent what cannot be read, so others get its rollout: ${problem}`);
+    if (lease?.holder === worker) {
+      const reason = { code: 'invalid_result', message: problem };
+      worker.send({ type: 'abort', lease: lease.id, reason });
+      this.#takeBack(lease, worker, 'lost');
+    }
+    if (worker.invalid >= maxInvalid) {
+      this.#refusedNames.add(worker.name);
+      this.#remove(worker, 'refused');
+    } else this.#assign();
+  }
+
+  #receiveEnd(
+    worker: RemoteWorker,
+    { lease: id, epoch, rollout: sent }: Extract<FromWorker, { type: 'ended' }>,
+  ): void {
     const lease = this.#leases.get(id);
+    let rollout: SentRollout | undefined;
+    try {
+      rollout = lease?.options.receive(sent);
+    } catch (error) {
+      this.#refuseMessage(worker, lease, messageOf(error));
+      return;
+    }
     // A worker that was given up may still bring its result; but what failed or was stopped there, another has begun anew.
-    if (!lease || (epoch !== lease.epoch && rollout.status !== 'completed')) {
+    if (!lease || !rollout || (epoch !== lease.epoch && rollout.status !== 'completed')) {
       this.#ignored++;
       return;
     }
@@ -213,16 +260,20 @@ export class LeaseHub {
     return true;
   }
 
-  #remove(worker: RemoteWorker, why: 'left' | 'lost'): void {
+  #remove(worker: RemoteWorker, why: 'left' | 'lost' | 'refused'): void {
     if (!this.#workers.delete(worker.id)) return;
     worker.endPoll();
     worker.slots.releaseAll();
     const count = worker.leases.size;
-    for (const lease of [...worker.leases.values()]) this.#takeBack(lease, worker, why);
+    for (const lease of [...worker.leases.values()])
+      this.#takeBack(lease, worker, why === 'left' ? 'left' : 'lost');
     const had = count === 1 ? 'one rollout' : `${count} rollouts`;
     const what = count === 0 ? '' : `; ${had} it had ${count === 1 ? 'goes' : 'go'} to others`;
-    const how =
-      why === 'left' ? 'has left' : `is lost: nothing was heard of it for ${this.#options.leaseMs} ms`;
+    const how = {
+      left: 'has left',
+      lost: `is lost: nothing was heard of it for ${this.#options.leaseMs} ms`,
+      refused: `is refused: ${maxInvalid} of its messages could not be read`,
+    }[why];
     this.#tell(why, worker, `${how}${what}; ${this.#count()}`);
     this.#assign();
   }
@@ -268,6 +319,9 @@ export class LeaseHub {
     this.#options.onEvent({ type, worker: worker.name, message: `Worker ${worker.name} ${what}.` });
   }
 }
+
+/** After so many messages that cannot be read, a worker is given up. */
+const maxInvalid = 3;
 
 /** A failed rollout says where it ran: a worker that cannot reach the service fails all of its own. */
 function fromWorker(rollout: SentRollout, worker: string): SentRollout {

@@ -20,6 +20,8 @@ export interface LeaseOptions {
   afterAbortMs: number;
   /** The result if no worker answers in time. */
   overdue: RolloutFailure;
+  /** Reads what a worker brings as its result. @throws MartingaleError that says what is wrong with it. */
+  receive(result: unknown): SentRollout;
 }
 
 /** One rollout that waits for a worker, or that a worker has. */

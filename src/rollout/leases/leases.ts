@@ -2,11 +2,12 @@ import { describeThrown } from '../../environment/index.ts';
 import { hasCode } from '../../util/error.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { isLoopback } from '../../util/server-access.ts';
+import { isLoopback, newKey } from '../../util/server-access.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
 import { HubExecutor } from './hub-executor.ts';
+import { keepKey } from './key-file.ts';
 import { LeaseHub } from './lease-hub.ts';
 import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
@@ -15,11 +16,14 @@ export interface LeasesOptions {
   environment: URL;
   /** Name of the export. Default `default`. */
   exportName?: string;
-  /** Address to listen on. Default 127.0.0.1; any that other machines reach needs an `apiKey`. */
+  /** Address to listen on. Default 127.0.0.1. */
   host?: string;
   /** Port to listen on. Default 7410; 0 for a free one. */
   port?: number;
-  /** What workers must have as their key. Default: anyone who reaches the port may be a worker. */
+  /**
+   * What workers must have as their key: they get the service's, and say what rewards are. Default: a new one, which
+   * `apiKey` of the executor tells, and which workers of the same user on this machine find by themselves.
+   */
   apiKey?: string;
   /**
    * Base URL of the model's service as workers reach it. Default: the one that the program uses, which must not be
@@ -56,6 +60,8 @@ export const leasesNames = {
 export interface LeaseExecutor extends RolloutExecutor {
   /** Address for workers. */
   readonly url: string;
+  /** The key of workers. */
+  readonly apiKey: string;
   stats(): LeaseStats;
 }
 
@@ -67,7 +73,7 @@ const code = 'invalid_rollout_option';
  *     const executor = await leases({ environment: new URL('./environment.ts', import.meta.url), host, apiKey });
  *     await train({ environment, executor, ... });
  *
- *     npx martingale worker environment.ts --url http://10.0.0.4:7410 --key ...
+ *     MARTINGALE_WORKER_KEY=... npx martingale worker environment.ts --url http://10.0.0.4:7410
  *
  * A worker leases a rollout: when nothing is heard of it for `leaseMs`, another gets the same rollout with the same
  * seed, and the first result counts. Workers may come and go at any time; they must have the same files of the
@@ -88,7 +94,7 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
     exportName = 'default',
     host = '127.0.0.1',
     port = 7410,
-    apiKey,
+    apiKey = newKey(),
     serviceUrl,
   } = options;
   if (!(environment instanceof URL) || environment.protocol !== 'file:')
@@ -98,12 +104,10 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
       environment,
       "Pass new URL('./environment.ts', import.meta.url).",
     );
-  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+  if (!/^[\x21-\x7e]+$/.test(apiKey))
     throw new OptionError(code, '`apiKey` is empty or has characters that a header cannot carry.', {
       option: 'apiKey',
     });
-  if (!isLoopback(host) && apiKey === undefined)
-    throw invalidOption(code, 'host', host, 'Others reach this address: pass an `apiKey` too.');
   if (serviceUrl !== undefined && !/^https?:$/.test(URL.parse(serviceUrl)?.protocol ?? ''))
     throw invalidOption(code, 'serviceUrl', serviceUrl, 'Pass a URL such as http://10.0.0.5:8000.');
   const onEvent = guarded(options.onEvent ?? warn);
@@ -128,13 +132,18 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
     loadEnvironment(environment.href, exportName),
     environmentFiles(environment),
   ]);
-  const app = createLeaseApp({ hub, apiKey, leaseMs, environment: name, files, onEvent });
+  const isLocal = isLoopback(host);
+  const app = createLeaseApp({ hub, apiKey, isLocal, leaseMs, environment: name, files, onEvent });
   const listening = await listen(app, { host, port, idle: true }).catch((cause: unknown) => {
     if (!hasCode(cause, 'EADDRINUSE')) throw cause;
     throw invalidOption(code, 'port', port, 'Another program uses it: stop that, or pass another port.');
   });
-  const reach = { serviceUrl, isLocal: isLoopback(host) };
-  const executor = new HubExecutor({ hub, budgets, environment: name, reach, listening, onClose });
+  const removeKey = await keepKey(listening.url, apiKey);
+  hub.howToStart = `Start one: martingale worker <file> --url ${listening.url}${isLocal ? '' : `, with MARTINGALE_WORKER_KEY=${options.apiKey === undefined ? apiKey : '<the apiKey>'}`}`;
+  const executor = new HubExecutor({
+    ...{ hub, budgets, environment: name, reach: { serviceUrl, isLocal }, apiKey, listening, onClose },
+    onClosed: removeKey,
+  });
   return { executor, hub, name, files, leaseMs, onEvent };
 }
 

@@ -19,6 +19,8 @@ export class RemoteWorker implements LeaseHolder {
   isLeaving = false;
   /** Number of rollouts that it has ended. */
   ended = 0;
+  /** Number of its messages that could not be read. */
+  invalid = 0;
   /** Ends the poll that waits. */
   endPoll: () => void = () => {};
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { RolloutFailure } from '../rollout.ts';
-import type { BudgetReply, BudgetRequest, SentRollout } from '../sent/messages.ts';
+import type { BudgetReply, BudgetRequest } from '../sent/messages.ts';
 
 /** Messages of the program to a worker. */
 export type ToWorker =
@@ -13,15 +13,42 @@ export type ToWorker =
   | { type: 'closing' }
   | BudgetReply;
 
-/** Messages of a worker to the program. */
+/** Messages of a worker to the program. What they hold is checked by `fromWorkerSchema`, and a rollout by its lease. */
 export type FromWorker =
-  | { type: 'ended'; lease: string; epoch: number; rollout: SentRollout }
+  | { type: 'ended'; lease: string; epoch: number; rollout: unknown }
   | { type: 'claim'; lease: string }
   /** It takes no more leases, and ends those it has. */
   | { type: 'leaving' }
   /** It gives back the leases that it has. */
   | { type: 'left' }
   | BudgetRequest;
+
+const id = z.string().max(100);
+const number = z.number().int().min(0);
+
+export const fromWorkerSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ended'), lease: id, epoch: number, rollout: z.unknown() }),
+  z.object({ type: z.literal('claim'), lease: id }),
+  z.object({ type: z.literal('leaving') }),
+  z.object({ type: z.literal('left') }),
+  z.object({ type: z.literal('enter'), call: number, budget: number }),
+  z.object({ type: z.literal('leave'), call: number }),
+  z.object({ type: z.literal('limited'), call: number }),
+  z.object({
+    type: z.literal('release'),
+    call: number,
+    outcome: z.object({
+      status: z.enum(['answered', 'rate_limited', 'failed']),
+      durationMs: z.number().min(0),
+    }),
+  }),
+]) satisfies z.ZodType<FromWorker>;
+
+/** Messages in order, as `mailbox.ts` sends them. */
+export const batchSchema = z.object({
+  from: number,
+  messages: z.array(z.instanceof(Uint8Array)).max(1_000_000),
+});
 
 /** A header of all answers of a program, by which a worker knows that it is one. */
 export const programHeader = 'x-martingale-program';
@@ -35,9 +62,9 @@ export const joinRequestSchema = z.object({
   cloneFormat: z.number().int(),
   environment: z.string().max(1000),
   /** Hash of each file of the environment, by path relative to the first. */
-  files: z.record(z.string(), z.string()),
+  files: z.record(z.string().max(4096), z.string().max(200)),
   /** Most rollouts at a time. */
-  concurrency: z.number().int().min(1),
+  concurrency: z.number().int().min(1).max(100_000),
   /** Whether it claims leases of which it hears elsewhere. Else it is given leases. */
   claims: z.boolean(),
 });

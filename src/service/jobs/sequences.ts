@@ -6,6 +6,7 @@ import type { Location } from '../../language/error.ts';
 import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { SampledSequence } from '../../learning/index.ts';
+import { append } from '../../util/extremes.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
@@ -114,7 +115,7 @@ export async function trajectorySequences(
   const sequences: SampledSequence<Constraint>[] = [];
   let before = 0;
   for (const { history, path } of historiesOf(trajectory, location)) {
-    sequences.push(...(await historySequences(history, path, dependencies, before)));
+    append(sequences, await historySequences(history, path, dependencies, before));
     before += history.messages_and_choices.filter((item) => 'message' in item).length;
   }
   return sequences;

@@ -4,6 +4,7 @@ import { readFile, rename, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { z } from 'zod';
+import { largestOf } from '../../util/extremes.ts';
 import { isObject } from '../../util/json.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { DataFiles, entriesOf, modelFile, own } from './files.ts';
@@ -48,7 +49,7 @@ export async function rebuildRecords(dataFolder: string): Promise<Rebuilt> {
         continue;
       }
       const checkpoints = await checkpointsIn(files, model, folders);
-      const last = Math.max(...checkpoints.map(({ step }) => step));
+      const last = largestOf(checkpoints.map(({ step }) => step));
       const [first, ...others] = checkpoints;
       if (!first || !(await sqliteModels(database).insertModel({ ...model, lastStep: last }, first))) {
         rebuilt.lost.push(

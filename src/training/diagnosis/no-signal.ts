@@ -1,4 +1,5 @@
 import type { NoSignalCause } from '../../progress/index.ts';
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { causeOf, type Evidence, evidenceOf } from './no-signal-cause.ts';
 import {
   type Detector,
@@ -141,7 +142,7 @@ function isStillSolved(run: RunSoFar): boolean {
   if (success !== null) return success >= alarmThresholds.noSignal.success;
   const rewards = run.rewards().map(({ reward }) => reward);
   const now = rewards.at(-1) ?? 0;
-  return now - Math.min(...rewards) > Math.max(...rewards) - now;
+  return now - smallestOf(rewards) > largestOf(rewards) - now;
 }
 
 /** The start of the message if too few groups have different rewards, else null. */

@@ -1,3 +1,4 @@
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { type Finding, formatNumber, groupsWithSignalShare, percent, type RunSoFar } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
@@ -33,7 +34,7 @@ export function detectCollapse(run: RunSoFar): Finding {
 function hasFallen(run: RunSoFar, deviationAtStart: number): boolean {
   const rewards = run.rewards().map(({ reward }) => reward);
   const now = rewards.at(-1) ?? 0;
-  return Math.max(...rewards) - now > deviationAtStart / 2;
+  return largestOf(rewards) - now > deviationAtStart / 2;
 }
 
 /** The training reward rises while the validation falls: overfitting, or a reward that can be gamed. */
@@ -44,7 +45,7 @@ export function detectRewardUpValidationDown(run: RunSoFar): Finding {
   if (!first || !last || falling.length < minEvaluations) return null;
   const rewards = run.rewards();
   const range =
-    Math.max(...rewards.map(({ reward }) => reward)) - Math.min(...rewards.map(({ reward }) => reward));
+    largestOf(rewards.map(({ reward }) => reward)) - smallestOf(rewards.map(({ reward }) => reward));
   if (!(range > 0)) return null;
   const before = rewards.findLast(({ step }) => step < first.step) ?? rewards[0];
   const now = rewards.at(-1);

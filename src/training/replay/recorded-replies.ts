@@ -2,6 +2,7 @@ import { RequestError } from '../../client/index.ts';
 import type { ChatCompletion, ChatCompletionRequest, Choice, Message } from '../../contract/index.ts';
 import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
+import { append } from '../../util/extremes.ts';
 import { canonicalJson } from '../../util/json.ts';
 import { RunError } from '../../util/run-error.ts';
 
@@ -96,7 +97,7 @@ export class RecordedReplies extends ReplaySource {
       const length = lengths.get(earlier) ?? 0;
       while (ids.length < length) ids.push(-1 - at);
       if (earlier === choice) break;
-      ids.push(...(earlier.token_ids ?? []));
+      append(ids, earlier.token_ids ?? []);
     }
     return ids;
   }

@@ -96,7 +96,7 @@ describe('the client for Python of openreward', { tags: ['long'] }, () => {
     const folder = await mkdtemp(join(root, '.martingale/served-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     await writeFile(join(folder, 'environment.ts'), code);
-    const url = await served('', join(folder, 'environment.ts'));
+    const url = await served('a-long-secret', join(folder, 'environment.ts'));
     const { stdout } = await run(python, ['-c', program.replace('http://127.0.0.1:8080', url)], {
       env: { ...process.env, OPENREWARD_API_KEY: '' },
       timeout: 120_000,

@@ -384,7 +384,6 @@ it('what cannot run on workers is named', async () => {
 
 it('impossible options are refused by name', async () => {
   const refused = (options: object) => expect(leases({ environment, port: 0, ...options })).rejects;
-  await refused({ host: '0.0.0.0' }).toThrow(/`host` is "0\.0\.0\.0".*apiKey/);
   await refused({ apiKey: 'two words' }).toThrow(/`apiKey`/);
   await refused({ leaseMs: 0 }).toThrow(/`leaseMs` is 0/);
   await refused({ maxLosses: 0.5 }).toThrow(/`maxLosses` is 0.5/);

@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 /** Finds the tokens that would complete a banned text, byte for byte, however the text is cut into tokens. */
 export class BannedTexts {
   /** The texts, with one character for each byte. */
@@ -11,9 +12,15 @@ export class BannedTexts {
   /** `bytes`: the bytes of each token, with one character for each byte. */
   constructor(texts: readonly string[], bytes: readonly string[]) {
     this.#texts = texts.map((text) => Buffer.from(text).toString('latin1')).filter((text) => text !== '');
-    this.#maxLength = Math.max(0, ...this.#texts.map((text) => text.length));
+    this.#maxLength = largestOf(
+      this.#texts.map((text) => text.length),
+      0,
+    );
     this.#bytes = bytes;
-    this.#maxTokenBytes = Math.max(0, ...bytes.map((token) => token.length));
+    this.#maxTokenBytes = largestOf(
+      bytes.map((token) => token.length),
+      0,
+    );
     this.#whole = Uint8Array.from(bytes, (token) =>
       this.#texts.some((text) => token.includes(text)) ? 1 : 0,
     );

@@ -1,3 +1,4 @@
+import { append } from '../../../util/extremes.ts';
 import { type Device, freeAll, type Runtime } from '../runtime.ts';
 import { rowLength } from '../sampling/distribution.ts';
 import {
@@ -115,7 +116,7 @@ export class LoraModel {
       const probabilities = await this.#probabilities(pass, decisions);
       const slopes: Slope[] = [];
       for (const { decisions: own } of sequencesOf(batch))
-        slopes.push(...loss.addDatum(own, probabilities.slice(slopes.length, slopes.length + own.length)));
+        append(slopes, loss.addDatum(own, probabilities.slice(slopes.length, slopes.length + own.length)));
       await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
     }
     return total;

@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import type { Architecture, RotaryPositions } from '../weights/architecture.ts';
 import {
   addScaled,
@@ -70,7 +71,7 @@ export function runAttention(
         { length: at + 1 },
         (_, earlier) => scale * dot(span(row, head), span(key.placed[earlier] as Values, own)),
       );
-      largestScore = Math.max(largestScore, ...scores.map(Math.abs));
+      largestScore = largestOf(scores.map(Math.abs), largestScore);
       return softmax(scores);
     }),
   );

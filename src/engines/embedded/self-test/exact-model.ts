@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import type { LoraSettings } from '../lora/adapter-vector.ts';
 import type { LoraBase } from '../lora/layer-feeds.ts';
 import type { Architecture } from '../weights/architecture.ts';
@@ -102,7 +103,7 @@ export function runExactly(
     return {
       states: last,
       logits,
-      largestScore: Math.max(...passes.map(({ largestScore }) => largestScore)),
+      largestScore: largestOf(passes.map(({ largestScore }) => largestScore)),
       learn(decisions) {
         const decided = logits.map((row, at) => decide(row, decisions[at] as ExactDecision));
         const logitGradients = decided.map(({ gradient }) => gradient);

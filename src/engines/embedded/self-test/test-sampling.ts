@@ -1,3 +1,4 @@
+import { smallestOf } from '../../../util/extremes.ts';
 import { CheckpointDecoder } from '../sampler/checkpoint-decoder.ts';
 import { logprobAt, softmaxOf } from '../sampling/distribution.ts';
 import { logSoftmax } from './exact-numbers.ts';
@@ -65,7 +66,7 @@ async function testDraws(trial: Trial, decoder: CheckpointDecoder): Promise<void
     const above = below + Math.exp(logprobs[index] as number);
     const outside = Math.max(0, below - uniform, uniform - above);
     // Probabilities change by as much as logits do.
-    const limit = allowed(exact) * Math.max(1, -Math.min(...logprobs));
+    const limit = allowed(exact) * Math.max(1, -smallestOf(logprobs));
     trial.refuseAbove('sampling: the numbers that choose tokens', outside, limit);
   }
 }

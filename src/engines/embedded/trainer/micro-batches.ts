@@ -1,4 +1,5 @@
 import type { Tensor } from 'onnxruntime-common';
+import { largestOf } from '../../../util/extremes.ts';
 import { tokenFeeds } from '../graphs/token-feeds.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
@@ -49,7 +50,7 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
     const longest = (byLength[start] as TrainingSequence).tokens.length;
     const time = Math.ceil(longest / 8) * 8;
     const part = byLength.slice(start, start + Math.max(1, Math.floor(size / time)));
-    const picks = Math.max(...part.map(({ decisions }) => decisions.length));
+    const picks = largestOf(part.map(({ decisions }) => decisions.length));
     batches.push({
       trained: part,
       sequences: part.map(({ tokens, decisions }) => ({

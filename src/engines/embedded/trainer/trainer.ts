@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
@@ -101,7 +102,10 @@ export class Trainer {
     const codec = await this.#codecOf(model.baseModel);
     const sequences: TrainingSequence[] = [];
     for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
-    const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
+    const longest = largestOf(
+      sequences.map(({ tokens }) => tokens.length),
+      0,
+    );
     if (longest > model.contextLength)
       throw new EngineError(
         'too_long',

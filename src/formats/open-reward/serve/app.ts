@@ -5,7 +5,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { z } from 'zod';
 import { describeThrown } from '../../../environment/index.ts';
-import { bearerKeyOf, isSameKey } from '../../../util/server-access.ts';
+import { bearerKeyOf, foreignRequest, isSameKey } from '../../../util/server-access.ts';
 import { martingaleVersion } from '../../../util/version.ts';
 import {
   type CreateRequest,
@@ -31,7 +31,9 @@ export interface AppOptions {
   tools: ToolList['tools'];
   replyTool: ReplyTool;
   sessions: Sessions;
-  apiKey: string | undefined;
+  apiKey: string;
+  /** Whether it is reached from this machine only. */
+  isLocal: boolean;
   deadlines: Pick<EpisodeOptions, 'timeoutMs' | 'rewardTimeoutMs'>;
   /** How long a request waits for a set-up before it is told to come back, in milliseconds. Default 25,000. */
   setupWaitMs?: number;
@@ -49,7 +51,8 @@ const keySecrets = ['api_key', 'OPENREWARD_API_KEY'];
 
 /** The server of one environment, as the Open Reward Standard has it. */
 export function createServedApp(options: AppOptions): Hono {
-  const { environment, splits, sessions, replyTool, apiKey, pingMs = 10_000, setupWaitMs = 25_000 } = options;
+  const { environment, splits, sessions, replyTool, apiKey, isLocal } = options;
+  const { pingMs = 10_000, setupWaitMs = 25_000 } = options;
   const app = new Hono();
   app.onError((error, context) => {
     if (error instanceof HTTPException) {
@@ -65,9 +68,15 @@ export function createServedApp(options: AppOptions): Hono {
   });
   app.notFound((context) => context.json({ detail: `there is no ${context.req.path} here` }, 404));
   app.use(bodyLimit({ maxSize: maxBodyBytes, onError: () => refused(413, 'the body is too large') }));
+  app.use(async (context, next) => {
+    const { host, origin } = context.req.header();
+    const foreign = foreignRequest({ host, origin }, { isLocal });
+    if (foreign !== null) refused(403, foreign);
+    await next();
+  });
   app.get('/health', (context) => context.json({ status: 'ok' }));
   app.use(async (context, next) => {
-    if (apiKey !== undefined && !isSameKey(keyOf(context), apiKey))
+    if (!isSameKey(keyOf(context), apiKey))
       refused(401, 'the key of the request is missing or not the one of this server');
     await next();
   });
@@ -165,7 +174,7 @@ export function createServedApp(options: AppOptions): Hono {
 /** Marks a refusal after which the client comes back. */
 const later = Symbol('later');
 
-function refused(status: 400 | 401 | 404 | 413 | 422 | 503, message: string, cause?: unknown): never {
+function refused(status: 400 | 401 | 403 | 404 | 413 | 422 | 503, message: string, cause?: unknown): never {
   throw new HTTPException(status, { message, cause });
 }
 

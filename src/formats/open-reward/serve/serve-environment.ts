@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { type Environment, isEnvironment, type ScenarioSet } from '../../../environment/index.ts';
 import { checkOptionNames, type OptionNames } from '../../../util/option-names.ts';
-import { isLoopback } from '../../../util/server-access.ts';
+import { isLoopback, newKey } from '../../../util/server-access.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { OpenRewardError } from '../server.ts';
 import { commonTools, replyToolOf, requireServable } from './servable.ts';
@@ -15,9 +15,12 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
   scenarios: Readonly<Record<string, readonly z.input<Schema>[] | ScenarioSet<z.input<Schema>>>>;
   /** Default 0: any free port. */
   port?: number;
-  /** Address to listen on. Default 127.0.0.1; any that other machines reach needs an `apiKey`. */
+  /** Address to listen on. Default 127.0.0.1. */
   host?: string;
-  /** What requests must have as their bearer token, or as `X-API-Key`. Default: anyone who reaches the server may use it. */
+  /**
+   * What requests must have as their bearer token, or as `X-API-Key`: they can read every scenario with its answer. Default:
+   * a new one, which `apiKey` of the server tells.
+   */
   apiKey?: string;
   /** Most sessions at a time, clean-ups included; a client waits for a free one. Default 1000. */
   maxSessions?: number;
@@ -53,6 +56,8 @@ const names = {
 export interface ServedEnvironmentServer {
   /** Base address without a trailing slash. */
   readonly url: string;
+  /** What requests must have as their key. */
+  readonly apiKey: string;
   /** Stops listening, ends all sessions and waits for their clean-ups. Further calls return the same promise. */
   close(): Promise<void>;
 }
@@ -73,7 +78,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
     scenarios,
     port = 0,
     host = '127.0.0.1',
-    apiKey,
+    apiKey = newKey(),
     listReply = false,
     onProblem = () => {},
   } = options;
@@ -88,13 +93,8 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   for (const [name, amount] of Object.entries(amounts))
     if (!(amount > 0) || (name === 'maxSessions' && !Number.isInteger(amount)))
       throw badOption(name, amount, `Give a ${name === 'maxSessions' ? 'whole ' : ''}number above 0.`);
-  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+  if (!/^[\x21-\x7e]+$/.test(apiKey))
     throw new OpenRewardError('bad_option', 'apiKey: give printable ASCII characters without spaces');
-  if (!isLoopback(host) && apiKey === undefined)
-    throw new OpenRewardError(
-      'bad_option',
-      `host: others reach ${host}, and can read every scenario with its answer. Give an apiKey, or listen on 127.0.0.1`,
-    );
   const environment = requireServable(options.environment);
   const splits = await readSplits(environment, scenarios);
   // Loaded here, so that programs that serve nothing load neither the HTTP server nor the runner.
@@ -107,7 +107,17 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   const sessions = new Sessions({ max, idleMs, onProblem });
   const tools = await commonTools(environment);
   const replyTool = replyToolOf(environment, { listReply });
-  const app = createServedApp({ environment, splits, tools, replyTool, sessions, apiKey, deadlines });
+  const isLocal = isLoopback(host);
+  const app = createServedApp({
+    environment,
+    splits,
+    tools,
+    replyTool,
+    sessions,
+    apiKey,
+    isLocal,
+    deadlines,
+  });
   const listening = await listen(app, { host, port }).catch(async (error) => {
     await sessions.close();
     throw error;
@@ -119,7 +129,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
     listening.cut();
     await stopped;
   };
-  return { url: listening.url, close: () => (closed ??= close()) };
+  return { url: listening.url, apiKey, close: () => (closed ??= close()) };
 }
 
 const badOption = (name: string, value: unknown, remedy: string): OpenRewardError =>

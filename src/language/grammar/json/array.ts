@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import { canonicalJson, isObject } from '../../../util/json.ts';
 import { type Expression, literal, optional, repeat, sequence } from '../expression.ts';
 import { type Conjunction, type Located, listOf, type SchemaPart } from './conjunction.ts';
@@ -24,7 +25,7 @@ export function arrayWithin(all: Conjunction, scope: SchemaScope): Expression {
       ...((first[index] ?? further) ? [first[index] ?? further].filter((one) => one !== undefined) : []),
       ...unevaluatedAt(parts, part, index),
     ]);
-  const listed = Math.max(...parts.map(({ first }) => first.length));
+  const listed = largestOf(parts.map(({ first }) => first.length));
   const minimum = all.greatest('minItems') ?? 0;
   let maximum = all.least('maxItems') ?? Number.POSITIVE_INFINITY;
   const first: Expression[] = [];

@@ -1,3 +1,4 @@
+import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
@@ -46,12 +47,12 @@ export class Conjunction {
   /** The greatest value of a keyword; null if no schema has it. */
   greatest(keyword: string): number | null {
     const numbers = this.numbers(keyword);
-    return numbers.length === 0 ? null : Math.max(...numbers);
+    return numbers.length === 0 ? null : largestOf(numbers);
   }
 
   least(keyword: string): number | null {
     const numbers = this.numbers(keyword);
-    return numbers.length === 0 ? null : Math.min(...numbers);
+    return numbers.length === 0 ? null : smallestOf(numbers);
   }
 
   numbers(keyword: string): number[] {

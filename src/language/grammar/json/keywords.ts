@@ -1,3 +1,4 @@
+import { append } from '../../../util/extremes.ts';
 import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
 import { hasMeaning } from './formats.ts';
@@ -138,7 +139,10 @@ export function unenforcedOf(schema: unknown): string[] {
       } else if (!ANNOTATIONS.has(keyword) && !constrains(keyword) && !keyword.startsWith('x-'))
         found.add(JSON.stringify(keyword));
     }
-    pending.push(...innerSchemas(next).map(([, inner]) => inner));
+    append(
+      pending,
+      innerSchemas(next).map(([, inner]) => inner),
+    );
   }
   return [...found];
 }

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { smallestOf } from '../../../util/extremes.ts';
 import { isObject } from '../../../util/json.ts';
 import {
   ANY_CHARACTER,
@@ -81,7 +82,7 @@ function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expressio
   if (only?.kind !== 'repeat' || only.body.kind !== 'characters') return null;
   const least = Math.max(minimum, only.minimum);
   const bounds = [maximum, only.maximum].filter((bound) => bound !== null);
-  const most = bounds.length === 0 ? null : Math.min(...bounds);
+  const most = bounds.length === 0 ? null : smallestOf(bounds);
   if (most !== null && least > most) return null;
   const ranges = maximum === null ? only.body.ranges : intersection(only.body.ranges, ONE_UNIT);
   return quoted(repeat(jsonSpelling(ranges), least, most));

@@ -2,8 +2,10 @@ import { deserialize, serialize } from 'node:v8';
 import { Agent, request } from 'undici';
 import type { z } from 'zod';
 import { toFailure } from '../../rollout.ts';
+import { findKey } from '../key-file.ts';
 import type { Batch } from '../mailbox.ts';
 import {
+  batchSchema,
   type JoinAnswer,
   type JoinRequest,
   joinAnswerSchema,
@@ -22,26 +24,28 @@ interface Sending {
 /** The program over HTTP. All methods throw WorkerError, or the reason of the signal. */
 export class ProgramConnection {
   readonly #base: string;
-  readonly #headers: Record<string, string>;
+  readonly #givenKey: string | undefined;
+  #key: string | undefined;
   /** No timeouts of its own: a poll has its deadline, and answers may be large. */
   readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 10_000 } });
 
   constructor(url: string, key: string | undefined) {
     this.#base = url.replace(/\/+$/, '');
-    this.#headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+    this.#givenKey = key;
   }
 
   async join(hello: JoinRequest, signal: AbortSignal): Promise<JoinAnswer> {
     const body = JSON.stringify(hello);
+    // A program that was started again has another key.
+    this.#key = this.#givenKey ?? (await findKey(this.#base));
     return this.#json(joinAnswerSchema, '/workers', { body, timeoutMs: 30_000, signal });
   }
 
   /** The next messages, after a while perhaps none. */
   async poll({ worker, pollMs, leaseMs }: JoinAnswer, received: number, signal: AbortSignal): Promise<Batch> {
     const body = JSON.stringify({ received });
-    return deserialize(
-      await this.#post(`/workers/${worker}/poll`, { body, timeoutMs: pollMs + leaseMs, signal }),
-    );
+    const answer = await this.#post(`/workers/${worker}/poll`, { body, timeoutMs: pollMs + leaseMs, signal });
+    return batchSchema.parse(deserialize(answer));
   }
 
   /** Sends messages, and gives the number of those that have arrived. */
@@ -77,7 +81,7 @@ export class ProgramConnection {
       const response = await request(this.#base + path, {
         method: 'POST',
         headers: {
-          ...this.#headers,
+          ...(this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }),
           'content-type': typeof body === 'string' ? 'application/json' : 'application/octet-stream',
         },
         body,
@@ -103,7 +107,7 @@ export class ProgramConnection {
       message: `it answered ${status}`,
     };
     if (code === 'worker_unknown') throw new WorkerError('worker_unknown', message);
-    const isFinal = status === 401 || status === 409 || status === 413;
+    const isFinal = [401, 403, 409, 413].includes(status);
     throw new WorkerError(
       isFinal ? 'worker_refused' : 'program_away',
       `${this.#base} refuses this worker: ${message}`,

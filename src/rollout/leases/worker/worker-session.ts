@@ -8,7 +8,7 @@ import { RemoteBudgets } from '../../sent/call-budgets.ts';
 import type { SentStart } from '../../sent/messages.ts';
 import { SentRollouts, sendRollout } from '../../sent/run-sent.ts';
 import { Inbox, Outbox, readMessage } from '../mailbox.ts';
-import type { FromWorker, JoinAnswer, ToWorker } from '../wire.ts';
+import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } from '../wire.ts';
 import { WorkerError } from '../worker-error.ts';
 import type { ProgramConnection } from './connection.ts';
 
@@ -50,7 +50,7 @@ export class WorkerSession {
 
   /** Results that are not known to have arrived: another session can bring them. */
   get undelivered(): FromWorker[] {
-    const left = this.#outbox.left.map((message) => readMessage<FromWorker>(message));
+    const left = this.#outbox.left.map((message) => fromWorkerSchema.parse(readMessage(message)));
     return left.filter(({ type }) => type === 'ended');
   }
 
@@ -113,7 +113,8 @@ export class WorkerSession {
     const { signal } = this.#end;
     while (!signal.aborted) {
       const batch = await this.#insist(() => connection.poll(joined, this.#inbox.received, signal));
-      for (const message of batch ? this.#inbox.open(batch) : []) this.#receive(readMessage(message));
+      for (const message of batch ? this.#inbox.open(batch) : [])
+        this.#receive(readMessage(message) as ToWorker);
     }
   }
 

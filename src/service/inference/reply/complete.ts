@@ -1,5 +1,6 @@
 import type { ChatCompletion, Choice, PromptLogprob } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
+import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
@@ -11,7 +12,10 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
   // Many replies may end in the same tick.
   await tickTime();
   const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  const cachedTokens = Math.max(0, ...generations.map((generation) => generation.cachedTokens));
+  const cachedTokens = largestOf(
+    generations.map((generation) => generation.cachedTokens),
+    0,
+  );
   const slices = new TimeSlices();
   const choices: Choice[] = [];
   for (const [index, generation] of generations.entries()) {

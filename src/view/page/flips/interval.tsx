@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import { formatNumber } from '../parts/format.ts';
 
 export interface IntervalProps {
@@ -10,7 +11,7 @@ export interface IntervalProps {
 /** The mean difference with its interval on a line through zero: beyond zero, it is more than chance. */
 export function DifferenceLine({ mean, low, high }: IntervalProps) {
   const ends = [mean, low ?? mean, high ?? mean];
-  const reach = Math.max(...ends.map(Math.abs), 1e-9) * 1.15;
+  const reach = largestOf(ends.map(Math.abs), 1e-9) * 1.15;
   const x = (value: number) => `${(50 + (value / reach) * 48).toFixed(2)}%`;
   const isClear = low !== null && high !== null && (low > 0 || high < 0);
   const tone = !isClear ? 'even' : mean > 0 ? 'better' : 'worse';

@@ -1,3 +1,4 @@
+import { smallestOf } from '../../../util/extremes.ts';
 import type { TurnView } from '../../api.ts';
 
 /** The first place where conversations part. */
@@ -36,7 +37,7 @@ export function partingOf(conversations: readonly (readonly TurnView[])[]): Part
       const text = textOf(turn, field);
       const lengths = present.map((other) => commonPrefix(text, textOf(other, field)));
       const differ = present.some((other) => textOf(other, field) !== text);
-      if (differ) return { turns, field, characters: Math.min(...lengths) };
+      if (differ) return { turns, field, characters: smallestOf(lengths) };
     }
   }
 }

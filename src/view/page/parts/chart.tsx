@@ -2,6 +2,7 @@ import { type Signal, useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
+import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import { colour, theme } from '../shell/theme.ts';
 import './chart.css';
 import { formatCount, formatNumber } from './format.ts';
@@ -244,8 +245,8 @@ function rangeOfX(latest: { current: ChartProps }): uPlot.Scale.Range {
   return () => {
     const { x, intervals = [] } = latest.current;
     const all = [x[0] ?? 0, x.at(-1) ?? 1, ...intervals.map((one) => one.x)];
-    const min = Math.min(...all);
-    return [min, Math.max(min + 1, ...all)];
+    const min = smallestOf(all);
+    return [min, largestOf(all, min + 1)];
   };
 }
 
@@ -258,8 +259,8 @@ function rangeOfY(latest: { current: ChartProps }): uPlot.Scale.Range {
     ]);
     const all = [...ends, ...[low, high].filter((value) => value !== null && value !== undefined)];
     if (all.length === 0) return [0, 1];
-    const min = Math.min(...all);
-    const max = Math.max(...all);
+    const min = smallestOf(all);
+    const max = largestOf(all);
     // A line that never moves has its distance to zero below it; a larger value may be none that there can be.
     if (min === max) return min === 0 ? [0, 1] : [Math.min(0, min * 1.08), Math.max(0, min * 1.08)];
     return uPlot.rangeNum(min, max, 0.08, true);

@@ -1,3 +1,4 @@
+import { largestOf } from '../../../util/extremes.ts';
 import { formatNumber } from './format.ts';
 import './histogram.css';
 
@@ -21,7 +22,10 @@ export function Histogram({
   label: string;
   onChoose: (index: number | null) => void;
 }) {
-  const most = Math.max(1, ...bins.map(({ count }) => count));
+  const most = largestOf(
+    bins.map(({ count }) => count),
+    1,
+  );
   return (
     <fieldset class="histogram">
       <legend class="hidden-text">{label}</legend>

@@ -1,3 +1,4 @@
+import { largestOf, smallestOf } from '../../../util/extremes.ts';
 /** A small curve without axes. Null values are gaps. The number beside it says what the curve says last. */
 export function Sparkline({
   values,
@@ -12,8 +13,8 @@ export function Sparkline({
 }) {
   const known = values.filter((value) => value !== null);
   if (known.length === 0) return null;
-  const min = Math.min(...known);
-  const range = Math.max(...known) - min;
+  const min = smallestOf(known);
+  const range = largestOf(known) - min;
   const x = (index: number) =>
     2 + (values.length < 2 ? width - 4 : (index / (values.length - 1)) * (width - 4));
   const y = (value: number) => height - 2 - (range === 0 ? 0.5 : (value - min) / range) * (height - 4);

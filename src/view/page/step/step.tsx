@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
+import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import type { GroupRow, StepDetail } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
@@ -58,7 +59,7 @@ function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query
     { key: 'ArrowLeft', does: 'Previous step', run: () => to(step.previous) },
   ]);
   const rewards = groups.flatMap(({ rollouts }) => rollouts.flatMap(({ reward }) => reward ?? []));
-  const range = { from: Math.min(...rewards), to: Math.max(...rewards) };
+  const range = { from: smallestOf(rewards), to: largestOf(rewards) };
   return (
     <>
       <Head step={step} />

@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
+import { largestOf } from '../../../util/extremes.ts';
 import type { Lane, Timeline as TimelineData } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { Figures } from '../parts/figures.tsx';
@@ -39,7 +40,7 @@ type Kind = keyof typeof kinds;
 function TimelinePanel({ timeline, query }: { timeline: TimelineData; query: PanelProps['query'] }) {
   const { which, milliseconds, lanes, trainer } = timeline;
   const usual = useMemo(() => median(lanes.map(({ start, end }) => end - start)), [lanes]);
-  const newest = Math.max(...lanes.map(({ version }) => version ?? 0));
+  const newest = largestOf(lanes.map(({ version }) => version ?? 0));
   const isOfKind: Record<Kind, (lane: Lane) => boolean> = {
     stragglers: ({ start, end }) => end - start > stragglerFactor * usual,
     stale: ({ version }) => version !== null && version < newest,
@@ -137,7 +138,7 @@ function TimelineFigures({
 }) {
   const whole = { start: 0, end: milliseconds };
   const idle = gapsIn(whole, trainer).reduce((sum, gap) => sum + gap.end - gap.start, 0);
-  const longest = Math.max(...lanes.map(({ start, end }) => end - start));
+  const longest = largestOf(lanes.map(({ start, end }) => end - start));
   const figures: readonly (readonly [name: string, value: string, note: string])[] = [
     ['Median rollout', formatSeconds(usual / 1000), ''],
     ['Longest', formatSeconds(longest / 1000), ''],

@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
+import { largestOf } from '../../../util/extremes.ts';
 import type { HistoryDetail, SampledReply, TokenRow } from '../../api.ts';
 import { counted, formatNumber, formatShare, formatSigned } from '../parts/format.ts';
 import { Nothing } from '../parts/states.tsx';
@@ -95,7 +96,10 @@ const placesOf = ({ replies }: HistoryDetail): Place[] =>
   replies.flatMap((reply) => reply.tokens.map((token, at) => ({ token, reply, isFirst: at === 0 })));
 
 function cellsOf(places: readonly Place[], history: HistoryDetail, shading: Shading): TokenCell[] {
-  const largest = Math.max(0, ...history.replies.map(({ advantage }) => Math.abs(advantage ?? 0)));
+  const largest = largestOf(
+    history.replies.map(({ advantage }) => Math.abs(advantage ?? 0)),
+    0,
+  );
   return places.map(({ token, reply, isFirst }) => ({
     text: token.text,
     look: [

@@ -57,7 +57,7 @@ const unservable: [string, Environment, string][] = [
 async function failureOf(environment: Environment, call?: string): Promise<unknown> {
   const server = await serveEnvironment({ environment, scenarios: one });
   onTestFinished(() => server.close());
-  const client = new RawClient(server.url);
+  const client = new RawClient(server.url, { 'x-api-key': server.apiKey });
   const session = await client.begin();
   if (call === undefined) return (await client.answer('/prompt', { session }))[1];
   return client.call(session, call, { text: 'x' });
@@ -80,7 +80,6 @@ describe('serveEnvironment', () => {
     [{ maxSessions: 1.5 }, 'maxSessions is 1.5'],
     [{ idleTimeoutMs: Number.NaN }, 'idleTimeoutMs is NaN'],
     [{ apiKey: 'a b' }, 'apiKey'],
-    [{ host: '0.0.0.0' }, 'Give an apiKey'],
     [{ prot: 1 }, 'prot'],
   ] as const)('refuses %j with words', async ([options, words]) => {
     const given = { environment: guess, scenarios: { train: [{ secret: 1 }] }, ...options };
@@ -97,7 +96,9 @@ describe('serveEnvironment', () => {
     const set = ScenarioSet.of([{ secret: 1 }, { secret: 2 }]);
     const server = await serveEnvironment({ environment: guess, scenarios: { train: set } });
     onTestFinished(() => server.close());
-    const [, answer] = await new RawClient(server.url).answer('/tasks', { body: { split: 'train' } });
+    const [, answer] = await new RawClient(server.url, { 'x-api-key': server.apiKey }).answer('/tasks', {
+      body: { split: 'train' },
+    });
     expect(answer).toEqual({ tasks: [{ secret: 1 }, { secret: 2 }], env_name: 'guess' });
   });
 
@@ -138,7 +139,7 @@ describe('serveEnvironment', () => {
     });
     const server = await serveEnvironment({ environment: gives, scenarios: one });
     onTestFinished(() => server.close());
-    const client = new RawClient(server.url);
+    const client = new RawClient(server.url, { 'x-api-key': server.apiKey });
     const session = await client.begin();
     for (const _ of [1, 2]) expect(await client.call(session, 'fetch')).toContain('a file of type audio/wav');
   });
@@ -198,7 +199,7 @@ describe('serveEnvironment', () => {
     });
     const server = await serveEnvironment({ environment: optional, scenarios: one, listReply: true });
     onTestFinished(() => server.close());
-    const client = new RawClient(server.url);
+    const client = new RawClient(server.url, { 'x-api-key': server.apiKey });
     const session = await client.begin();
     await client.call(session, 'look', { text: 'x', at: null, far: null });
     expect(seen).toEqual({ text: 'x', far: null });
@@ -238,12 +239,16 @@ describe('a server of an environment that is slow', () => {
       tools: [],
       replyTool: replyToolOf(environment, { listReply: false }),
       sessions,
-      apiKey: undefined,
+      apiKey: 'a-key',
+      isLocal: true,
       deadlines: { timeoutMs: 60_000, rewardTimeoutMs: 60_000 },
       setupWaitMs: 5,
       pingMs: 2,
     });
-    const headers = { 'x-session-id': 's', 'content-type': 'application/json' };
+    const headers = {
+      ...{ 'x-session-id': 's', 'content-type': 'application/json' },
+      ...{ host: '127.0.0.1', authorization: 'Bearer a-key' },
+    };
     const post = (path: string, body: object) =>
       app.request(path, { method: 'POST', headers, body: JSON.stringify(body) });
     await post('/create', { split: 'train', index: 0 });

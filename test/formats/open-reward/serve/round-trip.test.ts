@@ -38,7 +38,7 @@ describe('an environment that is served', () => {
       scenarios: { train: codes.map((code) => ({ code })), test: [{ code: 1 }] },
     });
     onTestFinished(() => server.close());
-    const client = await openReward(server.url);
+    const client = await openReward(server.url, { apiKey: server.apiKey });
     onTestFinished(() => client.close());
     expect([client.environment.name, client.splits]).toEqual(['safe', ['train', 'test']]);
     const scenarios = await client.scenarios('train');
@@ -64,7 +64,7 @@ describe('an environment that is served', () => {
   it('converses in words, which the environment answers until it has nothing more to say', async () => {
     const server = await serveEnvironment({ environment: guess, scenarios: { train: [{ secret: 6 }] } });
     onTestFinished(() => server.close());
-    const client = await openReward(server.url);
+    const client = await openReward(server.url, { apiKey: server.apiKey });
     onTestFinished(() => client.close());
     const [scenario] = await client.scenarios('train');
     for (const script of [['6'], ['1', '9', '6'], ['1', '2', '3', '4', '5', '5', '6'], ['', '6']]) {
@@ -82,7 +82,7 @@ describe('an environment that is served', () => {
       maxSessions: 15,
     });
     onTestFinished(() => server.close());
-    const client = await openReward(server.url);
+    const client = await openReward(server.url, { apiKey: server.apiKey });
     onTestFinished(() => client.close());
     const { counts } = await runGroups({
       environment: client.environment,

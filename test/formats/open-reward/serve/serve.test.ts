@@ -16,7 +16,7 @@ async function serve(
 ) {
   const server = await serveEnvironment({ environment, scenarios: { train: scenarios }, ...options });
   onTestFinished(() => server.close());
-  return { server, client: new RawClient(server.url, headers) };
+  return { server, client: new RawClient(server.url, { 'x-api-key': server.apiKey, ...headers }) };
 }
 
 const newJournal = (): Journal => ({ opened: [], closed: [] });
