@@ -25,6 +25,7 @@ const started = [
   'engines/embedded/sampler/worker',
   'engines/embedded/trainer/graph-worker',
   'engines/embedded/trainer/worker',
+  'language/chat/long-texts-thread',
   'language/constraint/checker/worker',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',

@@ -31,6 +31,7 @@ export function combineEngines(engines: readonly Engine[]): Engine {
     logitsProcessors: engines.flatMap(({ logitsProcessors }) => logitsProcessors),
     tokenizer: (baseModel) => of(baseModel).tokenizer(baseModel),
     chatFormat: (baseModel) => of(baseModel).chatFormat(baseModel),
+    sharedLanguage: (baseModel) => of(baseModel).sharedLanguage?.(baseModel),
     checkConstraint: async (baseModel, ...rest) => of(baseModel).checkConstraint(baseModel, ...rest),
     generate: async (request, onDelta) => owner(request).generate(request, onDelta),
     beamSearch: async (request) => owner(request).beamSearch(request),

@@ -1,4 +1,5 @@
 import { MartingaleError } from '../contract/basics.ts';
+import type { SharedLanguage } from '../language/chat/read-language.ts';
 import type { Constraint, Reply } from '../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../language/tokenizer/tokenizer.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
@@ -160,6 +161,8 @@ export interface Engine {
   readonly logitsProcessors: readonly string[];
   tokenizer(baseModel: string): Tokenizer;
   chatFormat(baseModel: string): ChatFormat;
+  /** Both, for a thread that encodes long texts. Default: they are encoded where requests are answered. */
+  sharedLanguage?(baseModel: string): SharedLanguage | undefined;
   /**
    * Checks a constraint before anything is sampled under it. Rejects with the reason of the caller's signal when it is
    * aborted while the check waits.

@@ -86,6 +86,7 @@ export class RequestValidationError extends ServiceError {
 const languageStatus: Readonly<Record<string, ErrorStatus>> = {
   context_length_exceeded: 400,
   templates_busy: 503,
+  texts_busy: 503,
   templates_unavailable: 503,
 };
 

@@ -1,4 +1,4 @@
-import { type Language, tinyLanguage } from '../../language/chat/read-language.ts';
+import { type Language, type SharedLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
@@ -90,6 +90,11 @@ export class EmbeddedEngine implements Engine {
 
   chatFormat(baseModel: string): ChatFormat {
     return this.#textOf(baseModel).language.format;
+  }
+
+  sharedLanguage(baseModel: string): SharedLanguage {
+    const model = this.#models.find(baseModel);
+    return model.kind === 'tiny' ? null : model.language;
   }
 
   async checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void> {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { z } from 'zod';
-import { type Language, readLanguage } from '../../language/chat/read-language.ts';
+import { type Language, readLanguage, type SharedLanguage } from '../../language/chat/read-language.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
@@ -98,7 +98,7 @@ interface Parts {
   api: TinkerApi;
   adapters: Adapters;
   baseModel: BaseModel;
-  language: Language;
+  language: Awaited<ReturnType<typeof readLanguage>>;
   reduction: Reduction;
 }
 
@@ -140,6 +140,10 @@ class TinkerEngine implements Engine {
 
   chatFormat(): ChatFormat {
     return this.#parts.language.format;
+  }
+
+  sharedLanguage(): SharedLanguage {
+    return this.#parts.language.shared;
   }
 
   async checkConstraint(_baseModel: string, _constraint: Constraint): Promise<void> {

@@ -1,13 +1,16 @@
 import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { parseExactJson } from '../../util/exact-json.ts';
+import type { Caller } from '../../util/fair-queue.ts';
 import { LanguageError } from '../error.ts';
 import { toolsJson } from '../grammar/limits.ts';
 import { Template } from '../jinja/template.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import { InspectedConversations } from './inspected-conversation.ts';
+import { LongTexts, longText } from './long-texts.ts';
 import { effortVariables, reasoningEnd } from './prompt-reasoning.ts';
+import type { SharedLanguage } from './read-language.ts';
 import {
   type PromptPart,
   refuseForgedRoles,
@@ -41,6 +44,8 @@ export interface RenderOptions {
   values?: Readonly<Record<string, unknown>> | undefined;
   /** Tokens that the model's context holds. Far longer texts are refused. Default: no check. */
   contextLength?: number;
+  /** Whose long texts wait for those of others. */
+  caller?: Caller | undefined;
 }
 
 /** `location` is the path of the conversation in its request, for errors. Default: the request itself. */
@@ -58,6 +63,7 @@ export class ConversationRenderer {
   readonly template: Template;
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
+  readonly #longTexts: LongTexts | null;
   /** For a template that inspects texts. */
   readonly #inspected: InspectedConversations | null;
   #longestTokenBytes: number | undefined;
@@ -72,9 +78,11 @@ export class ConversationRenderer {
     sizeCalculation: (parts) => charactersOf(parts, []) + (parts.length + 1) * charactersOfPart,
   });
 
-  constructor(tokenizer: Tokenizer, format: ChatFormat) {
+  /** @param shared The same language for a thread that encodes long texts. Without it they are encoded in this one. */
+  constructor(tokenizer: Tokenizer, format: ChatFormat, shared?: SharedLanguage) {
     this.tokenizer = tokenizer;
     this.#format = format;
+    this.#longTexts = shared === undefined ? null : new LongTexts(shared);
     this.template = new Template(format.template);
     this.#inspected = format.inspectsTexts ? new InspectedConversations(tokenizer, format) : null;
   }
@@ -85,17 +93,17 @@ export class ConversationRenderer {
   }
 
   /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */
-  render(conversation: Turns, options: RenderOptions): RenderedConversation {
+  async render(conversation: Turns, options: RenderOptions): Promise<RenderedConversation> {
     this.checkCount(conversation.turns, options.contextLength);
     if (this.#inspected) return this.#renderInspected(this.#inspected, conversation, options);
     return this.assemble(this.skeleton(conversation, options), slotsOf(conversation.turns), options);
   }
 
-  #renderInspected(
+  async #renderInspected(
     inspected: InspectedConversations,
     { turns, tools, location = [] }: Turns,
     options: RenderOptions,
-  ): RenderedConversation {
+  ): Promise<RenderedConversation> {
     const json = tools && tools.length > 0 ? toolsJson(tools, [...location, 'tools']) : null;
     const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
     const { parts, slots, kept } = inspected.render(turns, json === null ? null : parseExactJson(json), {
@@ -106,7 +114,7 @@ export class ConversationRenderer {
     const { template, textReasoning } = this.#format;
     if (textReasoning && reasoningEffort === 'none' && addGenerationPrompt)
       parts.push(...reasoningEnd(parts, textReasoning, { template, tokenizer: this.tokenizer }));
-    const { tokens, splices } = this.assemble(parts, slots, options);
+    const { tokens, splices } = await this.assemble(parts, slots, options);
     let next = 0;
     return { tokens, splices: kept.map((isKept) => (isKept ? (splices[next++] ?? null) : null)) };
   }
@@ -169,18 +177,21 @@ export class ConversationRenderer {
   }
 
   /** Fills the slots of a skeleton and encodes the result. */
-  assemble(
+  async assemble(
     parts: readonly PromptPart[],
     slots: readonly Slot[],
-    { contextLength }: Pick<RenderOptions, 'contextLength'>,
-  ): RenderedConversation {
+    options: Pick<RenderOptions, 'contextLength' | 'caller'>,
+  ): Promise<RenderedConversation> {
+    const { contextLength } = options;
     if (contextLength !== undefined) this.checkSize(charactersOf(parts, slots), contextLength);
     const tokens: number[] = [];
     const splices: RenderedConversation['splices'] = [];
     let text = '';
-    const flush = () => {
+    const flush = async () => {
       if (text === '') return;
-      for (const token of this.#encode(text)) tokens.push(token);
+      const isLong = this.#longTexts !== null && text.length >= longText;
+      for (const token of isLong ? await this.#encodeLong(text, options) : this.#encode(text))
+        tokens.push(token);
       text = '';
     };
     for (const part of parts) {
@@ -189,21 +200,21 @@ export class ConversationRenderer {
         continue;
       }
       if (part.type === 'special') {
-        flush();
+        await flush();
         tokens.push(part.token);
         continue;
       }
       const slot = slots[part.index];
       if (slot?.type === 'text') text += slot.text;
       if (slot?.type !== 'tokens') continue;
-      flush();
+      await flush();
       splices.push({ start: tokens.length, length: slot.tokens.length });
       // The template writes the end token itself.
       const endsItself = slot.tokens.at(-1) === this.#format.endToken;
       const length = endsItself ? slot.tokens.length - 1 : slot.tokens.length;
       for (let index = 0; index < length; index++) tokens.push(slot.tokens[index] ?? 0);
     }
-    flush();
+    await flush();
     return { tokens, splices };
   }
 
@@ -214,6 +225,14 @@ export class ConversationRenderer {
     const tokens = this.tokenizer.encode(text);
     if (text.length <= maxCachedText) this.#encoded.set(text, tokens);
     return tokens;
+  }
+
+  async #encodeLong(
+    text: string,
+    { contextLength = Number.POSITIVE_INFINITY, caller }: Pick<RenderOptions, 'contextLength' | 'caller'>,
+  ): Promise<Iterable<number>> {
+    const maxTokens = truncationFactor * contextLength;
+    return this.#longTexts ? this.#longTexts.encode(text, { maxTokens, caller }) : this.#encode(text);
   }
 
   #maxTokenBytes(): number {

@@ -1,5 +1,6 @@
 import type { ExactJson } from '../../util/exact-json.ts';
 import { LanguageError, messageOf } from '../error.ts';
+import { BudgetError } from '../jinja/budget.ts';
 import type { Template } from '../jinja/template.ts';
 import type { Turn } from './conversation.ts';
 
@@ -88,9 +89,10 @@ export function renderTemplate(template: Template, values: Record<string, unknow
   try {
     return template.render(values);
   } catch (cause) {
+    const remedy = cause instanceof BudgetError ? '. Send fewer or smaller messages and tools' : '';
     throw new LanguageError(
       'chat_template_failed',
-      `The model's chat template refuses this conversation: ${messageOf(cause)}`,
+      `The model's chat template refuses this conversation: ${messageOf(cause)}${remedy}`,
       { cause },
     );
   }

@@ -1,4 +1,5 @@
 import { bind, integerOf, textOf } from './arguments.ts';
+import { pass, spend } from './budget.ts';
 import { listFilters, listParameters, valueAt } from './list-filters.ts';
 import { absolute, parseFloatText, parseInteger, rounded } from './python-number.ts';
 import { capitalize, replace, splitLines, strip, titleFilter, truncate } from './python-text.ts';
@@ -16,11 +17,17 @@ const entities: Readonly<Record<string, string>> = {
   '"': '&#34;',
 };
 
+function spaces(count: Value): string {
+  const length = integerOf(count);
+  spend(length);
+  return ' '.repeat(length);
+}
+
 function indented(text: string, width: Value, first: boolean, blank: boolean): string {
-  const by = typeof width === 'string' ? width : ' '.repeat(integerOf(width));
-  const lines = splitLines(`${text}\n`).map((line, index) =>
-    (index === 0 ? first : line !== '' || blank) ? by + line : line,
-  );
+  const by = typeof width === 'string' ? width : spaces(width);
+  const parts = splitLines(`${text}\n`);
+  spend(text.length + parts.length * by.length);
+  const lines = parts.map((line, index) => ((index === 0 ? first : line !== '' || blank) ? by + line : line));
   return lines.join('\n');
 }
 
@@ -61,7 +68,7 @@ const filters: Readonly<Record<string, (value: Value, ...args: Value[]) => Value
       separators === null ? [indent === null ? ', ' : ',', ': '] : itemsOf(separators).map(textOf);
     return toJson(value, {
       ascii: isTrue(ascii),
-      indent: indent === null ? null : typeof indent === 'string' ? indent : ' '.repeat(integerOf(indent)),
+      indent: indent === null ? null : typeof indent === 'string' ? indent : spaces(indent),
       separators: [item ?? '', key ?? ''],
       sortKeys: isTrue(sortKeys),
     });
@@ -124,7 +131,7 @@ const appliers: Readonly<Record<string, Filter>> = {
     }
     const [name, ...more] = args;
     const filter = filterNamed(textOf(name));
-    return itemsOf(value).map((item) => filter(item, more, keywords));
+    return itemsOf(value).map((item) => pass(filter(pass(item), more, keywords)));
   },
   reject: chosenByItem(false),
   rejectattr: chosenByAttribute(false),

@@ -1,4 +1,5 @@
 import { bind, integerOf, textOf } from './arguments.ts';
+import { spend } from './budget.ts';
 import { strftime } from './strftime.ts';
 import { itemsOf, type Keywords, keyOf, Namespace, TemplateError, toText, type Value } from './value.ts';
 
@@ -30,6 +31,7 @@ export const globals: ReadonlyMap<string, Value> = new Map<string, Value>([
       const length = Math.max(0, Math.ceil((stop - start) / step));
       if (length > maxRange)
         throw new TemplateError(`a range of ${length} numbers is too long; the maximum is ${maxRange}`);
+      spend(length);
       return Array.from({ length }, (_, index) => BigInt(start + index * step));
     },
   ],

@@ -1,4 +1,5 @@
 import { integerOf } from './arguments.ts';
+import { pass, spend, step } from './budget.ts';
 import { filterNamed } from './filters.ts';
 import { methodOf } from './methods.ts';
 import { type Call, isNode, type Named, type Node } from './nodes.ts';
@@ -65,7 +66,13 @@ function textOfBlock(nodes: readonly Node[], scope: Scope): string {
   return output.text;
 }
 
+function append(output: Output, text: string): void {
+  spend(text.length);
+  output.text += text;
+}
+
 function writeNode(node: Node, scope: Scope, output: Output): Leaving {
+  step();
   switch (node.type) {
     case 'Comment':
       return null;
@@ -94,29 +101,37 @@ function writeNode(node: Node, scope: Scope, output: Output): Leaving {
       const { call } = node;
       const caller = macro('caller', node.callerArgs ?? [], node.body, scope);
       const [args, keywords] = argumentsOf(call.args, scope);
-      output.text += toText(callableOf(call.callee, scope)(args, new Map([...keywords, ['caller', caller]])));
+      append(
+        output,
+        toText(callableOf(call.callee, scope)(args, new Map([...keywords, ['caller', caller]]))),
+      );
       return null;
     }
     case 'FilterStatement':
-      output.text += toText(filtered(textOfBlock(node.body, new Scope(scope)), node.filter, scope));
+      append(output, toText(filtered(textOfBlock(node.body, new Scope(scope)), node.filter, scope)));
       return null;
     default:
-      output.text += toText(evaluate(node, scope));
+      append(output, toText(evaluate(node, scope)));
       return null;
   }
 }
 
+/** What an iteration takes besides the nodes of its body. */
+const stepsOfIteration = 32;
+
 function writeLoop(node: Extract<Node, { type: 'For' }>, outer: Scope, output: Output): void {
   const { iterable, loopvar, body, defaultBlock } = node;
   const isSelected = iterable.type === 'SelectExpression';
-  const all = itemsOf(evaluate(isSelected ? iterable.lhs : iterable, outer));
+  const all = itemsOf(pass(evaluate(isSelected ? iterable.lhs : iterable, outer)));
   const items = all.filter((item) => {
     if (!isSelected) return true;
+    step(stepsOfIteration);
     const scope = new Scope(outer);
     assign(loopvar, item, scope);
     return isTrue(evaluate(iterable.test, scope));
   });
   for (const [index, item] of items.entries()) {
+    step(stepsOfIteration);
     // Variables of one iteration are unknown in the next.
     const scope = new Scope(outer);
     scope.set('loop', loopFields(items, index));
@@ -198,6 +213,7 @@ function uses(part: unknown, variable: string): boolean {
 }
 
 function evaluate(node: Node, scope: Scope): Value {
+  step();
   switch (node.type) {
     case 'Identifier':
       return scope.get(node.value);
@@ -219,7 +235,7 @@ function evaluate(node: Node, scope: Scope): Value {
       return member(node, scope);
     case 'CallExpression': {
       const callee = callableOf(node.callee, scope);
-      return callee(...argumentsOf(node.args, scope));
+      return pass(callee(...argumentsOf(node.args, scope)));
     }
     case 'FilterExpression':
       return filtered(evaluate(node.operand, scope), node.filter, scope);
@@ -231,7 +247,7 @@ function evaluate(node: Node, scope: Scope): Value {
       const left = evaluate(node.left, scope);
       if (operator === 'and') return isTrue(left) ? evaluate(node.right, scope) : left;
       if (operator === 'or') return isTrue(left) ? left : evaluate(node.right, scope);
-      return binary(operator, left, evaluate(node.right, scope));
+      return binary(operator, pass(left), pass(evaluate(node.right, scope)));
     }
     case 'UnaryExpression':
       return unary(node.operator.value, evaluate(node.argument, scope));
@@ -252,7 +268,7 @@ function compared({ operator, left, right }: Binary, scope: Scope): { result: Va
   const { result, last } = isLink ? compared(left, scope) : { result: true, last: evaluate(left, scope) };
   if (!isTrue(result)) return { result, last };
   const value = evaluate(right, scope);
-  return { result: binary(operator.value, last, value), last: value };
+  return { result: binary(operator.value, pass(last), pass(value)), last: value };
 }
 
 function unary(operator: string, value: Value): Value {
@@ -266,8 +282,9 @@ function argumentsOf(nodes: readonly Node[], scope: Scope): [Value[], Map<string
   const args: Value[] = [];
   const keywords = new Map<string, Value>();
   for (const node of nodes)
-    if (node.type === 'SpreadExpression') args.push(...itemsOf(evaluate(node.argument, scope)));
-    else if (node.type === 'KeywordArgumentExpression')
+    if (node.type === 'SpreadExpression') {
+      for (const item of pass(itemsOf(evaluate(node.argument, scope)))) args.push(item);
+    } else if (node.type === 'KeywordArgumentExpression')
       keywords.set(node.key.value, evaluate(node.value, scope));
     else if (node.type === 'KeywordSpreadExpression') {
       const more = evaluate(node.argument, scope);
@@ -293,14 +310,17 @@ const nameOf = (node: Node) =>
   node.type === 'Identifier' || node.type === 'StringLiteral' ? node.value : node.type;
 
 function filtered(value: Value, filter: Named | Call, scope: Scope): Value {
-  if (filter.type === 'Identifier') return filterNamed(filter.value)(value, [], new Map());
-  return filterNamed(nameOf(filter.callee))(value, ...argumentsOf(filter.args, scope));
+  pass(value);
+  if (filter.type === 'Identifier') return pass(filterNamed(filter.value)(value, [], new Map()));
+  return pass(filterNamed(nameOf(filter.callee))(value, ...argumentsOf(filter.args, scope)));
 }
 
 /** `a.b` looks for a method first, `a['b']` for an item, as Jinja2's `getattr` and `getitem`. */
 function member(node: Extract<Node, { type: 'MemberExpression' }>, scope: Scope): Value {
   const owner = evaluate(node.object, scope);
   const { property } = node;
+  // A method goes through its owner.
+  if (typeof owner === 'string') pass(owner);
   if (property.type === 'SliceExpression') return slice(owner, property, scope);
   const key = !node.computed && property.type === 'Identifier' ? property.value : evaluate(property, scope);
   if (owner === undefined)
@@ -317,7 +337,7 @@ function member(node: Extract<Node, { type: 'MemberExpression' }>, scope: Scope)
 }
 
 function slice(owner: Value, range: Extract<Node, { type: 'SliceExpression' }>, scope: Scope): Value {
-  const items = itemsOf(owner);
+  const items = itemsOf(pass(owner));
   const at = (node: Node | undefined) => {
     const value = node && evaluate(node, scope);
     return value === undefined || value === null ? null : integerOf(value);

@@ -1,3 +1,4 @@
+import { spend, step } from './budget.ts';
 import { binary } from './operators.ts';
 import {
   compare,
@@ -83,7 +84,9 @@ export const listFilters: Readonly<Record<string, (value: Value, ...args: Value[
   join: (value, separator = '', attribute) => {
     const values = itemsOf(value);
     const shown = isGiven(attribute) ? values.map((item) => valueAt(item, attribute)) : values;
-    return shown.map(toText).join(toText(separator));
+    const [texts, between] = [shown.map(toText), toText(separator)];
+    spend(texts.reduce((sum, text) => sum + text.length + between.length, 0));
+    return texts.join(between);
   },
   last: (value) => itemsOf(value).at(-1),
   length: (value) => BigInt(itemsOf(value).length),
@@ -98,12 +101,16 @@ export const listFilters: Readonly<Record<string, (value: Value, ...args: Value[
     if (typeof start === 'string') throw new TemplateError('sum adds no texts, join does');
     const values = itemsOf(value);
     const added = isGiven(attribute) ? values.map((item) => valueAt(item, attribute)) : values;
-    return added.reduce((total, item) => binary('+', total, item), start);
+    return added.reduce((total, item) => {
+      step();
+      return binary('+', total, item);
+    }, start);
   },
   unique: (value, caseSensitive, attribute) => {
     const key = keyOf(attribute, caseSensitive);
     const seen: Value[] = [];
     return itemsOf(value).filter((item) => {
+      step(seen.length / 8);
       const isNew = !seen.some((one) => equal(one, key(item)));
       if (isNew) seen.push(key(item));
       return isNew;

@@ -1,3 +1,4 @@
+import { spend } from './budget.ts';
 import { isIn } from './tests.ts';
 import { compare, equal, isNumeric, TemplateError, Tuple, toText, typeName, type Value } from './value.ts';
 
@@ -21,19 +22,28 @@ export function binary(operator: string, left: Value, right: Value): Value {
     case 'not in':
       return !isIn(left, right);
     case '~':
-      return toText(left) + toText(right);
+      return joined(toText(left), toText(right));
   }
   if (isNumeric(left) && isNumeric(right)) return arithmetic(operator, left, right);
-  if (operator === '+' && typeof left === 'string' && typeof right === 'string') return left + right;
-  if (operator === '+' && Array.isArray(left) && Array.isArray(right))
-    return left instanceof Tuple ? Tuple.of(...left, ...right) : [...left, ...right];
+  if (operator === '+' && typeof left === 'string' && typeof right === 'string') return joined(left, right);
+  if (operator === '+' && Array.isArray(left) && Array.isArray(right)) {
+    spend(left.length + right.length);
+    const items = [...left, ...right];
+    return left instanceof Tuple ? Tuple.from(items) : items;
+  }
   if (operator === '*' && isNumeric(right) && typeof right !== 'number') {
     const count = Math.max(0, Number(right));
+    if (typeof left === 'string' || Array.isArray(left)) spend(left.length * count);
     if (typeof left === 'string') return left.repeat(count);
     if (Array.isArray(left)) return Array.from({ length: count }, () => left).flat();
   }
   if (operator === '*' && isNumeric(left) && !isNumeric(right)) return binary('*', right, left);
   throw new TemplateError(`${operator} is not possible between ${typeName(left)} and ${typeName(right)}`);
+}
+
+function joined(left: string, right: string): string {
+  spend(left.length + right.length);
+  return left + right;
 }
 
 type Numeric = boolean | bigint | number;

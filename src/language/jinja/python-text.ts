@@ -1,4 +1,5 @@
 import { integerOf, textOf } from './arguments.ts';
+import { spend } from './budget.ts';
 import { isTrue, itemsOf, TemplateError, Tuple, type Value } from './value.ts';
 
 /*
@@ -97,6 +98,7 @@ function splitFromRight(text: string, separator: Value, most: number): string[] 
 
 export function replace(text: string, old: string, by: string, most: number): string {
   const parts = old === '' ? ['', ...Array.from(text), ''] : text.split(old);
+  spend(text.length + parts.length * by.length);
   if (most < 0 || parts.length <= most + 1) return parts.join(by);
   return [...parts.slice(0, most), parts.slice(most).join(old)].join(by);
 }
@@ -173,7 +175,11 @@ export const methodsOfText: Readonly<Record<string, Method>> = {
     if (searched === undefined) return 0n;
     return BigInt(sought === '' ? Array.from(searched).length + 1 : searched.split(sought).length - 1);
   },
-  join: (text, items) => itemsOf(items).map(textOf).join(text),
+  join: (text, items) => {
+    const texts = itemsOf(items).map(textOf);
+    spend(texts.reduce((sum, one) => sum + one.length + text.length, 0));
+    return texts.join(text);
+  },
   isdigit: (text) => /^\p{Nd}+$/u.test(text),
   isspace: (text) => text !== '' && strip(text, null) === '',
   isupper: (text) => text === text.toUpperCase() && text !== text.toLowerCase(),

@@ -1,4 +1,5 @@
 import { JsonNumber } from '../../util/exact-json.ts';
+import { defaultBudget, type RenderBudget, withinBudget } from './budget.ts';
 import { globals } from './globals.ts';
 import { run } from './interpreter.ts';
 import type { Node } from './nodes.ts';
@@ -17,10 +18,13 @@ export class Template {
     this.nodes = nodesOf(source);
   }
 
-  /** `variables`: values of JSON, also those of `parseExactJson`. @throws TemplateError */
-  render(variables: Readonly<Record<string, unknown>> = {}): string {
+  /**
+   * `variables`: values of JSON, also those of `parseExactJson`.
+   * @throws TemplateError; BudgetError if it needs more than the budget.
+   */
+  render(variables: Readonly<Record<string, unknown>> = {}, budget: RenderBudget = defaultBudget): string {
     const values = Object.entries(variables).map(([name, value]): [string, Value] => [name, toValue(value)]);
-    return run(this.nodes, new Map([...globals, ...values]));
+    return withinBudget(budget, () => run(this.nodes, new Map([...globals, ...values])));
   }
 }
 

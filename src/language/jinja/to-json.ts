@@ -1,3 +1,4 @@
+import { spend, step } from './budget.ts';
 import { floatText, Namespace, TemplateError, typeName, type Value } from './value.ts';
 
 export interface JsonStyle {
@@ -11,6 +12,7 @@ export interface JsonStyle {
 
 /** JSON as Python's `json.dumps` writes it, which is the filter `tojson` of chat templates. */
 export function toJson(value: Value, style: JsonStyle, level = 0): string {
+  step();
   if (value === null || typeof value === 'boolean') return JSON.stringify(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value === 'number')
@@ -46,12 +48,15 @@ export function toJson(value: Value, style: JsonStyle, level = 0): string {
 
 function bracketed([open, close]: string, items: string[], style: JsonStyle, level: number): string {
   const { indent, separators } = style;
+  const between = separators[0].length + (indent === null ? 0 : (level + 1) * indent.length + 1);
+  spend(items.reduce((sum, item) => sum + item.length + between, 2 + (indent?.length ?? 0) * level));
   if (indent === null || items.length === 0) return open + items.join(separators[0]) + close;
   const line = `\n${indent.repeat(level)}`;
   return open + line + indent + items.join(separators[0] + line + indent) + line + close;
 }
 
 function jsonText(text: string, { ascii }: JsonStyle): string {
+  spend(text.length);
   const json = JSON.stringify(text);
   if (!ascii) return json;
   return json.replace(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -1,3 +1,7 @@
+import { spend, step, TemplateError } from './budget.ts';
+
+export { TemplateError } from './budget.ts';
+
 /**
  * A value of a template, with Python's types: `bigint` is an int, `number` a float, a Map a dict, an array a list or a
  * tuple, null is None. `undefined` is what Jinja calls undefined.
@@ -36,9 +40,6 @@ export class Namespace {
   }
 }
 
-/** An error of the template or of what it does with a value, as Python would raise it. */
-export class TemplateError extends Error {}
-
 export const isNumeric = (value: Value): value is boolean | bigint | number =>
   typeof value === 'boolean' || typeof value === 'bigint' || typeof value === 'number';
 
@@ -67,6 +68,7 @@ export function isTrue(value: Value): boolean {
 
 /** Python's `==`. */
 export function equal(left: Value, right: Value): boolean {
+  step(0.125);
   if (isNumeric(left) && isNumeric(right))
     return typeof left === 'number' || typeof right === 'number'
       ? Number(left) === Number(right)
@@ -136,6 +138,7 @@ export function toText(value: Value): string {
 
 /** Python's `repr`. */
 function repr(value: Value): string {
+  step();
   if (value === undefined) return 'Undefined';
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
@@ -143,12 +146,17 @@ function repr(value: Value): string {
   if (typeof value === 'bigint') return value.toString();
   if (typeof value === 'string') return quoted(value);
   if (Array.isArray(value)) {
-    const items = value.map(repr).join(', ');
+    const texts = value.map(repr);
+    spend(texts.reduce((sum, text) => sum + text.length + 2, 0));
+    const items = texts.join(', ');
     if (!(value instanceof Tuple)) return `[${items}]`;
     return value.length === 1 ? `(${items},)` : `(${items})`;
   }
-  if (value instanceof Map)
-    return `{${[...value].map(([key, item]) => `${quoted(key)}: ${repr(item)}`).join(', ')}}`;
+  if (value instanceof Map) {
+    const texts = [...value].map(([key, item]) => `${quoted(key)}: ${repr(item)}`);
+    spend(texts.reduce((sum, text) => sum + text.length + 2, 0));
+    return `{${texts.join(', ')}}`;
+  }
   return `<${typeName(value)}>`;
 }
 

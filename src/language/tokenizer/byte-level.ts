@@ -65,14 +65,20 @@ export class ByteLevelTokenizer implements Tokenizer {
     this.vocabularySize = this.#bytes.length;
   }
 
-  encode(text: string): number[] {
-    return this.encodeExactly(this.#rules.normalize?.(text) ?? text);
+  encode(text: string, most = Number.POSITIVE_INFINITY): number[] {
+    return this.#encode(this.#rules.normalize?.(text) ?? text, most);
   }
 
   encodeExactly(text: string): number[] {
+    return this.#encode(text, Number.POSITIVE_INFINITY);
+  }
+
+  #encode(text: string, most: number): number[] {
     const tokens: number[] = [];
-    for (const word of this.#rules.split(text))
+    for (const word of this.#rules.split(text)) {
       for (const token of this.#encodeWord(word)) tokens.push(token);
+      if (tokens.length > most) break;
+    }
     return tokens;
   }
 

@@ -1,4 +1,6 @@
+import { createContext, Script } from 'node:vm';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { type AddedToken, BYTE_SYMBOLS, ByteLevelTokenizer, type TokenizerFile } from './byte-level.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
@@ -145,6 +147,12 @@ function splitterOf(file: CheckpointFile): (text: string) => string[] {
   if (!names.some((name) => file.value(`${name}.type`) === 'ByteLevel'))
     file.refuse('pre_tokenizer.type', type, 'only byte-level tokenizers are supported');
   if (patterns.length === 0) return (text) => [text];
+  checkPatterns(file, names);
+  return splitterBy(patterns);
+}
+
+/** @throws the library's error for a pattern that is none */
+function splitterBy(patterns: readonly string[]): (text: string) => string[] {
   const pretokenizers = patterns.map((Regex) => ({
     type: 'Split',
     pattern: { Regex },
@@ -163,6 +171,47 @@ function splitterOf(file: CheckpointFile): (text: string) => string[] {
     {},
   );
   return (text) => (text === '' ? [] : library.pre_tokenizer(text));
+}
+
+/** How long a pattern may take for a probe of a few thousand characters, in milliseconds. Published ones take about one. */
+const probeMs = 1000;
+
+/**
+ * Refuses a pattern that is none, and one that takes more time the longer a text is than in proportion to it, such as
+ * `(a+)+$`: texts of callers run through it. The probes are long runs of what patterns tell apart, and of each character
+ * that the pattern names.
+ */
+function checkPatterns(file: CheckpointFile, names: readonly string[]): void {
+  for (const name of names) {
+    const pattern = patternOf(file, name);
+    if (pattern === null || pattern === gpt2Words) continue;
+    const field = `${name}.pattern`;
+    const probes = [...new Set([...'aA1 \n\t.é中', ...pattern])].flatMap((character) => [
+      `${character.repeat(3000)}\u0000`,
+      `${`${character}a`.repeat(1500)}\u0000`,
+    ]);
+    const context = createContext({
+      run: () => {
+        const split = splitterBy([pattern]);
+        for (const probe of probes) split(probe);
+      },
+    });
+    try {
+      new Script('run()').runInContext(context, { timeout: probeMs });
+    } catch (error) {
+      // Not an Error of this realm.
+      const isSlow =
+        typeof error === 'object' &&
+        error !== null &&
+        'code' in error &&
+        error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+      file.refuse(
+        field,
+        pattern,
+        isSlow ? 'it takes too long for texts of some thousand characters' : messageOf(error),
+      );
+    }
+  }
 }
 
 /** The pattern of one step of the pre-tokenizer; null if it does not split. */

@@ -14,8 +14,11 @@ export interface Tokenizer {
   readonly added: ReadonlyMap<string, number>;
   /** Special tokens by their text, such as `<|end|>`. */
   readonly special: ReadonlyMap<string, number>;
-  /** The tokens of a text of a prompt, which the model's own tokenizer may normalize first (Qwen: NFC). */
-  encode(text: string): number[];
+  /**
+   * The tokens of a text of a prompt, which the model's own tokenizer may normalize first (Qwen: NFC).
+   * @param most Stops soon after so many. Default: no limit.
+   */
+  encode(text: string, most?: number): number[];
   /** Tokens whose bytes are exactly those of the text. */
   encodeExactly(text: string): number[];
   /** Bytes that are not valid UTF-8 become U+FFFD. Special tokens decode to nothing. */

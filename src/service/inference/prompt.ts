@@ -38,14 +38,14 @@ export async function toPrompt(
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
-  const options = { ...toRenderOptions(request, turns, tools.format), contextLength };
+  const options = { ...toRenderOptions(request, turns, tools.format), contextLength, caller };
   const template = passesToTemplate(request) ? requestTemplate : null;
   const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
   const rendered =
     template && values
       ? await template.renderLiterally(renderer, conversation, options, values, caller)
-      : renderer.render(conversation, options);
+      : await renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
   if (whole.length === 0)

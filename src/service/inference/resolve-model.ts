@@ -135,7 +135,7 @@ export interface BaseModelTools {
 
 /** Creates the tools of a base model on first use and keeps them with their caches. */
 export function baseModelTools(
-  engine: Pick<Engine, 'tokenizer' | 'chatFormat'>,
+  engine: Pick<Engine, 'tokenizer' | 'chatFormat' | 'sharedLanguage'>,
 ): (baseModel: string) => BaseModelTools {
   const known = new Map<string, BaseModelTools>();
   return (baseModel) => {
@@ -146,7 +146,7 @@ export function baseModelTools(
       tools = {
         tokenizer,
         format,
-        renderer: new ConversationRenderer(tokenizer, format),
+        renderer: new ConversationRenderer(tokenizer, format, engine.sharedLanguage?.(baseModel)),
         texts: new TokenTexts(tokenizer),
       };
       known.set(baseModel, tools);

@@ -38,13 +38,13 @@ export interface TrainingConversation extends Conversation {
  * Renders a conversation as one sequence of tokens with the sampled ids unchanged. The sequence ends with the last of
  * them, since later tokens do not train. A sampled end token is part of its span, although the template writes it.
  */
-export function toSequence(
+export async function toSequence(
   conversation: TrainingConversation,
   { renderer, format }: Pick<BaseModelTools, 'renderer' | 'format'>,
   contextLength: number,
-): SampledSequence<Constraint> {
+): Promise<SampledSequence<Constraint>> {
   const { turns, sampled, reasoningEffort, trainsAfter } = conversation;
-  const { tokens, splices } = renderer.render(conversation, {
+  const { tokens, splices } = await renderer.render(conversation, {
     addGenerationPrompt: false,
     reasoningEffort,
     contextLength,
@@ -163,7 +163,7 @@ async function historySequences(
     return false;
   };
   if (conversation.sampled.every((sampled) => sampled === null)) return own;
-  const shared = toSequence(conversation, tools, base.contextLength);
+  const shared = await toSequence(conversation, tools, base.contextLength);
   return shared.spans.length > 0 ? [shared, ...own] : own;
 }
 

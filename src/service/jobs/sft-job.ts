@@ -134,12 +134,13 @@ async function toBatch(
     throw new ServiceError(422, 'reply_not_encodable', `${at}: ${messageOf(cause)}`, { cause });
   });
   for (const [at, set] of setTokenIds.entries()) set(encoded[at] ?? []);
-  const sequences = conversations.map((conversation) => {
+  const sequences: Awaited<ReturnType<typeof toSequence>>[] = [];
+  for (const conversation of conversations) {
     conversation.sampled.forEach((sampled, position) => {
       if (sampled) sampled.logprobs = (conversation.turns[position]?.tokenIds ?? []).map(() => null);
     });
-    return toSequence(conversation, tools, base.contextLength);
-  });
+    sequences.push(await toSequence(conversation, tools, base.contextLength));
+  }
   const replyTokens = sequences.reduce(
     (sum, { spans }) => sum + spans.reduce((length, span) => length + span.length, 0),
     0,

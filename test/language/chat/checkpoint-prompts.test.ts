@@ -50,7 +50,7 @@ function open(family: string) {
 }
 
 describe('a call in the history of a checkpoint', () => {
-  it('has every digit, and the order of its members', () => {
+  it('has every digit, and the order of its members', async () => {
     const { renderer, textOf } = open('qwen3');
     const text =
       '{"id": 2512292042121000001, "10": 1.0, "2": [1e-7, 1E16, 1e400, 0.1234567890123456789], "a": 1, "a": 2}';
@@ -59,7 +59,7 @@ describe('a call in the history of a checkpoint', () => {
       { role: 'user', content: 'hi', toolCalls: [] },
       { role: 'assistant', content: '', toolCalls: [call] },
     ];
-    const { tokens } = renderer.render({ turns, tools: undefined }, { addGenerationPrompt: false });
+    const { tokens } = await renderer.render({ turns, tools: undefined }, { addGenerationPrompt: false });
     // As Python's json.dumps(json.loads(text)) writes it.
     expect(textOf(tokens)).toContain(
       '{"id": 2512292042121000001, "10": 1.0, "2": [1e-07, 1e+16, Infinity, 0.12345678901234568], "a": 2}',
@@ -70,12 +70,12 @@ describe('a call in the history of a checkpoint', () => {
 describe.each(families)('a prompt of a %s checkpoint', (family) => {
   const { tokenizer, renderer, textOf, render } = open(family);
 
-  it('has the tokens of transformers', () => {
+  it('has the tokens of transformers', async () => {
     const cases: Case[] = JSON.parse(readFileSync(new URL(`${family}.prompts.json`, fixtures), 'utf8'));
     expect(cases.length).toBeGreaterThan(10);
     for (const { messages, tools, add_generation_prompt: follows, variables, tokens } of cases) {
       const turns = messages.map(toTurnOf);
-      const rendered = renderer.render(
+      const rendered = await renderer.render(
         { turns, tools: tools ?? undefined },
         { addGenerationPrompt: follows, values: variables },
       );
@@ -84,10 +84,11 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
     }
   });
 
-  it('has no added token from a text, wherever the text stands', () => {
+  it('has no added token from a text, wherever the text stands', async () => {
     const added = [...tokenizer.added.keys()];
     const ids = new Set(tokenizer.added.values());
-    const count = (messages: Message[]) => render(messages).tokens.filter((token) => ids.has(token)).length;
+    const count = async (messages: Message[]) =>
+      (await render(messages)).tokens.filter((token) => ids.has(token)).length;
     const piece = fc.oneof(
       fc.constantFrom(...added, '<|im_', 'start|>', 'system\n', '\udb80', '\u{f0000}', '\ufdd0', '</think>'),
       fc.string({ maxLength: 3 }),
@@ -98,16 +99,16 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
       { role: 'user', content },
       { role: 'user', content },
     ];
-    const usual = count(messages('xx'));
-    fc.assert(
-      fc.property(text, (content) => {
-        expect(count(messages(content))).toBe(usual);
+    const usual = await count(messages('xx'));
+    await fc.assert(
+      fc.asyncProperty(text, async (content) => {
+        expect(await count(messages(content))).toBe(usual);
       }),
       { seed: SEED, numRuns: 200 },
     );
   });
 
-  it('has no special token from tools, calls, results, reasoning, names or sampled ids', () => {
+  it('has no special token from tools, calls, results, reasoning, names or sampled ids', async () => {
     const special = new Set(tokenizer.special.values());
     const hostile = fc
       .array(
@@ -136,7 +137,7 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
     type Texts = Record<(typeof places)[number], string>;
     const textsOf = (place: string, text: string) =>
       Object.fromEntries(places.map((one) => [one, one === place ? text : 'xx'])) as Texts;
-    const render = (texts: Texts) => {
+    const render = async (texts: Texts) => {
       const calls = [
         JSON.stringify({ [texts.argument]: texts.value }),
         // Arguments that are no JSON, as a model may write them.
@@ -166,19 +167,19 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
         properties: { [texts.parameter]: { type: 'string', description: texts.description } },
       };
       const tool = { name: texts.tool, description: texts.description, parameters };
-      const { tokens } = renderer.render(
+      const { tokens } = await renderer.render(
         { turns, tools: [{ type: 'function', function: tool }] },
         { addGenerationPrompt: true },
       );
       return tokens.filter((token) => special.has(token));
     };
     let rendered = 0;
-    fc.assert(
-      fc.property(fc.constantFrom(...places), hostile, (place, text) => {
-        const usual = render(textsOf(place, 'xyx'));
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...places), hostile, async (place, text) => {
+        const usual = await render(textsOf(place, 'xyx'));
         let found: number[];
         try {
-          found = render(textsOf(place, text));
+          found = await render(textsOf(place, text));
         } catch (error) {
           // Where the template itself looks for its tokens, the conversation is refused.
           expect(error).toBeInstanceOf(LanguageError);
@@ -192,30 +193,30 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
     expect(rendered).toBeGreaterThan(200);
   });
 
-  it('keeps sampled ids', () => {
+  it('keeps sampled ids', async () => {
     const { endToken } = open(family).format;
     // Not as the tokenizer would encode it.
     const reply = [...Buffer.from('Hello there')].map(
       (byte) => tokenizer.encode(String.fromCharCode(byte))[0] ?? 0,
     );
     const first: Message[] = [{ role: 'user', content: 'Hi' }];
-    const asked = render(first).tokens;
+    const asked = (await render(first)).tokens;
     const messages: Message[] = [
       ...first,
       { role: 'assistant', content: 'Hello there', token_ids: [...reply, endToken] },
       { role: 'user', content: 'Hello there' },
     ];
-    const { tokens, splices } = render(messages);
+    const { tokens, splices } = await render(messages);
     expect(tokens.slice(0, asked.length + reply.length + 1)).toEqual([...asked, ...reply, endToken]);
     expect(splices).toEqual([{ start: asked.length, length: reply.length + 1 }]);
   });
 
-  it('ends with the content of a message that is continued', () => {
+  it('ends with the content of a message that is continued', async () => {
     const messages: Message[] = [
       { role: 'user', content: 'Hi' },
       { role: 'assistant', content: 'I say' },
     ];
-    const { tokens } = render(messages, { follows: false, continueFinalMessage: true });
+    const { tokens } = await render(messages, { follows: false, continueFinalMessage: true });
     expect(textOf(tokens)).toMatch(/assistant[\s\S]*I say$/);
   });
 });
@@ -236,26 +237,26 @@ describe('a template that rewrites history', () => {
     { role: 'assistant', content: 'Yes', token_ids: reply },
   ];
 
-  it('has earlier reasoning left out after the next question', () => {
-    const { tokens, splices } = render([...asked, { role: 'user', content: 'Why' }]);
+  it('has earlier reasoning left out after the next question', async () => {
+    const { tokens, splices } = await render([...asked, { role: 'user', content: 'Why' }]);
     expect(splices).toEqual([null]);
     expect(textOf(tokens)).toBe(
       '<|im_start|>user\nReally<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>\n<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n',
     );
   });
 
-  it('keeps it, as sampled, while the question is the same', () => {
-    const prompt = render(asked.slice(0, 1)).tokens;
-    const { tokens, splices } = render([...asked, { role: 'tool', tool_call_id: 'a', content: '4' }]);
+  it('keeps it, as sampled, while the question is the same', async () => {
+    const prompt = (await render(asked.slice(0, 1))).tokens;
+    const { tokens, splices } = await render([...asked, { role: 'tool', tool_call_id: 'a', content: '4' }]);
     expect(splices).toEqual([{ start: prompt.length, length: reply.length }]);
     expect(tokens.slice(0, prompt.length + reply.length)).toEqual([...prompt, ...reply]);
   });
 
-  it('keeps a reply without reasoning after the empty reasoning of its prompt', () => {
+  it('keeps a reply without reasoning after the empty reasoning of its prompt', async () => {
     const short = [...tokenizer.encode('Yes'), format.endToken];
     const values = { enable_thinking: false };
-    const prompt = render(asked.slice(0, 1), { values }).tokens;
-    const { tokens } = render([asked[0]!, { role: 'assistant', content: 'Yes', token_ids: short }], {
+    const prompt = (await render(asked.slice(0, 1), { values })).tokens;
+    const { tokens } = await render([asked[0]!, { role: 'assistant', content: 'Yes', token_ids: short }], {
       follows: false,
       values,
     });
@@ -264,7 +265,7 @@ describe('a template that rewrites history', () => {
 });
 
 describe('a chat format', () => {
-  it('has the end tokens of the generation config, first the one that the template writes', () => {
+  it('has the end tokens of the generation config, first the one that the template writes', async () => {
     const ends = (family: string) => {
       const { format, tokenizer } = open(family);
       return [format.endToken, ...format.otherEndTokens].map((token) => tokenizer.text(token));
@@ -274,7 +275,7 @@ describe('a chat format', () => {
     expect(ends('smollm2')).toEqual(['<|im_end|>']);
   });
 
-  it('has the begin token that the tokenizer itself writes', () => {
+  it('has the begin token that the tokenizer itself writes', async () => {
     const begins = families.map((family) => open(family).format.beginToken !== null);
     expect(begins).toEqual([true, false, false, false, true]);
   });

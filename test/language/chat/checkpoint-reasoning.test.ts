@@ -33,10 +33,11 @@ const formats = {
   },
 };
 
-function promptOf(own: ChatFormat, options: Partial<RenderOptions>) {
+async function promptOf(own: ChatFormat, options: Partial<RenderOptions>) {
   const renderer = new ConversationRenderer(tokenizer, own);
   const turns = [toTurn(messageSchema.parse({ role: 'user', content: 'Hi' }), [])];
-  return renderer.render({ turns, tools: undefined }, { addGenerationPrompt: true, ...options }).tokens;
+  return (await renderer.render({ turns, tools: undefined }, { addGenerationPrompt: true, ...options }))
+    .tokens;
 }
 
 const textOf = (tokens: readonly number[]) => tokens.map((token) => tokenizer.text(token)).join('');
@@ -96,20 +97,23 @@ describe('reasoning_effort in the prompt of a checkpoint', () => {
   const answer = '<|im_start|>assistant\n';
   const empty = '<think>\n\n</think>\n\n';
 
-  it('none: is the prompt of enable_thinking false, or empty reasoning as that template writes it', () => {
-    const expected = promptOf(format, { values: { enable_thinking: false } });
+  it('none: is the prompt of enable_thinking false, or empty reasoning as that template writes it', async () => {
+    const expected = await promptOf(format, { values: { enable_thinking: false } });
     expect(textOf(expected).endsWith(answer + empty)).toBe(true);
     for (const own of Object.values(formats))
-      expect(promptOf(own, { reasoningEffort: 'none' })).toEqual(expected);
+      expect(await promptOf(own, { reasoningEffort: 'none' })).toEqual(expected);
   });
 
-  it('others: leave reasoning to the reply, and are variables of the template', () => {
-    expect(textOf(promptOf(formats.switched, { reasoningEffort: 'low' })).endsWith(answer)).toBe(true);
-    const opened = promptOf(formats.opening, { reasoningEffort: 'low' });
+  it('others: leave reasoning to the reply, and are variables of the template', async () => {
+    expect(textOf(await promptOf(formats.switched, { reasoningEffort: 'low' })).endsWith(answer)).toBe(true);
+    const opened = await promptOf(formats.opening, { reasoningEffort: 'low' });
     expect(textOf(opened).endsWith(`${answer}<think>\n`)).toBe(true);
     expect(endsInReasoning(opened, format.textReasoning!, tokenizer)).toBe(true);
     const told = "{{ reasoning_effort }} {{ 'on' if enable_thinking else 'off' }}";
-    const tokens = promptOf({ ...format, template: told + format.template }, { reasoningEffort: 'low' });
+    const tokens = await promptOf(
+      { ...format, template: told + format.template },
+      { reasoningEffort: 'low' },
+    );
     expect(textOf(tokens).startsWith('low on<|im_start|>')).toBe(true);
   });
 });

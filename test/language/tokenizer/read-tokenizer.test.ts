@@ -74,6 +74,9 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
   });
 });
 
+const withPattern = (Regex: string) => (file: TokenizerJson) =>
+  Object.assign(file.pre_tokenizer.pretokenizers[0]!, { pattern: { Regex } });
+
 describe('a tokenizer of another kind', () => {
   const refusals: [string, (file: TokenizerJson) => unknown, RegExp][] = [
     ['Unigram', (file) => (file.model.type = 'Unigram'), /tokenizer\.json: model\.type is "Unigram"/],
@@ -110,6 +113,17 @@ describe('a tokenizer of another kind', () => {
       '65,537 added tokens',
       (file) => (file.added_tokens = Array(65_537).fill(file.added_tokens[0])),
       /added_tokens is 65537; there may be 65536 at most/,
+    ],
+    [
+      'a catastrophic pattern',
+      withPattern('(a+)+$'),
+      /pretokenizers\.0\.pattern is "\(a\+\)\+\$"; it takes too long/,
+    ],
+    ['another', withPattern('(?:x+x+)+y|\\s+'), /pattern is .*; it takes too long/],
+    [
+      'a pattern that is none',
+      withPattern('(unclosed'),
+      /pretokenizers\.0\.pattern is "\(unclosed"; Invalid regular/,
     ],
     ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token with id 600/],
   ];

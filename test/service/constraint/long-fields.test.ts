@@ -80,7 +80,7 @@ describe('fields that constrain a reply', () => {
     const turns = [{ role: 'user', content: 'hi', toolCalls: [] }];
     const grown = await grownBy(async () => {
       for (let index = 0; index < 120; index++)
-        renderer.render({ turns, tools: toolsOf(`t${index}`, 900_000) }, { addGenerationPrompt: true });
+        await renderer.render({ turns, tools: toolsOf(`t${index}`, 900_000) }, { addGenerationPrompt: true });
     });
     expect(grown).toBeLessThan(40);
   });

@@ -57,7 +57,7 @@ test('all other arguments are written as models write them', () => {
   );
 });
 
-test('a conversation with more messages and calls than tokens in the context is refused before it is rendered', () => {
+test('a conversation with more messages and calls than tokens in the context is refused before it is rendered', async () => {
   const engine = new ScriptedEngine();
   const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat());
   const { contextLength } = baseModel;
@@ -67,8 +67,8 @@ test('a conversation with more messages and calls than tokens in the context is 
     return { turns: Array(count).fill(turn), tools: undefined };
   };
   const options = { addGenerationPrompt: false, contextLength };
-  expect(renderer.render(conversationOf(10), options).tokens.length).toBeGreaterThan(310);
-  expect(() => renderer.render(conversationOf(65), options)).toThrow(
+  expect((await renderer.render(conversationOf(10), options)).tokens.length).toBeGreaterThan(310);
+  await expect(renderer.render(conversationOf(65), options)).rejects.toThrow(
     /^The prompt has 2080 messages and tool calls; .* allows at most 2048/,
   );
 });

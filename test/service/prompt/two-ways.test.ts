@@ -64,7 +64,7 @@ describe('the two ways of rendering', () => {
           if (ending.continueFinalMessage && last && last.toolCalls.length > 0) last.toolCalls = [];
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };
-          const byMarks = tools.renderer.render(conversation, options);
+          const byMarks = await tools.renderer.render(conversation, options);
           expect(await renderLiterally(tools.renderer, conversation, options, {})).toEqual(byMarks);
           const source = format.template;
           expect(await renderLiterally(tools.renderer, conversation, options, { source })).toEqual(byMarks);

@@ -140,6 +140,12 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
     ['{{ messages[0].content', 'chat_template.jinja: the chat template cannot be used'],
     ['{% if %}', 'chat_template.jinja: the chat template cannot be used'],
     ["{{ 'x' | nothing }}", 'chat_template.jinja: the chat template cannot be used'],
+    [
+      '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}',
+      "cannot be used: The model's chat template refuses this conversation: it would run for more than 4194304 steps",
+    ],
+    ['{{ messages | tojson(indent=500000000) }}', 'it would make more than 16777216 characters'],
+    ["{{ 'a' * 10**15 }}", 'it would make more than 16777216 characters'],
   ])('a template that is none: %s', async (template, message) => {
     expect(await outcome(write('chat_template.jinja', template))).toContain(message);
   });
