@@ -1,6 +1,7 @@
 import { request } from 'undici';
 import { MartingaleError } from '../../contract/index.ts';
 import type { StepReport } from '../../progress/index.ts';
+import { readText } from '../../util/answers.ts';
 import { figuresOf } from '../run-commands/plot.ts';
 
 /** Steps of one request. */
@@ -46,7 +47,7 @@ export async function logToTrackio(
     }).catch((cause) => {
       throw refused(String(cause), cause);
     });
-    const text = await answer.body.text();
+    const text = await readText(answer.body, 2 ** 20);
     if (answer.statusCode >= 300) throw refused(`${answer.statusCode} ${text.slice(0, 300)}`);
   }
 }

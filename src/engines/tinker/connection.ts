@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, type Dispatcher, interceptors, request } from 'undici';
+import { Agent, type Dispatcher, request } from 'undici';
+import { AnswerTooLarge, readAnswer, redirectOf } from '../../util/answers.ts';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 
@@ -8,6 +9,11 @@ export const protobufType = 'application/x-protobuf';
 
 /** Longest wait for the head of an answer. */
 const answerMs = 120_000;
+
+/** Longest answer: an adapter of a large model, or what a batch of samples has. */
+const maxAnswerBytes = 4 * 2 ** 30;
+
+const maxRedirects = 3;
 
 /** Pauses between attempts, in milliseconds. Their sum is how long a request waits for a server that is away. */
 const pauses = [100, 300, 1000, 3000];
@@ -48,7 +54,6 @@ interface RequestOptions extends CallOptions {
 export class Connection {
   readonly url: string;
   readonly #headers: Record<string, string>;
-  readonly #dispatcher: Dispatcher;
   readonly #agent = new Agent({
     headersTimeout: answerMs,
     bodyTimeout: answerMs,
@@ -60,8 +65,6 @@ export class Connection {
   constructor(url: string, apiKey: string | undefined) {
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { 'x-api-key': apiKey };
-    // A download is elsewhere on the server.
-    this.#dispatcher = this.#agent.compose(interceptors.redirect({ maxRedirections: 3 }));
   }
 
   async close(): Promise<void> {
@@ -97,24 +100,49 @@ export class Connection {
     let status: number;
     let answer: Answer;
     try {
-      const { statusCode, headers, body } = await request(`${this.url}/api/v1/${path}`, {
+      const { statusCode, headers, body } = await this.#follow(path, {
         method,
-        dispatcher: method === 'GET' ? this.#dispatcher : this.#agent,
+        dispatcher: this.#agent,
         headers: { ...this.#headers, ...(data ? { 'content-type': data.type } : {}), accept: protobufType },
         ...(data ? { body: data.body } : {}),
         ...(signal ? { signal } : {}),
         ...(longestMs === undefined ? {} : { headersTimeout: longestMs }),
       });
       status = statusCode;
-      answer = {
-        type: String(headers['content-type'] ?? ''),
-        body: new Uint8Array(await body.arrayBuffer()),
-      };
+      answer = { type: String(headers['content-type'] ?? ''), body: await readAnswer(body, maxAnswerBytes) };
     } catch (cause) {
+      if (cause instanceof TinkerError) throw cause;
+      if (cause instanceof AnswerTooLarge)
+        throw new TinkerError(400, `the training server ${this.url} answered ${path}: ${cause.message}`, {
+          cause,
+        });
       throw new TinkerError(null, `the training server ${this.url} cannot be reached: ${cause}`, { cause });
     }
     if (status < 300) return answer;
     throw this.refused(path, status, Buffer.from(answer.body).toString());
+  }
+
+  /** Sends a request. A download may be elsewhere: another server gets no key, and no request that changes something. */
+  async #follow(
+    path: string,
+    options: { method: 'GET' | 'POST' | 'DELETE'; headers: Record<string, string>; dispatcher: Dispatcher },
+  ): Promise<Dispatcher.ResponseData> {
+    let url = new URL(`${this.url}/api/v1/${path}`);
+    const { origin } = url;
+    let { headers } = options;
+    for (let redirects = 0; ; redirects++) {
+      const answer = await request(url, { ...options, headers });
+      const target = redirectOf(answer.statusCode, answer.headers.location, url);
+      if (target === null) return answer;
+      await answer.body.dump();
+      if (options.method !== 'GET' || redirects === maxRedirects || !/^https?:$/.test(target.protocol))
+        throw new TinkerError(
+          400,
+          `the training server ${this.url} redirects ${path} to ${target.origin}, which is not followed: the key is for the server that you name. If it is the right one, pass its address`,
+        );
+      if (target.origin !== origin) headers = { accept: protobufType };
+      url = target;
+    }
   }
 
   /** The error of an answer with a status that is none of success. */

@@ -1,10 +1,14 @@
 import { type Dispatcher, request } from 'undici';
 import type { z } from 'zod';
+import { readText } from '../../util/answers.ts';
 import { OpenEnvError } from './error.ts';
 import { away, startingOf, whileStarting } from './starting.ts';
 
 /** Longest wait for an answer over HTTP, in milliseconds. */
 const timeoutMs = 30_000;
+
+/** Longest answer over HTTP. */
+const maxAnswerBytes = 16 * 2 ** 20;
 
 /** Where a server is, and how it is asked. */
 export interface ServerAddress {
@@ -45,7 +49,7 @@ async function ask<Schema extends z.ZodType>(
       signal: AbortSignal.timeout(timeoutMs),
     });
     status = answer.statusCode;
-    text = await answer.body.text();
+    text = await readText(answer.body, maxAnswerBytes);
   } catch (cause) {
     throw (
       startingOf(cause) ??

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
-import { Agent, type Dispatcher, interceptors, request } from 'undici';
+import { Agent, type Dispatcher, request } from 'undici';
 import { MartingaleError } from '../../contract/index.ts';
+import { AnswerTooLarge, readText, redirectOf, withinBytes } from '../../util/answers.ts';
 import { hasCode } from '../../util/error.ts';
 
 /**
@@ -48,6 +49,12 @@ const pauses = [200, 500, 1000, 3000];
 /** Longest silence of a server: it sends something every 10 seconds while a call runs. */
 const silenceMs = 60_000;
 
+/** Longest answer, with all events of a call, and what is read of an error. */
+const [maxAnswerBytes, maxErrorBytes] = [64 * 2 ** 20, 2 ** 16];
+
+/** Longest time of an answer outside of a rollout, however slowly its bytes come. */
+const wholeMs = 300_000;
+
 /** A connection that lasted this long was no failure to connect. */
 const steadyMs = 10_000;
 
@@ -66,22 +73,24 @@ export class OpenRewardServer {
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
     const deadlines = { connectTimeout: silenceMs, headersTimeout: silenceMs, bodyTimeout: silenceMs };
-    this.#dispatcher = new Agent(deadlines).compose(interceptors.redirect({ maxRedirections: 3 }));
+    this.#dispatcher = new Agent(deadlines);
   }
 
   /** The JSON of an answer. Waits for a server that is away or says that it is still starting. */
   async json(method: 'GET' | 'POST', path: string, options: RequestOptions = {}): Promise<unknown> {
-    const { signal, isHarmless = method === 'GET' } = options;
+    const { isHarmless = method === 'GET' } = options;
+    const { signal = AbortSignal.timeout(wholeMs) } = options;
     for (let attempt = 0; ; attempt++) {
       try {
-        const { body } = await this.#send(method, path, options);
-        return JSON.parse(await body.text());
+        const { body } = await this.#send(method, path, { ...options, signal });
+        return JSON.parse(await readText(body, maxAnswerBytes));
       } catch (error) {
-        signal?.throwIfAborted();
+        options.signal?.throwIfAborted();
+        if (error instanceof AnswerTooLarge) throw this.#tooLarge(path, error);
         const refused = error instanceof OpenRewardError ? error : this.#away(path, error);
         const pause = pauses[attempt];
         const isStarting = refused.status === 503;
-        if (isStarting && signal) {
+        if (isStarting && options.signal) {
           // An environment may take minutes to set itself up; the deadline of the rollout ends the wait.
           await sleep(Math.min(maxWaitMs, retryAfterOf(refused) ?? pauses[2] ?? 0), undefined, { signal });
           attempt = -1;
@@ -111,7 +120,7 @@ export class OpenRewardServer {
       try {
         const sent = body && { ...body, ...(task === undefined ? {} : { task_id: task }) };
         const answer = await this.#send('POST', path, { ...options, ...(sent ? { body: sent } : {}) });
-        for await (const { event, data: piece } of eventsOf(answer.body)) {
+        for await (const { event, data: piece } of eventsOf(withinBytes(answer.body, maxAnswerBytes))) {
           if (event === 'task_id') {
             task = piece.trim();
             onTask?.(task);
@@ -125,6 +134,7 @@ export class OpenRewardServer {
         }
       } catch (error) {
         signal?.throwIfAborted();
+        if (error instanceof AnswerTooLarge) throw this.#tooLarge(path, error);
         const isFinal = error instanceof OpenRewardError && error.code !== 'environment_server_away';
         if (isFinal) throw error;
         problem = error;
@@ -168,7 +178,16 @@ export class OpenRewardServer {
     }
     const { statusCode: status } = answer;
     if (status < 300) return answer;
-    const text = (await answer.body.text().catch(() => '')).slice(0, 500);
+    const target = redirectOf(status, answer.headers.location, this.url);
+    if (target !== null) {
+      await answer.body.dump();
+      throw new OpenRewardError(
+        'environment_server_refused',
+        `the environment server ${this.url} redirects ${path} to ${target.href}, which is not followed: keys and secrets are for the server that you name. If it is the right one, give its address`,
+        { status },
+      );
+    }
+    const text = (await readText(answer.body, maxErrorBytes).catch(() => '')).slice(0, 500);
     const isAway = status === 429 || status === 502 || status === 503 || status === 504;
     const isEnvironments = status === 500 || status === 410 || (status === 404 && session !== undefined);
     throw new OpenRewardError(
@@ -180,6 +199,11 @@ export class OpenRewardServer {
       `the environment server ${this.url} answered ${path} with ${status}: ${text}`,
       { status, cause: { retryAfter: answer.headers['retry-after'] } },
     );
+  }
+
+  #tooLarge(path: string, cause: AnswerTooLarge): OpenRewardError {
+    const message = `the environment server ${this.url} answered ${path}: ${cause.message}`;
+    return new OpenRewardError('environment_server_refused', message, { cause });
   }
 
   #away(path: string, cause: unknown): OpenRewardError {

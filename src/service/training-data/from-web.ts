@@ -1,8 +1,8 @@
 import type { BlockList } from 'node:net';
 import type { Agent, Response } from 'undici';
+import { guardedLookup } from '../../util/public-addresses.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import { faultCodeOf } from '../faults.ts';
-import { guardedLookup } from './addresses.ts';
 import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
 const maxRedirects = 5;
@@ -46,7 +46,9 @@ async function follow(
   let url = first;
   for (let hops = 0; hops <= maxRedirects; hops++) {
     const addresses = checkAllowed(url, first, sources);
-    const dispatcher = new Agent({ connect: { lookup: guardedLookup(sources.lookup, addresses) } });
+    const dispatcher = new Agent({
+      connect: { lookup: guardedLookup(sources.lookup, addresses, notPublic) },
+    });
     agents.push(dispatcher);
     const response = await fetch(url, { redirect: 'manual', signal, dispatcher });
     if (response.status === 200) return response;
@@ -91,3 +93,6 @@ function reasonOf(error: unknown): string {
   if (!(cause instanceof Error)) return messageOf(error);
   return cause.message || ('code' in cause ? String(cause.code) : messageOf(error));
 }
+
+const notPublic = (hostname: string) =>
+  `${hostname} resolves to a non-public address that the operator has not allowed (serve --allow-data-host ${hostname}=<address>)`;

@@ -2,8 +2,8 @@ import { lookup } from 'node:dns';
 import { realpath, stat } from 'node:fs/promises';
 import { type BlockList, isIP, type LookupFunction } from 'node:net';
 import { resolve } from 'node:path';
+import { listOf } from '../../util/public-addresses.ts';
 import { invalidField, messageOf, ServiceError } from '../errors.ts';
-import { listOf } from './addresses.ts';
 
 /** Where `training_data_url` may point besides uploads. Default: nowhere. */
 export interface TrainingDataOptions {

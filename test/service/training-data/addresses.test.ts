@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { holds, isPublic, listOf } from '../../../src/service/training-data/addresses.ts';
+import { holds, isPublic, listOf } from '../../../src/util/public-addresses.ts';
 
 describe('an address is public', () => {
   test.each([

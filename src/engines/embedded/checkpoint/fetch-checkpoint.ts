@@ -84,7 +84,7 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
 async function commitOf(name: string, revision: string, options: FetchOptions): Promise<string> {
   const { modelInfo } = await import('@huggingface/hub');
   const { sha } = await modelInfo({ name, revision, additionalFields: ['sha'], ...listing(options) });
-  if (!/^[0-9a-f]{40}$/.test(sha)) throw new Error(`the hub names no commit of ${revision}: ${sha}`);
+  if (!/^[0-9a-f]{40}$/.test(sha)) throw new TypeError(`it names no commit of ${revision}: ${sha}`);
   return sha;
 }
 
@@ -97,7 +97,7 @@ async function fetchFiles(
   const { listFiles } = await import('@huggingface/hub');
   const files: ListFileEntry[] = [];
   for await (const entry of listFiles({ repo, revision: commit, ...listing(options) }))
-    if (entry.type === 'file' && isNeeded(entry.path)) files.push(entry);
+    if (entry.type === 'file' && isNeeded(entry.path)) files.push(checked(entry));
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
   let bytes = 0;
   for (const entry of files) {
@@ -106,6 +106,14 @@ async function fetchFiles(
     await fetchFile({ repo, commit, entry, path: join(folder, entry.path), report }, options);
     bytes += entry.size;
   }
+}
+
+/** @throws TypeError for an entry that no hub lists */
+function checked(entry: ListFileEntry): ListFileEntry {
+  const { path, size, oid, lfs } = entry;
+  const isHash = (hash: unknown) => typeof hash === 'string' && /^[0-9a-f]{40,64}$/.test(hash);
+  if (Number.isSafeInteger(size) && size >= 0 && isHash(lfs ? lfs.oid : oid)) return entry;
+  throw new TypeError(`the file ${path} has the size ${size} and no hash that can be checked`);
 }
 
 interface FileFetch {
@@ -163,6 +171,7 @@ async function fetchRest(
       timer.refresh();
       await target.appendFile(chunk);
       end += chunk.length;
+      if (end > total) throw new TypeError(`${path} has more than the ${total} bytes that the hub lists`);
       report(end);
     }
     await target.sync();

@@ -1,4 +1,9 @@
+import { lookup } from 'node:dns';
+import { isIP, type LookupFunction } from 'node:net';
+import { Readable } from 'node:stream';
+import { AnswerTooLarge, readAnswer, redirectOf } from '../../../util/answers.ts';
 import { isSystemError } from '../../../util/error.ts';
+import { guardedLookup, isPublic, listOf } from '../../../util/public-addresses.ts';
 import { EngineError } from '../../engine.ts';
 
 /** How the Hugging Face hub is called. */
@@ -14,11 +19,30 @@ export interface HubOptions {
 
 export const defaultIdleTimeoutMs = 60_000;
 
-/** The connection of a short answer. */
+const defaultHubUrl = 'https://huggingface.co';
+
+/** Pages of a list of files, and bytes of each. A page has up to 1,000 files. */
+const [maxPages, maxPageBytes] = [100, 16 * 2 ** 20];
+
+/** The connection of answers that are read whole, and together take as long as one may be silent. */
 export function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: HubOptions) {
   const deadline = AbortSignal.timeout(idleTimeoutMs);
   const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
-  return connection({ ...options, signal });
+  const connected = connection({ ...options, signal });
+  let pages = 0;
+  return {
+    ...connected,
+    async fetch(...[input, init]: Parameters<typeof fetch>): Promise<Response> {
+      if (++pages > maxPages) throw lie(options, `lists more than ${maxPages} pages of files`);
+      const answer = await connected.fetch(input, init);
+      const bytes = await readAnswer(answer.body ?? Readable.from([]), maxPageBytes).catch(
+        (error: unknown) => {
+          throw error instanceof AnswerTooLarge ? lie(options, `answers, but ${error.message}`) : error;
+        },
+      );
+      return new Response(answer.status === 204 ? null : bytes, answer);
+    },
+  };
 }
 
 /** What `@huggingface/hub` takes to call the hub. */
@@ -27,9 +51,54 @@ export function connection({ hubUrl, accessToken, signal }: HubOptions) {
     ...(hubUrl !== undefined && { hubUrl }),
     ...(accessToken !== undefined && { accessToken }),
     fetch: (input: Parameters<typeof fetch>[0], init?: RequestInit) =>
-      fetch(input, { ...init, signal: signal ?? null }),
+      follow(new Request(input, { ...init, signal: signal ?? null }), { hubUrl }),
   };
 }
+
+const maxRedirects = 5;
+
+/**
+ * Follows redirects: contents are at other servers than lists. The token stays with the hub, and only the hub itself may
+ * be on a network of this machine, so that a hub cannot have others there asked in its name.
+ */
+async function follow(request: Request, options: HubOptions): Promise<Response> {
+  const hub = new URL(options.hubUrl ?? defaultHubUrl);
+  let [url, headers] = [new URL(request.url), request.headers];
+  for (let redirects = 0; ; redirects++) {
+    const { method, signal } = request;
+    const ask = url.origin === hub.origin ? fetch : await publicFetch();
+    const answer = await ask(url, { method, headers, signal, redirect: 'manual' });
+    const target = redirectOf(answer.status, answer.headers.get('location'), url);
+    if (target === null) return answer;
+    await answer.body?.cancel();
+    const address = target.hostname.replace(/^\[|\]$/g, '');
+    const isInside = target.origin !== hub.origin && isIP(address) !== 0 && !isPublic(address);
+    if (redirects === maxRedirects || !/^https?:$/.test(target.protocol) || isInside)
+      throw lie(options, `redirects ${url.pathname} to ${target.origin}, which is not followed`);
+    if (target.origin !== url.origin) {
+      headers = new Headers(headers);
+      for (const name of ['authorization', 'cookie']) headers.delete(name);
+    }
+    url = target;
+  }
+}
+
+/** Connects to addresses of the public internet alone, whatever name they have. */
+async function publicFetch(): Promise<typeof fetch> {
+  // Node's own takes no agent of the package.
+  const { Agent, fetch: ask } = await import('undici');
+  const refusal = (hostname: string) => `${hostname} is on a network of this machine`;
+  const guarded = guardedLookup(lookup as LookupFunction, listOf([]), refusal);
+  const dispatcher = new Agent({ connect: { lookup: guarded }, pipelining: 1, keepAliveTimeout: 1000 });
+  return (async (url: URL, init: object) => ask(url, { ...init, dispatcher })) as unknown as typeof fetch;
+}
+
+/** The error for a server that answers, but not as the hub. */
+const lie = ({ hubUrl = defaultHubUrl }: HubOptions, what: string): EngineError =>
+  new EngineError(
+    'hub_refused',
+    `${hubUrl} ${what}. Check HF_ENDPOINT, or give the folder of a checkpoint that is here`,
+  );
 
 /** The hub's answer, or undefined for an error of the connection. */
 const statusOf = (error: unknown): number | undefined =>
@@ -44,9 +113,12 @@ export const isRefusal = (error: unknown) => (statusOf(error) ?? 500) < 500;
 export function hubError(
   address: string,
   cause: unknown,
-  { hubUrl = 'https://huggingface.co' }: HubOptions,
+  { hubUrl = defaultHubUrl }: HubOptions,
 ): EngineError {
   if (EngineError.isInstance(cause)) return cause;
+  // `fetch` has the error of a connection as the cause of its own; others are of what was answered.
+  const isAnswer = cause instanceof SyntaxError || (cause instanceof TypeError && cause.cause === undefined);
+  if (isAnswer) return lie({ hubUrl }, `answers hf:${address} with what is not of a hub: ${cause.message}`);
   // Errors of a connection are inside those of `fetch`.
   if (isSystemError(cause))
     return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}`, { cause });

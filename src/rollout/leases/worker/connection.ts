@@ -1,9 +1,10 @@
 import { deserialize, serialize } from 'node:v8';
 import { Agent, request } from 'undici';
 import type { z } from 'zod';
+import { readAnswer } from '../../../util/answers.ts';
 import { toFailure } from '../../rollout.ts';
 import { findKey } from '../key-file.ts';
-import type { Batch } from '../mailbox.ts';
+import { type Batch, maxBodyBytes } from '../mailbox.ts';
 import {
   batchSchema,
   type JoinAnswer,
@@ -90,7 +91,7 @@ export class ProgramConnection {
       });
       status = response.statusCode;
       isProgram = response.headers[programHeader] !== undefined;
-      answer = Buffer.from(await response.body.arrayBuffer());
+      answer = Buffer.from((await readAnswer(response.body, maxBodyBytes)).buffer);
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       const why = deadline.aborted ? `no answer in ${timeoutMs} ms` : toFailure(error).message;

@@ -68,8 +68,13 @@ export function listOf(addresses: readonly string[]): BlockList {
  * A DNS lookup for connections that refuses a name if any of its addresses is neither public nor in
  * `allowed`. The connection uses exactly the checked addresses, so DNS rebinding between check and use is
  * impossible.
+ * @param refusal The message for such a name.
  */
-export function guardedLookup(lookup: LookupFunction, allowed: BlockList): LookupFunction {
+export function guardedLookup(
+  lookup: LookupFunction,
+  allowed: BlockList,
+  refusal: (hostname: string) => string,
+): LookupFunction {
   return (hostname, options, callback) => {
     lookup(hostname, { ...options, all: true }, (error, found, family) => {
       if (error) return callback(error, '', 0);
@@ -77,12 +82,9 @@ export function guardedLookup(lookup: LookupFunction, allowed: BlockList): Looku
         typeof found === 'string' ? [{ address: found, family: family ?? isIP(found) }] : found;
       const [first] = addresses;
       if (!first || !addresses.every(({ address }) => isPublic(address) || holds(allowed, address)))
-        return callback(new Error(notPublic(hostname)), '', 0);
+        return callback(new Error(refusal(hostname)), '', 0);
       if (options.all) callback(null, addresses);
       else callback(null, first.address, first.family);
     });
   };
 }
-
-const notPublic = (hostname: string) =>
-  `${hostname} resolves to a non-public address that the operator has not allowed (serve --allow-data-host ${hostname}=<address>)`;
