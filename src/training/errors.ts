@@ -21,20 +21,25 @@ export type TrainingErrorCode =
 export class TrainingError extends MartingaleError<TrainingErrorCode> {
   /** Id of the training job, for `training_job_failed` and `training_job_timeout`. */
   readonly jobId: string | undefined;
+  /** Whether the job failed because the service's process ended too often, which need not be the job's doing. */
+  readonly isProcessLost: boolean;
 
-  constructor(code: TrainingErrorCode, message: string, { jobId }: { jobId?: string } = {}) {
+  constructor(
+    code: TrainingErrorCode,
+    message: string,
+    { jobId, isProcessLost = false }: { jobId?: string; isProcessLost?: boolean } = {},
+  ) {
     super(code, message);
     this.jobId = jobId;
+    this.isProcessLost = isProcessLost;
   }
 }
 
-export const jobFailed = (jobId: string, what: string) =>
+export const jobFailed = (jobId: string, what: string, { isProcessLost = false } = {}) =>
   new TrainingError(
     'training_job_failed',
     `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was created.`,
-    {
-      jobId,
-    },
+    { jobId, isProcessLost },
   );
 
 export const noCompletedRollouts = (where: string, groups: readonly RolloutGroup[]) =>

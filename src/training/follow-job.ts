@@ -57,7 +57,10 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
     onProgress?.({ status, gradientSteps: gradientSteps.length, total, metrics: gradientSteps.at(-1) ?? {} });
   try {
     for await (const event of client.trainingJobs.follow(jobId, { signal: either })) {
-      if (event.type === 'training_failed') throw jobFailed(jobId, `failed: ${event.data.error_message}`);
+      if (event.type === 'training_failed')
+        throw jobFailed(jobId, `failed: ${event.data.error_message}`, {
+          isProcessLost: event.data.reason === 'process_lost',
+        });
       if (event.type === 'training_started') total = event.data.num_sequences;
       if (event.type === 'gradient_step') gradientSteps.push(event.data);
       report(event.type === 'training_ended' ? 'ended' : 'running');

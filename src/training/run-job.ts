@@ -53,6 +53,9 @@ type Next = { create: JobState } | { follow: JobState; jobId: string } | { find:
 /** Maximum number of requests, in case a service loses every answer. */
 const maxCreated = 3;
 
+/** How often a job is requested again that failed because the service's process ended too often. */
+const maxRepeated = 2;
+
 /**
  * Runs one training job on the service and waits for its checkpoint. The state is stored before and after each call. If
  * an answer is lost and the service supports idempotency keys, the job is requested again with the same key. On other
@@ -78,6 +81,7 @@ class Job {
   readonly #span: Span;
   readonly #hasKeys: boolean;
   #created = 0;
+  #repeated = 0;
 
   constructor(options: RunJobOptions, span: Span) {
     this.#options = options;
@@ -131,6 +135,12 @@ class Job {
       // It created no checkpoint, and the earlier run that created it has reported the reason.
       if (isOld && TrainingError.isInstance(error) && error.code === 'training_job_failed')
         return { create: this.#newJob() };
+      if (error instanceof TrainingError && error.isProcessLost && this.#mayRepeat()) {
+        this.#repeated++;
+        const { name } = this.#options;
+        warn(`${name}: ${error.message} It is requested again, ${this.#repeated} of ${maxRepeated} times.`);
+        return { create: this.#newJob() };
+      }
       if (!isRequestError(error, 'not_found')) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
       if (!this.#hasKeys || this.#created >= maxCreated) return { find: lost };
@@ -196,6 +206,11 @@ class Job {
       await this.#save({ ...state, outcome });
       return { end: outcome };
     });
+  }
+
+  /** With a key that was given, the service would answer with the same job. */
+  #mayRepeat(): boolean {
+    return this.#repeated < maxRepeated && this.#options.idempotencyKey === undefined;
   }
 
   #newJob(): JobState {

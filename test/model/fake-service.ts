@@ -41,6 +41,8 @@ export interface FakeServiceOptions {
   gradientSteps?: Record<string, number>[];
   /** Runs before the request of a job is answered. */
   beforeJob?: () => Promise<void>;
+  /** So many jobs fail because the service's process ended too often. Default 0. */
+  lostJobs?: number;
   /** How jobs end. `hangs` waits to be cancelled. Default `ends`. */
   jobs?: 'ends' | 'fails' | 'hangs';
 }
@@ -155,7 +157,7 @@ export async function startFakeService(options: FakeServiceOptions) {
     return { id: job.id };
   };
 
-  const events = (_job: FakeJob, response: ServerResponse) => {
+  const events = (job: FakeJob, response: ServerResponse) => {
     const gradientSteps = options.gradientSteps ?? [{ loss: 1, entropy: 2, grad_norm: 3 }];
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     const send = (type: string, data: object) => {
@@ -164,7 +166,11 @@ export async function startFakeService(options: FakeServiceOptions) {
     };
     send('training_started', { num_sequences: gradientSteps.length });
     if (options.jobs === 'hangs') return;
-    if (options.jobs === 'fails') send('training_failed', { error_message: 'the engine ran out of memory' });
+    const isLost = jobs.indexOf(job) < (options.lostJobs ?? 0);
+    if (isLost)
+      send('training_failed', { error_message: 'The whole service ended 40 times', reason: 'process_lost' });
+    else if (options.jobs === 'fails')
+      send('training_failed', { error_message: 'the engine ran out of memory' });
     else {
       for (const metrics of gradientSteps) send('gradient_step', metrics);
       steps.push(Math.max(...steps) + 1);

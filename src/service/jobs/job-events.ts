@@ -44,7 +44,13 @@ export class JobEvents {
               ...(outcome.untrained && { untrained: outcome.untrained }),
             },
           }
-        : { type: 'training_failed', data: { error_message: outcome.errorMessage } };
+        : {
+            type: 'training_failed',
+            data: {
+              error_message: outcome.errorMessage,
+              ...(outcome.reason === undefined ? {} : { reason: outcome.reason }),
+            },
+          };
     const finished = await this.#store.finishJob(jobId, new Date().toISOString(), outcome, withId(event));
     if (finished) this.#announce(jobId);
     return finished;

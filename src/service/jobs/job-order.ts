@@ -3,8 +3,8 @@ import type { ServiceError } from '../errors.ts';
 import type { WaitingJob } from '../store/store.ts';
 import { firstPauseMs, maxPauseMs } from './recovery.ts';
 
-/** From this number of lost runs on, a job waits for the jobs that were queued when the service started. */
-const suspectLostRuns = 3;
+/** From this weight of lost runs on, a job waits for the jobs that were queued when the service started. */
+const suspectLostRuns = 1;
 
 /** A job that waits after a fault of the machine or a death of the engine. */
 interface PausedJob {

@@ -2,14 +2,8 @@ import { messageOf, ServiceError } from '../errors.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
 import { type ServiceLog, traceJob } from '../telemetry.ts';
 import { JobOrder, type NextJob } from './job-order.ts';
-import {
-  jobFaultOf,
-  lostRunsMessage,
-  maxEngineDeaths,
-  maxLostRuns,
-  queueFaultOf,
-  Recovery,
-} from './recovery.ts';
+import { lostRunsMessage, maxLost } from './lost-runs.ts';
+import { jobFaultOf, maxEngineDeaths, queueFaultOf, Recovery } from './recovery.ts';
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
 export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
@@ -21,6 +15,8 @@ export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   cancelTimeoutMs?: number;
   log: ServiceLog;
 }
+
+const noteEveryMs = 2000;
 
 /** The running job. */
 interface CurrentJob extends WaitingJob {
@@ -39,8 +35,8 @@ interface CurrentJob extends WaitingJob {
  *
  * So does a job that a fault of the machine interrupts, such as a full disk. It is tried again without limit, after
  * pauses that double up to 30 s, or when a new job arrives; meanwhile the other models' jobs run. A job fails when the
- * engine has died in three of its runs, or when eight runs in a row ended the whole process without a further gradient
- * step. If only the end of a trained job cannot be written, writing it is tried again, not the training.
+ * engine has died in three of its runs, or when runs without a further gradient step ended the whole process as often as
+ * `lost-runs.ts` says. If only the end of a trained job cannot be written, writing it is tried again, not the training.
  */
 export class JobQueue {
   readonly #options: JobQueueOptions;
@@ -101,6 +97,8 @@ export class JobQueue {
   /** Stops the queue. The running job is queued again for the next start. */
   async close(): Promise<void> {
     this.#closed = true;
+    // Known even if the process is killed before the run has ended.
+    await this.#options.store.closeRuns().catch(() => undefined);
     if (this.#current) this.#stop(this.#current, 'shutdown');
     this.#recovery.close();
     await this.#pump;
@@ -182,12 +180,20 @@ export class JobQueue {
   /** Trains the job. Rejects when it must be tried again. */
   async #outcomeOf(job: JobRecord, current: CurrentJob, order: JobOrder): Promise<JobOutcome> {
     if (current.stopReason === 'cancelled') return cancelled;
-    if (current.lostRuns >= maxLostRuns) return { status: 'failed', errorMessage: lostRunsMessage };
+    if (current.lostRuns >= maxLost) {
+      const lost = await this.#options.store.lostRuns(job.id);
+      if (lost) return { status: 'failed', errorMessage: lostRunsMessage(lost), reason: 'process_lost' };
+    }
     current.controller = new AbortController();
     const onBegin = () => this.#recovery.clear();
     try {
       await this.#options.store.beginRun(job.id);
-      return await traceJob(job, () => trainJob({ ...this.#options, onBegin }, job, current.controller));
+      const noting = this.#noteRun(job.id);
+      try {
+        return await traceJob(job, () => trainJob({ ...this.#options, onBegin }, job, current.controller));
+      } finally {
+        clearInterval(noting);
+      }
     } catch (error) {
       const stopReason = stopReasonOf(current);
       if (stopReason === 'cancelled') return cancelled;
@@ -201,6 +207,13 @@ export class JobQueue {
         };
       throw error;
     }
+  }
+
+  /** The start after a kill reads how long the run was. */
+  #noteRun(jobId: string): NodeJS.Timeout {
+    const begunAt = performance.now();
+    const note = () => this.#options.store.noteRun(jobId, performance.now() - begunAt).catch(() => undefined);
+    return setInterval(note, noteEveryMs).unref();
   }
 
   async #finish(job: JobRecord, outcome: JobOutcome): Promise<void> {

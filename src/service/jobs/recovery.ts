@@ -97,15 +97,6 @@ export class Recovery {
 /** After this many deaths of the engine during a job, the job fails. */
 export const maxEngineDeaths = 3;
 
-/**
- * After this many runs in a row that ended with the whole process and without a further gradient step, the job fails.
- * When the service is killed at random, some run gets further; when the job itself kills it, none does.
- */
-export const maxLostRuns = 8;
-
-/** The error message of a job with that many lost runs. */
-export const lostRunsMessage = `The whole service ended in each of the last ${maxLostRuns} runs of the job without a further gradient step: it was killed by the system, perhaps for its memory, or crashed in a native library. Look for the reason in the logs of the system and the service. Then send the job again with fewer or shorter trajectories or examples, or to a machine with more memory.`;
-
 const deathCodes = new Set(['worker_died', 'out_of_memory']);
 const busyCodes = new Set(['engine_closed', 'constraints_busy']);
 

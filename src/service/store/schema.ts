@@ -63,7 +63,7 @@ function otherSchema(what: string, found: number, version: number): ServiceError
 
 export const storeSchema: Schema = {
   what: 'The database',
-  version: 9,
+  version: 10,
   tables: `
   CREATE TABLE models (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -115,11 +115,19 @@ export const storeSchema: Schema = {
     WHERE status IN ('queued', 'running');
   CREATE INDEX ended_jobs ON jobs (ended_at) WHERE ended_at IS NOT NULL;
   CREATE INDEX uploads_in_use ON jobs (upload_sha256) WHERE status IN ('queued', 'running');
-  -- Running jobs, and jobs whose runs ended with the process.
+  -- Running jobs, and jobs whose runs ended with the process. boot, memory_kills: of the machine when the run began;
+  -- open_ms: how long it has run; the others: see LostRuns.
   CREATE TABLE job_runs (
     job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     is_open INTEGER NOT NULL,
-    lost INTEGER NOT NULL
+    boot TEXT NOT NULL,
+    memory_kills INTEGER,
+    open_ms INTEGER NOT NULL,
+    lost REAL NOT NULL,
+    ends INTEGER NOT NULL,
+    memory_ends INTEGER NOT NULL,
+    ran_ms INTEGER,
+    alike INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE events (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,6 +1,15 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
+import { countEnd, machineSigns } from '../jobs/lost-runs.ts';
 import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
-import { hasModel, insertCheckpoint, toEvent, toJob, toWaitingJob, unfinished } from './sqlite-rows.ts';
+import {
+  hasModel,
+  insertCheckpoint,
+  toEvent,
+  toJob,
+  toLostRuns,
+  toWaitingJob,
+  unfinished,
+} from './sqlite-rows.ts';
 import type { JobStore } from './store.ts';
 
 /** Training jobs and their events. */
@@ -84,32 +93,61 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
 
     async startJob(id, startedAt, event) {
       database.transaction(() => {
-        database.run("UPDATE jobs SET status = 'running', started_at = ? WHERE id = ?", startedAt, id);
+        // A job that runs again began when it first did.
+        database.run(
+          "UPDATE jobs SET status = 'running', started_at = coalesce(started_at, ?) WHERE id = ?",
+          startedAt,
+          id,
+        );
         if (event) insertEvent(database, id, event);
       });
     },
 
     async beginRun(id) {
-      const reopen = 'ON CONFLICT (job_id) DO UPDATE SET is_open = 1';
-      database.insert('job_runs', { job_id: id, is_open: 1, lost: 0 }, reopen);
+      const { boot, memoryKills } = machineSigns();
+      const opened = { is_open: 1, boot, memory_kills: memoryKills, open_ms: 0 };
+      const reopen = `ON CONFLICT (job_id) DO UPDATE SET is_open = 1, boot = excluded.boot,
+        memory_kills = excluded.memory_kills, open_ms = 0`;
+      const none = { lost: 0, ends: 0, memory_ends: 0, ran_ms: null, alike: 0 };
+      database.insert('job_runs', { job_id: id, ...opened, ...none }, reopen);
+    },
+
+    async noteRun(id, ranMs) {
+      database.run('UPDATE job_runs SET open_ms = ? WHERE job_id = ?', Math.round(ranMs), id);
+    },
+
+    async lostRuns(id) {
+      return database.find(toLostRuns, 'SELECT * FROM job_runs WHERE job_id = ?', id);
+    },
+
+    async closeRuns() {
+      database.run('UPDATE job_runs SET is_open = 0 WHERE is_open = 1');
     },
 
     async requeueJob(id) {
       database.transaction(() => {
         database.run('UPDATE job_runs SET is_open = 0 WHERE job_id = ?', id);
-        database.run(
-          "UPDATE jobs SET status = 'queued', started_at = NULL WHERE id = ? AND status = 'running'",
-          id,
-        );
+        database.run("UPDATE jobs SET status = 'queued' WHERE id = ? AND status = 'running'", id);
       });
     },
 
     async requeueLostJobs() {
       database.transaction(() => {
-        database.run('UPDATE job_runs SET is_open = 0, lost = lost + 1 WHERE is_open = 1');
-        database.run(
-          `UPDATE jobs SET status = 'queued', started_at = NULL WHERE ${unfinished} AND status = 'running'`,
-        );
+        const now = machineSigns();
+        for (const row of database.all('SELECT * FROM job_runs WHERE is_open = 1')) {
+          const run = {
+            boot: text(row, 'boot'),
+            memoryKills: row.memory_kills === null ? null : integer(row, 'memory_kills'),
+            ranMs: integer(row, 'open_ms'),
+          };
+          const { lost, ends, memoryEnds, ranMs, alike } = countEnd(toLostRuns(row), run, now);
+          database.run(
+            `UPDATE job_runs SET is_open = 0, lost = ?, ends = ?, memory_ends = ?, ran_ms = ?, alike = ?
+             WHERE job_id = ?`,
+            ...[lost, ends, memoryEnds, ranMs, alike, text(row, 'job_id')],
+          );
+        }
+        database.run(`UPDATE jobs SET status = 'queued' WHERE ${unfinished} AND status = 'running'`);
       });
     },
 

@@ -6,6 +6,7 @@ import {
   trainingEventSchema,
   untrainedSchema,
 } from '../../contract/index.ts';
+import type { LostRuns } from '../jobs/lost-runs.ts';
 import { integer, type Row, type SqliteDatabase, text, textOrNull } from './sqlite-database.ts';
 import type {
   CheckpointRecord,
@@ -66,6 +67,14 @@ export const toWaitingJob = (row: Row): WaitingJob => ({
   modelId: text(row, 'model_id'),
   sequence: integer(row, 'sequence'),
   lostRuns: integer(row, 'lost'),
+});
+
+export const toLostRuns = (row: Row): LostRuns => ({
+  lost: integer(row, 'lost'),
+  ends: integer(row, 'ends'),
+  memoryEnds: integer(row, 'memory_ends'),
+  ranMs: integerOrNull(row, 'ran_ms'),
+  alike: integer(row, 'alike'),
 });
 
 export const toEvent = (row: Row): TrainingEvent =>

@@ -1,4 +1,5 @@
 import type { JobKind, JobStatus, TrainingEvent, Untrained } from '../../contract/index.ts';
+import type { LostRuns } from '../jobs/lost-runs.ts';
 
 export interface ModelRecord {
   id: string;
@@ -57,6 +58,7 @@ export interface WaitingJob {
   /** Order of arrival among all jobs. */
   sequence: number;
   /** How many consecutive runs ended with the process, without another gradient step in between. */
+  /** Sum of the weights of its runs that ended with the process: see `lost-runs.ts`. */
   lostRuns: number;
 }
 
@@ -108,7 +110,14 @@ export interface JobSuccess {
   untrained: Untrained | null;
 }
 
-export type JobOutcome = JobSuccess | { status: 'failed' | 'cancelled'; errorMessage: string };
+export type JobOutcome =
+  | JobSuccess
+  | {
+      status: 'failed' | 'cancelled';
+      errorMessage: string;
+      /** `process_lost`: the process ended too often while the job ran, which need not be the job's doing. */
+      reason?: 'process_lost';
+    };
 
 export interface ModelStore {
   /** Resolves to false, and stores nothing, if the name or the id is taken. */
@@ -165,6 +174,12 @@ export interface JobStore {
    * gradient step.
    */
   beginRun(id: string): Promise<void>;
+  /** Notes how long the run of a job has lasted, in milliseconds. */
+  noteRun(id: string, ranMs: number): Promise<void>;
+  /** The runs of a job that ended with the process; undefined if it has run none. */
+  lostRuns(id: string): Promise<LostRuns | undefined>;
+  /** The process is about to end in order: the end of no run counts. */
+  closeRuns(): Promise<void>;
   /** Puts a job back into the queue after an orderly end of its run; it will start from the beginning. */
   requeueJob(id: string): Promise<void>;
   /** Requeues all jobs that were running when the process ended, and counts their lost runs. */

@@ -41,7 +41,7 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "commit insert uploads",
       "commit schema",
       "commit update idempotency_keys",
-      "commit update job_runs, update jobs",
+      "commit update jobs",
       "commit update jobs, insert checkpoints, update models, insert events, delete job_runs",
       "commit update jobs, insert events",
       "commit update jobs, insert events, delete job_runs",

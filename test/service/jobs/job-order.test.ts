@@ -139,11 +139,11 @@ describe('a deferred job', () => {
 describe('a job whose process died', () => {
   test('keeps its position twice, then lets pass the jobs that waited at the start', () => {
     const queue = queueOf('a1', 'a2', 'b3', 'b4', 'c5');
-    queue.lose('a1', 3);
+    queue.lose('a1', 1.25);
     queue.add('d6', 'd7');
     expect(queue.run(8)).toEqual(['b3', 'c5', 'd6', 'b4', 'a1', 'd7', 'a2', 'nothing']);
     const twice = queueOf('a1', 'b2');
-    twice.lose('a1', 2);
+    twice.lose('a1', 0.25);
     expect(twice.run(2)).toEqual(['a1', 'b2']);
   });
 
