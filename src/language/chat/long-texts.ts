@@ -14,6 +14,8 @@ const timeoutMs = 5000;
 /** On a busy machine, a text may take this many times its own time limit. */
 const busyFactor = 8;
 const startTimeoutMs = 60_000;
+/** The thread ends after as long without a text, to give its memory back. */
+const idleMs = 300_000;
 /** A large vocabulary takes some 300 MB. */
 const heapMegabytes = 2048;
 
@@ -30,6 +32,7 @@ export class LongTexts {
   readonly #language: SharedLanguage;
   readonly #mutex = new FairMutex({ maxWaiting: 1024, maxWaitMs: 60_000, refusal: busy });
   #running: Running | undefined;
+  #idle: NodeJS.Timeout | undefined;
 
   constructor(language: SharedLanguage) {
     this.#language = language;
@@ -48,8 +51,17 @@ export class LongTexts {
   }
 
   async #encode(task: LongText): Promise<Uint32Array> {
+    clearTimeout(this.#idle);
     this.#running ??= this.#start();
     const { worker, ready } = this.#running;
+    try {
+      return await this.#encodeIn(task, { worker, ready });
+    } finally {
+      this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();
+    }
+  }
+
+  async #encodeIn(task: LongText, { worker, ready }: Running): Promise<Uint32Array> {
     if ((await ready).type !== 'message')
       throw new LanguageError('texts_busy', 'The thread that encodes long texts did not start; try again.');
     const answer = nextMessage<LongTextReport>(worker, { timeoutMs, maxMs: busyFactor * timeoutMs });
@@ -68,6 +80,11 @@ export class LongTexts {
       'context_length_exceeded',
       `The prompt has more than ${task.maxTokens} tokens, which is more than its context holds. Shorten the messages.`,
     );
+  }
+
+  #end(worker: Worker): void {
+    if (this.#running?.worker === worker) this.#running = undefined;
+    void worker.terminate();
   }
 
   #start(): Running {

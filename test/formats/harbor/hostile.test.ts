@@ -12,6 +12,13 @@ import { taskFolder } from './task-folder.ts';
 
 const signal = AbortSignal.timeout(120_000);
 const timeoutMs = 20_000;
+/** Folders of this process's sandboxes. */
+const sandboxes = async () =>
+  (await readdir(join(tmpdir(), `martingale-sandboxes-${process.getuid?.()}`))).filter((name) =>
+    name.startsWith(`${process.pid}-`),
+  );
+/** Goes into a folder whose path is longer than one can be. */
+const deep = 'for i in $(seq 60); do mkdir $(printf "d%.0s" $(seq 200)) && cd d*; done';
 
 async function openSandbox(options: LocalSandboxOptions = {}, env: Record<string, string> = {}) {
   const sandbox = await localSandbox(options).create({
@@ -113,6 +120,16 @@ describe.skipIf(!hasBubblewrap)('a command in localSandbox', () => {
     expect((await run('ls /etc/ssl')).text).toContain('certs');
   });
 
+  it('leaves no folder behind that is too deep, or closed, to be deleted', async () => {
+    const sandbox = await localSandbox().create({
+      ...{ image: noImage, workdir: '/app', copies: [], env: {}, hasNetwork: true, signal },
+    });
+    expect(await sandboxes()).toHaveLength(1);
+    await sandbox.exec(`mkdir -p closed/in; chmod 000 closed; ${deep}`, { timeoutMs, signal });
+    await sandbox.close();
+    expect(await sandboxes()).toEqual([]);
+  });
+
   it('is killed when it starts too many processes', async () => {
     const run = await openSandbox({ maxProcesses: 50 });
     const { text, exitCode } = await run('for i in $(seq 200); do sleep 30 & done; wait');
@@ -130,6 +147,12 @@ describe.skipIf(!hasBubblewrap)('a command in localSandbox', () => {
       text: `[killed: the files of its sandbox take more than ${8 * 1024 * 1024} bytes]\n`,
       exitCode: 137,
     });
+    const hidden = await openSandbox({ maxDiskMb: 8 });
+    expect(
+      (await hidden(`${deep}; for i in $(seq 9); do head -c 1M /dev/zero > $i; done; sleep 30`)).exitCode,
+    ).toBe(137);
+    const empty = await openSandbox({ maxDiskMb: 8 });
+    expect((await empty('touch $(seq 9000); sleep 30')).exitCode).toBe(137);
     const roomy = await openSandbox();
     expect((await roomy('head -c 100M /dev/zero > /dev/shm/x')).text).toContain('No space left on device');
   });

@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { hasCode } from '../../../util/error.ts';
 import { HarborError } from '../errors.ts';
 
@@ -49,8 +51,20 @@ export async function sweep(): Promise<void> {
     throw error;
   }
   for (const name of await readdir(home()).catch(() => []))
-    if (await hasEnded(name))
-      await rm(join(home(), name), { recursive: true, force: true }).catch(() => undefined);
+    if (await hasEnded(name)) await removeFolder(join(home(), name)).catch(() => undefined);
+}
+
+const run = promisify(execFile);
+
+/** Deletes a sandbox's folder. No process of the sandbox may run any more. */
+export async function removeFolder(folder: string): Promise<void> {
+  try {
+    await rm(folder, { recursive: true, force: true });
+  } catch {
+    // Folders may be deeper than a path can be long, or closed to their owner.
+    await run('chmod', ['-R', 'u+rwx', '--', folder]).catch(() => undefined);
+    await run('rm', ['-rf', '--', folder]);
+  }
 }
 
 /** A name of this process: its number and its start. Names of what belongs to it begin so. */

@@ -1,10 +1,9 @@
-import { rm } from 'node:fs/promises';
 import { isAbsolute, posix } from 'node:path';
 import { hasCode } from '../../../../util/error.ts';
 import { invalidOption, wholeNumberOption } from '../../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
 import { HarborError } from '../../errors.ts';
-import { newFolder, sweep } from '../left-over.ts';
+import { newFolder, removeFolder, sweep } from '../left-over.ts';
 import { runProcess } from '../run-process.ts';
 import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from '../sandbox.ts';
 import { Slots } from '../slots.ts';
@@ -19,8 +18,8 @@ export interface LocalSandboxOptions {
   /** Processes of a sandbox at the same time; a command with more is killed. Default 1,024. */
   maxProcesses?: number;
   /**
-   * MiB that the files of a sandbox may take; a command that needs more is killed. A task's `storage_mb` counts if it is
-   * smaller. Default 10,240.
+   * MiB that the files of a sandbox may take, with 1 KiB more for each file; a command that needs more is killed. A
+   * task's `storage_mb` counts if it is smaller. Default 10,240.
    */
   maxDiskMb?: number;
 }
@@ -107,7 +106,7 @@ class LocalSandbox implements BareSandbox {
       const files = await SandboxFiles.make(root, { workdir, paths: copies, folders });
       return new LocalSandbox(root, files, settings, onClose);
     } catch (error) {
-      await rm(root, { recursive: true, force: true });
+      await removeFolder(root);
       throw error;
     }
   }
@@ -193,7 +192,7 @@ class LocalSandbox implements BareSandbox {
   async #end(): Promise<void> {
     this.#closing.abort(new HarborError('sandbox_failed', 'the sandbox is closed'));
     await Promise.all(this.#running);
-    await rm(this.#root, { recursive: true, force: true }).finally(this.#onClose);
+    await removeFolder(this.#root).finally(this.#onClose);
   }
 
   /** Linux holds users other than root to the number of processes, and everybody to the size of a file. */

@@ -1,15 +1,17 @@
-import { lstat, readdir, readlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { execFile } from 'node:child_process';
+import { readdir, readlink } from 'node:fs/promises';
+import { promisify } from 'node:util';
 
 /** What one sandbox may use. */
 export interface SandboxBounds {
   /** Processes at the same time. */
   maxProcesses: number;
-  /** Bytes of all its files. */
+  /** Bytes of all its files, each with 1 KiB more. */
   maxDiskBytes: number;
 }
 
 const everyMs = 500;
+const run = promisify(execFile);
 
 /**
  * Looks at what a command uses while it runs, and calls `onExceeded` when that is beyond a bound. Limits of processes do
@@ -26,12 +28,12 @@ export function watch(
     onExceeded,
   }: { folder: string; bounds: SandboxBounds; onExceeded: (what: string) => void },
 ): () => void {
-  let isEnded = false;
+  const ending = new AbortController();
   let timer: NodeJS.Timeout;
   const look = async () => {
     if ((await countProcesses(firstProcess)) > bounds.maxProcesses)
       return onExceeded(`it has more than ${bounds.maxProcesses} processes`);
-    if (await isLarger(folder, bounds.maxDiskBytes, () => isEnded))
+    if ((await usedBytes(folder, ending.signal)) > bounds.maxDiskBytes)
       onExceeded(`the files of its sandbox take more than ${bounds.maxDiskBytes} bytes`);
   };
   const wait = (ms: number) => {
@@ -40,12 +42,12 @@ export function watch(
       // What ends while it is looked at is no error.
       await look().catch(() => undefined);
       // Many files take long to look at.
-      if (!isEnded) wait(Math.max(everyMs, 10 * (performance.now() - startedAt)));
+      if (!ending.signal.aborted) wait(Math.max(everyMs, 10 * (performance.now() - startedAt)));
     }, ms).unref();
   };
   wait(everyMs);
   return () => {
-    isEnded = true;
+    ending.abort();
     clearTimeout(timer);
   };
 }
@@ -58,19 +60,15 @@ async function countProcesses(firstProcess: number): Promise<number> {
   return others.filter((other) => other === namespace).length;
 }
 
-/** Whether the files of a folder take more bytes of the disk than these. It follows no links. */
-async function isLarger(folder: string, bytes: number, isEnded: () => boolean): Promise<boolean> {
-  let left = bytes;
-  const folders = [folder];
-  for (let next = folders.pop(); next !== undefined && !isEnded(); next = folders.pop()) {
-    const at = next;
-    for (const entry of await readdir(at, { withFileTypes: true }).catch(() => []))
-      if (entry.isDirectory()) folders.push(join(at, entry.name));
-      else if (entry.isFile()) {
-        const found = await lstat(join(at, entry.name)).catch(() => null);
-        left -= (found?.blocks ?? 0) * 512;
-        if (left < 0) return true;
-      }
-  }
-  return false;
+/**
+ * What the files of a folder take, in bytes. Each counts 1 KiB more, as a disk holds only so many files, also empty ones.
+ * The program `du` also finds what is deeper than a path can be long.
+ */
+async function usedBytes(folder: string, signal: AbortSignal): Promise<number> {
+  // It also says so where a file went away while it looked; only GNU's counts files.
+  const sum = async (option: string) => {
+    const { stdout } = await run('du', ['-s', option, folder], { signal }).catch((error) => error);
+    return Number.parseInt(stdout, 10) || 0;
+  };
+  return ((await sum('-k')) + (await sum('--inodes'))) * 1024;
 }
