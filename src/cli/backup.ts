@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { jsonLine, printable } from '../contract/index.ts';
+import { counted } from '../progress/index.ts';
 import { dataFlag } from './flags.ts';
 
 async function backup(folder: string, { data, json }: { data: string; json?: boolean }): Promise<void> {
@@ -13,7 +14,7 @@ async function backup(folder: string, { data, json }: { data: string; json?: boo
   }
   const { models, checkpoints, uploads, unfinishedJobs } = made;
   process.stdout.write(
-    `${printable(made.folder)}: ${models} models with ${checkpoints} checkpoints, ${uploads} uploads, ${unfinishedJobs} unfinished jobs.\n` +
+    `${printable(made.folder)}: ${counted(models, 'model')}, ${counted(checkpoints, 'checkpoint')}, ${counted(uploads, 'upload')}, ${counted(unfinishedJobs, 'unfinished job')}.\n` +
       `To restore it: martingale serve --data ${printable(made.folder)}\n`,
   );
 }

@@ -2,6 +2,7 @@ import { availableParallelism, totalmem } from 'node:os';
 import { Command, Option } from 'commander';
 import { MartingaleError, printableLines } from '../../contract/index.ts';
 import type { CheckpointOptions, EmbeddedEngineOptions } from '../../engines/embedded/index.ts';
+import { counted } from '../../progress/index.ts';
 import {
   addCheckpointFlags,
   type CheckpointFlags,
@@ -60,7 +61,7 @@ async function repairData(data: string): Promise<void> {
   process.stdout.write(
     printableLines(
       [
-        `Made records of ${models} models, ${checkpoints} checkpoints and ${logs} logs. Checkpoints have new ids and no metrics; jobs and events are not there.`,
+        `Made records of ${counted(models, 'model')}, ${counted(checkpoints, 'checkpoint')} and ${counted(logs, 'log')}. Checkpoints have new ids and no metrics; jobs and events are not there.`,
         ...(oldDatabase === null ? [] : [`The old database is kept: ${oldDatabase}`]),
         ...lost.map((what) => `Not restored: ${what}`),
         '',

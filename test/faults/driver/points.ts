@@ -30,6 +30,7 @@ const nameOf = (path: string) =>
   path
     .replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '<id>')
     .replace(/[0-9a-f]{64}/g, '<sha>')
+    .replace(/(quarantine)\/[^/]+/, '$1/<time>')
     .replace(/\d+/g, 'N');
 
 /** The path's name within the root; undefined for one outside of it. */

@@ -209,6 +209,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
   );
   expect(namesOf(mending)).toMatchInlineSnapshot(`
     [
+      "appendFile quarantine/<time>/models/<id>/logs/train.jsonl.gz.from-N",
       "commit delete checkpoints",
       "commit delete deleted_models",
       "commit delete events",
@@ -216,22 +217,36 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "commit delete jobs",
       "commit delete logs",
       "commit schema",
-      "commit update job_runs, update jobs",
+      "commit update jobs",
       "mkdir .",
       "mkdir incoming",
       "mkdir jobs",
       "mkdir models",
+      "mkdir quarantine/<time>/jobs",
+      "mkdir quarantine/<time>/models/<id>/checkpoints",
+      "mkdir quarantine/<time>/models/<id>/logs",
+      "mkdir quarantine/<time>/uploads",
       "mkdir uploads",
+      "open quarantine/<time>/models/<id>/logs/train.jsonl.gz.from-N",
       "open write-check",
+      "rename quarantine/<time>/jobs/<id>.jsonl.gz",
+      "rename quarantine/<time>/models/<id>/checkpoints/step-N",
+      "rename quarantine/<time>/models/<id>/logs/val.jsonl.gz",
+      "rename quarantine/<time>/uploads/<sha>.jsonl",
       "rm incoming/<id>",
-      "rm jobs/<id>.jsonl.gz",
       "rm models/<id>",
-      "rm models/<id>/checkpoints/step-N",
       "rm models/<id>/checkpoints/step-N.partial",
       "rm models/<id>/checkpoints/step-N.unfinished",
-      "rm models/<id>/logs/val.jsonl.gz",
-      "rm uploads/<sha>.jsonl",
       "rm write-check",
+      "sync jobs",
+      "sync models/<id>/checkpoints",
+      "sync models/<id>/logs",
+      "sync quarantine/<time>/jobs",
+      "sync quarantine/<time>/models/<id>/checkpoints",
+      "sync quarantine/<time>/models/<id>/logs",
+      "sync quarantine/<time>/models/<id>/logs/train.jsonl.gz.from-N",
+      "sync quarantine/<time>/uploads",
+      "sync uploads",
       "sync write-check",
       "truncate models/<id>/logs/train.jsonl.gz",
       "writeFile write-check",
@@ -249,6 +264,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "models/<first>/checkpoints/step-1/optimizer",
       "models/<first>/logs",
       "models/<first>/logs/train.jsonl.gz",
+      "models/<first>/model.json",
       "uploads",
     ]
   `);
@@ -271,7 +287,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
   `);
   expect(mended.counts.logs['first train.jsonl.gz']?.trim().split('\n')).toHaveLength(2);
   // Before the repair it syncs its folders, as at its first start.
-  const steps = mending.filter(({ name }) => /^(commit|rm|truncate) /.test(name));
+  const steps = mending.filter(({ name }) => /^(commit|rm|rename|truncate|appendFile) /.test(name));
   await byTwo(steps, async (at, index) => {
     const plans = [{ mode: 'kill-half', at }] as const;
     const { kills, counts } = await booksAfter(world, { ...start, name: `mending ${index}`, plans });

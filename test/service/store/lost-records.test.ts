@@ -238,7 +238,7 @@ test('doctor --data finds what records and files do not agree on', async () => {
   writeFileSync(join(dataFolder, 'models', model.id, 'logs/train.jsonl.gz'), '');
   mkdirSync(join(dataFolder, 'models', randomUUID()));
   const problems = (await checkData(dataFolder))?.problems.join('\n');
-  expect(problems).toMatch(/files of 1 models have no record/);
+  expect(problems).toMatch(/folders in models\/ have no record/);
   expect(problems).toMatch(/step-1 has a record, but is not there/);
   expect(problems).toMatch(/train\.jsonl\.gz has 0 bytes, but its records say \d+/);
   expect(await checkData(await temporaryFolder())).toBeNull();
