@@ -143,6 +143,11 @@ export interface TrainRequest {
   folder: string;
   /** Read one at a time, each when its step begins. */
   batches: AsyncIterable<TrainingBatch> | Iterable<TrainingBatch>;
+  /**
+   * Absolute path of a file in which the engine may keep what it has finished of a step, for a later call with the same
+   * request after this process was killed. The caller removes it, and `<path>.partial`, when it will not call again.
+   */
+  scratchFile?: string;
   /** Called after each optimizer step with its metrics and, in reinforcement learning, what it found of the tokens. */
   onStep: (metrics: Record<string, number>, tokens?: TrainedTokens) => void;
   /** Called when the training begins to wait for something outside this process, with what it is. */

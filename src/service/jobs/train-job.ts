@@ -81,6 +81,7 @@ export async function trainJob(
       },
       folder: files.checkpointPath(folder),
       batches: countedBatches(prepared.batches),
+      scratchFile: files.scratchFile(job.id),
       onStep,
       onWait,
       signal,

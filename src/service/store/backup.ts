@@ -119,6 +119,8 @@ async function copyFiles({ files, copy, live, records, jobs }: Copying): Promise
 async function keepPayloads(files: DataFiles, copy: string): Promise<Set<string>> {
   const kept = new Set<string>();
   for (const name of (await entriesOf(files.absolute('jobs'), own.jobs)).own) {
+    // What an engine keeps of a job only saves time.
+    if (name.includes('.scratch')) continue;
     const [from, to] = [files.absolute(join('jobs', name)), join(copy, 'jobs', name)];
     const isKept = await ifThere(() =>
       link(from, to).catch((error: unknown) => {

@@ -19,7 +19,7 @@ import type { ModelRecord } from './store.ts';
  * - `models/<id>/checkpoints/step-N/`: weights, as the engine wrote them
  * - `models/<id>/logs/<split>.jsonl.gz`: logged trajectory groups, one gzip member per request (`zcat`
  *   reads them)
- * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs
+ * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs; `jobs/<id>.scratch`: what an engine has finished of one
  * - `uploads/<sha256>.jsonl`: training data
  * - `incoming/`: data of requests in progress
  * - `quarantine/`: what no record names
@@ -204,11 +204,17 @@ export class DataFiles {
     return readCompressed(this.#payloadPath(jobId));
   }
 
+  /** Where an engine may keep what it has finished of a job. It goes with the payload. */
+  scratchFile(jobId: string): string {
+    return `${this.#jobPath(jobId)}.scratch`;
+  }
+
   async removePayload(jobId: string): Promise<void> {
+    for (const end of ['', '.partial']) await rm(`${this.scratchFile(jobId)}${end}`, { force: true });
     await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  /** The payloads that are there: the id of the job, and the path in the data folder. */
+  /** The payloads that are there, and what engines keep beside them: the id of the job, and the path in the data folder. */
   async payloads(): Promise<{ jobId: string; path: string }[]> {
     const names = await this.#own('jobs', own.jobs);
     return names.map((name) => ({ jobId: name.slice(0, name.indexOf('.')), path: join('jobs', name) }));
@@ -283,8 +289,12 @@ export class DataFiles {
   }
 
   #payloadPath(jobId: string): string {
+    return `${this.#jobPath(jobId)}.jsonl.gz`;
+  }
+
+  #jobPath(jobId: string): string {
     if (!own.incoming.name.test(jobId)) throw damaged('the id of a job', jobId);
-    return join(this.#root, 'jobs', `${jobId}.jsonl.gz`);
+    return join(this.#root, 'jobs', jobId);
   }
 
   #uploadPath(sha256: string): string {

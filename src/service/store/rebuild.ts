@@ -66,7 +66,7 @@ export async function rebuildRecords(dataFolder: string): Promise<Rebuilt> {
     database.close();
   }
   const uploads = (await entriesOf(files.absolute('uploads'), own.uploads)).own.length;
-  const jobs = (await files.payloads()).length;
+  const jobs = (await files.payloads()).filter(({ path }) => !path.includes('.scratch')).length;
   if (uploads > 0)
     rebuilt.lost.push(`${uploads} uploads: their owners are unknown, so they must be sent again`);
   if (jobs > 0) rebuilt.lost.push(`${jobs} unfinished jobs, which must be requested again`);

@@ -10,6 +10,7 @@ import {
   type Slope,
 } from '../trainer/batch-loss.ts';
 import type { Decision, TrainingSequence } from '../trainer/decisions.ts';
+import type { KeptGradient } from '../trainer/kept-gradient.ts';
 import type { LoraSettings } from './adapter-vector.ts';
 import { HeadRunner, type PlainDecision } from './head-runner.ts';
 import type { LoraBase } from './layer-feeds.ts';
@@ -27,6 +28,11 @@ export interface LoraBatch {
   time: number;
   /** Layers whose forward pass keeps what the backward pass needs. */
   keptLayers: number;
+}
+
+interface GradientOptions {
+  total?: Float32Array;
+  kept?: KeptGradient | undefined;
 }
 
 interface PlacedDecision {
@@ -101,23 +107,29 @@ export class LoraModel {
     return logprobs;
   }
 
-  /** Adds the gradient of the batches' loss to `total`, in the layout of the adapter's vector, and returns it. */
+  /**
+   * Adds the gradient of the batches' loss to `total`, in the layout of the adapter's vector, and returns it. `kept`: what
+   * an earlier process has added to `total` of the same batches.
+   */
   async gradientOf(
     batches: readonly LoraBatch[],
     adapter: Float32Array,
     loss: BatchLoss,
     signal: AbortSignal,
-    total: Float32Array = new Float32Array(adapter.length),
+    { total = new Float32Array(adapter.length), kept }: GradientOptions = {},
   ): Promise<Float32Array> {
     for (const batch of batches) {
       const { keptLayers } = batch;
-      const pass = await this.#forward(batch, adapter, { keptLayers, signal });
       const decisions = placed(batch);
-      const probabilities = await this.#probabilities(pass, decisions);
+      const finished = kept?.next(decisions.length);
+      const pass = finished ? null : await this.#forward(batch, adapter, { keptLayers, signal });
+      const probabilities = finished ?? (await this.#probabilities(pass as LayerPass, decisions));
       const slopes: Slope[] = [];
       for (const { decisions: own } of sequencesOf(batch))
         append(slopes, loss.addDatum(own, probabilities.slice(slopes.length, slopes.length + own.length)));
+      if (!pass) continue;
       await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
+      await kept?.add(probabilities, total);
     }
     return total;
   }

@@ -92,7 +92,7 @@ export type TrainerCall =
   | { type: 'self-test'; baseModel: string }
   | { type: 'begin'; from: Weights; graphs: MessagePort[] }
   | { type: 'datums'; datums: TrainingBatch['datums'] }
-  | { type: 'step'; batch: Omit<TrainingBatch, 'datums'> }
+  | { type: 'step'; batch: Omit<TrainingBatch, 'datums'>; scratchFile: string | undefined }
   | { type: 'save'; folder: string }
   | { type: 'abandon' }
   | { type: 'encode'; baseModel: string; replies: Reply[] };

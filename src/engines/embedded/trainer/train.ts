@@ -31,7 +31,7 @@ export async function train({ trainer, graphs }: TrainingThreads, request: Train
 
 async function runJob(
   { trainer: thread, graphs }: TrainingThreads,
-  { from, folder, batches, onStep, signal }: TrainRequest,
+  { from, folder, batches, scratchFile, onStep, signal }: TrainRequest,
 ): Promise<void> {
   try {
     const ports = await Promise.all(graphs.map(connect));
@@ -40,7 +40,10 @@ async function runJob(
       signal?.throwIfAborted();
       for (const part of inMessages(datums, tokensPerMessage))
         await thread.call({ type: 'datums', datums: part });
-      const { metrics, tokens } = await thread.call<StepResult>({ type: 'step', batch }, { signal });
+      const { metrics, tokens } = await thread.call<StepResult>(
+        { type: 'step', batch, scratchFile },
+        { signal },
+      );
       onStep(metrics, tokens);
     }
     signal?.throwIfAborted();

@@ -1,6 +1,7 @@
 import type { TensorShape } from '../weights/architecture.ts';
 import type { BatchLoss } from './batch-loss.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
+import type { KeptGradient } from './kept-gradient.ts';
 import type { TrainedVector } from './trained-vector.ts';
 
 /**
@@ -20,13 +21,19 @@ export interface TrainedModel {
   prepare(sequences: readonly TrainingSequence[]): PreparedStep;
 }
 
+interface GradientOptions {
+  signal: AbortSignal;
+  /** What an earlier process has added to the vector's gradient. A tiny model computes all of it again. */
+  kept?: KeptGradient | undefined;
+}
+
 /** The sequences of a step in micro-batches, whose order is that of their decisions. */
 export interface PreparedStep {
   sequences: readonly TrainingSequence[];
   /** The log-probability of each decision. `vector`: null for the base model as nothing has trained it. */
   logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]>;
   /** Adds the gradient of the loss to that of the vector. */
-  addGradient(vector: TrainedVector, loss: BatchLoss, signal: AbortSignal): Promise<void>;
+  addGradient(vector: TrainedVector, loss: BatchLoss, options: GradientOptions): Promise<void>;
 }
 
 export function decisionsOf({ sequences }: PreparedStep): Decision[] {

@@ -54,7 +54,7 @@ export class TrainedModels {
         return {
           sequences: batches.flatMap((batch) => batch.trained),
           logprobs: (vector, signal) => logprobsUnder(running(vector ?? initial(), signal), batches),
-          addGradient: (vector, loss, signal) =>
+          addGradient: (vector, loss, { signal }) =>
             addGradient(running(vector.values, signal), batches, loss, vector),
         };
       },
@@ -73,8 +73,8 @@ export class TrainedModels {
         return {
           sequences: batches.flatMap(sequencesOf),
           logprobs: (adapter, signal) => graphs.logprobs(batches, adapter, signal),
-          addGradient: async ({ values, gradient }, loss, signal) => {
-            await graphs.gradientOf(batches, values, loss, signal, gradient);
+          addGradient: async ({ values, gradient: total }, loss, { signal, kept }) => {
+            await graphs.gradientOf(batches, values, loss, signal, { total, kept });
           },
         };
       },

@@ -1,5 +1,6 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices } from '../../../util/time-slices.ts';
+import { martingaleVersion } from '../../../util/version.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import { type StepResult, TokenResults } from '../../token-results.ts';
@@ -10,6 +11,7 @@ import { readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { type DecisionCodec, findDecisions, type TrainingSequence } from './decisions.ts';
 import type { GraphRunner } from './graph-runner.ts';
+import { KeptGradient } from './kept-gradient.ts';
 import { klPenaltyOf } from './kl-penalty.ts';
 import { shareWeights } from './passes.ts';
 import type { TrainedModel } from './trained-model.ts';
@@ -36,6 +38,8 @@ export interface TrainerOptions {
   checkpointRuntime?: Runtime;
   /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
   trainingBytes?: number;
+  /** At least this long between two writes of a scratch file, in milliseconds. Default 5000. */
+  keepEveryMs?: number;
 }
 
 /** Trains one set of weights at a time. */
@@ -43,6 +47,9 @@ export class Trainer {
   readonly #models: BaseModels;
   readonly #codecOf: TrainerOptions['codecOf'];
   readonly #trained: TrainedModels;
+  readonly #keepEveryMs: number | undefined;
+  /** What the micro-batches and the rounding depend on besides the step. */
+  readonly #settings: readonly (string | number)[];
   /** What else runs the graphs of the job. */
   #runners: readonly GraphRunner[] = [];
   #run: Run | undefined;
@@ -52,8 +59,16 @@ export class Trainer {
 
   constructor(
     runtime: Runtime,
-    { models, codecOf, checkpointRuntime = runtime, trainingBytes = defaultTrainingBytes() }: TrainerOptions,
+    {
+      models,
+      codecOf,
+      checkpointRuntime = runtime,
+      trainingBytes = defaultTrainingBytes(),
+      keepEveryMs,
+    }: TrainerOptions,
   ) {
+    this.#keepEveryMs = keepEveryMs;
+    this.#settings = [checkpointRuntime.name, checkpointRuntime.device, trainingBytes];
     this.#models = models;
     this.#codecOf = codecOf;
     this.#trained = new TrainedModels(
@@ -89,8 +104,12 @@ export class Trainer {
     this.#cancellation.abort(new EngineError('training_cancelled', 'the training was cancelled'));
   }
 
-  /** Takes one optimizer step over all datums of the batch. */
-  async step({ datums, loss, reference, learningRate }: TrainingBatch): Promise<StepResult> {
+  /**
+   * Takes one optimizer step over all datums of the batch. `scratchFile`: where finished parts are kept for another
+   * process, see `TrainRequest`.
+   */
+  async step(batch: TrainingBatch, scratchFile?: string): Promise<StepResult> {
+    const { datums, loss, reference, learningRate } = batch;
     const run = this.#current();
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
       throw new EngineError(
@@ -122,7 +141,21 @@ export class Trainer {
     const results = loss.type === 'cross_entropy' ? undefined : new TokenResults(datums);
     const batchLoss = new BatchLoss(loss, penalty?.shifts, results);
     vector.clearGradient();
-    await prepared.addGradient(vector, batchLoss, signal);
+    const kept =
+      scratchFile === undefined || this.#models.find(model.baseModel).kind === 'tiny'
+        ? undefined
+        : await KeptGradient.open(scratchFile, {
+            step: [
+              martingaleVersion,
+              this.#settings,
+              this.#models.originOf(model.baseModel),
+              vector.values,
+              batch,
+            ],
+            total: vector.gradient,
+            everyMs: this.#keepEveryMs,
+          });
+    await prepared.addGradient(vector, batchLoss, { signal, kept });
     signal.throwIfAborted();
     const length = vector.gradientNorm();
     if (!Number.isFinite(length))

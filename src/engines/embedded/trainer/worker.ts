@@ -39,7 +39,7 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
         for (const datum of call.datums) datums.push(datum);
         return;
       case 'step':
-        return trainer.step({ ...call.batch, datums: datums.splice(0) });
+        return trainer.step({ ...call.batch, datums: datums.splice(0) }, call.scratchFile);
       case 'save':
         return trainer.save(call.folder);
       case 'abandon':

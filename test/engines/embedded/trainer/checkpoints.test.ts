@@ -1,9 +1,11 @@
-import { readFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { LoraModel, sequencesOf } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { trainingBytes } from '../../../../src/engines/embedded/lora/training-memory.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
@@ -200,43 +202,96 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     trainer.abandon();
   });
 
-  it('is cancelled between layers, and the next job begins clean', async () => {
-    const [step] = steps as [TrainingBatch];
-    let runs = 0;
-    let onRun = () => {};
+  /** A runtime that counts the runs of all graphs. */
+  const watch = () => {
+    const seen = { runs: 0, onRun: () => {} };
     const watched: Runtime = {
       ...runtime,
       session: async (graph) => {
         const session = await runtime.session(graph);
         const run: typeof session.run = (feeds) => {
-          runs++;
-          onRun();
+          seen.runs++;
+          seen.onRun();
           return session.run(feeds);
         };
         return { run, release: () => session.release() };
       },
     };
+    return { watched, seen };
+  };
+
+  it('is cancelled between layers, and the next job begins clean', async () => {
+    const [step] = steps as [TrainingBatch];
+    const { watched, seen } = watch();
     const own = new Trainer(watched, { models, codecOf: () => codec });
     await own.begin(base);
     await own.step(step);
-    const all = runs;
+    const all = seen.runs;
     // The first layer forward, and the first one backward, of two.
     for (const last of [1, all - 1]) {
-      runs = 0;
-      onRun = () => {
-        if (runs === last) own.cancel();
+      seen.runs = 0;
+      seen.onRun = () => {
+        if (seen.runs === last) own.cancel();
       };
       await own.begin(base);
       await expect(own.step(step)).rejects.toMatchObject({ code: 'training_cancelled' });
-      expect(runs).toBe(last);
+      expect(seen.runs).toBe(last);
       await expect(own.step(step)).rejects.toMatchObject({ code: 'training_cancelled' });
     }
-    onRun = () => {};
+    seen.onRun = () => {};
     await own.begin(base);
     await own.step(step);
     await own.save(join(folder, 'again'));
     await own.close();
     expect(await filesIn('again')).toEqual(await filesIn('first'));
+  });
+
+  it('goes on with a step that another process has begun, with the same bits, and only with the same step', async () => {
+    const [step] = steps as [TrainingBatch];
+    const scratch = join(folder, 'scratch');
+    // The sequences run in several micro-batches.
+    const bytes = trainingBytes(architecture, { sequences: 1, time: 24 });
+    const { watched, seen } = watch();
+    const take = async (batch: TrainingBatch, last = Number.POSITIVE_INFINITY) => {
+      const options = { models, codecOf: () => codec, trainingBytes: bytes, keepEveryMs: 0 };
+      const own = new Trainer(watched, options);
+      try {
+        await own.begin(base);
+        seen.runs = 0;
+        seen.onRun = () => {
+          if (seen.runs === last) own.cancel();
+        };
+        const { metrics, tokens } = await own.step(batch, scratch);
+        await own.save(join(folder, 'resumed'));
+        const { tokens_per_second, ...figures } = metrics;
+        return { runs: seen.runs, figures, tokens, files: await filesIn('resumed') };
+      } finally {
+        await own.close();
+        await rm(join(folder, 'resumed'), { recursive: true, force: true });
+      }
+    };
+    const whole = await take(step);
+    await rm(scratch);
+    await expect(take(step, Math.floor(whole.runs * 0.8))).rejects.toMatchObject({
+      code: 'training_cancelled',
+    });
+    const kept = await readFile(scratch);
+    const resumed = await take(step);
+    expect(resumed).toEqual({ ...whole, runs: expect.any(Number) });
+    expect(resumed.runs).toBeLessThan(whole.runs * 0.8);
+    for (const [other, content] of [
+      [{ ...step, loss: lossOf({ entropy_coefficient: 0.2 }) }, kept],
+      [{ ...step, datums: datumsOf(5, vocabularySize) }, kept],
+      [step, kept.subarray(0, -1)],
+      [step, Buffer.alloc(3)],
+    ] as const) {
+      await writeFile(scratch, content);
+      expect((await take(other)).runs).toBe(whole.runs);
+    }
+    await rm(scratch);
+    await mkdir(scratch);
+    expect(await take(step)).toEqual(whole);
+    expect(existsSync(`${scratch}.partial`)).toBe(false);
   });
 });
 

@@ -1,0 +1,118 @@
+import { createHash } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { serialize } from 'node:v8';
+import { writeAtomically } from '../../../util/durable-files.ts';
+import { openRegularFile } from '../../../util/regular-file.ts';
+import type { Probability } from './batch-loss.ts';
+
+/** At least this long between two writes, in milliseconds. */
+const defaultEveryMs = 5000;
+/** A write must not take more than this share of the time. */
+const writeShare = 0.02;
+/** Hash, number of values, number of probabilities. */
+const headerBytes = 48;
+
+/**
+ * Keeps in a file what the finished micro-batches of a step have added to its gradient, so that a step of minutes goes on
+ * there after its process was killed. With it are the probabilities of their decisions, of which the loss makes its
+ * metrics anew. The file is of use only for the same step: of the same weights, data and settings.
+ *
+ * It saves time and is no record: if it cannot be written or read, the step is computed from its beginning.
+ */
+export class KeptGradient {
+  readonly #path: string;
+  readonly #hash: Buffer;
+  readonly #everyMs: number;
+  /** Of all decisions so far: log-probability and entropy by turns. */
+  readonly #probabilities: number[] = [];
+  /** Decisions whose batches an earlier process has finished. */
+  readonly #finished: number;
+  #at = 0;
+  #nextAt: number;
+
+  private constructor(
+    path: string,
+    hash: Buffer,
+    { everyMs, finished }: { everyMs: number; finished: Float64Array },
+  ) {
+    this.#path = path;
+    this.#hash = hash;
+    this.#everyMs = everyMs;
+    for (const value of finished) this.#probabilities.push(value);
+    this.#finished = finished.length / 2;
+    this.#nextAt = performance.now() + everyMs;
+  }
+
+  /**
+   * Takes up what an earlier process has kept of the same step, if anything.
+   * @param step All that the gradient depends on; it must be serializable.
+   * @param total Gets the gradient of the finished batches.
+   */
+  static async open(
+    path: string,
+    {
+      step,
+      total,
+      everyMs = defaultEveryMs,
+    }: { step: unknown; total: Float32Array; everyMs?: number | undefined },
+  ): Promise<KeptGradient> {
+    const hash = createHash('sha256').update(serialize(step)).digest();
+    const found = await read(path, hash, total.length).catch(() => null);
+    if (found) total.set(found.gradient);
+    return new KeptGradient(path, hash, { everyMs, finished: found?.probabilities ?? new Float64Array() });
+  }
+
+  /** The probabilities of the next batch's decisions if it is finished; otherwise it must be computed and added. */
+  next(decisions: number): Probability[] | null {
+    if (this.#at + decisions > this.#finished) return null;
+    const start = this.#at;
+    this.#at += decisions;
+    return Array.from({ length: decisions }, (_, index) => ({
+      logprob: this.#probabilities[2 * (start + index)] as number,
+      entropy: this.#probabilities[2 * (start + index) + 1] as number,
+    }));
+  }
+
+  /** Takes a batch that is finished. @param total The gradient of all batches so far. */
+  async add(probabilities: readonly Probability[], total: Float32Array): Promise<void> {
+    for (const { logprob, entropy } of probabilities) this.#probabilities.push(logprob, entropy);
+    const startedAt = performance.now();
+    if (startedAt < this.#nextAt) return;
+    // Such as for a full disk, which must not stay full because of it.
+    await this.#write(total).catch(() => rm(`${this.#path}.partial`, { force: true }).catch(() => undefined));
+    const now = performance.now();
+    this.#nextAt = now + Math.max(this.#everyMs, (now - startedAt) / writeShare);
+  }
+
+  async #write(total: Float32Array): Promise<void> {
+    const header = Buffer.alloc(headerBytes);
+    this.#hash.copy(header);
+    header.writeDoubleLE(total.length, 32);
+    header.writeDoubleLE(this.#probabilities.length, 40);
+    await writeAtomically(this.#path, [
+      header,
+      bytesOf(total),
+      bytesOf(Float64Array.from(this.#probabilities)),
+    ]);
+  }
+}
+
+/** Null for another step's. */
+async function read(path: string, hash: Buffer, values: number) {
+  await using file = await openRegularFile(path);
+  const { size } = await file.stat();
+  const gradientEnd = headerBytes + 4 * values;
+  if (size < gradientEnd) return null;
+  const { buffer, byteOffset } = await file.readFile();
+  const part = (start: number, end?: number) => buffer.slice(byteOffset + start, byteOffset + (end ?? size));
+  const header = Buffer.from(part(0, headerBytes));
+  const isSame = hash.equals(header.subarray(0, 32)) && header.readDoubleLE(32) === values;
+  if (!isSame || size !== gradientEnd + 8 * header.readDoubleLE(40)) return null;
+  return {
+    gradient: new Float32Array(part(headerBytes, gradientEnd)),
+    probabilities: new Float64Array(part(gradientEnd)),
+  };
+}
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array | Float64Array) =>
+  new Uint8Array(buffer, byteOffset, byteLength);
