@@ -100,17 +100,17 @@ export class KeptGradient {
 /** Null for another step's. */
 async function read(path: string, hash: Buffer, values: number) {
   await using file = await openRegularFile(path);
-  const { size } = await file.stat();
+  const header = Buffer.alloc(headerBytes);
+  await file.read(header, 0, headerBytes, 0);
   const gradientEnd = headerBytes + 4 * values;
-  if (size < gradientEnd) return null;
-  const { buffer, byteOffset } = await file.readFile();
-  const part = (start: number, end?: number) => buffer.slice(byteOffset + start, byteOffset + (end ?? size));
-  const header = Buffer.from(part(0, headerBytes));
+  const end = gradientEnd + 8 * header.readDoubleLE(40);
   const isSame = hash.equals(header.subarray(0, 32)) && header.readDoubleLE(32) === values;
-  if (!isSame || size !== gradientEnd + 8 * header.readDoubleLE(40)) return null;
+  if (!isSame || (await file.stat()).size !== end) return null;
+  const { buffer, byteOffset } = await file.readFile();
+  const part = (from: number, to: number) => buffer.slice(byteOffset + from, byteOffset + to);
   return {
     gradient: new Float32Array(part(headerBytes, gradientEnd)),
-    probabilities: new Float64Array(part(gradientEnd)),
+    probabilities: new Float64Array(part(gradientEnd, end)),
   };
 }
 
