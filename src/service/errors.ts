@@ -1,6 +1,7 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import type { LanguageError } from '../language/error.ts';
+import { showValue } from '../util/show-value.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
@@ -135,6 +136,14 @@ export const unsupportedField = (loc: (string | number)[], input: unknown, reaso
       input,
     },
   ]);
+
+/** Records may come from somebody else: no value of them that the service did not write is taken, or leads anywhere. */
+export const damagedRecord = (what: string, value: unknown) =>
+  new ServiceError(
+    500,
+    'data_folder_damaged',
+    `A record of the data folder has ${showValue(value)} as ${what}, which the service did not write. Nothing there is touched.`,
+  );
 
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

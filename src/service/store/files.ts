@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { privateFolder, syncFolder, writeAtomically } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
-import { ServiceError } from '../errors.ts';
+import { damagedRecord, ServiceError } from '../errors.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder } from './durable-files.ts';
@@ -81,7 +81,7 @@ export class DataFiles {
 
   /** The absolute path of a checkpoint's folder. @throws ServiceError `data_folder_damaged` for any other path. */
   checkpointPath(folder: string): string {
-    if (!checkpointPattern.test(folder)) throw damaged('a checkpoint folder', folder);
+    if (!checkpointPattern.test(folder)) throw damagedRecord('a checkpoint folder', folder);
     return this.absolute(folder);
   }
 
@@ -154,7 +154,7 @@ export class DataFiles {
       found !== join(dirname(models), parent) &&
       found !== join(models, parent.slice('models/'.length))
     )
-      throw damaged('a folder of checkpoints', parent);
+      throw damagedRecord('a folder of checkpoints', parent);
   }
 
   /** Ids of models with a folder, each with its checkpoint folders. */
@@ -280,7 +280,7 @@ export class DataFiles {
   }
 
   #modelPath(modelId: string): string {
-    if (!own.models.name.test(modelId)) throw damaged('the id of a model', modelId);
+    if (!own.models.name.test(modelId)) throw damagedRecord('the id of a model', modelId);
     return join(this.#root, 'models', modelId);
   }
 
@@ -293,12 +293,12 @@ export class DataFiles {
   }
 
   #jobPath(jobId: string): string {
-    if (!own.incoming.name.test(jobId)) throw damaged('the id of a job', jobId);
+    if (!own.incoming.name.test(jobId)) throw damagedRecord('the id of a job', jobId);
     return join(this.#root, 'jobs', jobId);
   }
 
   #uploadPath(sha256: string): string {
-    if (!/^[0-9a-f]{64}$/.test(sha256)) throw damaged('the hash of an upload', sha256);
+    if (!/^[0-9a-f]{64}$/.test(sha256)) throw damagedRecord('the hash of an upload', sha256);
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
   }
 }
@@ -309,14 +309,6 @@ const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 export const modelFile = 'model.json';
 
 const checkpointPattern = new RegExp(`^models/${uuid}/checkpoints/step-\\d+(\\.\\w+)?$`);
-
-/** Records may come from somebody else: no value of them becomes a path that leads elsewhere. */
-const damaged = (what: string, value: string) =>
-  new ServiceError(
-    500,
-    'data_folder_damaged',
-    `A record of the data folder has ${JSON.stringify(value.slice(0, 200))} as ${what}, which the service did not write. Nothing there is touched.`,
-  );
 
 /** Name patterns of the service's own entries. Everything else in its folders is foreign. */
 export const own = {

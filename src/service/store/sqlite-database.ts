@@ -1,6 +1,6 @@
 import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { DatabaseSync } from '../../platform/sqlite.ts';
-import { ServiceError, unknownCursor } from '../errors.ts';
+import { damagedRecord, ServiceError, unknownCursor } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
 import { checkObjects, prepareSchema, storeSchema } from './schema.ts';
 import type { PageRequest, StoredPage } from './store.ts';
@@ -204,13 +204,21 @@ export function readPage<Item>(
 
 export function text(row: Row, column: string): string {
   const value = row[column];
-  if (typeof value !== 'string') throw new TypeError(`column ${column} holds ${typeof value}, not text`);
+  if (typeof value !== 'string') throw damagedRecord(`its ${column}, a text`, value);
   return value;
 }
 
 export function integer(row: Row, column: string): number {
   const value = row[column];
-  if (typeof value !== 'number') throw new TypeError(`column ${column} holds ${typeof value}, not a number`);
+  if (typeof value !== 'number') throw damagedRecord(`its ${column}, a number`, value);
+  return value;
+}
+
+/** A number of bytes. */
+export function size(row: Row, column: string): number {
+  const value = integer(row, column);
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw damagedRecord(`its ${column}, a number of bytes`, value);
   return value;
 }
 

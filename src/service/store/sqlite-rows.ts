@@ -6,8 +6,9 @@ import {
   trainingEventSchema,
   untrainedSchema,
 } from '../../contract/index.ts';
+import { damagedRecord, ServiceError } from '../errors.ts';
 import type { LostRuns } from '../jobs/lost-runs.ts';
-import { integer, type Row, type SqliteDatabase, text, textOrNull } from './sqlite-database.ts';
+import { integer, type Row, type SqliteDatabase, size, text, textOrNull } from './sqlite-database.ts';
 import type {
   CheckpointRecord,
   IdempotencyRecord,
@@ -21,6 +22,22 @@ const numbers = z.record(z.string(), z.number());
 const anything = z.record(z.string(), z.unknown());
 
 const integerOrNull = (row: Row, column: string) => (row[column] === null ? null : integer(row, column));
+
+/** A value that a column's text was made of. @throws ServiceError `data_folder_damaged` */
+function valid<Value>(row: Row, column: string, schema: z.ZodType<Value>, read: () => unknown): Value {
+  try {
+    return schema.parse(read());
+  } catch (error) {
+    if (ServiceError.isInstance(error)) throw error;
+    throw damagedRecord(`its ${column}`, row[column]);
+  }
+}
+
+const checked = <Value>(row: Row, column: string, schema: z.ZodType<Value>): Value =>
+  valid(row, column, schema, () => text(row, column));
+
+const parsed = <Value>(row: Row, column: string, schema: z.ZodType<Value>): Value =>
+  valid(row, column, schema, () => JSON.parse(text(row, column)));
 
 export const toModel = (row: Row): ModelRecord => ({
   id: text(row, 'id'),
@@ -41,22 +58,22 @@ export const toCheckpoint = (row: Row): CheckpointRecord => ({
   modelId: text(row, 'model_id'),
   step: integer(row, 'step'),
   folder: textOrNull(row, 'folder'),
-  metrics: numbers.parse(JSON.parse(text(row, 'metrics'))),
+  metrics: parsed(row, 'metrics', numbers),
   createdAt: text(row, 'created_at'),
 });
 
 export const toJob = (row: Row): JobRecord => ({
   id: text(row, 'id'),
   modelId: text(row, 'model_id'),
-  kind: jobKindSchema.parse(text(row, 'kind')),
-  status: jobStatusSchema.parse(text(row, 'status')),
+  kind: checked(row, 'kind', jobKindSchema),
+  status: checked(row, 'status', jobStatusSchema),
   createdAt: text(row, 'created_at'),
   startedAt: textOrNull(row, 'started_at'),
   endedAt: textOrNull(row, 'ended_at'),
   errorMessage: textOrNull(row, 'error_message'),
-  resolvedConfig: anything.parse(JSON.parse(text(row, 'resolved_config'))),
+  resolvedConfig: parsed(row, 'resolved_config', anything),
   step: integerOrNull(row, 'step'),
-  untrained: row.untrained === null ? null : untrainedSchema.parse(JSON.parse(text(row, 'untrained'))),
+  untrained: row.untrained === null ? null : parsed(row, 'untrained', untrainedSchema),
   uploadSha256: textOrNull(row, 'upload_sha256'),
   traceparent: textOrNull(row, 'traceparent'),
   tenant: text(row, 'tenant'),
@@ -78,18 +95,18 @@ export const toLostRuns = (row: Row): LostRuns => ({
 });
 
 export const toEvent = (row: Row): TrainingEvent =>
-  trainingEventSchema.parse({
+  valid(row, 'data', trainingEventSchema, () => ({
     id: text(row, 'id'),
     type: text(row, 'type'),
     data: JSON.parse(text(row, 'data')),
-  });
+  }));
 
 export const toLog = (row: Row): LogRecord => ({
   id: text(row, 'id'),
   modelId: text(row, 'model_id'),
   split: text(row, 'split'),
-  offset: integer(row, 'offset'),
-  bytes: integer(row, 'bytes'),
+  offset: size(row, 'offset'),
+  bytes: size(row, 'bytes'),
   groups: integer(row, 'groups'),
   trajectories: integer(row, 'trajectories'),
   createdAt: text(row, 'created_at'),
@@ -100,7 +117,7 @@ export const toIdempotencyRecord = (row: Row): IdempotencyRecord => ({
   fingerprint: text(row, 'fingerprint'),
   resourceId: text(row, 'resource_id'),
   answer:
-    row.status === null ? null : { status: integer(row, 'status'), body: JSON.parse(text(row, 'body')) },
+    row.status === null ? null : { status: integer(row, 'status'), body: parsed(row, 'body', z.unknown()) },
 });
 
 /** Condition on `jobs`: queued or running. */

@@ -1,5 +1,5 @@
 import { sqliteConstraints, sqliteIdempotencyKeys, sqliteUploads } from './sqlite-data.ts';
-import { integer, SqliteDatabase, text } from './sqlite-database.ts';
+import { SqliteDatabase, size, text } from './sqlite-database.ts';
 import { sqliteJobs } from './sqlite-jobs.ts';
 import { sqliteModels } from './sqlite-models.ts';
 import { hasModel, toLog } from './sqlite-rows.ts';
@@ -36,7 +36,7 @@ export function openSqliteStore(path: string): Store {
         'SELECT split, max("offset" + bytes) AS "end" FROM logs WHERE model_id = ? GROUP BY split',
         modelId,
       );
-      return new Map(rows.map((row) => [text(row, 'split'), integer(row, 'end')]));
+      return new Map(rows.map((row) => [text(row, 'split'), size(row, 'end')]));
     },
 
     async insertLog({ modelId, createdAt, ...log }) {

@@ -229,6 +229,21 @@ describe('a data folder of somebody else', () => {
       `data_folder_damaged: The database of the data folder has the ${type} "evil"`,
     );
   });
+
+  test.each([
+    ['checkpoints', 'metrics', 'x'],
+    ['models', 'forked_from_model', 'x'],
+    ['logs', 'bytes', -10_000],
+  ])('is refused for a value of %s.%s that no service wrote', async (table, column, value) => {
+    const { dataFolder } = await withModels();
+    const sqlite = new DatabaseSync(database(dataFolder));
+    sqlite.exec('PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON');
+    sqlite.prepare(`UPDATE ${table} SET ${column} = ?`).run(value);
+    sqlite.close();
+    expect(await refusal(dataFolder)).toMatch(
+      /^data_folder_damaged: A record of the data folder has .* as its \w+.*, which the service did not write/,
+    );
+  });
 });
 
 test('doctor --data finds what records and files do not agree on', async () => {
