@@ -52,7 +52,7 @@ export async function writeFolderAtomically(
   unfinished = `${path}.unfinished`,
 ): Promise<void> {
   await rm(unfinished, { recursive: true, force: true });
-  await mkdir(unfinished, { recursive: true, mode: privateFolder });
+  await makeFolder(unfinished);
   try {
     await fill(unfinished);
     await syncFolder(unfinished);

@@ -1,5 +1,5 @@
 import { link, mkdir, open, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { isFree, privateFile, privateFolder, syncFolder, writeNewFolder } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
@@ -26,11 +26,13 @@ export interface Backup {
  * which a service can open. What is deleted meanwhile may be missing, with its records. The folder appears completely or
  * not at all. Files in the quarantine are left out.
  *
- * @param folder Must not exist yet, or be empty.
+ * @param folder Must not exist yet, or be empty, and not be in the data folder.
  * @throws ServiceError `data_folder_not_found` or `bad_option`; errors of the file system, such as a full disk.
  */
 export async function backUp(dataFolder: string, folder: string): Promise<Backup> {
   const files = await DataFiles.find(dataFolder);
+  if (!relative(resolve(dataFolder), resolve(folder)).startsWith('..'))
+    throw new ServiceError(400, 'bad_option', `${folder} is in the data folder: a backup belongs elsewhere.`);
   if (!(await isFree(folder)))
     throw new ServiceError(400, 'bad_option', `${folder} exists already: name a new or an empty folder.`);
   let found: Omit<Backup, 'folder'> | undefined;

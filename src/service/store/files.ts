@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, realpath, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { privateFolder, syncFolder, writeAtomically } from '../../util/durable-files.ts';
+import { makeFolder, privateFolder, syncFolder, writeAtomically } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { damagedRecord, ServiceError } from '../errors.ts';
@@ -41,8 +41,7 @@ export class DataFiles {
 
   static async open(dataFolder: string, log: ServiceLog = () => {}): Promise<DataFiles> {
     const root = resolve(dataFolder);
-    for (const folder of ['models', 'jobs', 'uploads', 'incoming'])
-      await mkdir(join(root, folder), { recursive: true, mode: privateFolder });
+    for (const folder of ['models', 'jobs', 'uploads', 'incoming']) await makeFolder(join(root, folder));
     return new DataFiles(root, log);
   }
 

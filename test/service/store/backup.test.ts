@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -82,6 +82,9 @@ test('a backup needs a new folder and data, and leaves nothing if it fails', asy
   const target = await temporaryFolder();
   writeFileSync(join(target, 'mine'), '');
   await expect(backUp(dataFolder, target)).rejects.toMatchObject({ code: 'bad_option' });
+  await expect(backUp(dataFolder, join(dataFolder, 'copy'))).rejects.toThrow('is in the data folder');
+  // Node's recursive `mkdir` never returns there.
+  if (existsSync('/proc/self')) await expect(backUp(dataFolder, '/proc/x')).rejects.toThrow('ENOENT');
   await expect(backUp(target, join(target, 'copy'))).rejects.toMatchObject({ code: 'data_folder_not_found' });
   // A file in place of the folder of uploads: the backup cannot be complete.
   mkdirSync(join(target, 'broken'));
