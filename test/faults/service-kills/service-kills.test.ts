@@ -72,6 +72,8 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "rename uploads/<sha>.jsonl",
       "rm incoming/<id>",
       "rm jobs/<id>.jsonl.gz",
+      "rm jobs/<id>.scratch",
+      "rm jobs/<id>.scratch.partial",
       "rm models/<id>",
       "rm models/<id>/checkpoints/step-N",
       "rm models/<id>/checkpoints/step-N.partial",
