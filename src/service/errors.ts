@@ -145,9 +145,7 @@ export const damagedRecord = (what: string, value: unknown) =>
     `A record of the data folder has ${showValue(value)} as ${what}, which the service did not write. Nothing there is touched.`,
   );
 
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
+export { messageOf } from '../util/error.ts';
 
 /** A page was asked for after an item that is not in the list. */
 export function unknownCursor(after: string): RequestValidationError {

@@ -4,7 +4,8 @@ import { dirname, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { request } from 'undici';
 import type { Client } from '../../client/index.ts';
-import { hasCode } from '../../util/error.ts';
+import { counted } from '../../progress/index.ts';
+import { hasCode, messageOf } from '../../util/error.ts';
 import { findModel } from '../find-model.ts';
 import { openClient } from '../open-client.ts';
 import { gigabytes } from './needs.ts';
@@ -71,7 +72,7 @@ async function checkRecords(data: string): Promise<Check[]> {
     const more = problems.length > maxShown ? [`and ${problems.length - maxShown} more`] : [];
     const text =
       problems.length === 0
-        ? `${models} models with ${checkpoints} checkpoints, all there`
+        ? `${counted(models, 'model')} with ${counted(checkpoints, 'checkpoint')}, all there`
         : `${[...problems.slice(0, maxShown), ...more].join('; ')}. Restore a backup, or let --repair make records anew if the database is lost`;
     return [{ name: 'data', isWell: problems.length === 0, text }];
   } catch (error) {
@@ -179,5 +180,3 @@ async function checkTracing(env: CheckOptions['env']): Promise<Check> {
     return { name: 'tracing', isWell: false, text: `${url} cannot be reached: ${messageOf(error)}` };
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

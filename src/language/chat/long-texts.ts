@@ -72,7 +72,7 @@ export class LongTexts {
     if (result.type !== 'message')
       throw new LanguageError(
         'context_length_exceeded',
-        `A text of the prompt has ${task.text.length} characters and takes more than ${timeoutMs} ms to turn into tokens. Shorten the messages.`,
+        `A text of the prompt has ${task.text.length} characters, and turning it into tokens takes more than ${timeoutMs} ms or ${heapMegabytes} MB. Shorten the messages.`,
       );
     const { message } = result;
     if (message.type === 'tokens') return message.tokens;

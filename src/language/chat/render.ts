@@ -182,16 +182,19 @@ export class ConversationRenderer {
     slots: readonly Slot[],
     options: Pick<RenderOptions, 'contextLength' | 'caller'>,
   ): Promise<RenderedConversation> {
-    const { contextLength } = options;
+    const { contextLength, caller } = options;
+    const maxTokens = truncationFactor * (contextLength ?? Number.POSITIVE_INFINITY);
     if (contextLength !== undefined) this.checkSize(charactersOf(parts, slots), contextLength);
     const tokens: number[] = [];
     const splices: RenderedConversation['splices'] = [];
     let text = '';
     const flush = async () => {
       if (text === '') return;
-      const isLong = this.#longTexts !== null && text.length >= longText;
-      for (const token of isLong ? await this.#encodeLong(text, options) : this.#encode(text))
-        tokens.push(token);
+      const encoded =
+        this.#longTexts && text.length >= longText
+          ? await this.#longTexts.encode(text, { maxTokens, caller })
+          : this.#encode(text);
+      for (const token of encoded) tokens.push(token);
       text = '';
     };
     for (const part of parts) {
@@ -225,14 +228,6 @@ export class ConversationRenderer {
     const tokens = this.tokenizer.encode(text);
     if (text.length <= maxCachedText) this.#encoded.set(text, tokens);
     return tokens;
-  }
-
-  async #encodeLong(
-    text: string,
-    { contextLength = Number.POSITIVE_INFINITY, caller }: Pick<RenderOptions, 'contextLength' | 'caller'>,
-  ): Promise<Iterable<number>> {
-    const maxTokens = truncationFactor * contextLength;
-    return this.#longTexts ? this.#longTexts.encode(text, { maxTokens, caller }) : this.#encode(text);
   }
 
   #maxTokenBytes(): number {

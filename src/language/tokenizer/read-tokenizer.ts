@@ -9,6 +9,9 @@ import type { Tokenizer } from './tokenizer.ts';
 /** Longest token, in bytes, and most added tokens: many times what published files have. */
 const [maxTokenBytes, maxAddedTokens] = [4096, 1 << 16];
 
+/** Longest pattern of a pre-tokenizer, in characters. Published ones have up to 300. */
+const maxPattern = 4096;
+
 /** The words of GPT-2, which the pre-tokenizer `ByteLevel` finds unless it has `use_regex: false`. */
 const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -186,6 +189,8 @@ function checkPatterns(file: CheckpointFile, names: readonly string[]): void {
     const pattern = patternOf(file, name);
     if (pattern === null || pattern === gpt2Words) continue;
     const field = `${name}.pattern`;
+    if (pattern.length > maxPattern)
+      file.refuse(field, pattern, `it may have ${maxPattern} characters at most`);
     const probes = [...new Set([...'aA1 \n\t.é中', ...pattern])].flatMap((character) => [
       `${character.repeat(3000)}\u0000`,
       `${`${character}a`.repeat(1500)}\u0000`,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
 import { isSendableReward, sendableRewards, type TrajectoryRecord } from '../../trajectory/index.ts';
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { type SentRollout, toRollout } from './messages.ts';
 
@@ -53,11 +54,7 @@ export function receiveRollout(
   const rollout = parsed.data as SentRollout;
   try {
     for (const { trajectory } of [rollout, ...(rollout.seats ?? [])])
-      if (
-        trajectory.reward !== null &&
-        trajectory.reward !== undefined &&
-        !isSendableReward(trajectory.reward)
-      )
+      if (!isSendableReward(trajectory.reward ?? 0))
         throw invalid(
           `trajectory.reward is ${trajectory.reward}, and rewards are numbers ${sendableRewards}`,
         );
@@ -65,10 +62,7 @@ export function receiveRollout(
     return rollout;
   } catch (error) {
     if (MartingaleError.isInstance(error) && error.code === 'invalid_result') throw error;
-    throw invalid(
-      `its trajectory cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      error,
-    );
+    throw invalid(`its trajectory cannot be read: ${messageOf(error)}`, error);
   }
 }
 

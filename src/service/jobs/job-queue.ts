@@ -1,8 +1,8 @@
 import { messageOf, ServiceError } from '../errors.ts';
+import { lostRunsMessage, maxLost } from '../store/lost-runs.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
 import { type ServiceLog, traceJob } from '../telemetry.ts';
 import { JobOrder, type NextJob } from './job-order.ts';
-import { lostRunsMessage, maxLost } from './lost-runs.ts';
 import { jobFaultOf, maxEngineDeaths, queueFaultOf, Recovery } from './recovery.ts';
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 

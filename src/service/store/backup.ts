@@ -24,7 +24,7 @@ export interface Backup {
 /**
  * Copies a data folder, also while a service runs on it: everything that was acknowledged before the call is in the copy,
  * which a service can open. What is deleted meanwhile may be missing, with its records. The folder appears completely or
- * not at all. Files in the quarantine are left out.
+ * not at all. The quarantine, and what engines have finished of running jobs, are left out.
  *
  * @param folder Must not exist yet, or be empty, and not be in the data folder.
  * @throws ServiceError `data_folder_not_found` or `bad_option`; errors of the file system, such as a full disk.
@@ -121,8 +121,6 @@ async function copyFiles({ files, copy, live, records, jobs }: Copying): Promise
 async function keepPayloads(files: DataFiles, copy: string): Promise<Set<string>> {
   const kept = new Set<string>();
   for (const name of (await entriesOf(files.absolute('jobs'), own.jobs)).own) {
-    // What an engine keeps of a job only saves time.
-    if (name.includes('.scratch')) continue;
     const [from, to] = [files.absolute(join('jobs', name)), join(copy, 'jobs', name)];
     const isKept = await ifThere(() =>
       link(from, to).catch((error: unknown) => {

@@ -28,7 +28,7 @@ export async function checkData(dataFolder: string): Promise<DataReport | null> 
       : {
           models: 0,
           checkpoints: 0,
-          problems: [`there is no database beside the files in models/`],
+          problems: ['there is no database beside the files in models/'],
         };
   const problems: string[] = [];
   try {
@@ -63,7 +63,7 @@ async function checkRecords(
   if (others.length > 0)
     problems.push(
       models.size === 0
-        ? `the database has no models, but there are files in models/`
+        ? 'the database has no models, but there are files in models/'
         : `folders in models/ have no record; the next start moves them to the quarantine: ${others.slice(0, 5).join(', ')}${others.length > 5 ? `, and ${others.length - 5} more` : ''}`,
     );
   const checkpoints = all('SELECT folder FROM checkpoints');

@@ -44,6 +44,8 @@ async function repairPayloads(store: Store, files: DataFiles): Promise<void> {
     if (job === undefined) await files.quarantine.take(path);
     else if (job.endedAt !== null) await files.removePayload(jobId);
   }
+  for (const jobId of await files.jobsWithScratch())
+    if ((await store.job(jobId))?.endedAt !== null) await files.removeScratch(jobId);
 }
 
 /** For a database without models. @throws ServiceError `records_missing` */

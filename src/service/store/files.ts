@@ -19,7 +19,8 @@ import type { ModelRecord } from './store.ts';
  * - `models/<id>/checkpoints/step-N/`: weights, as the engine wrote them
  * - `models/<id>/logs/<split>.jsonl.gz`: logged trajectory groups, one gzip member per request (`zcat`
  *   reads them)
- * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs; `jobs/<id>.scratch`: what an engine has finished of one
+ * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs
+ * - `scratch/<id>`: what an engine has finished of a job's step
  * - `uploads/<sha256>.jsonl`: training data
  * - `incoming/`: data of requests in progress
  * - `quarantine/`: what no record names
@@ -41,7 +42,8 @@ export class DataFiles {
 
   static async open(dataFolder: string, log: ServiceLog = () => {}): Promise<DataFiles> {
     const root = resolve(dataFolder);
-    for (const folder of ['models', 'jobs', 'uploads', 'incoming']) await makeFolder(join(root, folder));
+    for (const folder of ['models', 'jobs', 'scratch', 'uploads', 'incoming'])
+      await makeFolder(join(root, folder));
     return new DataFiles(root, log);
   }
 
@@ -203,17 +205,28 @@ export class DataFiles {
     return readCompressed(this.#payloadPath(jobId));
   }
 
-  /** Where an engine may keep what it has finished of a job. It goes with the payload. */
-  scratchFile(jobId: string): string {
-    return `${this.#jobPath(jobId)}.scratch`;
-  }
-
+  /** Removes what is kept of a job until it ends. */
   async removePayload(jobId: string): Promise<void> {
-    for (const end of ['', '.partial']) await rm(`${this.scratchFile(jobId)}${end}`, { force: true });
+    await this.removeScratch(jobId);
     await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  /** The payloads that are there, and what engines keep beside them: the id of the job, and the path in the data folder. */
+  /** Where an engine may keep what it has finished of a job. */
+  scratchFile(jobId: string): string {
+    if (!own.incoming.name.test(jobId)) throw damagedRecord('the id of a job', jobId);
+    return join(this.#root, 'scratch', jobId);
+  }
+
+  async removeScratch(jobId: string): Promise<void> {
+    for (const end of ['', '.partial']) await rm(this.scratchFile(jobId) + end, { force: true });
+  }
+
+  /** The jobs that have such files. */
+  async jobsWithScratch(): Promise<string[]> {
+    return (await this.#own('scratch', own.scratch)).map((name) => name.replace('.partial', ''));
+  }
+
+  /** The payloads that are there: the id of the job, and the path in the data folder. */
   async payloads(): Promise<{ jobId: string; path: string }[]> {
     const names = await this.#own('jobs', own.jobs);
     return names.map((name) => ({ jobId: name.slice(0, name.indexOf('.')), path: join('jobs', name) }));
@@ -288,12 +301,8 @@ export class DataFiles {
   }
 
   #payloadPath(jobId: string): string {
-    return `${this.#jobPath(jobId)}.jsonl.gz`;
-  }
-
-  #jobPath(jobId: string): string {
     if (!own.incoming.name.test(jobId)) throw damagedRecord('the id of a job', jobId);
-    return join(this.#root, 'jobs', jobId);
+    return join(this.#root, 'jobs', `${jobId}.jsonl.gz`);
   }
 
   #uploadPath(sha256: string): string {
@@ -315,17 +324,18 @@ export const own = {
   checkpoints: { isFolder: true, name: /^step-\d+(\.\w+)?$/ },
   logs: { isFolder: false, name: /\.jsonl\.gz$/ },
   jobs: { isFolder: false, name: new RegExp(`^${uuid}\\.`) },
+  scratch: { isFolder: false, name: new RegExp(`^${uuid}(\\.partial)?$`) },
   uploads: { isFolder: false, name: /^[0-9a-f]{64}\./ },
   incoming: { isFolder: false, name: new RegExp(`^${uuid}$`) },
 } as const;
 
-/** Own and foreign names in a folder; none if the folder does not exist. */
+/** Own and foreign names in a folder; none if there is no such folder. */
 export async function entriesOf(
   folder: string,
   { isFolder, name }: (typeof own)[keyof typeof own],
 ): Promise<{ own: string[]; foreign: string[] }> {
   const found = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
-    if (hasCode(error, 'ENOENT')) return [];
+    if (hasCode(error, 'ENOENT', 'ENOTDIR')) return [];
     throw error;
   });
   const isOwn = (entry: (typeof found)[number]) => entry.isDirectory() === isFolder && name.test(entry.name);

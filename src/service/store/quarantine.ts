@@ -12,6 +12,10 @@ export const quarantineMs = 7 * 24 * 3_600_000;
 const folderName = 'quarantine';
 const isOwn = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-[0-9a-f]{8}$/;
 
+/** A new name that begins with the time. */
+export const timedName = (now = new Date()): string =>
+  `${now.toISOString().slice(0, 19).replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
+
 /**
  * Where files of the data folder go that no record names: `quarantine/<time of the start>/<their path>`. Records may be
  * older than files, as when a copy lacks the database's side file; then these are all that is left of something.
@@ -24,8 +28,7 @@ export class Quarantine {
   constructor(root: string, log: ServiceLog, now = new Date()) {
     this.#root = root;
     this.#log = log;
-    const time = now.toISOString().slice(0, 19).replaceAll(':', '-');
-    this.#folder = join(folderName, `${time}-${randomUUID().slice(0, 8)}`);
+    this.#folder = join(folderName, timedName(now));
   }
 
   /** Moves a file or folder. @param path Relative to the data folder. */

@@ -9,6 +9,7 @@ import { isObject } from '../../util/json.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { DataFiles, entriesOf, modelFile, own } from './files.ts';
 import { logFile } from './log-files.ts';
+import { timedName } from './quarantine.ts';
 import { SqliteDatabase } from './sqlite-database.ts';
 import { sqliteModels } from './sqlite-models.ts';
 import { insertCheckpoint } from './sqlite-rows.ts';
@@ -66,7 +67,7 @@ export async function rebuildRecords(dataFolder: string): Promise<Rebuilt> {
     database.close();
   }
   const uploads = (await entriesOf(files.absolute('uploads'), own.uploads)).own.length;
-  const jobs = (await files.payloads()).filter(({ path }) => !path.includes('.scratch')).length;
+  const jobs = (await files.payloads()).length;
   if (uploads > 0)
     rebuilt.lost.push(`${uploads} uploads: their owners are unknown, so they must be sent again`);
   if (jobs > 0) rebuilt.lost.push(`${jobs} unfinished jobs, which must be requested again`);
@@ -80,7 +81,7 @@ async function moveAway(path: string): Promise<string | null> {
     () => 0,
   );
   if (size === 0) return null;
-  const old = `${path}.old-${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
+  const old = `${path}.old-${timedName()}`;
   await rename(path, old);
   for (const side of ['-wal', '-shm']) await rename(path + side, old + side).catch(() => undefined);
   return old;

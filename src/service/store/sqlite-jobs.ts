@@ -1,5 +1,5 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
-import { countEnd, machineSigns } from '../jobs/lost-runs.ts';
+import { countEnd, machineSigns } from './lost-runs.ts';
 import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
 import {
   hasModel,

@@ -7,7 +7,7 @@ import {
   untrainedSchema,
 } from '../../contract/index.ts';
 import { damagedRecord, ServiceError } from '../errors.ts';
-import type { LostRuns } from '../jobs/lost-runs.ts';
+import type { LostRuns } from './lost-runs.ts';
 import { integer, type Row, type SqliteDatabase, size, text, textOrNull } from './sqlite-database.ts';
 import type {
   CheckpointRecord,

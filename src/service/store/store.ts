@@ -1,5 +1,5 @@
 import type { JobKind, JobStatus, TrainingEvent, Untrained } from '../../contract/index.ts';
-import type { LostRuns } from '../jobs/lost-runs.ts';
+import type { LostRuns } from './lost-runs.ts';
 
 export interface ModelRecord {
   id: string;

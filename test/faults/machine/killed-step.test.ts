@@ -36,14 +36,14 @@ test('a step of a checkpoint that is killed goes on where it was, and ends with 
     const job = { model_id: model.body.id, training_data_url: url, config };
     const { body } = await call('POST', '/v1/preview/sft-training-jobs', job);
     const folder = join(dataFolder, 'models', model.body.id, 'checkpoints/step-1');
-    return { id: body.id as string, scratch: join(dataFolder, `jobs/${body.id}.scratch`), folder };
+    return { id: body.id as string, scratch: join(dataFolder, `scratch/${body.id}`), folder };
   };
   /** The weights, and what the step reported. */
   const ended = async ({ id, folder }: { id: string; folder: string }): Promise<unknown> => {
     const events = await service.follow(id);
     expect(events.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
     const { tokens_per_second, ...metrics } = (events[1] as Json).data;
-    await expect.poll(() => readdir(join(dataFolder, 'jobs'))).toEqual([]);
+    await expect.poll(() => readdir(join(dataFolder, 'scratch'))).toEqual([]);
     return [metrics, await readFile(join(folder, 'model.safetensors'), 'hex')];
   };
   const killedAt = async (scratch: string, change: (kept: Buffer) => void) => {

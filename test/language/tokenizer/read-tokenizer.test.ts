@@ -121,6 +121,11 @@ describe('a tokenizer of another kind', () => {
     ],
     ['another', withPattern('(?:x+x+)+y|\\s+'), /pattern is .*; it takes too long/],
     [
+      'an endless pattern',
+      withPattern('a'.repeat(4097)),
+      /pretokenizers\.0\.pattern is .*; it may have 4096 characters at most/,
+    ],
+    [
       'a pattern that is none',
       withPattern('(unclosed'),
       /pretokenizers\.0\.pattern is "\(unclosed"; Invalid regular/,

@@ -122,12 +122,13 @@ export class LoraModel {
       const { keptLayers } = batch;
       const decisions = placed(batch);
       const finished = kept?.next(decisions.length);
-      const pass = finished ? null : await this.#forward(batch, adapter, { keptLayers, signal });
-      const probabilities = finished ?? (await this.#probabilities(pass as LayerPass, decisions));
-      const slopes: Slope[] = [];
-      for (const { decisions: own } of sequencesOf(batch))
-        append(slopes, loss.addDatum(own, probabilities.slice(slopes.length, slopes.length + own.length)));
-      if (!pass) continue;
+      if (finished) {
+        addLoss(loss, batch, finished);
+        continue;
+      }
+      const pass = await this.#forward(batch, adapter, { keptLayers, signal });
+      const probabilities = await this.#probabilities(pass, decisions);
+      const slopes = addLoss(loss, batch, probabilities);
       await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
       await kept?.add(probabilities, total);
     }
@@ -214,6 +215,17 @@ export class LoraModel {
 /** The sequences of a micro-batch, in the order of its decisions. */
 export const sequencesOf = ({ rows }: LoraBatch): TrainingSequence[] =>
   rows.flatMap(({ sequences }) => sequences);
+
+/** The slopes of a micro-batch's decisions. */
+function addLoss(loss: BatchLoss, batch: LoraBatch, probabilities: readonly Probability[]): Slope[] {
+  const slopes: Slope[] = [];
+  for (const { decisions } of sequencesOf(batch))
+    append(
+      slopes,
+      loss.addDatum(decisions, probabilities.slice(slopes.length, slopes.length + decisions.length)),
+    );
+  return slopes;
+}
 
 function placed({ rows, time }: LoraBatch): PlacedDecision[] {
   const decisions = rows.flatMap(({ sequences, branches }, row) =>

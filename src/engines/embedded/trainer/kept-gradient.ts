@@ -21,7 +21,7 @@ const headerBytes = 48;
  */
 export class KeptGradient {
   readonly #path: string;
-  readonly #hash: Buffer;
+  readonly #hash: () => Buffer;
   readonly #everyMs: number;
   /** Of all decisions so far: log-probability and entropy by turns. */
   readonly #probabilities: number[] = [];
@@ -32,7 +32,7 @@ export class KeptGradient {
 
   private constructor(
     path: string,
-    hash: Buffer,
+    hash: () => Buffer,
     { everyMs, finished }: { everyMs: number; finished: Float64Array },
   ) {
     this.#path = path;
@@ -45,18 +45,23 @@ export class KeptGradient {
 
   /**
    * Takes up what an earlier process has kept of the same step, if anything.
-   * @param step All that the gradient depends on; it must be serializable.
+   * @param values What is trained. It must not change until the step ends.
+   * @param step All else that the gradient depends on; it must be serializable.
    * @param total Gets the gradient of the finished batches.
    */
   static async open(
     path: string,
     {
       step,
+      values,
       total,
       everyMs = defaultEveryMs,
-    }: { step: unknown; total: Float32Array; everyMs?: number | undefined },
+    }: { step: unknown; values: Float32Array; total: Float32Array; everyMs?: number | undefined },
   ): Promise<KeptGradient> {
-    const hash = createHash('sha256').update(serialize(step)).digest();
+    // Only steps of some length need it.
+    let known: Buffer | undefined;
+    const hash = () =>
+      (known ??= createHash('sha256').update(serialize(step)).update(bytesOf(values)).digest());
     const found = await read(path, hash, total.length).catch(() => null);
     if (found) total.set(found.gradient);
     return new KeptGradient(path, hash, { everyMs, finished: found?.probabilities ?? new Float64Array() });
@@ -86,7 +91,7 @@ export class KeptGradient {
 
   async #write(total: Float32Array): Promise<void> {
     const header = Buffer.alloc(headerBytes);
-    this.#hash.copy(header);
+    this.#hash().copy(header);
     header.writeDoubleLE(total.length, 32);
     header.writeDoubleLE(this.#probabilities.length, 40);
     await writeAtomically(this.#path, [
@@ -98,13 +103,13 @@ export class KeptGradient {
 }
 
 /** Null for another step's. */
-async function read(path: string, hash: Buffer, values: number) {
+async function read(path: string, hash: () => Buffer, values: number) {
   await using file = await openRegularFile(path);
   const header = Buffer.alloc(headerBytes);
   await file.read(header, 0, headerBytes, 0);
   const gradientEnd = headerBytes + 4 * values;
   const end = gradientEnd + 8 * header.readDoubleLE(40);
-  const isSame = hash.equals(header.subarray(0, 32)) && header.readDoubleLE(32) === values;
+  const isSame = hash().equals(header.subarray(0, 32)) && header.readDoubleLE(32) === values;
   if (!isSame || (await file.stat()).size !== end) return null;
   const { buffer, byteOffset } = await file.readFile();
   const part = (from: number, to: number) => buffer.slice(byteOffset + from, byteOffset + to);

@@ -145,13 +145,8 @@ export class Trainer {
       scratchFile === undefined || this.#models.find(model.baseModel).kind === 'tiny'
         ? undefined
         : await KeptGradient.open(scratchFile, {
-            step: [
-              martingaleVersion,
-              this.#settings,
-              this.#models.originOf(model.baseModel),
-              vector.values,
-              batch,
-            ],
+            step: [martingaleVersion, this.#settings, this.#models.originOf(model.baseModel), batch],
+            values: vector.values,
             total: vector.gradient,
             everyMs: this.#keepEveryMs,
           });

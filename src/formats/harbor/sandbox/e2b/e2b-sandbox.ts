@@ -1,13 +1,14 @@
 import { hostname } from 'node:os';
 import type { ConnectionOpts, Sandbox } from 'e2b';
 import { untilAborted } from '../../../../util/deadline.ts';
+import { messageOf } from '../../../../util/error.ts';
 import { wholeNumberOption } from '../../../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../../../util/option-names.ts';
 import { HarborError } from '../../errors.ts';
 import { hasEnded, thisProcess } from '../left-over.ts';
 import type { SandboxKind } from '../sandbox.ts';
 import { Slots } from '../slots.ts';
-import { E2bSandbox, failed, lifeMs, messageOf, requestMs } from './open-sandbox.ts';
+import { E2bSandbox, failed, lifeMs, requestMs } from './open-sandbox.ts';
 import { e2bTemplates } from './templates.ts';
 
 export interface E2bSandboxOptions {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CommandHandle, Sandbox as E2bHandle } from 'e2b';
 import { Deadline, untilAborted } from '../../../../util/deadline.ts';
+import { messageOf } from '../../../../util/error.ts';
 import { HarborError } from '../../errors.ts';
 import { killMarked, newMark } from '../marked-command.ts';
 import type { BareSandbox, ExecOptions, ExecResult } from '../sandbox.ts';
@@ -136,8 +137,6 @@ async function untilEnded(running: CommandHandle): Promise<number> {
   if (running.exitCode === undefined) throw failure;
   return running.exitCode;
 }
-
-export const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));
 
 /** The signal's reason if that has aborted, as what failed then failed by it. */
 export function failed(what: string, cause: unknown, signal?: AbortSignal): unknown {

@@ -65,10 +65,10 @@ async function countProcesses(firstProcess: number): Promise<number> {
  * The program `du` also finds what is deeper than a path can be long.
  */
 async function usedBytes(folder: string, signal: AbortSignal): Promise<number> {
-  // It also says so where a file went away while it looked; only GNU's counts files.
-  const sum = async (option: string) => {
-    const { stdout } = await run('du', ['-s', option, folder], { signal }).catch((error) => error);
-    return Number.parseInt(stdout, 10) || 0;
-  };
-  return ((await sum('-k')) + (await sum('--inodes'))) * 1024;
+  // Errors, as for a file that went away meanwhile, come with the sum of the others. Only GNU's `du` counts files.
+  const { stdout } = await run('sh', ['-c', 'du -sk "$0"; du -s --inodes "$0"', folder], { signal }).catch(
+    (error) => error,
+  );
+  const sums = String(stdout ?? '').split('\n');
+  return sums.reduce((sum, line) => sum + (Number.parseInt(line, 10) || 0), 0) * 1024;
 }

@@ -6,7 +6,7 @@ import {
   lostRunsMessage,
   machineSigns,
   maxLost,
-} from '../../../src/service/jobs/lost-runs.ts';
+} from '../../../src/service/store/lost-runs.ts';
 
 const none: LostRuns = { lost: 0, ends: 0, memoryEnds: 0, ranMs: null, alike: 0 };
 const here = { boot: 'a', memoryKills: 3 };
