@@ -52,6 +52,7 @@ export const byteTokenizer: Tokenizer = {
   vocabularySize: 267,
   added: specialTexts,
   special: specialTexts,
+  missingBytes: new Set(),
   encode: (text) => [...Buffer.from(text, 'utf8')],
   encodeExactly: (text) => [...Buffer.from(text, 'utf8')],
   decode: (tokens) => Buffer.concat(tokens.map((token) => byteTokenizer.bytes(token))).toString('utf8'),

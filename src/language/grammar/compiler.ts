@@ -12,6 +12,7 @@ import {
   type ConstraintState,
   checkBranches,
 } from './constraint-state.ts';
+import type { GrammarSource } from './expression.ts';
 import { grammarSource } from './grammar-source.ts';
 import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, isWritten, ReasoningState } from './reasoning-state.ts';
@@ -20,6 +21,7 @@ import { StateMemory } from './state-memory.ts';
 import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
 import { LegalSets } from './token-set.ts';
 import { TokenTrie } from './token-trie.ts';
+import { Writable } from './writable.ts';
 import { reasoningSource, WrittenReasoningState } from './written-reasoning.ts';
 
 export interface CompiledConstraint {
@@ -58,6 +60,7 @@ export class GrammarCompiler {
   readonly #special: ReadonlySet<number>;
   readonly #endToken: number;
   readonly #vocabulary: Vocabulary;
+  readonly #writable: Writable | null;
   readonly #memory = new StateMemory();
   /** Key: the constraint's JSON. */
   readonly #plans = new LRUCache<string, ConstraintPlan>({
@@ -83,6 +86,7 @@ export class GrammarCompiler {
       sets: new LegalSets(),
       bytesOf: (token) => tokenizer.bytes(token),
     };
+    this.#writable = Writable.of(tokenizer);
     this.#special = new Set(tokenizer.special.values());
     this.#endToken = endToken;
     if (tokenizer.vocabularySize > smallVocabulary) this.#warmUp();
@@ -95,7 +99,7 @@ export class GrammarCompiler {
    */
   #warmUp(): void {
     for (const grammar of usualGrammars) {
-      const automaton = new Automaton(graphOf(grammar, this.#memory), this.#memory);
+      const automaton = new Automaton(this.#graphOf(grammar), this.#memory);
       const text = new GrammarText(automaton, this.#vocabulary, { isFree: false });
       void text.start.legal;
       automaton.clear();
@@ -120,13 +124,14 @@ export class GrammarCompiler {
     const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
       open,
       repeat,
-      graph: grammar.type === 'text' ? null : graphOf(grammar, this.#memory),
+      graph: grammar.type === 'text' ? null : this.#graphOf(grammar),
       isFree: grammar.type === 'text_or_calls' && grammar.content.type === 'text',
     }));
     const plan: ConstraintPlan = {
       name: createHash('sha256').update(key).digest('base64'),
       reasoning,
-      reasoningGraph: reasoning && isWritten(reasoning) ? buildByteGraph(reasoningSource(reasoning)) : null,
+      reasoningGraph:
+        reasoning && isWritten(reasoning) ? buildByteGraph(this.#partOf(reasoningSource(reasoning))) : null,
       branches,
     };
     this.#plans.set(key, plan);
@@ -177,18 +182,24 @@ export class GrammarCompiler {
     const legal = trie.textTokens.with(Int32Array.of(reasoning.close));
     return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), trie, automata };
   }
-}
 
-function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): ByteGraph {
-  if (grammar.type === 'text_or_calls' && grammar.content.type !== 'text')
-    refuseAmbiguity(graphOf(grammar.content, memory), grammar.tag || '{');
-  const graph = buildByteGraph(grammarSource(grammar));
-  const automaton = new Automaton(graph, memory);
-  const { start } = automaton;
-  automaton.clear();
-  if (start.final && !start.complete)
-    throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text`);
-  return graph;
+  #partOf(source: GrammarSource): GrammarSource {
+    return this.#writable?.partOf(source) ?? source;
+  }
+
+  #graphOf(grammar: Exclude<Grammar, { type: 'text' }>): ByteGraph {
+    if (grammar.type === 'text_or_calls' && grammar.content.type !== 'text')
+      refuseAmbiguity(this.#graphOf(grammar.content), grammar.tag || '{');
+    const graph = buildByteGraph(this.#partOf(grammarSource(grammar)));
+    const automaton = new Automaton(graph, this.#memory);
+    const { start } = automaton;
+    automaton.clear();
+    if (!start.final || start.complete) return graph;
+    const lacking = this.#writable
+      ? ` that is written without the bytes ${this.#writable.missing}, which are no token of the model`
+      : '';
+    throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text${lacking}`);
+  }
 }
 
 /** Refuses text that may begin as a call does, because it would be read as one. */

@@ -86,7 +86,12 @@ class ReplyReader {
   #usual = new Map<number, number>();
 
   constructor(parts: Reply['parts'], tokenizer: Tokenizer, endToken: number) {
-    this.#parts = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'utf8') : part));
+    const { missingBytes } = tokenizer;
+    const isWritable = (byte: number) => !missingBytes.has(byte);
+    this.#parts = parts
+      .map((part) => (typeof part === 'string' ? Buffer.from(Buffer.from(part).filter(isWritable)) : part))
+      // A text may lose all of its bytes.
+      .filter((part) => typeof part === 'number' || part.length > 0);
     this.#tokenizer = tokenizer;
     this.#endToken = endToken;
   }

@@ -33,21 +33,26 @@ export const repeat = (body: Expression, minimum: number, maximum: number | null
 export const optional = (body: Expression): Expression => repeat(body, 0, 1);
 export const rule = (name: string): Expression => ({ kind: 'rule', name });
 
-/** The expression with its rules renamed. */
-export function renamed(expression: Expression, named: (name: string) => string): Expression {
+/** The expression with its literals, characters and rules changed. */
+export function withLeaves(
+  expression: Expression,
+  change: (leaf: Extract<Expression, { kind: 'literal' | 'characters' | 'rule' }>) => Expression,
+): Expression {
   switch (expression.kind) {
     case 'sequence':
-      return sequence(expression.parts.map((part) => renamed(part, named)));
+      return sequence(expression.parts.map((part) => withLeaves(part, change)));
     case 'choice':
-      return choice(expression.alternatives.map((alternative) => renamed(alternative, named)));
+      return choice(expression.alternatives.map((alternative) => withLeaves(alternative, change)));
     case 'repeat':
-      return repeat(renamed(expression.body, named), expression.minimum, expression.maximum);
-    case 'rule':
-      return rule(named(expression.name));
+      return repeat(withLeaves(expression.body, change), expression.minimum, expression.maximum);
     default:
-      return expression;
+      return change(expression);
   }
 }
+
+/** The expression with its rules renamed. */
+export const renamed = (expression: Expression, named: (name: string) => string): Expression =>
+  withLeaves(expression, (leaf) => (leaf.kind === 'rule' ? rule(named(leaf.name)) : leaf));
 
 /** The ranges sorted, and joined where they touch. */
 function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {

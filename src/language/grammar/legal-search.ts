@@ -125,7 +125,7 @@ export class LegalTokenSearch {
   }
 }
 
-/** Whether a state admits any token. One byte is enough, since every byte is a token. */
+/** Whether a state admits any token. One byte is enough, since every byte that a grammar may write is a token. */
 export function hasLegalToken({ bytes, ends }: TokenTrie, state: AutomatonState): boolean {
   for (let child = 1; child < bytes.length; child = ends[child]!) if (state.step(bytes[child]!)) return true;
   return false;

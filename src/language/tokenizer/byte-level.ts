@@ -33,6 +33,7 @@ export class ByteLevelTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly added: ReadonlyMap<string, number>;
   readonly special: ReadonlyMap<string, number>;
+  readonly missingBytes: ReadonlySet<number>;
   readonly #rules: TextRules;
   readonly #model: HuggingFaceTokenizer;
   readonly #words = new LRUCache<string, readonly number[]>({ max: cachedWords });
@@ -55,13 +56,16 @@ export class ByteLevelTokenizer implements Tokenizer {
         model: { ...file.model, type: 'BPE', vocab },
         added_tokens: [],
         normalizer: null,
-        pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+        pre_tokenizer: null,
         post_processor: null,
         decoder: null,
       },
       {},
     );
     this.#bytes = bytesOfTokens(vocab, added);
+    this.missingBytes = new Set(
+      BYTE_SYMBOLS.flatMap((symbol, byte) => (Object.hasOwn(vocab, symbol) ? [] : [byte])),
+    );
     this.vocabularySize = this.#bytes.length;
   }
 
@@ -103,9 +107,16 @@ export class ByteLevelTokenizer implements Tokenizer {
   #encodeWord(word: string): readonly number[] {
     const known = this.#words.get(word);
     if (known) return known;
-    const tokens = this.#model.encode(word, { add_special_tokens: false }).ids;
+    const tokens = this.#model.encode(this.#symbols(word), { add_special_tokens: false }).ids;
     if (word.length <= maxCachedWordLength) this.#words.set(word, tokens);
     return tokens;
+  }
+
+  /** The bytes of a word as the vocabulary writes them, without those that it lacks. */
+  #symbols(word: string): string {
+    let symbols = '';
+    for (const byte of Buffer.from(word)) if (!this.missingBytes.has(byte)) symbols += BYTE_SYMBOLS[byte];
+    return symbols;
   }
 }
 

@@ -15,11 +15,16 @@ export interface Tokenizer {
   /** Special tokens by their text, such as `<|end|>`. */
   readonly special: ReadonlyMap<string, number>;
   /**
+   * Bytes that are no token. Texts lose them when they become tokens, as with Hugging Face's tokenizers. Of SmolLM2 these
+   * are 21: some control characters, and bytes that only rare characters or none have.
+   */
+  readonly missingBytes: ReadonlySet<number>;
+  /**
    * The tokens of a text of a prompt, which the model's own tokenizer may normalize first (Qwen: NFC).
    * @param most Stops soon after so many. Default: no limit.
    */
   encode(text: string, most?: number): number[];
-  /** Tokens whose bytes are exactly those of the text. */
+  /** Tokens whose bytes are exactly those of the text, but for those that are no token. */
   encodeExactly(text: string): number[];
   /** Bytes that are not valid UTF-8 become U+FFFD. Special tokens decode to nothing. */
   decode(tokens: readonly number[]): string;

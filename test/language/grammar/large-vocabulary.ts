@@ -47,6 +47,7 @@ export function makeLargeVocabulary(size: number): LargeVocabulary {
     vocabularySize: size,
     added: special,
     special,
+    missingBytes: new Set(),
     encode,
     encodeExactly: encode,
     decode,
