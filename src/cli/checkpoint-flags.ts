@@ -26,8 +26,8 @@ type Targets = NonNullable<NonNullable<CheckpointOptions['lora']>['targets']>;
 export function addCheckpointFlags(command: Command): Command {
   return command
     .option(
-      '--checkpoint <folder>',
-      'checkpoint in Hugging Face form to serve and train: a folder, or hf:owner/name[@revision]; repeatable',
+      '--checkpoint <path>',
+      'checkpoint to serve and train: a folder in Hugging Face form, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]; repeatable',
       repeated,
       [],
     )

@@ -75,7 +75,7 @@ function tinkerOptions(flags: EngineFlags) {
   const [folder, ...others] = checkpoint;
   if (tinkerUrl === undefined)
     throw wrong('tinker-url', 'is missing: pass the address of the training server');
-  if (folder === undefined || others.length > 0 || folder.startsWith('hf:'))
+  if (folder === undefined || others.length > 0 || /^(hf|ollama):/.test(folder))
     throw wrong('checkpoint', "must be given once, with a folder of the server's base model");
   const unused = {
     adapter: flags.adapter,

@@ -57,7 +57,7 @@ export const exportCommand = (): Command =>
     )
     .option(
       '--checkpoint <folder>',
-      'the base of a model: a folder, or hf:owner/name[@revision]; for --merged',
+      'the base of a model: a folder, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]; for --merged',
     )
     .addOption(
       new Option('--base-url <url>', 'the service of a model')

@@ -85,7 +85,7 @@ const noBaseModel = (name: string, known: readonly string[]) =>
   runOptionError(
     'baseModel',
     `The service of this program has no base model ${name}, only ${known.join(', ')}. Pass its weights with ` +
-      '--checkpoint (a folder in Hugging Face form, or hf:owner/name), or the service that has it with --base-url.',
+      '--checkpoint (a folder in Hugging Face form, a .gguf file, hf:owner/name or ollama:name), or the service that has it with --base-url.',
   );
 
 interface ModelOfRun {

@@ -7,7 +7,10 @@ import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
 import { maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
+import { ollamaFile, ollamaFolders } from './checkpoint/ollama.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
+import { openSource } from './checkpoint/source.ts';
+import type { CheckpointSource } from './checkpoint/tensor-files.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
 import { adapterVector, type LoraSettings } from './lora/adapter-vector.ts';
 
@@ -17,10 +20,12 @@ export interface CheckpointOptions {
    * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32,
    * bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
    * `hf:owner/name@revision`: fetched from the Hugging Face hub into `~/.cache/martingale/checkpoints`, unless it is
-   * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count.
+   * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count. Or a GGUF file of such a model
+   * (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL), or `ollama:name[:tag]`, one that Ollama has on this
+   * machine (`OLLAMA_MODELS` counts). Quantized weights are used as the numbers that they stand for, in float32.
    */
   folder: string;
-  /** Name of the base model. Default: the folder's name, or the name on the hub. */
+  /** Name of the base model. Default: the name of the folder, or of the file without `.gguf`, or on the hub, or `name-tag`. */
   id?: string;
   /**
    * Folder of a LoRA adapter in PEFT's form, with which the models of this checkpoint begin: plain LoRA, without the
@@ -46,11 +51,22 @@ export interface CheckpointOptions {
   format?: ReplyStyles;
 }
 
-const hubPrefix = 'hf:';
+const [hubPrefix, ollamaPrefix] = ['hf:', 'ollama:'];
 
-/** The last part of a folder or of a name on the hub, without the revision. */
-const idOf = (address: string): string =>
-  address.startsWith(hubPrefix) ? basename(address.replace(/@.*$/, '')) : basename(resolve(address));
+/** The last part of an address, without a revision or an ending. A colon in a name begins its step. */
+function idOf(address: string): string {
+  if (address.startsWith(hubPrefix)) return basename(address.replace(/@.*$/, ''));
+  if (address.startsWith(ollamaPrefix)) return basename(address.slice(ollamaPrefix.length)).replace(':', '-');
+  return basename(resolve(address)).replace(/\.gguf$/i, '');
+}
+
+/** The folder or file of an address. */
+async function locate(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
+  if (address.startsWith(hubPrefix)) return await fetched(address, onProgress);
+  if (address.startsWith(ollamaPrefix))
+    return await ollamaFile(address.slice(ollamaPrefix.length), ollamaFolders(process.env));
+  return resolve(address);
+}
 
 /** The folder of a checkpoint of the hub, in the user's cache. */
 async function fetched(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
@@ -103,6 +119,7 @@ export interface InspectedCheckpoint
   extends Pick<CheckpointModel, 'id' | 'architecture' | 'lora' | 'start' | 'parameters'> {
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
+  source: CheckpointSource;
   modelType: ModelType;
   language: Awaited<ReturnType<typeof readLanguage>>;
 }
@@ -119,8 +136,9 @@ export async function inspectCheckpoint(
 ): Promise<InspectedCheckpoint> {
   const settings = adapter === undefined ? loraSettings(lora) : null;
   checkStyles(format);
-  const folder = address.startsWith(hubPrefix) ? await fetched(address, onFetch) : resolve(address);
-  const { architecture: own, modelType } = await readConfig(folder);
+  const folder = await locate(address, onFetch);
+  const source = await openSource(folder);
+  const { architecture: own, modelType } = readConfig(source);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
     throw badOption(
       `contextLength must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}`,
@@ -129,7 +147,7 @@ export async function inspectCheckpoint(
     ...own,
     contextLength: contextLength ?? Math.min(defaultContextLength, own.contextLength),
   };
-  const language = await readLanguage(folder, format);
+  const language = await readLanguage(source, format);
   const { vocabularySize } = language.tokenizer;
   if (vocabularySize > architecture.vocabularySize)
     throw new EngineError(
@@ -142,15 +160,15 @@ export async function inspectCheckpoint(
   const begun = settings
     ? { lora: settings, start: null }
     : await readStart(resolve(adapter ?? ''), own, lora);
-  return { id, folder, modelType, architecture, language, parameters, ...begun };
+  return { id, folder, source, modelType, architecture, language, parameters, ...begun };
 }
 
 async function openCheckpoint(
   options: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: CheckpointModel; language: Language }> {
-  const { language: read, modelType: _, ...inspected } = await inspectCheckpoint(options, onFetch);
-  const { weights, endTokens } = await readCheckpoint(inspected.folder);
+  const { language: read, modelType: _, source, ...inspected } = await inspectCheckpoint(options, onFetch);
+  const { weights, endTokens } = await readCheckpoint(source);
   const weightsHash = hashWeights(weights);
   if (options.adapter !== undefined) await checkBase(resolve(options.adapter), inspected.folder, weightsHash);
   const { contextLength } = inspected.architecture;

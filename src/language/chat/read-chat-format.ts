@@ -1,8 +1,8 @@
-import { join } from 'node:path';
 import { isObject } from '../../util/json.ts';
 import { LanguageError, messageOf } from '../error.ts';
 import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
+import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './template-replies.ts';
@@ -20,19 +20,20 @@ const configFile = 'tokenizer_config.json';
  * template, or one that does not end replies with such a token.
  */
 export function readChatFormat(
-  folder: string,
+  source: string | ModelFiles,
   tokenizer: Tokenizer,
   { toolCalls, reasoning }: ReplyStyles = {},
 ): ChatFormat {
-  const config = CheckpointFile.find(folder, configFile);
-  const { template, toolTemplate, from } = templatesOf(folder, config);
+  const files = filesOf(source);
+  const config = CheckpointFile.find(files, configFile);
+  const { template, toolTemplate, from } = templatesOf(files, config);
   const variables = specialTexts(config);
-  const ends = endTokensOf(folder, tokenizer, variables.eos_token);
+  const ends = endTokensOf(files, tokenizer, variables.eos_token);
   const { question, asked, answered } = naming(from, () => {
     if (toolTemplate !== null) new Template(toolTemplate);
     return probes(new CodedTemplate(template, tokenizer.added, Object.values(variables)), variables);
   });
-  const endToken = endTokenOf({ question, answered }, { ends, folder });
+  const endToken = endTokenOf({ question, answered }, { ends, folder: files.path });
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
@@ -43,7 +44,7 @@ export function readChatFormat(
     toolTemplate,
     inspectsTexts: true,
     variables,
-    beginToken: beginTokenOf(folder, tokenizer),
+    beginToken: beginTokenOf(files, tokenizer),
     endToken,
     otherEndTokens: ends.filter((token) => token !== endToken),
     callToken: null,
@@ -111,15 +112,15 @@ function naming<Result>(file: string, run: () => Result): Result {
 }
 
 function templatesOf(
-  folder: string,
+  files: ModelFiles,
   config: CheckpointFile | null,
 ): Pick<ChatFormat, 'template' | 'toolTemplate'> & { from: string } {
-  const text = CheckpointFile.findText(folder, templateFile);
+  const text = CheckpointFile.findText(files, templateFile);
   if (text !== null) {
-    const tools = CheckpointFile.findText(folder, 'additional_chat_templates', 'tool_use.jinja');
-    return { template: text, toolTemplate: tools, from: join(folder, templateFile) };
+    const tools = CheckpointFile.findText(files, 'additional_chat_templates/tool_use.jinja');
+    return { template: text, toolTemplate: tools, from: files.pathOf(templateFile) };
   }
-  const from = join(folder, configFile);
+  const from = files.pathOf(configFile);
   const value = config?.value('chat_template');
   if (typeof value === 'string') return { template: value, toolTemplate: null, from };
   const named = new Map<unknown, unknown>(
@@ -136,7 +137,7 @@ function templatesOf(
     );
   throw new LanguageError(
     'checkpoint_unsupported',
-    `${folder} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or add its template`,
+    `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or add its template`,
   );
 }
 
@@ -154,9 +155,9 @@ function specialTexts(config: CheckpointFile | null): Record<string, string> {
 }
 
 /** All tokens that end a reply. */
-function endTokensOf(folder: string, tokenizer: Tokenizer, eosText: string | undefined): number[] {
-  const files = ['generation_config.json', 'config.json'].map((name) => CheckpointFile.find(folder, name));
-  const file = files.find((candidate) => (candidate?.value('eos_token_id') ?? null) !== null);
+function endTokensOf(files: ModelFiles, tokenizer: Tokenizer, eosText: string | undefined): number[] {
+  const configs = ['generation_config.json', 'config.json'].map((name) => CheckpointFile.find(files, name));
+  const file = configs.find((candidate) => (candidate?.value('eos_token_id') ?? null) !== null);
   const value = file?.value('eos_token_id');
   const ids = new Set<number>();
   for (const id of Array.isArray(value) ? value : value === undefined ? [] : [value])
@@ -184,8 +185,8 @@ function endTokenOf(
 }
 
 /** The token that the tokenizer itself puts before a text: a `TemplateProcessing` of `tokenizer.json`. */
-function beginTokenOf(folder: string, tokenizer: Tokenizer): number | null {
-  const file = CheckpointFile.read(folder, 'tokenizer.json');
+function beginTokenOf(files: ModelFiles, tokenizer: Tokenizer): number | null {
+  const file = CheckpointFile.read(files, 'tokenizer.json');
   const processor = file.value('post_processor');
   const steps =
     isObject(processor) && Array.isArray(processor.processors) ? processor.processors : [processor];

@@ -1,6 +1,6 @@
-import { join } from 'node:path';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
+import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './text-calls.ts';
@@ -21,22 +21,23 @@ export function tinyLanguage(): Language {
 export type SharedLanguage = { path: string; file: Uint8Array<SharedArrayBuffer>; format: ChatFormat } | null;
 
 /**
- * The tokenizer and the chat format of a checkpoint's folder. The folder is not read again: other threads open what is
+ * The tokenizer and the chat format of a checkpoint, from its folder or files. They are not read again: other threads open what is
  * `shared`. Reading 150,000 tokens takes about a second, so callers keep the result. `styles`: what of the format is set
  * rather than found.
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
  */
 export async function readLanguage(
-  folder: string,
+  from: string | ModelFiles,
   styles: ReplyStyles = {},
 ): Promise<Language & { shared: SharedLanguage }> {
   // Only checkpoints have templates that must be run to be understood.
   const { readChatFormat } = await import('./read-chat-format.ts');
-  const path = join(folder, 'tokenizer.json');
-  const content = CheckpointFile.bytes(folder, 'tokenizer.json');
+  const files = filesOf(from);
+  const path = files.pathOf('tokenizer.json');
+  const content = CheckpointFile.bytes(files, 'tokenizer.json');
   const tokenizer = tokenizerOf(CheckpointFile.parse(path, content));
-  const format = readChatFormat(folder, tokenizer, styles);
+  const format = readChatFormat(files, tokenizer, styles);
   const file = new Uint8Array(new SharedArrayBuffer(content.length));
   file.set(content);
   return { tokenizer, format, shared: { path, file, format } };

@@ -1,14 +1,12 @@
-import { join } from 'node:path';
-import { hasCode } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
-import { readRegularFile } from '../../util/regular-file.ts';
 import { LanguageError, messageOf } from '../error.ts';
+import type { ModelFiles } from './model-files.ts';
 
 /** Largest files, in bytes. The largest published tokenizers have about 35 MB, the largest templates 60 KB. */
 const maxBytes = { json: 128 * 1024 * 1024, text: 256 * 1024 };
 
-/** A JSON file of a checkpoint's folder. Fields are named by their path, such as `model.type`. */
+/** A JSON file of a checkpoint. Fields are named by their path, such as `model.type`. */
 export class CheckpointFile {
   readonly path: string;
   readonly #content: Record<string, unknown>;
@@ -19,23 +17,21 @@ export class CheckpointFile {
   }
 
   /** Throws a `LanguageError` if the file is missing or not an object of JSON. */
-  static read(folder: string, name: string): CheckpointFile {
-    return CheckpointFile.parse(join(folder, name), CheckpointFile.bytes(folder, name));
+  static read(files: ModelFiles, name: string): CheckpointFile {
+    return CheckpointFile.parse(files.pathOf(name), CheckpointFile.bytes(files, name));
   }
 
   /** The same; null if the file is missing. */
-  static find(folder: string, name: string): CheckpointFile | null {
-    const path = join(folder, name);
-    const bytes = bytesOf(path, maxBytes.json);
-    return bytes && CheckpointFile.parse(path, bytes);
+  static find(files: ModelFiles, name: string): CheckpointFile | null {
+    const bytes = bytesOf(files, name, maxBytes.json);
+    return bytes && CheckpointFile.parse(files.pathOf(name), bytes);
   }
 
-  /** A text of a folder; null if the file is missing. */
-  static findText(folder: string, ...names: string[]): string | null {
-    const path = join(folder, ...names);
-    const bytes = bytesOf(path, maxBytes.text);
+  /** The text of a file; null if it is missing. */
+  static findText(files: ModelFiles, name: string): string | null {
+    const bytes = bytesOf(files, name, maxBytes.text);
     if (!bytes) return null;
-    if (isLfsPointer(bytes)) throw unsupported(`${path} ${lfsProblem}`);
+    if (isLfsPointer(bytes)) throw unsupported(`${files.pathOf(name)} ${lfsProblem}`);
     return bytes.toString();
   }
 
@@ -52,11 +48,11 @@ export class CheckpointFile {
     throw unsupported(`${path} must contain a JSON object`);
   }
 
-  /** The bytes of a file of a folder. Throws a `LanguageError` if it is missing. */
-  static bytes(folder: string, name: string): Buffer {
-    const bytes = bytesOf(join(folder, name), maxBytes.json);
+  /** The bytes of a file. Throws a `LanguageError` if it is missing. */
+  static bytes(files: ModelFiles, name: string): Buffer {
+    const bytes = bytesOf(files, name, maxBytes.json);
     if (bytes) return bytes;
-    throw unsupported(`${join(folder, name)} does not exist; the checkpoint's folder must have it`);
+    throw unsupported(`${files.pathOf(name)} does not exist; the checkpoint's folder must have it`);
   }
 
   value(field: string): unknown {
@@ -94,12 +90,11 @@ export class CheckpointFile {
 }
 
 /** Null if the file is missing. */
-function bytesOf(path: string, most: number): Buffer | null {
+function bytesOf(files: ModelFiles, name: string, most: number): Buffer | null {
   try {
-    return readRegularFile(path, most);
+    return files.bytes(name, most);
   } catch (cause) {
-    if (hasCode(cause, 'ENOENT', 'ENOTDIR')) return null;
-    throw unsupported(`${path} cannot be read: ${messageOf(cause)}`, { cause });
+    throw unsupported(`${files.pathOf(name)} cannot be read: ${messageOf(cause)}`, { cause });
   }
 }
 

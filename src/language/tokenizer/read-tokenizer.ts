@@ -4,6 +4,7 @@ import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { type AddedToken, BYTE_SYMBOLS, ByteLevelTokenizer, type TokenizerFile } from './byte-level.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
+import { filesOf, type ModelFiles } from './model-files.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
 /** Longest token, in bytes, and most added tokens: many times what published files have. */
@@ -22,8 +23,8 @@ const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{
  * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the file is missing
  * or of another kind.
  */
-export function readTokenizer(folder: string): Tokenizer {
-  return tokenizerOf(CheckpointFile.read(folder, 'tokenizer.json'));
+export function readTokenizer(from: string | ModelFiles): Tokenizer {
+  return tokenizerOf(CheckpointFile.read(filesOf(from), 'tokenizer.json'));
 }
 
 /** The same of a file that was read before. */

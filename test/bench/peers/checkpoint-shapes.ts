@@ -90,7 +90,7 @@ export async function shapedCheckpoint({ name, family, config }: CheckpointShape
 /** Norms are 1, biases 0, matrices normal with standard deviation 0.02, as untrained models of these families have it. */
 async function writeWeights(folder: string): Promise<void> {
   // The reader of configurations does not need the weights.
-  const { architecture } = await readConfig(folder);
+  const { architecture } = readConfig(folder);
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => ({
     name,
     dimensions,

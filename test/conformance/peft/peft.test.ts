@@ -29,7 +29,7 @@ describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {
     'load our adapter and our merged checkpoint with the same logits: %s',
     async (name) => {
       const base = fixtureFolder(name);
-      const { architecture } = await readConfig(base);
+      const { architecture } = readConfig(base);
       const adapter = await readAdapter(join(base, 'adapter'), architecture);
       const folder = await temporaryFolder();
       await mkdir(join(folder, 'adapter'));

@@ -31,7 +31,7 @@ let engine: Engine;
 
 beforeAll(async () => {
   folder = await generateCheckpoint(parent, 'qwen3');
-  ({ architecture } = await readConfig(folder));
+  ({ architecture } = readConfig(folder));
   const random = new Random(5);
   const tensors = adapterTensors(architecture, lora).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);

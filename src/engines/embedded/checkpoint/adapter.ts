@@ -86,7 +86,7 @@ export async function readAdapter(
   architecture: Architecture,
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<Adapter> {
-  const config = await JsonFields.read(join(folder, adapterConfigFile));
+  const config = JsonFields.read(folder, adapterConfigFile);
   refuseVariants(config);
   const rank = config.count('r', maxRank);
   const alpha = config.number('lora_alpha', { least: 1e-6, most: 1e6 });

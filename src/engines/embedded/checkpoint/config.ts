@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import type { ModelFiles } from '../../../language/tokenizer/model-files.ts';
 import { EngineError } from '../../engine.ts';
 import type { Architecture, RotaryScaling } from '../weights/architecture.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
@@ -45,12 +45,12 @@ const fixed: readonly (readonly [field: string, values: readonly unknown[], reme
  *
  * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export async function readConfig(folder: string): Promise<CheckpointConfig> {
-  const config = await JsonFields.read(join(folder, 'config.json'));
+export function readConfig(from: string | ModelFiles): CheckpointConfig {
+  const config = JsonFields.read(from, 'config.json');
   const modelType = modelTypeOf(config);
   refuseUnsupported(config);
   const architecture = architectureOf(config, modelType);
-  const generation = await JsonFields.readIfExists(join(folder, 'generation_config.json'));
+  const generation = JsonFields.find(from, 'generation_config.json');
   const endTokens = [...new Set([generation, config].flatMap((file) => endTokensOf(file, architecture)))];
   return { modelType, architecture, endTokens };
 }

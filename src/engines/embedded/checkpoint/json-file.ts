@@ -1,7 +1,7 @@
-import { hasCode, messageOf } from '../../../util/error.ts';
+import { filesOf, type ModelFiles } from '../../../language/tokenizer/model-files.ts';
+import { messageOf } from '../../../util/error.ts';
 import { isObject, type JsonObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
-import { readRegularFile } from '../../../util/regular-file.ts';
 import { showValue } from '../../../util/show-value.ts';
 import { EngineError } from '../../engine.ts';
 
@@ -33,21 +33,24 @@ export class JsonFields {
   }
 
   /** Reads a file that holds a JSON object. @throws EngineError (`bad_checkpoint`) */
-  static async read(path: string): Promise<JsonFields> {
-    const file = await JsonFields.readIfExists(path);
-    if (!file)
-      throw badCheckpoint(`${path} does not exist: the folder must hold a checkpoint in Hugging Face form`);
-    return file;
+  static read(from: string | ModelFiles, name: string): JsonFields {
+    const file = JsonFields.find(from, name);
+    if (file) return file;
+    const path = filesOf(from).pathOf(name);
+    throw badCheckpoint(`${path} does not exist: the folder must hold a checkpoint in Hugging Face form`);
   }
 
-  static async readIfExists(path: string): Promise<JsonFields | undefined> {
-    let content: Buffer;
+  /** The same; undefined if there is no such file. */
+  static find(from: string | ModelFiles, name: string): JsonFields | undefined {
+    const files = filesOf(from);
+    const path = files.pathOf(name);
+    let content: Buffer | null;
     try {
-      content = readRegularFile(path, maxJsonBytes);
+      content = files.bytes(name, maxJsonBytes);
     } catch (error) {
-      if (hasCode(error, 'ENOENT', 'ENOTDIR')) return undefined;
       throw badCheckpoint(`${path} cannot be read: ${messageOf(error)}`);
     }
+    if (!content) return undefined;
     if (isLfsPointer(content)) throw badCheckpoint(`${path} ${lfsProblem}`);
     let value: unknown;
     try {

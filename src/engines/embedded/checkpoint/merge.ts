@@ -1,95 +1,94 @@
-import { chmod, copyFile, type FileHandle, open, readdir } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { isFree, privateFile, writeNewFolder } from '../../../util/durable-files.ts';
 import { EngineError } from '../../engine.ts';
-import { formatBytes } from '../weights/safetensors.ts';
-import { type Adapter, adapterTensors, addAdapter } from './adapter.ts';
+import { fromFloat32, isFormat, type NumberFormat } from '../weights/number-formats.ts';
+import { encodeHeader } from '../weights/safetensors.ts';
+import { type Adapter, addAdapter } from './adapter.ts';
 import { readConfig } from './config.ts';
-import { fromFloat32, toFloat32 } from './number-formats.ts';
 import { selectTensors } from './read-checkpoint.ts';
-import { type CheckpointTensor, TensorFiles } from './tensor-files.ts';
+import { openSource } from './source.ts';
+import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
 
 /** Numbers that are merged at once: a few milliseconds with a rank of 16. */
 const pieceNumbers = 1 << 17;
 
-/** Files of a folder in Hugging Face form that belong to any weights: configuration, tokenizer, template, licence. */
-const isShared = (name: string) => /\.(json|jinja|txt|model)$|^(LICENSE|NOTICE)/.test(name);
+export interface WriteOptions {
+  signal?: AbortSignal;
+  onProgress?: (done: number, total: number) => void;
+}
 
 /**
- * Writes a checkpoint with an adapter merged into its weights, as a folder that transformers loads: the same files, with
+ * Writes a checkpoint with an adapter merged into its weights, as a folder that transformers loads: with
  * W + B A * alpha / rank in place of each target's W, rounded to its number format as PEFT's `merge_and_unload` does.
- * The folder appears completely or not at all.
+ * Quantized numbers of a GGUF file become float16. The folder appears completely or not at all.
  *
- * @param base Folder of the checkpoint that the adapter was trained on.
+ * @param base The checkpoint that the adapter was trained on: a folder, or a GGUF file.
  * @param folder Must not exist yet, or be empty.
  * @throws EngineError (`bad_option`) when it is not, or when the base cannot be read.
  */
 export async function writeMerged(
-  base: string,
+  base: string | CheckpointSource,
   adapter: Adapter,
   folder: string,
-  { signal, onProgress }: { signal?: AbortSignal; onProgress?: (done: number, total: number) => void } = {},
+  { signal, onProgress }: WriteOptions = {},
 ): Promise<void> {
-  const config = await readConfig(base);
-  await using files = await TensorFiles.open(base);
-  const targets = new Set(
-    adapterTensors(config.architecture, adapter).map(({ name }) =>
-      name.replace(/lora_[AB]\.weight$/, 'weight'),
-    ),
-  );
-  const tensors = (await selectTensors(files, config)).filter(({ name }) => targets.has(name));
+  const source = await openSource(base);
+  const config = readConfig(source);
+  await using files = await source.openTensors();
+  await selectTensors(files, config);
+  const total = files.files.reduce((sum, { tensors }) => sum + tensors.size, 0);
   if (!(await isFree(folder)))
     throw new EngineError('bad_option', `${folder} exists already: name a new or an empty folder`);
   let written = 0;
   await writeNewFolder(folder, async (unfinished) => {
-    for (const name of await readdir(base))
-      if (isShared(name)) await copyDurably(join(base, name), join(unfinished, name));
-    // Header and layout stay, so only the data of the targets is written anew.
-    for (const { path } of files.files)
-      await copyDurably(path, join(unfinished, basename(path)), async (copy) => {
-        for (const tensor of tensors.filter(({ file }) => file.path === path)) {
-          onProgress?.(written++, tensors.length);
-          for await (const { bytes, position } of mergedPieces(tensor, adapter)) {
+    for (const name of await source.sharedFiles()) {
+      const bytes = source.bytes(name, Number.POSITIVE_INFINITY);
+      if (bytes) await writeDurably(join(unfinished, name), [bytes]);
+    }
+    for (const file of files.files) {
+      const own = Array.from(file.tensors, ([name, tensor]) => ({ ...tensor, name, file }));
+      async function* content() {
+        yield encodeHeader(
+          own.map(({ name, dimensions, format }) => ({ name, dimensions, format: writtenFormat(format) })),
+          { format: 'pt' },
+        );
+        for (const tensor of own) {
+          onProgress?.(written++, total);
+          for await (const values of mergedValues(tensor, adapter)) {
             signal?.throwIfAborted();
-            // One write may be short, as near a full disk.
-            for (let at = 0; at < bytes.length; )
-              at += (await copy.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
+            yield fromFloat32(writtenFormat(tensor.format), values);
           }
         }
-      });
+      }
+      const name = file.path.endsWith('.safetensors') ? basename(file.path) : 'model.safetensors';
+      await writeDurably(join(unfinished, name), content());
+    }
   });
 }
 
-/** The bytes of a merged matrix, a few rows at a time, with their positions in the file. */
-async function* mergedPieces(
+const writtenFormat = (format: string): NumberFormat => (isFormat(format) ? format : 'F16');
+
+/** The numbers of a tensor with those of an adapter added, some rows at a time. A piece is valid until the next is read. */
+export async function* mergedValues(
   tensor: CheckpointTensor,
   adapter: Adapter,
-): AsyncGenerator<{ bytes: Uint8Array; position: number }> {
-  const { name, format, dimensions, start, file } = tensor;
-  const [, inputs = 1] = dimensions;
-  const rows = Math.max(1, Math.floor(pieceNumbers / inputs));
+): AsyncGenerator<Float32Array> {
+  const name = tensor.name.replace(/\.weight$/, '');
+  const isTarget = adapter.tensors.has(`${name}.lora_A.weight`);
   let firstRow = 0;
-  for await (const piece of file.pieces(tensor, rows * inputs * formatBytes[format])) {
-    const numbers = new Float32Array(piece.length / formatBytes[format]);
-    toFloat32(format, piece, numbers);
-    addAdapter(adapter, name.replace(/\.weight$/, ''), numbers, firstRow);
-    yield {
-      bytes: fromFloat32(format, numbers),
-      position: start + firstRow * inputs * formatBytes[format],
-    };
-    firstRow += numbers.length / inputs;
+  for await (const values of tensor.file.values(tensor, pieceNumbers)) {
+    if (isTarget) addAdapter(adapter, name, values, firstRow);
+    yield values;
+    firstRow += values.length / (tensor.dimensions.at(-1) ?? 1);
   }
 }
 
-async function copyDurably(
-  from: string,
-  to: string,
-  change?: (copy: FileHandle) => Promise<void>,
+async function writeDurably(
+  path: string,
+  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  await copyFile(from, to);
-  // The source may be read-only.
-  await chmod(to, privateFile);
-  await using copy = await open(to, 'r+');
-  await change?.(copy);
-  await copy.sync();
+  await using file = await open(path, 'wx', privateFile);
+  for await (const piece of pieces) await file.appendFile(piece);
+  await file.sync();
 }

@@ -1,15 +1,21 @@
 import { createHash } from 'node:crypto';
 import { EngineError } from '../../engine.ts';
 import { usableMemory } from '../memory.ts';
-import { elementsOf, formatBytes } from '../weights/safetensors.ts';
+import { elementsOf } from '../weights/safetensors.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import { badCheckpoint } from './json-file.ts';
-import { toFloat32 } from './number-formats.ts';
-import { type CheckpointTensor, readTensor, TensorFiles } from './tensor-files.ts';
+import { openSource } from './source.ts';
+import {
+  type CheckpointSource,
+  type CheckpointTensor,
+  readTensor,
+  type TensorFiles,
+} from './tensor-files.ts';
 import { checkpointTensors } from './tensors.ts';
 
-/** A checkpoint in Hugging Face form whose weights are in memory. */
+/** A checkpoint whose weights are in memory. */
 export interface Checkpoint extends CheckpointConfig {
+  /** Its folder or GGUF file. */
   folder: string;
   /** Each tensor by its name in the files, as float32 in shared memory: threads that get it share one copy. */
   weights: ReadonlyMap<string, Float32Array>;
@@ -19,22 +25,23 @@ const embeddings = 'model.embed_tokens.weight';
 const head = 'lm_head.weight';
 
 /**
- * Reads a folder in Hugging Face form: Llama 3, SmolLM2, Qwen2.5 or Qwen3, with weights in float32, bfloat16 or float16,
- * in one or several safetensors files. Other work of the thread goes on meanwhile.
+ * Reads Llama 3, SmolLM2, Qwen2.5 or Qwen3: a folder in Hugging Face form, with weights in float32, bfloat16 or float16 in
+ * one or several safetensors files, or a GGUF file. Other work of the thread goes on meanwhile.
  *
  * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export async function readCheckpoint(
-  folder: string,
+  from: string | CheckpointSource,
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<Checkpoint> {
-  const config = await readConfig(folder);
-  await using files = await TensorFiles.open(folder);
+  const source = await openSource(from);
+  const config = readConfig(source);
+  await using files = await source.openTensors();
   const weights = new Map<string, Float32Array>();
   const tensors = await selectTensors(files, config);
-  checkMemory(folder, tensors);
+  checkMemory(source.path, tensors);
   for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor, signal));
-  return { folder, ...config, weights };
+  return { folder: source.path, ...config, weights };
 }
 
 /** A file may be longer than what is stored of it, so that sizes alone say nothing of what weights take. */
@@ -63,21 +70,18 @@ export function hashWeights(weights: Checkpoint['weights']): string {
 }
 
 /**
- * `hashWeights` of a folder, with a piece of a tensor in memory at a time.
+ * `hashWeights` of a checkpoint on disk, with a piece of a tensor in memory at a time.
  * @throws EngineError as `readCheckpoint`.
  */
-export async function hashCheckpoint(folder: string): Promise<string> {
-  const config = await readConfig(folder);
-  await using files = await TensorFiles.open(folder);
+export async function hashCheckpoint(from: string | CheckpointSource): Promise<string> {
+  const source = await openSource(from);
+  const config = readConfig(source);
+  await using files = await source.openTensors();
   const tensors = (await selectTensors(files, config)).map((tensor) => [tensor.name, tensor] as const);
   const hash = new WeightsHash();
   for (const [name, tensor] of tensors.sort(byName)) {
     hash.begin(name, elementsOf(tensor.dimensions));
-    for await (const piece of tensor.file.pieces(tensor)) {
-      const values = new Float32Array(piece.length / formatBytes[tensor.format]);
-      toFloat32(tensor.format, piece, values);
-      hash.add(values);
-    }
+    for await (const values of tensor.file.values(tensor)) hash.add(values);
   }
   return hash.digest();
 }
@@ -135,11 +139,10 @@ export async function selectTensors(
 }
 
 async function areEqual(one: CheckpointTensor, other: CheckpointTensor): Promise<boolean> {
-  if (one.format !== other.format) return false;
-  const pieces = other.file.pieces(other);
-  for await (const piece of one.file.pieces(one)) {
-    const { value } = await pieces.next();
-    if (Buffer.compare(piece, value ?? new Uint8Array()) !== 0) return false;
+  const others = other.file.values(other)[Symbol.asyncIterator]();
+  for await (const values of one.file.values(one)) {
+    const { value } = await others.next();
+    if (!value?.every((number: number, index: number) => Object.is(number, values[index]))) return false;
   }
   return true;
 }

@@ -28,7 +28,7 @@ export function rotaryTables(
  * (`_compute_llama3_parameters` in transformers' `modeling_rope_utils.py`): long waves get longer by `factor`, short
  * ones stay, and those in between change smoothly.
  */
-function rotaryFrequencies({ theta, scaling }: RotaryPositions, headWidth: number): Float32Array {
+export function rotaryFrequencies({ theta, scaling }: RotaryPositions, headWidth: number): Float32Array {
   const frequencies = Float32Array.from(
     { length: headWidth / 2 },
     (_, index) => 1 / Math.fround(theta ** Math.fround((2 * index) / headWidth)),

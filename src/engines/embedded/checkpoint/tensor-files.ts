@@ -1,31 +1,30 @@
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import type { ModelFiles } from '../../../language/tokenizer/model-files.ts';
 import { hasCode, messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
-import { isFormat, type NumberFormat, SafetensorsFile, type StoredTensor } from '../weights/safetensors.ts';
+import { elementsOf, SafetensorsFile, type StoredTensor, type TensorFile } from '../weights/safetensors.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
-import { toFloat32 } from './number-formats.ts';
 import type { NamedShape } from './tensors.ts';
 
 const singleFile = 'model.safetensors';
 const indexFile = 'model.safetensors.index.json';
 
-/** Bytes that are read and converted at once: about a millisecond. */
-const pieceBytes = 1 << 20;
+/** Numbers that are read and converted at once: about a millisecond. */
+const pieceNumbers = 1 << 18;
 
-/** A tensor of a checkpoint, with the file that holds it and a format that weights may have. */
+/** A tensor of a checkpoint, with the file that holds it. */
 export interface CheckpointTensor extends StoredTensor {
   name: string;
-  format: NumberFormat;
-  file: SafetensorsFile;
+  file: TensorFile;
 }
 
-/** The safetensors files of a checkpoint, opened for reading. Must be disposed of, such as by `await using`. */
+/** The files of a checkpoint's tensors, opened for reading. Must be disposed of, such as by `await using`. */
 export class TensorFiles {
   /** In the order of their names. */
-  readonly files: readonly SafetensorsFile[];
+  readonly files: readonly TensorFile[];
 
-  private constructor(files: readonly SafetensorsFile[]) {
+  constructor(files: readonly TensorFile[]) {
     this.files = files;
   }
 
@@ -37,7 +36,7 @@ export class TensorFiles {
   static async open(folder: string): Promise<TensorFiles> {
     const single = await openIfExists(join(folder, singleFile));
     if (single) return new TensorFiles([single]);
-    const index = await JsonFields.readIfExists(join(folder, indexFile));
+    const index = JsonFields.find(folder, indexFile);
     if (!index) throw await noWeights(folder);
     return await TensorFiles.openShards(folder, index);
   }
@@ -89,7 +88,7 @@ export class TensorFiles {
     const missing = new Map(shapes.map((shape) => [shape.name, shape.dimensions]));
     const selected = new Map<string, CheckpointTensor>();
     for (const file of this.files)
-      for (const [name, { format, ...tensor }] of file.tensors) {
+      for (const [name, tensor] of file.tensors) {
         if (ignores(name)) continue;
         const expected = missing.get(name);
         if (selected.has(name))
@@ -100,13 +99,13 @@ export class TensorFiles {
           throw badCheckpoint(
             `${file.path}: tensor ${name} is [${tensor.dimensions}], but must be [${expected}] by ${by}`,
           );
-        if (!isFormat(format))
+        if (!file.formats.includes(tensor.format))
           throw new EngineError(
             'checkpoint_unsupported',
-            `${file.path}: tensor ${name} is ${format}. martingale reads F32, BF16 and F16: choose such a checkpoint`,
+            `${file.path}: tensor ${name} is ${tensor.format}. martingale reads ${file.formats.join(', ')}: choose such a checkpoint`,
           );
         missing.delete(name);
-        selected.set(name, { name, format, file, ...tensor });
+        selected.set(name, { ...tensor, name, file });
       }
     for (const name of missing.keys())
       throw badCheckpoint(
@@ -120,17 +119,21 @@ export class TensorFiles {
   }
 }
 
+/** A checkpoint on this machine: a folder in Hugging Face form, or a GGUF file, which says the same. */
+export interface CheckpointSource extends ModelFiles {
+  /** The names of its files that belong to any weights: configuration, tokenizer, template, licence. */
+  sharedFiles(): Promise<string[]>;
+  openTensors(): Promise<TensorFiles>;
+}
+
 /** Reads a tensor as float32, in memory that threads can share. Other work goes on in between. */
 export async function readTensor(tensor: CheckpointTensor, signal?: AbortSignal): Promise<Float32Array> {
-  const { file, format, dimensions } = tensor;
-  const elements = dimensions.reduce((product, dimension) => product * dimension, 1);
-  const target = new Float32Array(new SharedArrayBuffer(elements * 4));
+  const target = new Float32Array(new SharedArrayBuffer(elementsOf(tensor.dimensions) * 4));
   let filled = 0;
-  for await (const piece of file.pieces(tensor, pieceBytes)) {
+  for await (const values of tensor.file.values(tensor, pieceNumbers)) {
     signal?.throwIfAborted();
-    const count = (piece.length * elements) / tensor.bytes;
-    toFloat32(format, piece, target.subarray(filled, filled + count));
-    filled += count;
+    target.set(values, filled);
+    filled += values.length;
   }
   return target;
 }
@@ -154,6 +157,6 @@ async function noWeights(folder: string): Promise<EngineError> {
   return badCheckpoint(`${folder} has neither ${singleFile} nor ${indexFile}: ${remedy}`);
 }
 
-async function closeAll(files: Iterable<SafetensorsFile>): Promise<void> {
+async function closeAll(files: Iterable<TensorFile>): Promise<void> {
   await Promise.all(Array.from(files, (file) => file[Symbol.asyncDispose]()));
 }

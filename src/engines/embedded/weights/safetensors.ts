@@ -3,11 +3,7 @@ import { isObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
 import { EngineError } from '../../engine.ts';
-
-/** The number formats that weights may have, with the bytes of a number. */
-export const formatBytes = { F32: 4, BF16: 2, F16: 2 } as const;
-
-export type NumberFormat = keyof typeof formatBytes;
+import { formatBytes, isFormat, type NumberFormat, toFloat32 } from './number-formats.ts';
 
 /** A tensor in a safetensors file. */
 export interface StoredTensor {
@@ -17,6 +13,16 @@ export interface StoredTensor {
   /** Position of the first byte in the file. */
   start: number;
   bytes: number;
+}
+
+/** A file of tensors that is open for reading. */
+export interface TensorFile extends AsyncDisposable {
+  readonly path: string;
+  readonly tensors: ReadonlyMap<string, StoredTensor>;
+  /** The number formats that it can read, by name. */
+  readonly formats: readonly string[];
+  /** The numbers of a tensor as float32, in whole rows: about `most` at a time. A piece is valid until the next is read. */
+  values(tensor: StoredTensor, most?: number): AsyncIterable<Float32Array>;
 }
 
 /**
@@ -46,7 +52,8 @@ export const elementsOf = (dimensions: readonly number[]): number =>
   dimensions.reduce((product, dimension) => product * dimension, 1);
 
 /** A safetensors file opened for reading. Must be disposed of, such as by `await using`. */
-export class SafetensorsFile {
+export class SafetensorsFile implements TensorFile {
+  readonly formats = Object.keys(formatBytes);
   readonly path: string;
   /** Texts by name. */
   readonly metadata: Readonly<Record<string, string>>;
@@ -93,9 +100,26 @@ export class SafetensorsFile {
     }
   }
 
+  async *values(tensor: StoredTensor, most = 1 << 16): AsyncGenerator<Float32Array> {
+    const { format, dimensions } = tensor;
+    if (!isFormat(format)) throw new Error(`${this.path} has numbers of ${format}`);
+    const values = new Float32Array(Math.min(wholeRows(dimensions, most), elementsOf(dimensions)));
+    for await (const piece of this.pieces(tensor, Math.max(1, values.length * formatBytes[format]))) {
+      const part = values.subarray(0, piece.length / formatBytes[format]);
+      toFloat32(format, piece, part);
+      yield part;
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#handle.close();
   }
+}
+
+/** About `most` values in whole rows, at least one row. */
+export function wholeRows(dimensions: readonly number[], most: number): number {
+  const row = dimensions.at(-1) ?? 1;
+  return row * Math.max(1, Math.floor(most / row));
 }
 
 /** Reads until the bytes are full or the file ends; returns the number of bytes read. */
@@ -167,8 +191,6 @@ function isTensorEntry(value: unknown): value is TensorEntry {
   const width: number | undefined = isFormat(dtype) ? formatBytes[dtype] : undefined;
   return width === undefined ? to >= from : to - from === elementsOf(shape) * width;
 }
-
-export const isFormat = (format: string): format is NumberFormat => Object.hasOwn(formatBytes, format);
 
 const isCounts = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((number) => Number.isSafeInteger(number) && number >= 0);

@@ -21,7 +21,7 @@ import {
 
 const readFixtureAdapter = async (name: FixtureName) => {
   const folder = fixtureFolder(name);
-  const { architecture } = await readConfig(folder);
+  const { architecture } = readConfig(folder);
   return { architecture, adapter: await readAdapter(join(folder, 'adapter'), architecture) };
 };
 
@@ -127,7 +127,7 @@ describe('an adapter is refused with file, field and value', () => {
     const folder = await temporaryFolder();
     await cp(join(fixtureFolder('qwen2'), 'adapter'), folder, { recursive: true });
     await change(folder);
-    const { architecture } = await readConfig(fixtureFolder('qwen2'));
+    const { architecture } = readConfig(fixtureFolder('qwen2'));
     const error: unknown = await readAdapter(folder, architecture).catch((reason: unknown) => reason);
     if (!(error instanceof Error && 'code' in error)) throw new Error(`not refused: ${error}`);
     return `${error.code} ${error.message.replaceAll(`${folder}/`, '')}`;
@@ -172,7 +172,7 @@ describe('an adapter is refused with file, field and value', () => {
   });
 
   it('that was trained on another model', async () => {
-    const { architecture } = await readConfig(fixtureFolder('qwen3'));
+    const { architecture } = readConfig(fixtureFolder('qwen3'));
     await expect(readAdapter(join(fixtureFolder('qwen2'), 'adapter'), architecture)).rejects.toThrow(
       /tensor base_model.model.model.layers.0.self_attn.\w+.lora_\w.weight is .* must be .* by adapter_config.json and the base model/,
     );
@@ -186,6 +186,6 @@ it('the settings of training in an adapter are accepted', async () => {
   const config = JSON.parse(await readFile(join(source, 'adapter_config.json'), 'utf8'));
   const settings = { lora_dropout: 0.05, init_lora_weights: 'gaussian', target_modules: 'all-linear' };
   await writeFile(join(folder, 'adapter_config.json'), JSON.stringify({ ...config, ...settings }));
-  const { architecture } = await readConfig(fixtureFolder('qwen2'));
+  const { architecture } = readConfig(fixtureFolder('qwen2'));
   expect((await readAdapter(folder, architecture)).targets).toHaveLength(7);
 });

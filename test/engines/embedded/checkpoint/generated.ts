@@ -50,7 +50,7 @@ export async function generateCheckpoint(
     tie_word_embeddings: true,
   };
   await writeFolder(folder, { config, format: 'F32', tensors: new Map() });
-  const { architecture } = await readConfig(folder);
+  const { architecture } = readConfig(folder);
   const random = new Random(11);
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);

@@ -1,9 +1,22 @@
-import { formatBytes, type NumberFormat } from '../weights/safetensors.ts';
+/** The number formats that weights may have, with the bytes of a number. */
+export const formatBytes = { F32: 4, BF16: 2, F16: 2 } as const;
+
+export type NumberFormat = keyof typeof formatBytes;
+
+export const isFormat = (format: string): format is NumberFormat => Object.hasOwn(formatBytes, format);
 
 /** Bits of the float32 of each float16: 256 KB, made when first needed. */
-let halfTable: Uint32Array | undefined;
+let halfTable: Uint32Array<ArrayBuffer> | undefined;
+let halves: Float32Array | undefined;
 
-function makeHalfTable(): Uint32Array {
+/** The number of a float16's bits. */
+export function halfToFloat(bits: number): number {
+  halfTable ??= makeHalfTable();
+  halves ??= new Float32Array(halfTable.buffer);
+  return halves[bits] as number;
+}
+
+function makeHalfTable(): Uint32Array<ArrayBuffer> {
   const values = new Float32Array(65_536);
   for (let half = 0; half < values.length; half++) {
     const exponent = (half >> 10) & 31;

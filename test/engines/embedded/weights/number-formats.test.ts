@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fromFloat32, toFloat32 } from '../../../../src/engines/embedded/checkpoint/number-formats.ts';
+import { fromFloat32, toFloat32 } from '../../../../src/engines/embedded/weights/number-formats.ts';
 import { testSeed } from '../../../support/size.ts';
-import { numbersOf } from './folder.ts';
+import { numbersOf } from '../checkpoint/folder.ts';
 
 const everyHalf = Uint16Array.from({ length: 65_536 }, (_, bits) => bits);
 

@@ -1,0 +1,103 @@
+import type { FileHandle } from 'node:fs/promises';
+import { hasCode, messageOf } from '../../../../util/error.ts';
+import { openRegularFile } from '../../../../util/regular-file.ts';
+import { elementsOf, type StoredTensor, type TensorFile, wholeRows } from '../../weights/safetensors.ts';
+import { badCheckpoint } from '../json-file.ts';
+import { blockOf, readFormats, unpack } from './formats.ts';
+import { type GgufHeader, readHeader } from './header.ts';
+import { huggingFaceName, interleavedHeads, reorderedRows } from './names.ts';
+
+/** The frequencies of rotary positions that a file has instead of the numbers that they come from. */
+export const ropeFactors = 'rope_freqs.weight';
+
+/** A GGUF file opened for reading, whose tensors have their names in Hugging Face form. Must be disposed of. */
+export class GgufFile implements TensorFile {
+  readonly path: string;
+  readonly formats = readFormats;
+  readonly header: GgufHeader;
+  readonly tensors: ReadonlyMap<string, StoredTensor>;
+  readonly #handle: FileHandle;
+  /** The heads of tensors whose rows lie in another order, by where they start. */
+  readonly #interleaved = new Map<number, number>();
+
+  private constructor(path: string, handle: FileHandle, header: GgufHeader) {
+    this.path = path;
+    this.#handle = handle;
+    this.header = header;
+    const tensors = new Map<string, StoredTensor>();
+    const family = header.metadata.get('general.architecture');
+    const heads = header.metadata.get(`${family}.attention.head_count`);
+    const keyValueHeads = header.metadata.get(`${family}.attention.head_count_kv`) ?? heads;
+    for (const [name, tensor] of header.tensors) {
+      if (name === ropeFactors) continue;
+      const ours = huggingFaceName(name);
+      tensors.set(ours, tensor);
+      const own = interleavedHeads(ours, {
+        family: String(family),
+        heads: Number(heads),
+        keyValueHeads: Number(keyValueHeads),
+      });
+      if (own !== null) this.#interleaved.set(tensor.start, own);
+    }
+    this.tensors = tensors;
+  }
+
+  /** @throws EngineError (`bad_checkpoint`) that names the file, the field or the tensor, and the value */
+  static async open(path: string): Promise<GgufFile> {
+    let handle: FileHandle;
+    try {
+      handle = await openRegularFile(path);
+    } catch (error) {
+      if (hasCode(error, 'ENOENT', 'ENOTDIR')) throw badCheckpoint(`${path} does not exist`);
+      throw badCheckpoint(`${path} cannot be read: ${messageOf(error)}`);
+    }
+    try {
+      return new GgufFile(path, handle, await readHeader(path, handle));
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async *values(tensor: StoredTensor, most = 1 << 16): AsyncGenerator<Float32Array> {
+    const { format, dimensions, start } = tensor;
+    const block = blockOf(format);
+    const width = dimensions.at(-1) ?? 1;
+    const heads = this.#interleaved.get(start);
+    // A head whose rows lie in another order is read as a whole.
+    const rowsOfHead = heads === undefined ? 1 : (dimensions[0] ?? 1) / heads;
+    const step = heads === undefined ? wholeRows(dimensions, most) : rowsOfHead * width;
+    const total = elementsOf(dimensions);
+    const bytes = new Uint8Array((Math.min(step, total) / block.numbers) * block.bytes);
+    const numbers = new Float32Array(Math.min(step, total));
+    for (let done = 0; done < total; done += step) {
+      const count = Math.min(step, total - done);
+      const piece = bytes.subarray(0, (count / block.numbers) * block.bytes);
+      await this.#fill(piece, start + (done / block.numbers) * block.bytes);
+      const values = numbers.subarray(0, count);
+      unpack(format, piece, values);
+      yield heads === undefined ? values : reorderedRows(values, { rowsOfHead, width, to: 'model' });
+    }
+  }
+
+  /** The factors of the rotary frequencies; null if the file has none. */
+  async ropeFactors(): Promise<number[] | null> {
+    const tensor = this.header.tensors.get(ropeFactors);
+    if (!tensor) return null;
+    const factors: number[] = [];
+    for await (const values of this.values(tensor)) factors.push(...values);
+    return factors;
+  }
+
+  async #fill(bytes: Uint8Array, position: number): Promise<void> {
+    for (let filled = 0; filled < bytes.length; ) {
+      const { bytesRead } = await this.#handle.read(bytes, filled, bytes.length - filled, position + filled);
+      if (bytesRead === 0) throw new Error(`${this.path} became shorter while it was read`);
+      filled += bytesRead;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle.close();
+  }
+}

@@ -1,0 +1,128 @@
+import { rotaryFrequencies } from '../rotary-tables.ts';
+import { type CheckpointSource, TensorFiles } from '../tensor-files.ts';
+import { GgufFields } from './fields.ts';
+import { GgufFile, ropeFactors } from './gguf-file.ts';
+import { endTokens, tokenizerConfig, tokenizerJson } from './tokenizer.ts';
+
+/** The architectures, as GGUF files and `config.json` call them, and the classes of transformers that load them. */
+const classes: Readonly<Record<string, string>> = {
+  ...{ llama: 'LlamaForCausalLM', qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM' },
+};
+
+/**
+ * A GGUF file as a checkpoint: its metadata as the files of a folder in Hugging Face form.
+ * @throws EngineError (`bad_checkpoint`, `checkpoint_unsupported`) that names the file, the field and its value.
+ */
+export async function openGguf(path: string): Promise<CheckpointSource> {
+  await using file = await GgufFile.open(path);
+  const fields = new GgufFields(path, file.header);
+  const files = new Map(
+    Object.entries({
+      'config.json': configJson(fields, file, await file.ropeFactors()),
+      'generation_config.json': { eos_token_id: endTokens(fields) },
+      'tokenizer.json': tokenizerJson(fields),
+      'tokenizer_config.json': tokenizerConfig(fields),
+    }).map(([name, content]) => [name, Buffer.from(JSON.stringify(content))]),
+  );
+  return {
+    path,
+    pathOf: (name) => `${path} (as ${name})`,
+    bytes: (name) => files.get(name) ?? null,
+    sharedFiles: async () => [...files.keys()],
+    openTensors: async () => new TensorFiles([await GgufFile.open(path)]),
+  };
+}
+
+/** What a GGUF file says of the model, as `config.json` says it. Values are checked where that is read. */
+function configJson(fields: GgufFields, file: GgufFile, factors: readonly number[] | null): object {
+  const type = fields.text('general.type') ?? 'model';
+  if (type !== 'model') throw fields.unsupported('general.type', 'it must be the file of a whole model');
+  if ((fields.number('split.count') ?? 1) > 1)
+    throw fields.unsupported('split.count', 'join the parts with "llama-gguf-split --merge" first');
+  const family = fields.text('general.architecture') ?? '';
+  if (!(family in classes))
+    throw fields.unsupported(
+      'general.architecture',
+      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3)`,
+    );
+  const own = (name: string) => `${family}.${name}`;
+  const number = (name: string) => fields.number(own(name));
+  const experts = number('expert_count') ?? 0;
+  if (experts > 0) throw fields.unsupported(own('expert_count'), 'martingale runs models without experts');
+  if ((number('attention.sliding_window') ?? 0) > 0)
+    throw fields.unsupported(own('attention.sliding_window'), 'martingale runs attention without windows');
+  const width = number('attention.key_length');
+  if (width !== undefined && (number('attention.value_length') ?? width) !== width)
+    throw fields.unsupported(own('attention.value_length'), `keys and values must be as wide, ${width}`);
+  const [embedded, heads] = [number('embedding_length'), number('attention.head_count')];
+  const headWidth = width ?? (embedded !== undefined && heads ? embedded / heads : 0);
+  if ((number('rope.dimension_count') ?? headWidth) !== headWidth)
+    throw fields.unsupported(
+      own('rope.dimension_count'),
+      `martingale rotates whole heads only, ${headWidth}`,
+    );
+  const theta = number('rope.freq_base') ?? 10_000;
+  return {
+    architectures: [classes[family]],
+    model_type: family,
+    torch_dtype: 'float16',
+    vocab_size: file.tensors.get('model.embed_tokens.weight')?.dimensions[0],
+    hidden_size: embedded,
+    num_hidden_layers: number('block_count'),
+    num_attention_heads: heads,
+    num_key_value_heads: number('attention.head_count_kv'),
+    ...(width === undefined && family !== 'qwen3' ? {} : { head_dim: headWidth }),
+    intermediate_size: number('feed_forward_length'),
+    max_position_embeddings: number('context_length'),
+    hidden_act: 'silu',
+    rms_norm_eps: number('attention.layer_norm_rms_epsilon'),
+    rope_theta: theta,
+    rope_scaling: scalingOf(fields, own, { factors, theta, headWidth }),
+    tie_word_embeddings: !file.tensors.has('lm_head.weight'),
+    bos_token_id: fields.number('tokenizer.ggml.bos_token_id'),
+    eos_token_id: fields.number('tokenizer.ggml.eos_token_id'),
+  };
+}
+
+/** The numbers of all published models of Llama 3; their factors differ. */
+const llama3 = { low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
+
+/** Llama 3's scaling. A file has only what comes of it, so its numbers are those that give the same. */
+function scalingOf(
+  fields: GgufFields,
+  own: (name: string) => string,
+  { factors, theta, headWidth }: { factors: readonly number[] | null; theta: number; headWidth: number },
+): object | null {
+  const type = fields.text(own('rope.scaling.type')) ?? 'none';
+  if (type !== 'none')
+    throw fields.unsupported(
+      own('rope.scaling.type'),
+      "martingale runs rotary positions without it, and Llama 3's",
+    );
+  if (!factors) return null;
+  const factor = factors.reduce((largest, one) => Math.max(largest, one), 1);
+  const plain = rotaryFrequencies({ theta, scaling: null }, headWidth);
+  const scaled = rotaryFrequencies(
+    {
+      theta,
+      scaling: {
+        factor,
+        lowFrequencyFactor: llama3.low_freq_factor,
+        highFrequencyFactor: llama3.high_freq_factor,
+        originalContextLength: llama3.original_max_position_embeddings,
+      },
+    },
+    headWidth,
+  );
+  const isSame =
+    factors.length === plain.length &&
+    factors.every(
+      (one, index) => Math.abs(((scaled[index] as number) * one) / (plain[index] as number) - 1) < 1e-4,
+    );
+  if (!isSame)
+    throw fields.unsupported(
+      own('rope.freq_base'),
+      `martingale runs the rotary scaling of Llama 3, but ${ropeFactors} is another one`,
+    );
+  return { rope_type: 'llama3', factor, ...llama3 };
+}

@@ -1,0 +1,70 @@
+const layerNames: Readonly<Record<string, string>> = {
+  ...{ input_layernorm: 'attn_norm', post_attention_layernorm: 'ffn_norm' },
+  ...{ 'self_attn.q_proj': 'attn_q', 'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v' },
+  ...{
+    'self_attn.o_proj': 'attn_output',
+    'self_attn.q_norm': 'attn_q_norm',
+    'self_attn.k_norm': 'attn_k_norm',
+  },
+  ...{ 'mlp.gate_proj': 'ffn_gate', 'mlp.up_proj': 'ffn_up', 'mlp.down_proj': 'ffn_down' },
+};
+
+const otherNames: Readonly<Record<string, string>> = {
+  'model.embed_tokens': 'token_embd',
+  'model.norm': 'output_norm',
+  lm_head: 'output',
+};
+
+const reversed = (names: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(names).map(([ours, theirs]) => [theirs, ours]));
+const [oursOfLayer, oursOfOther] = [reversed(layerNames), reversed(otherNames)];
+
+/** A tensor's name in GGUF files from that in Hugging Face form, such as `blk.0.attn_q.weight`; both with their ending. */
+export function ggufName(name: string): string {
+  const [, stem = '', ending = ''] = /^(.*)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
+  const [, layer, part = ''] = /^model\.layers\.(\d+)\.(.*)$/.exec(stem) ?? [];
+  const found = layer === undefined ? otherNames[stem] : layerNames[part];
+  if (found === undefined) throw new Error(`GGUF files have no tensor ${name}`);
+  return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${ending}`;
+}
+
+/** The other way round. A name that is not known stays. */
+export function huggingFaceName(name: string): string {
+  const [, layer, part = '', ending] = /^(?:blk\.(\d+)\.)?(.*)\.(weight|bias)$/.exec(name) ?? [];
+  const found = layer === undefined ? oursOfOther[part] : oursOfLayer[part];
+  if (found === undefined) return name;
+  return `${layer === undefined ? '' : `model.layers.${layer}.`}${found}.${ending}`;
+}
+
+/**
+ * The heads of a matrix whose rows lie in another order in files of the architecture `llama`: there, the two halves of
+ * each head take turns, because llama.cpp turns neighbouring elements. Null for all others.
+ */
+export function interleavedHeads(
+  name: string,
+  { family, heads, keyValueHeads }: { family: string; heads: number; keyValueHeads: number },
+): number | null {
+  if (family !== 'llama') return null;
+  if (/\.q_proj\.(weight|lora_B\.weight)$/.test(name)) return heads;
+  return /\.k_proj\.(weight|lora_B\.weight)$/.test(name) ? keyValueHeads : null;
+}
+
+/**
+ * Rows of whole heads, from the order of such a file into the usual one, or back.
+ * @param width Numbers of a row.
+ */
+export function reorderedRows(
+  rows: Float32Array,
+  { rowsOfHead, width, to }: { rowsOfHead: number; width: number; to: 'file' | 'model' },
+): Float32Array {
+  const half = rowsOfHead / 2;
+  const reordered = new Float32Array(rows.length);
+  for (let row = 0; row * width < rows.length; row++) {
+    const within = row % rowsOfHead;
+    const inFile = within < half ? 2 * within : 2 * (within - half) + 1;
+    const other = row - within + inFile;
+    const [source, target] = to === 'model' ? [other, row] : [row, other];
+    reordered.set(rows.subarray(source * width, (source + 1) * width), target * width);
+  }
+  return reordered;
+}

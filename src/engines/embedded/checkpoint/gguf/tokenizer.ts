@@ -1,0 +1,170 @@
+import { badCheckpoint } from '../json-file.ts';
+import type { GgufFields } from './fields.ts';
+
+const qwenWords =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const llamaWords = qwenWords.replace('|\\p{N}|', '|\\p{N}{1,3}|');
+
+/** How a text becomes words, in the form of `tokenizer.json`. */
+interface Words {
+  normalizer: object | null;
+  preTokenizer: { pretokenizers: readonly object[] };
+  /** Whether a word that is a token stays whole, whatever the merges say. */
+  ignoreMerges: boolean;
+  /** Whether texts begin with the begin token, unless the file says something else. */
+  begins: boolean;
+}
+
+const bytes = (usesWords: boolean) => ({
+  ...{ type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: usesWords },
+});
+const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
+const usual = { normalizer: null, ignoreMerges: false, begins: false };
+const llama: Words = {
+  ...usual,
+  preTokenizer: { pretokenizers: [split(llamaWords), bytes(false)] },
+  ...{ ignoreMerges: true, begins: true },
+};
+const qwen: Words = { ...usual, preTokenizer: { pretokenizers: [split(qwenWords), bytes(false)] } };
+
+/**
+ * The kinds of words, by the name that llama.cpp gives them in `tokenizer.ggml.pre`. Only those of the families that
+ * martingale runs, and whose tokens were compared with the published tokenizers.
+ */
+const wordsByName: Readonly<Record<string, Words>> = {
+  'llama-bpe': llama,
+  llama3: llama,
+  'llama-v3': llama,
+  qwen2: { ...qwen, normalizer: { type: 'NFC' } },
+  'deepseek-r1-qwen': qwen,
+  smollm: {
+    ...usual,
+    preTokenizer: { pretokenizers: [{ type: 'Digits', individual_digits: true }, bytes(true)] },
+  },
+  'gpt-2': { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } },
+};
+
+const prefix = 'tokenizer.ggml.';
+
+/** Kinds of tokens in `tokenizer.ggml.token_type`. */
+const kinds = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+/** What a GGUF file says of its tokenizer, as `tokenizer.json` says it. */
+export function tokenizerJson(fields: GgufFields): object {
+  const model = fields.text(`${prefix}model`);
+  if (model !== 'gpt2')
+    throw fields.unsupported(
+      `${prefix}model`,
+      'martingale reads byte-level BPE, "gpt2": choose a model of Llama 3, SmolLM2, Qwen2.5 or Qwen3',
+    );
+  const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
+  if (!words)
+    throw fields.unsupported(
+      `${prefix}pre`,
+      `martingale reads ${Object.keys(wordsByName).join(', ')}: choose such a model, or its folder in Hugging Face form`,
+    );
+  const { tokens, types } = tokensOf(fields);
+  const added = tokens.flatMap((content, id) =>
+    types[id] === kinds.normal
+      ? []
+      : [{ id, content, ...plain, normalized: false, special: types[id] !== kinds.userDefined }],
+  );
+  const isAdded = new Set(added.map(({ id }) => id));
+  const vocab = Object.fromEntries(tokens.flatMap((token, id) => (isAdded.has(id) ? [] : [[token, id]])));
+  if (Object.keys(vocab).length + added.length < tokens.length)
+    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice`);
+  const begin =
+    (fields.flag(`${prefix}add_bos_token`) ?? words.begins) ? tokenAt(fields, tokens, 'bos') : undefined;
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: added,
+    normalizer: words.normalizer,
+    pre_tokenizer: { type: 'Sequence', ...words.preTokenizer },
+    post_processor: begin === undefined ? null : beginProcessor(begin, tokens.indexOf(begin)),
+    decoder: bytes(true),
+    model: {
+      ...{
+        type: 'BPE',
+        dropout: null,
+        unk_token: null,
+        continuing_subword_prefix: null,
+        end_of_word_suffix: null,
+      },
+      ...{ fuse_unk: false, byte_fallback: false, ignore_merges: words.ignoreMerges },
+      vocab,
+      merges: fields.texts(`${prefix}merges`),
+    },
+  };
+}
+
+const plain = { single_word: false, lstrip: false, rstrip: false };
+
+const beginProcessor = (token: string, id: number) => ({
+  type: 'TemplateProcessing',
+  single: [{ SpecialToken: { id: token, type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
+  pair: [
+    { SpecialToken: { id: token, type_id: 0 } },
+    { Sequence: { id: 'A', type_id: 0 } },
+    { SpecialToken: { id: token, type_id: 1 } },
+    { Sequence: { id: 'B', type_id: 1 } },
+  ],
+  special_tokens: { [token]: { id: token, ids: [id], tokens: [token] } },
+});
+
+/** The tokens with their kinds, without those at the end that only fill the matrices up. */
+function tokensOf(fields: GgufFields): { tokens: readonly string[]; types: readonly number[] } {
+  const tokens = fields.texts(`${prefix}tokens`);
+  const types = fields.numbers(`${prefix}token_type`);
+  if (types.length !== tokens.length)
+    throw badCheckpoint(
+      `${fields.path}: ${prefix}token_type has ${types.length} entries, but ${prefix}tokens has ${tokens.length}`,
+    );
+  let count = tokens.length;
+  while (count > 0 && types[count - 1] === kinds.unused) count--;
+  return { tokens: tokens.slice(0, count), types: types.slice(0, count) };
+}
+
+/** The text of a token that a field names, such as `bos`. */
+function tokenAt(fields: GgufFields, tokens: readonly string[], name: string): string | undefined {
+  const field = `${prefix}${name}_token_id`;
+  const id = fields.number(field);
+  if (id === undefined) return undefined;
+  const token = tokens[id];
+  if (token === undefined) throw fields.wrong(field, `below ${tokens.length}, the number of tokens`);
+  return token;
+}
+
+/** Special tokens by their names in `tokenizer_config.json`. */
+const named = { bos_token: 'bos', eos_token: 'eos', pad_token: 'padding', unk_token: 'unknown' } as const;
+
+/** What a GGUF file says of its special tokens and its template, as `tokenizer_config.json` says it. */
+export function tokenizerConfig(fields: GgufFields): object {
+  const { tokens } = tokensOf(fields);
+  const special = Object.entries(named).map(([name, field]) => [
+    name,
+    tokenAt(fields, tokens, field) ?? null,
+  ]);
+  const template = fields.text('tokenizer.chat_template');
+  const others = fields
+    .namesOf('tokenizer.chat_template.')
+    .map((name) => ({ name: name.slice('tokenizer.chat_template.'.length), template: fields.text(name) }));
+  const templates = others.length > 0 ? [{ name: 'default', template }, ...others] : template;
+  return {
+    ...Object.fromEntries(special),
+    ...(template === undefined ? {} : { chat_template: templates }),
+    clean_up_tokenization_spaces: false,
+    tokenizer_class: 'PreTrainedTokenizerFast',
+  };
+}
+
+/** Texts of tokens that end a reply. A file names one or few of them; llama.cpp finds the others by their texts too. */
+const endTexts = ['<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end_of_text|>', '<|endoftext|>'];
+
+/** The tokens that end a reply. */
+export function endTokens(fields: GgufFields): number[] {
+  const { tokens } = tokensOf(fields);
+  const named = ['eos', 'eot', 'eom'].flatMap((name) => tokenAt(fields, tokens, name) ?? []);
+  return [...new Set([...named, ...endTexts])].map((token) => tokens.indexOf(token)).filter((id) => id >= 0);
+}

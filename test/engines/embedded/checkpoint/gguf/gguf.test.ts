@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import { writeMerged } from '../../../../../src/engines/embedded/checkpoint/merge.ts';
+import {
+  hashCheckpoint,
+  hashWeights,
+  readCheckpoint,
+} from '../../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { inspectCheckpoint } from '../../../../../src/engines/embedded/open-checkpoint.ts';
+import { readLanguage } from '../../../../../src/language/chat/read-language.ts';
+import { temporaryFolder } from '../../../../support/files.ts';
+
+const fixture = (name: string) => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
+const languages = fileURLToPath(new URL('../../../../language/fixtures', import.meta.url));
+const reference: Record<string, Record<string, string>> = JSON.parse(
+  await readFile(fixture('reference.json'), 'utf8'),
+);
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2'] as const;
+
+/** As the reference has them: see `fixtures/make.py`. */
+function sha256(values: Float32Array): string {
+  const bits = new Uint32Array(values.slice().buffer);
+  for (const [index, value] of values.entries()) if (Number.isNaN(value)) bits[index] = 0x7fc00000;
+  return createHash('sha256').update(bits).digest('hex');
+}
+
+it('numbers of every format are those that the gguf package of Python reads, whatever the pieces', async () => {
+  await using file = await GgufFile.open(fixture('formats.gguf'));
+  expect([...file.tensors.keys()]).toEqual(Object.keys(reference.formats ?? {}));
+  for (const most of [1, 512, 1 << 20])
+    for (const [format, tensor] of file.tensors) {
+      expect(tensor.dimensions).toEqual([3, 512]);
+      const found: number[] = [];
+      for await (const values of file.values(tensor, most)) found.push(...values);
+      expect([format, sha256(Float32Array.from(found))]).toEqual([format, reference.formats?.[format]]);
+    }
+});
+
+describe.each(families)('a GGUF file of a %s model', (family) => {
+  const path = fixture(`${family}.gguf`);
+
+  it('has the weights that its numbers say, under their names in Hugging Face form', async () => {
+    const { weights, architecture } = await readCheckpoint(path);
+    const found = Array.from(weights, ([name, values]) => [name, sha256(values)]);
+    expect(Object.fromEntries(found)).toEqual(reference[family]);
+    expect(architecture).toEqual({
+      ...{
+        vocabularySize: 736,
+        width: 32,
+        layers: 2,
+        heads: 4,
+        keyValueHeads: 2,
+        headWidth: 8,
+        mlpWidth: 64,
+      },
+      ...{ contextLength: 512, previousTokens: 0, mlp: 'gated-silu', normEpsilon: Math.fround(1e-6) },
+      queryKeyNorm: family === 'qwen3',
+      attentionBias: family === 'qwen2',
+      tiedEmbeddings: family !== 'llama3',
+      positions: {
+        llama3: {
+          theta: 500_000,
+          scaling: { factor: 32, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 8192 },
+        },
+        smollm2: { theta: 10_000, scaling: null },
+        qwen2: { theta: 1_000_000, scaling: null },
+        qwen3: { theta: 1_000_000, scaling: null },
+      }[family],
+    });
+  });
+
+  it('has the tokens, the template and the ends of replies of the folder that it was made of', async () => {
+    const folder = join(languages, family);
+    const [own, other] = await Promise.all([inspectCheckpoint({ folder: path }), readLanguage(folder)]);
+    expect(own.id).toBe(family);
+    // In no order. A file does not say that only one of SmolLM2's end tokens counts.
+    const otherEnds =
+      family === 'smollm2' ? [other.tokenizer.special.get('<|endoftext|>')] : other.format.otherEndTokens;
+    expect(new Set(own.language.format.otherEndTokens)).toEqual(new Set(otherEnds));
+    expect({ ...own.language.format, otherEndTokens: [] }).toEqual({ ...other.format, otherEndTokens: [] });
+    expect(own.language.tokenizer.vocabularySize).toBe(other.tokenizer.vocabularySize);
+    expect(own.language.tokenizer.special).toEqual(other.tokenizer.special);
+    const tokens = family === 'qwen3' ? 'qwen2' : family;
+    const texts: [string, number[]][] = JSON.parse(
+      await readFile(join(languages, `${tokens}.tokens.json`), 'utf8'),
+    );
+    for (const [text, ids] of texts) expect([text, own.language.tokenizer.encode(text)]).toEqual([text, ids]);
+  });
+
+  it('becomes a folder in Hugging Face form when it is exported', async () => {
+    const { architecture } = await readCheckpoint(path);
+    const folder = join(await temporaryFolder(), 'merged');
+    await writeMerged(path, { rank: 1, alpha: 1, targets: ['q_proj'], tensors: new Map() }, folder);
+    const merged = await readCheckpoint(folder);
+    expect(merged.architecture).toEqual(architecture);
+    const before = await readCheckpoint(path);
+    // Of quantized numbers, those of float16.
+    for (const [name, values] of merged.weights)
+      for (const [index, value] of values.entries())
+        expect(Math.abs(value - (before.weights.get(name)?.[index] as number))).toBeLessThan(2 ** -11);
+    const [own, exported] = await Promise.all([readLanguage(folder), inspectCheckpoint({ folder: path })]);
+    expect(own.format).toEqual(exported.language.format);
+    expect(own.tokenizer.encode('Hello, 1234 worlds!')).toEqual(
+      exported.language.tokenizer.encode('Hello, 1234 worlds!'),
+    );
+  });
+
+  it('has the same hash whether its weights are in memory or not', async () => {
+    expect(await hashCheckpoint(path)).toBe(hashWeights((await readCheckpoint(path)).weights));
+  });
+});
