@@ -14,6 +14,7 @@ export interface CheckpointFlags {
   loraAlpha?: number;
   loraTargets?: Targets;
   context?: number;
+  chatTemplate?: string;
   toolCalls?: NonNullable<CheckpointOptions['format']>['toolCalls'];
   reasoning?: NonNullable<CheckpointOptions['format']>['reasoning'];
   /** In bytes. */
@@ -42,6 +43,10 @@ export function addCheckpointFlags(command: Command): Command {
       '--context <tokens>',
       'longest sequence of the checkpoints, in tokens (default 8192, or less)',
       wholeNumber(1),
+    )
+    .option(
+      '--chat-template <name>',
+      "chat template in place of the checkpoints' own: a file, or hermes, which shows tools",
     )
     .addOption(
       new Option(
@@ -73,7 +78,17 @@ export function addCheckpointFlags(command: Command): Command {
  * @throws OptionError for a flag that has no checkpoint to act on.
  */
 export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
-  const { checkpoint, adapter, loraRank, loraAlpha, loraTargets, context, toolCalls, reasoning } = flags;
+  const {
+    checkpoint,
+    adapter,
+    loraRank,
+    loraAlpha,
+    loraTargets,
+    context,
+    toolCalls,
+    reasoning,
+    chatTemplate,
+  } = flags;
   const given = checkpointArguments(flags).trim();
   if (checkpoint.length === 0 && given !== '')
     throw new OptionError(
@@ -89,7 +104,14 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
     );
   const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
   const format = { toolCalls, reasoning };
-  return checkpoint.map((folder) => ({ folder, adapter, lora, contextLength: context, format }));
+  return checkpoint.map((folder) => ({
+    folder,
+    adapter,
+    lora,
+    contextLength: context,
+    format,
+    chatTemplate,
+  }));
 }
 
 /** The flags again, each after a space, as a shell reads them. */
@@ -102,6 +124,7 @@ export function checkpointArguments({
   context,
   trainingMemory,
   device,
+  chatTemplate,
   toolCalls,
   reasoning,
 }: CheckpointFlags): string {
@@ -112,6 +135,7 @@ export function checkpointArguments({
     ['lora-alpha', loraAlpha],
     ['lora-targets', loraTargets?.join(',')],
     ['context', context],
+    ['chat-template', chatTemplate && shellWord(chatTemplate)],
     ['tool-calls', toolCalls],
     ['reasoning', reasoning],
     ['training-memory', trainingMemory && trainingMemory / 1e9],
@@ -142,10 +166,11 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
     });
 }
 
-/** The forms of tool calls and reasoning of a chat format. */
-export function describeFormat({ textCalls, textReasoning }: ChatFormat): string {
+/** The template of a chat format, and its forms of tool calls and reasoning. */
+export function describeFormat({ templateFrom, textCalls, textReasoning }: ChatFormat): string {
   const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
-  return `${calls}, ${textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning'}`;
+  const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
+  return `${template}, ${calls}, ${textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning'}`;
 }
 
 function positiveNumber(text: string): number {

@@ -42,6 +42,16 @@ export async function writeAtomically(
   await syncFolder(dirname(path));
 }
 
+/** Writes a new file and makes it durable; one that fails on the way stays as far as it came. */
+export async function writeDurably(
+  path: string,
+  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  await using file = await open(path, 'wx', privateFile);
+  for await (const piece of pieces) await file.appendFile(piece);
+  await file.sync();
+}
+
 /**
  * Writes a folder that appears by one rename: completely or not at all. `fill` writes its files, and makes each durable,
  * in the folder it is given. If it throws, no files are left.

@@ -126,6 +126,7 @@ export class ScriptedEngine implements Engine {
     return {
       template: chatTemplate,
       toolTemplate: null,
+      templateFrom: 'checkpoint',
       inspectsTexts: false,
       variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
       otherEndTokens: [],

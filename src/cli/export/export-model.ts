@@ -1,11 +1,12 @@
-import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
 import { MartingaleError, printable } from '../../contract/index.ts';
-import { isFree, privateFile, writeNewFolder } from '../../util/durable-files.ts';
+import type { Adapter } from '../../engines/embedded/checkpoint/adapter.ts';
+import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
+import { isFree, writeDurably, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
-import type { TarFile } from '../../util/tar.ts';
 import { showFetch } from '../checkpoint-flags.ts';
 import { findTrainedModel, nameOf } from '../find-model.ts';
 import { useClient } from '../open-client.ts';
@@ -15,6 +16,11 @@ import { taskBar } from '../task-bar.ts';
 export interface ModelExport {
   out: string;
   merged?: boolean;
+  /** Of GGUF files: one for a whole model, or its adapter alone. */
+  to?: 'gguf';
+  type?: GgufType;
+  adapter?: boolean;
+  chatTemplate?: string;
   checkpoint?: string;
   baseUrl: string;
   apiKey?: string;
@@ -30,24 +36,25 @@ interface ExportedModel {
 
 /** Writes a checkpoint of a running service into a folder. */
 export async function exportModel(name: string, options: ModelExport): Promise<void> {
-  const { merged = false, checkpoint, baseUrl, apiKey } = options;
+  const { checkpoint, chatTemplate, baseUrl, apiKey } = options;
+  const written = writerOf(options);
   const to = resolve(options.out);
-  if (merged && checkpoint === undefined)
-    throw badOption('--merged needs --checkpoint with the folder of the base model');
+  if (written && checkpoint === undefined)
+    throw badOption(`${written.flag} needs --checkpoint with the base of the model`);
   if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new or an empty folder`);
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
   try {
     await useClient({ baseUrl, apiKey }, signal, async (client) => {
       const model = await findCheckpoint(client, name, signal);
-      const base = checkpoint === undefined ? null : await openBase(checkpoint);
-      if (base && merged) await exportMerged({ client, model, base, to, signal });
+      const base = checkpoint === undefined ? null : await openBase(checkpoint, chatTemplate);
+      if (base && written) await exportWritten({ client, model, base, to, signal, write: written.write });
       else
         await writing(to, async (folder) => {
           await download({ client, model, folder, signal });
           if (base) await nameBase(folder, base, model);
         });
-      const what = merged ? `${model.name}, merged into ${base?.folder},` : model.name;
+      const what = written ? `${model.name}, ${written.shown} ${base?.folder},` : model.name;
       process.stdout.write(`${what} is in ${printable(to)}\n`);
     });
   } catch (error) {
@@ -74,12 +81,12 @@ async function newestStep(client: Client, modelId: string, signal: AbortSignal):
 
 type Base = Awaited<ReturnType<typeof openBase>>;
 
-async function openBase(checkpoint: string) {
+async function openBase(checkpoint: string, chatTemplate?: string) {
   const { inspectCheckpoint } = await import('../../engines/embedded/open-checkpoint.ts');
-  const { folder, architecture } = await inspectCheckpoint({ folder: checkpoint }, showFetch);
-  // PEFT finds a checkpoint of the hub by its name.
-  const address = checkpoint.startsWith('hf:') ? checkpoint.slice(3).replace(/@.*$/, '') : folder;
-  return { folder, architecture, address };
+  const inspected = await inspectCheckpoint({ folder: checkpoint, chatTemplate }, showFetch);
+  // Other programs find a checkpoint of the hub, or of Ollama, by its name.
+  const name = /^(?:hf|ollama):(.*?)(?:@.*)?$/.exec(checkpoint)?.[1];
+  return { ...inspected, address: name ?? inspected.folder };
 }
 
 interface Download {
@@ -93,7 +100,7 @@ interface Download {
 async function download({ client, model, folder, signal }: Download): Promise<void> {
   const { decodeTar } = await import('../../util/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
-  if (!file.fileName.endsWith('.tar')) return await store(join(folder, file.fileName), file.stream);
+  if (!file.fileName.endsWith('.tar')) return await writeDurably(join(folder, file.fileName), file.stream);
   const { adapterConfigFile, adapterWeightsFile } = await import(
     '../../engines/embedded/checkpoint/adapter.ts'
   );
@@ -101,15 +108,9 @@ async function download({ client, model, folder, signal }: Download): Promise<vo
   for await (const { path, content } of decodeTar(file.stream)) {
     // The names are known, so that no archive can write elsewhere.
     if (!missing.delete(basename(path))) throw badArchive(model, `has a file ${path}`);
-    await store(join(folder, basename(path)), content);
+    await writeDurably(join(folder, basename(path)), content);
   }
   for (const name of missing) throw badArchive(model, `has no ${name}`);
-}
-
-async function store(path: string, content: TarFile['content']): Promise<void> {
-  await using file = await open(path, 'wx', privateFile);
-  for await (const piece of content) await file.appendFile(piece);
-  await file.sync();
 }
 
 /** @throws MartingaleError (`bad_option`) for a model without an adapter, whose download has all its weights. */
@@ -117,7 +118,7 @@ async function checkAdapter(folder: string, { name, baseModel }: ExportedModel):
   const { adapterWeightsFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
   if ((await readdir(folder)).includes(adapterWeightsFile)) return;
   throw badOption(
-    `${name} is a model of ${baseModel}, which has no LoRA adapter: leave out --merged and --checkpoint`,
+    `${name} is a model of ${baseModel}, which has no LoRA adapter: leave out --merged, --to and --checkpoint`,
   );
 }
 
@@ -132,37 +133,93 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
 }
 
 /** @throws MartingaleError (`wrong_base`) if the adapter belongs to other weights than those of the base. */
-async function readAdapterOf(folder: string, { folder: base, architecture }: Base, model: ExportedModel) {
+async function readAdapterOf(folder: string, base: Base, model: ExportedModel) {
   const { readAdapter, readBaseWeights } = await import('../../engines/embedded/checkpoint/adapter.ts');
   const { hashCheckpoint } = await import('../../engines/embedded/checkpoint/read-checkpoint.ts');
   const wrong = (cause?: unknown) =>
     new MartingaleError(
       'wrong_base',
-      `${model.name} was trained on ${model.baseModel}, with other weights than those in ${base}: pass the folder ` +
+      `${model.name} was trained on ${model.baseModel}, with other weights than those in ${base.folder}: pass the folder ` +
         `that the service has as ${model.baseModel} with --checkpoint`,
       { cause },
     );
   const expected = await readBaseWeights(folder);
   if (expected === undefined) throw badArchive(model, 'does not say which base weights it belongs to');
-  if (expected !== (await hashCheckpoint(base))) throw wrong();
-  return await readAdapter(folder, architecture);
+  if (expected !== (await hashCheckpoint(base.source))) throw wrong();
+  return await readAdapter(folder, base.architecture);
 }
 
-interface MergedExport extends Omit<Download, 'folder'> {
+/** Writes a model with its base at hand. */
+type Write = (given: {
+  base: Base;
+  model: ExportedModel;
+  adapter: Adapter;
+  to: string;
+  signal: AbortSignal;
+  onProgress: (done: number, total: number) => void;
+}) => Promise<void>;
+
+/** How a model is written that is not written as PEFT's files; null if it is. @throws MartingaleError (`bad_option`) */
+function writerOf({
+  merged,
+  to: form,
+  type,
+  adapter: adapterOnly = false,
+  chatTemplate,
+}: ModelExport): { flag: string; shown: string; write: Write } | null {
+  if (merged && form === 'gguf')
+    throw badOption('--merged writes a folder, --to gguf a file: leave one of them out');
+  if (form !== 'gguf' && (adapterOnly || type !== undefined))
+    throw badOption(`--${adapterOnly ? 'adapter' : 'type'} is for --to gguf: leave it out`);
+  if (adapterOnly && type !== undefined)
+    throw badOption('--type is for a whole model: an adapter is written in float32');
+  if (chatTemplate !== undefined && !merged && (form !== 'gguf' || adapterOnly))
+    throw badOption('--chat-template is for --merged and for the whole model of --to gguf: leave it out');
+  if (merged)
+    return {
+      ...{ flag: '--merged', shown: 'merged into' },
+      write: async ({ base, adapter, to, ...options }) => {
+        const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
+        const template = chatTemplate === undefined ? undefined : base.language.format.template;
+        await writeMerged(base.source, adapter, to, { ...options, chatTemplate: template });
+      },
+    };
+  if (form !== 'gguf') return null;
+  return {
+    ...{ flag: '--to gguf', shown: adapterOnly ? 'as an adapter of' : 'merged into' },
+    write: async ({ base, model, adapter, to, ...options }) => {
+      const { writeGgufFiles } = await import('./gguf.ts');
+      await writeNewFolder(to, (folder) =>
+        writeGgufFiles({
+          folder,
+          base,
+          name: model.name,
+          adapter,
+          type: type ?? 'f16',
+          adapterOnly,
+          ...options,
+        }),
+      );
+    },
+  };
+}
+
+interface WrittenExport extends Omit<Download, 'folder'> {
   base: Base;
   to: string;
+  write: Write;
 }
 
-async function exportMerged({ base, to, ...rest }: MergedExport): Promise<void> {
-  const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
+async function exportWritten({ base, to, write, ...rest }: WrittenExport): Promise<void> {
+  const { model, signal } = rest;
   const bar = taskBar();
   const folder = await mkdtemp(join(tmpdir(), 'martingale-export-'));
   try {
     await refusingFullDisks(folder, () => download({ ...rest, folder }));
-    await checkAdapter(folder, rest.model);
-    const adapter = await readAdapterOf(folder, base, rest.model);
+    await checkAdapter(folder, model);
+    const adapter = await readAdapterOf(folder, base, model);
     const onProgress = (done: number, total: number) => bar.show(done, total, `of ${basename(to)}`);
-    await refusingFullDisks(to, () => writeMerged(base.folder, adapter, to, { ...rest, onProgress }));
+    await refusingFullDisks(to, () => write({ base, model, adapter, to, signal, onProgress }));
   } finally {
     bar.clear();
     await rm(folder, { recursive: true, force: true });

@@ -1,30 +1,36 @@
 import { Command, Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
+import { ggufTypes } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
 import { anyNumber, serviceUrl } from '../flags.ts';
 import { exportModel, type ModelExport } from './export-model.ts';
 import { exportRun, type RunExport, runForms } from './export-run.ts';
 
-type ExportFlags = ModelExport & Partial<Pick<RunExport, 'to' | 'in' | 'step' | 'minReward'>>;
+type ExportFlags = Omit<ModelExport, 'to'> &
+  Partial<Pick<RunExport, 'in' | 'step' | 'minReward'>> & { to?: RunExport['to'] | 'gguf' };
 
 /** Flags that only one kind of export has, by their names in `ExportFlags`. */
 const ofRuns = { in: '--in', step: '--step', minReward: '--min-reward' } as const;
-const ofModels = { merged: '--merged', checkpoint: '--checkpoint' } as const;
+const ofModels = {
+  ...{ merged: '--merged', checkpoint: '--checkpoint', type: '--type', adapter: '--adapter' },
+  chatTemplate: '--chat-template',
+} as const;
 
 async function exportEither(name: string | undefined, flags: ExportFlags): Promise<void> {
   const { to, in: folder = 'runs', minReward = 1, ...rest } = flags;
-  const wrong = Object.entries(to === undefined ? ofRuns : ofModels).find(([flag]) => flag in flags);
+  const isModel = to === undefined || to === 'gguf';
+  const wrong = Object.entries(isModel ? ofRuns : ofModels).find(([flag]) => flag in flags);
   if (wrong)
     throw badOption(
-      to === undefined
+      isModel
         ? `${wrong[1]} is for runs: say with --to what the run is written as (${runForms.join(', ')})`
         : `${wrong[1]} is for models, and --to ${to} writes a run: leave one of them out`,
     );
-  if (to !== undefined) return exportRun(name, { ...rest, to, in: folder, minReward });
+  if (!isModel) return exportRun(name, { ...rest, to, in: folder, minReward });
   if (name === undefined)
     throw badOption(
       `name a model to export, or say with --to what the newest run is written as (${runForms.join(', ')})`,
     );
-  return exportModel(name, rest);
+  return exportModel(name, to === undefined ? rest : { ...rest, to });
 }
 
 const badOption = (problem: string) => new MartingaleError('bad_option', problem);
@@ -32,7 +38,7 @@ const badOption = (problem: string) => new MartingaleError('bad_option', problem
 export const exportCommand = (): Command =>
   new Command('export')
     .description(
-      "Write a trained model of a service into a folder (PEFT's files, or a whole checkpoint), or a run for other programs.",
+      "Write a trained model of a service into a folder (PEFT's files, a whole checkpoint, or a GGUF file for llama.cpp and Ollama), or a run for other programs.",
     )
     .argument(
       '[model or run]',
@@ -45,8 +51,8 @@ export const exportCommand = (): Command =>
     .addOption(
       new Option(
         '--to <form>',
-        'write a run: a log of Inspect (.json), to a Trackio server, a folder of ATIF, a table, or supervised examples',
-      ).choices([...runForms]),
+        'gguf writes a model; all others a run: a log of Inspect (.json), to a Trackio server, a folder of ATIF, a table, or supervised examples',
+      ).choices(['gguf', ...runForms]),
     )
     .option('--step <steps...>', 'of a run: steps from 0, or evaluations such as after (default: all)')
     .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', anyNumber())
@@ -57,7 +63,15 @@ export const exportCommand = (): Command =>
     )
     .option(
       '--checkpoint <folder>',
-      'the base of a model: a folder, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]; for --merged',
+      'the base of a model: a folder, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]; for --merged and --to gguf',
+    )
+    .addOption(
+      new Option('--type <type>', 'with --to gguf: how matrices are stored (default f16)').choices(ggufTypes),
+    )
+    .option('--adapter', 'with --to gguf: only the adapter, for use beside its base')
+    .option(
+      '--chat-template <name>',
+      'with a whole model: the template that it was served with, a file or hermes',
     )
     .addOption(
       new Option('--base-url <url>', 'the service of a model')

@@ -1,7 +1,10 @@
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
+import { chatTemplateNames, type GivenTemplate } from '../../language/chat/chat-templates.ts';
 import { type Language, readLanguage } from '../../language/chat/read-language.ts';
 import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
+import { messageOf } from '../../util/error.ts';
+import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
 import { maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
@@ -49,6 +52,11 @@ export interface CheckpointOptions {
   contextLength?: number;
   /** How its replies hold tool calls and reasoning, where the template does not show it. */
   format?: ReplyStyles;
+  /**
+   * A chat template in place of the checkpoint's own: the path of a Jinja file, or `hermes`, which shows tools and takes
+   * calls between `<tool_call>` tags; for models with the tokens of ChatML or Llama 3.
+   */
+  chatTemplate?: string;
 }
 
 const [hubPrefix, ollamaPrefix] = ['hf:', 'ollama:'];
@@ -131,7 +139,15 @@ export interface InspectedCheckpoint
  * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`), as `openCheckpoints`.
  */
 export async function inspectCheckpoint(
-  { folder: address, id = idOf(address), adapter, lora = {}, contextLength, format = {} }: CheckpointOptions,
+  {
+    folder: address,
+    id = idOf(address),
+    adapter,
+    lora = {},
+    contextLength,
+    format = {},
+    chatTemplate,
+  }: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<InspectedCheckpoint> {
   const settings = adapter === undefined ? loraSettings(lora) : null;
@@ -147,7 +163,7 @@ export async function inspectCheckpoint(
     ...own,
     contextLength: contextLength ?? Math.min(defaultContextLength, own.contextLength),
   };
-  const language = await readLanguage(source, format);
+  const language = await readLanguage(source, format, givenTemplate(chatTemplate));
   const { vocabularySize } = language.tokenizer;
   if (vocabularySize > architecture.vocabularySize)
     throw new EngineError(
@@ -224,6 +240,21 @@ function loraSettings({
       `lora.targets must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}`,
     );
   return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
+}
+
+/** Longest file of a template, in bytes. */
+const maxTemplateBytes = 256 * 1024;
+
+function givenTemplate(given: string | undefined): GivenTemplate | undefined {
+  if (given === undefined) return undefined;
+  if (chatTemplateNames.some((name) => name === given)) return { name: given, source: null };
+  try {
+    return { name: given, source: readRegularFile(resolve(given), maxTemplateBytes).toString() };
+  } catch (error) {
+    throw badOption(
+      `chatTemplate ${given} cannot be read: ${messageOf(error)}. Give the path of a file, or one of ${chatTemplateNames.join(', ')}`,
+    );
+  }
 }
 
 function checkStyles(format: ReplyStyles): void {

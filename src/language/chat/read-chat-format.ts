@@ -4,6 +4,7 @@ import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './template-replies.ts';
 import type { ReplyStyles } from './text-calls.ts';
@@ -16,6 +17,7 @@ const configFile = 'tokenizer_config.json';
  * `tokenizer_config.json`), and the tokens that end a reply (`eos_token_id` of `generation_config.json`, else of
  * `config.json`, and the tokenizer's `eos_token`).
  *
+ * @param given A template in place of the checkpoint's own.
  * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the folder has no
  * template, or one that does not end replies with such a token.
  */
@@ -23,10 +25,13 @@ export function readChatFormat(
   source: string | ModelFiles,
   tokenizer: Tokenizer,
   { toolCalls, reasoning }: ReplyStyles = {},
+  given?: GivenTemplate,
 ): ChatFormat {
   const files = filesOf(source);
   const config = CheckpointFile.find(files, configFile);
-  const { template, toolTemplate, from } = templatesOf(files, config);
+  const { template, toolTemplate, from } = given
+    ? { template: sourceOf(given, tokenizer), toolTemplate: null, from: given.name }
+    : templatesOf(files, config);
   const variables = specialTexts(config);
   const ends = endTokensOf(files, tokenizer, variables.eos_token);
   const { question, asked, answered } = naming(from, () => {
@@ -41,6 +46,7 @@ export function readChatFormat(
   const textReasoning = foundReasoning(template, prompt, reasoning);
   return {
     template,
+    templateFrom: given?.name ?? 'checkpoint',
     toolTemplate,
     inspectsTexts: true,
     variables,
@@ -137,7 +143,7 @@ function templatesOf(
     );
   throw new LanguageError(
     'checkpoint_unsupported',
-    `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or add its template`,
+    `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or give a template with --chat-template`,
   );
 }
 

@@ -3,6 +3,7 @@ import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { GivenTemplate } from './chat-templates.ts';
 import type { ReplyStyles } from './text-calls.ts';
 
 /** How a base model writes text and conversations. */
@@ -23,13 +24,14 @@ export type SharedLanguage = { path: string; file: Uint8Array<SharedArrayBuffer>
 /**
  * The tokenizer and the chat format of a checkpoint, from its folder or files. They are not read again: other threads open what is
  * `shared`. Reading 150,000 tokens takes about a second, so callers keep the result. `styles`: what of the format is set
- * rather than found.
+ * rather than found; `template`: in place of its own.
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
  */
 export async function readLanguage(
   from: string | ModelFiles,
   styles: ReplyStyles = {},
+  template?: GivenTemplate,
 ): Promise<Language & { shared: SharedLanguage }> {
   // Only checkpoints have templates that must be run to be understood.
   const { readChatFormat } = await import('./read-chat-format.ts');
@@ -37,7 +39,7 @@ export async function readLanguage(
   const path = files.pathOf('tokenizer.json');
   const content = CheckpointFile.bytes(files, 'tokenizer.json');
   const tokenizer = tokenizerOf(CheckpointFile.parse(path, content));
-  const format = readChatFormat(files, tokenizer, styles);
+  const format = readChatFormat(files, tokenizer, styles, template);
   const file = new Uint8Array(new SharedArrayBuffer(content.length));
   file.set(content);
   return { tokenizer, format, shared: { path, file, format } };

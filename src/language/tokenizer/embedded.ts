@@ -22,6 +22,7 @@ export function chatFormat(tokenizer: Tokenizer): ChatFormat & { callToken: numb
   return {
     template: readFileSync(TEMPLATE, 'utf8'),
     toolTemplate: null,
+    templateFrom: 'checkpoint',
     inspectsTexts: false,
     variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
     endToken: specialToken(tokenizer, '<|end|>'),

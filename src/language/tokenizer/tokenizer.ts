@@ -41,6 +41,8 @@ export interface ChatFormat {
    * of `variables`, and what a request adds.
    */
   template: string;
+  /** Where the template is from: `checkpoint`, the name of one of martingale's, or the path of a file. */
+  templateFrom: string;
   /** Another template for conversations with tools; null if the template is for all. */
   toolTemplate: string | null;
   /**

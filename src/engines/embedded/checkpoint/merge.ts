@@ -1,6 +1,5 @@
-import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { isFree, privateFile, writeNewFolder } from '../../../util/durable-files.ts';
+import { isFree, writeDurably, writeNewFolder } from '../../../util/durable-files.ts';
 import { EngineError } from '../../engine.ts';
 import { fromFloat32, isFormat, type NumberFormat } from '../weights/number-formats.ts';
 import { encodeHeader } from '../weights/safetensors.ts';
@@ -9,6 +8,8 @@ import { readConfig } from './config.ts';
 import { selectTensors } from './read-checkpoint.ts';
 import { openSource } from './source.ts';
 import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
+
+const templateFile = 'chat_template.jinja';
 
 /** Numbers that are merged at once: a few milliseconds with a rank of 16. */
 const pieceNumbers = 1 << 17;
@@ -25,13 +26,14 @@ export interface WriteOptions {
  *
  * @param base The checkpoint that the adapter was trained on: a folder, or a GGUF file.
  * @param folder Must not exist yet, or be empty.
+ * @param options.chatTemplate In place of the checkpoint's own.
  * @throws EngineError (`bad_option`) when it is not, or when the base cannot be read.
  */
 export async function writeMerged(
   base: string | CheckpointSource,
   adapter: Adapter,
   folder: string,
-  { signal, onProgress }: WriteOptions = {},
+  { chatTemplate, signal, onProgress }: WriteOptions & { chatTemplate?: string | undefined } = {},
 ): Promise<void> {
   const source = await openSource(base);
   const config = readConfig(source);
@@ -43,9 +45,13 @@ export async function writeMerged(
   let written = 0;
   await writeNewFolder(folder, async (unfinished) => {
     for (const name of await source.sharedFiles()) {
+      if (name === templateFile && chatTemplate !== undefined) continue;
       const bytes = source.bytes(name, Number.POSITIVE_INFINITY);
       if (bytes) await writeDurably(join(unfinished, name), [bytes]);
     }
+    // It counts before the one of tokenizer_config.json.
+    if (chatTemplate !== undefined)
+      await writeDurably(join(unfinished, templateFile), [Buffer.from(chatTemplate)]);
     for (const file of files.files) {
       const own = Array.from(file.tensors, ([name, tensor]) => ({ ...tensor, name, file }));
       async function* content() {
@@ -82,13 +88,4 @@ export async function* mergedValues(
     yield values;
     firstRow += values.length / (tensor.dimensions.at(-1) ?? 1);
   }
-}
-
-async function writeDurably(
-  path: string,
-  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
-): Promise<void> {
-  await using file = await open(path, 'wx', privateFile);
-  for await (const piece of pieces) await file.appendFile(piece);
-  await file.sync();
 }

@@ -21,7 +21,7 @@ const [oursOfLayer, oursOfOther] = [reversed(layerNames), reversed(otherNames)];
 
 /** A tensor's name in GGUF files from that in Hugging Face form, such as `blk.0.attn_q.weight`; both with their ending. */
 export function ggufName(name: string): string {
-  const [, stem = '', ending = ''] = /^(.*)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
+  const [, stem = '', ending = ''] = /^(.*?)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
   const [, layer, part = ''] = /^model\.layers\.(\d+)\.(.*)$/.exec(stem) ?? [];
   const found = layer === undefined ? otherNames[stem] : layerNames[part];
   if (found === undefined) throw new Error(`GGUF files have no tensor ${name}`);

@@ -1,4 +1,8 @@
-import { badCheckpoint } from '../json-file.ts';
+import type { ModelFiles } from '../../../../language/tokenizer/model-files.ts';
+import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
+import { isObject } from '../../../../util/json.ts';
+import { badCheckpoint, JsonFields } from '../json-file.ts';
+import type { GgufField } from './encode-header.ts';
 import type { GgufFields } from './fields.ts';
 
 const qwenWords =
@@ -43,6 +47,32 @@ const wordsByName: Readonly<Record<string, Words>> = {
   },
   'gpt-2': { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } },
 };
+
+/** What splits a text, of a `tokenizer.json`: the normalizer, and each step of the pre-tokenizer. */
+function signatureOf(normalizer: unknown, steps: readonly unknown[]): string {
+  const keyOf = (step: unknown) => {
+    if (!isObject(step)) return null;
+    const { type, pattern, individual_digits: digits, use_regex: usesWords = true } = step;
+    if (type === 'Split' && isObject(pattern)) return pattern.Regex;
+    return type === 'Digits' ? `digits ${digits === true}` : `${type} ${usesWords}`;
+  };
+  return JSON.stringify([isObject(normalizer) ? normalizer.type : null, ...steps.map(keyOf)]);
+}
+
+/** @throws EngineError (`checkpoint_unsupported`) for words that have no name */
+function nameOfWords(file: JsonFields): string {
+  const { pre_tokenizer: splits, normalizer } = file.fields;
+  const steps = isObject(splits) && Array.isArray(splits.pretokenizers) ? splits.pretokenizers : [splits];
+  const signature = signatureOf(normalizer, steps);
+  const found = Object.entries(wordsByName).find(
+    ([, words]) => signatureOf(words.normalizer, words.preTokenizer.pretokenizers) === signature,
+  );
+  if (found) return found[0];
+  throw file.unsupported(
+    'pre_tokenizer',
+    'llama.cpp has no name for these words: export with --merged instead',
+  );
+}
 
 const prefix = 'tokenizer.ggml.';
 
@@ -167,4 +197,47 @@ export function endTokens(fields: GgufFields): number[] {
   const { tokens } = tokensOf(fields);
   const named = ['eos', 'eot', 'eom'].flatMap((name) => tokenAt(fields, tokens, name) ?? []);
   return [...new Set([...named, ...endTexts])].map((token) => tokens.indexOf(token)).filter((id) => id >= 0);
+}
+
+/**
+ * The tokenizer and the template of a checkpoint as fields of a GGUF file.
+ * @param vocabularySize Rows of the embeddings. Tokens that only fill them up are called `[PAD<id>]`, as by llama.cpp.
+ * @throws EngineError (`checkpoint_unsupported`) for words that llama.cpp has no name for
+ */
+export function tokenizerFields(
+  files: ModelFiles,
+  { vocabularySize, format }: { vocabularySize: number; format: ChatFormat },
+): Record<string, GgufField> {
+  const file = JsonFields.read(files, 'tokenizer.json');
+  const model = file.nested('model')?.fields ?? {};
+  const tokens = Array.from({ length: vocabularySize }, (_, id) => `[PAD${id}]`);
+  const types = tokens.map((): number => kinds.unused);
+  for (const [token, id] of Object.entries(isObject(model.vocab) ? model.vocab : {}))
+    [tokens[Number(id)], types[Number(id)]] = [token, kinds.normal];
+  for (const token of Array.isArray(file.fields.added_tokens) ? file.fields.added_tokens : [])
+    [tokens[token.id], types[token.id]] = [token.content, token.special ? kinds.control : kinds.userDefined];
+  const merges = Array.isArray(model.merges) ? model.merges : [];
+  const fields: Record<string, GgufField> = {
+    [`${prefix}model`]: { type: 'string', value: 'gpt2' },
+    [`${prefix}pre`]: { type: 'string', value: nameOfWords(file) },
+    [`${prefix}tokens`]: { type: 'strings', value: tokens },
+    [`${prefix}token_type`]: { type: 'int32s', value: types },
+    [`${prefix}merges`]: {
+      type: 'strings',
+      value: merges.map((merge) => (Array.isArray(merge) ? merge.join(' ') : String(merge))),
+    },
+    [`${prefix}add_bos_token`]: { type: 'bool', value: format.beginToken !== null },
+  };
+  for (const [name, field] of Object.entries(named)) {
+    const id = tokens.indexOf(format.variables[name] ?? '');
+    // Programs stop a reply at this one, whatever the tokenizer calls the end.
+    const own = field === 'eos' ? format.endToken : id;
+    if (own >= 0) fields[`${prefix}${field}_token_id`] = { type: 'uint32', value: own };
+  }
+  fields['tokenizer.chat_template'] = { type: 'string', value: format.template };
+  if (format.toolTemplate !== null) {
+    fields['tokenizer.chat_templates'] = { type: 'strings', value: ['tool_use'] };
+    fields['tokenizer.chat_template.tool_use'] = { type: 'string', value: format.toolTemplate };
+  }
+  return fields;
 }

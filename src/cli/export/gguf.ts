@@ -1,0 +1,60 @@
+import { basename, join } from 'node:path';
+import type { Adapter } from '../../engines/embedded/checkpoint/adapter.ts';
+import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
+import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
+import { writeDurably } from '../../util/durable-files.ts';
+
+interface GgufFiles {
+  /** Where they are written. */
+  folder: string;
+  /** `address`: where other programs find it. */
+  base: InspectedCheckpoint & { address: string };
+  /** Of the trained model, with its step. */
+  name: string;
+  adapter: Adapter;
+  type: GgufType;
+  /** Only the adapter, for use beside the base. */
+  adapterOnly: boolean;
+  signal: AbortSignal;
+  onProgress: (done: number, total: number) => void;
+}
+
+/** Writes a model for llama.cpp and what is built on it: one GGUF file, and a Modelfile with which Ollama takes it. */
+export async function writeGgufFiles({
+  folder,
+  base,
+  name,
+  adapter,
+  type,
+  adapterOnly,
+  ...rest
+}: GgufFiles): Promise<void> {
+  const { writeGguf, writeGgufAdapter } = await import(
+    '../../engines/embedded/checkpoint/gguf/write-gguf.ts'
+  );
+  const file = `${basename(name).replace(':', '-')}-${adapterOnly ? 'adapter' : type}.gguf`;
+  const path = join(folder, file);
+  const { format } = base.language;
+  if (adapterOnly) await writeGgufAdapter(base.source, adapter, path, { name });
+  else await writeGguf(base.source, adapter, path, { name, type, format, ...rest });
+  const from = adapterOnly ? base.address : `./${file}`;
+  const { ollamaTemplate } = await import('./ollama-template.ts');
+  const template = ollamaTemplate(base.language);
+  const lines = [
+    `FROM ${from}`,
+    ...(adapterOnly ? [`ADAPTER ./${file}`] : []),
+    ...(template === null
+      ? ['# Ollama takes the template that it knows for this model, or give one with TEMPLATE.']
+      : [`TEMPLATE """${template}"""`]),
+    `PARAMETER num_ctx ${base.architecture.contextLength}`,
+    '# Replies as they were sampled in training: temperature 1, nothing cut off.',
+    ...[
+      'PARAMETER temperature 1',
+      'PARAMETER top_k 0',
+      'PARAMETER top_p 1',
+      'PARAMETER min_p 0',
+      'PARAMETER repeat_penalty 1',
+    ],
+  ];
+  await writeDurably(join(folder, 'Modelfile'), [Buffer.from(`${lines.join('\n')}\n`)]);
+}

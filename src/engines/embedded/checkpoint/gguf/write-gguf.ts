@@ -1,0 +1,197 @@
+import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
+import { writeDurably } from '../../../../util/durable-files.ts';
+import type { Architecture } from '../../weights/architecture.ts';
+import { type Adapter, adapterTensors } from '../adapter.ts';
+import { type CheckpointConfig, readConfig } from '../config.ts';
+import { mergedValues, type WriteOptions } from '../merge.ts';
+import { selectTensors } from '../read-checkpoint.ts';
+import { rotaryFrequencies } from '../rotary-tables.ts';
+import type { CheckpointSource, CheckpointTensor } from '../tensor-files.ts';
+import {
+  bytesOf,
+  encodeGgufHeader,
+  type GgufField,
+  type GgufTensorShape,
+  type GgufType,
+  padding,
+} from './encode-header.ts';
+import { pack } from './formats.ts';
+import { ropeFactors } from './gguf-file.ts';
+import { ggufName, interleavedHeads, reorderedRows } from './names.ts';
+import { tokenizerFields } from './tokenizer.ts';
+
+/** llama.cpp's numbers of what most matrices of a file are. */
+const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
+
+export interface GgufExport extends WriteOptions {
+  /** Shown by programs that load the file. */
+  name: string;
+  type: GgufType;
+  /** Its template and special tokens go into the file. */
+  format: ChatFormat;
+}
+
+/**
+ * Writes a checkpoint with an adapter merged into its weights as one GGUF file, which llama.cpp and what is built on it
+ * load. Matrices become float16 or Q8_0 (float16 where rows are no whole blocks of 32), everything else float32.
+ *
+ * @param path Must not exist yet.
+ * @throws EngineError when the base cannot be read, or llama.cpp has no name for the words of its tokenizer.
+ */
+export async function writeGguf(
+  source: CheckpointSource,
+  adapter: Adapter,
+  path: string,
+  { name, type, format, signal, onProgress }: GgufExport,
+): Promise<void> {
+  const config = readConfig(source);
+  const { architecture, modelType } = config;
+  await using files = await source.openTensors();
+  const tensors = await selectTensors(files, config);
+  const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
+    name: ggufName(own),
+    dimensions,
+    format: formatOf(dimensions, type),
+  });
+  const factors = factorsOf(architecture);
+  const rope: GgufTensorShape = { name: ropeFactors, dimensions: [factors?.length ?? 0], format: 'F32' };
+  const fields = {
+    ...modelFields(config, { name, fileType: fileTypes[type] }),
+    ...tokenizerFields(source, { vocabularySize: architecture.vocabularySize, format }),
+  };
+  async function* content(): AsyncGenerator<Uint8Array> {
+    yield encodeGgufHeader(fields, [...(factors ? [rope] : []), ...tensors.map(shapeOf)]);
+    if (factors) yield* padded(rope, [pack('F32', factors)]);
+    for (const [index, tensor] of tensors.entries()) {
+      onProgress?.(index, tensors.length);
+      const shape = shapeOf(tensor);
+      yield* padded(shape, packed(tensor, { adapter, shape, family: modelType, architecture, signal }));
+    }
+  }
+  await writeDurably(path, content());
+}
+
+/** Writes an adapter as a GGUF file, which llama.cpp loads beside that of its base. Its numbers stay float32. */
+export async function writeGgufAdapter(
+  source: CheckpointSource,
+  adapter: Adapter,
+  path: string,
+  { name }: { name: string },
+): Promise<void> {
+  const { architecture, modelType } = readConfig(source);
+  const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
+  const shapes = adapterTensors(architecture, adapter).map(({ name: own, dimensions }) => ({
+    own,
+    shape: {
+      name: ggufName(own).replace(
+        /lora_([AB])\.weight$/,
+        (_, part: string) => `weight.lora_${part.toLowerCase()}`,
+      ),
+      dimensions,
+      format: 'F32',
+    } satisfies GgufTensorShape,
+  }));
+  const fields: Record<string, GgufField> = {
+    'general.architecture': { type: 'string', value: modelType },
+    'general.type': { type: 'string', value: 'adapter' },
+    'general.name': { type: 'string', value: name },
+    'general.file_type': { type: 'uint32', value: fileTypes.f32 },
+    'adapter.type': { type: 'string', value: 'lora' },
+    'adapter.lora.alpha': { type: 'float32', value: adapter.alpha },
+  };
+  async function* content(): AsyncGenerator<Uint8Array> {
+    yield encodeGgufHeader(
+      fields,
+      shapes.map(({ shape }) => shape),
+    );
+    for (const { own, shape } of shapes) {
+      const values = adapter.tensors.get(own);
+      if (!values) throw new Error(`the adapter has no tensor ${own}`);
+      const isInterleaved = interleavedHeads(own, { family: modelType, heads, keyValueHeads }) !== null;
+      const width = shape.dimensions.at(-1) ?? 1;
+      yield* padded(shape, [
+        pack('F32', isInterleaved ? reorderedRows(values, { rowsOfHead, width, to: 'file' }) : values),
+      ]);
+    }
+  }
+  await writeDurably(path, content());
+}
+
+const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShape['format'] => {
+  if (dimensions.length < 2) return 'F32';
+  return type === 'q8_0' && (dimensions.at(-1) ?? 0) % 32 === 0 ? 'Q8_0' : 'F16';
+};
+
+interface Packing {
+  adapter: Adapter;
+  shape: GgufTensorShape;
+  family: string;
+  architecture: Architecture;
+  signal: AbortSignal | undefined;
+}
+
+async function* packed(
+  tensor: CheckpointTensor,
+  { adapter, shape: { format }, family, architecture, signal }: Packing,
+): AsyncGenerator<Uint8Array> {
+  const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
+  const isInterleaved = interleavedHeads(tensor.name, { family, heads, keyValueHeads }) !== null;
+  const width = tensor.dimensions.at(-1) ?? 1;
+  // Pieces may end within a head.
+  const whole = isInterleaved ? new Float32Array((tensor.dimensions[0] ?? 0) * width) : null;
+  let filled = 0;
+  for await (const values of mergedValues(tensor, adapter)) {
+    signal?.throwIfAborted();
+    whole?.set(values, filled);
+    filled += values.length;
+    if (!whole) yield pack(format, values);
+  }
+  if (whole) yield pack(format, reorderedRows(whole, { rowsOfHead, width, to: 'file' }));
+}
+
+async function* padded(
+  shape: GgufTensorShape,
+  data: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  yield* data;
+  yield padding(bytesOf(shape));
+}
+
+/** What llama.cpp multiplies the rotary frequencies with, in place of the numbers of Llama 3's scaling; null without it. */
+function factorsOf({ positions, headWidth }: Architecture): Float32Array | null {
+  if (positions === 'learned' || !positions.scaling) return null;
+  const plain = rotaryFrequencies({ ...positions, scaling: null }, headWidth);
+  const scaled = rotaryFrequencies(positions, headWidth);
+  return plain.map((frequency, index) => frequency / (scaled[index] as number));
+}
+
+function modelFields(
+  { architecture, modelType }: CheckpointConfig,
+  { name, fileType }: { name: string; fileType: number },
+): Record<string, GgufField> {
+  const { positions, headWidth } = architecture;
+  const number = (value: number): GgufField => ({ type: 'uint32', value });
+  const fraction = (value: number): GgufField => ({ type: 'float32', value });
+  const own = {
+    context_length: number(architecture.contextLength),
+    embedding_length: number(architecture.width),
+    block_count: number(architecture.layers),
+    feed_forward_length: number(architecture.mlpWidth),
+    vocab_size: number(architecture.vocabularySize),
+    'attention.head_count': number(architecture.heads),
+    'attention.head_count_kv': number(architecture.keyValueHeads),
+    'attention.key_length': number(headWidth),
+    'attention.value_length': number(headWidth),
+    'attention.layer_norm_rms_epsilon': fraction(architecture.normEpsilon),
+    'rope.dimension_count': number(headWidth),
+    ...(positions === 'learned' ? {} : { 'rope.freq_base': fraction(positions.theta) }),
+  };
+  return {
+    'general.architecture': { type: 'string', value: modelType },
+    'general.type': { type: 'string', value: 'model' },
+    'general.name': { type: 'string', value: name },
+    'general.file_type': number(fileType),
+    'general.quantization_version': number(2),
+    ...Object.fromEntries(Object.entries(own).map(([key, value]) => [`${modelType}.${key}`, value])),
+  };
+}

@@ -1,0 +1,76 @@
+import { LanguageError } from '../error.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+
+/** A chat template in place of a checkpoint's own. */
+export interface GivenTemplate {
+  /** A name, or the path of a file. */
+  name: string;
+  /** Jinja source; null for the template of this name. */
+  source: string | null;
+}
+
+/** How a message is framed: what stands before its role, after it, and at its end. */
+interface Frame {
+  begin: string;
+  open: string;
+  close: string;
+  end: string;
+}
+
+/** By the token that shows it. */
+const frames: Readonly<Record<string, Frame>> = {
+  '<|im_start|>': { begin: '', open: '<|im_start|>', close: '\\n', end: '<|im_end|>\\n' },
+  '<|start_header_id|>': {
+    ...{
+      begin: '{{- bos_token }}',
+      open: '<|start_header_id|>',
+      close: '<|end_header_id|>\\n\\n',
+      end: '<|eot_id|>',
+    },
+  },
+};
+
+/** Tools as JSON in the system message, calls between `<tool_call>` tags, and results in a turn of the user. */
+const hermes = ({ begin, open, close, end }: Frame): string => `${begin}
+{%- set has_system = messages[0].role == 'system' %}
+{%- if tools or has_system %}
+  {{- '${open}system${close}' }}
+  {%- if has_system %}{{- messages[0].content }}{%- endif %}
+  {%- if tools %}
+    {{- ('\\n\\n' if has_system else '') + 'You can call tools. Their signatures, one a line:\\n<tools>' }}
+    {%- for tool in tools %}{{- '\\n' + (tool | tojson) }}{%- endfor %}
+    {{- '\\n</tools>\\nTo call a tool, write its name and its arguments:\\n<tool_call>\\n{"name": "...", "arguments": {...}}\\n</tool_call>' }}
+  {%- endif %}
+  {{- '${end}' }}
+{%- endif %}
+{%- for message in messages %}
+  {%- if message.role == 'assistant' %}
+    {{- '${open}assistant${close}' + (message.content or '') }}
+    {%- for call in message.tool_calls or [] %}
+      {{- ('\\n' if message.content or not loop.first else '') + '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+      {{- call.function.arguments | tojson }}
+      {{- '}\\n</tool_call>' }}
+    {%- endfor %}
+    {{- '${end}' }}
+  {%- elif message.role == 'tool' %}
+    {{- ('\\n' if loop.previtem and loop.previtem.role == 'tool' else '${open}user${close}') + '<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+    {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '${end}' }}{%- endif %}
+  {%- elif not (loop.first and has_system) %}
+    {{- '${open}' + message.role + '${close}' + message.content + '${end}' }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '${open}assistant${close}' }}{%- endif %}`;
+
+/** The templates that have a name. */
+export const chatTemplateNames = ['hermes'] as const;
+
+/** @throws LanguageError (`checkpoint_unsupported`) if a named template needs tokens that the model does not have */
+export function sourceOf({ name, source }: GivenTemplate, { added }: Pick<Tokenizer, 'added'>): string {
+  if (source !== null) return source;
+  const frame = Object.entries(frames).find(([token]) => added.has(token))?.[1];
+  if (frame) return hermes(frame);
+  throw new LanguageError(
+    'checkpoint_unsupported',
+    `the chat template ${name} needs one of the tokens ${Object.keys(frames).join(', ')}, which this tokenizer does not have: give a file of its own template`,
+  );
+}

@@ -1,0 +1,131 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { type Adapter, adapterTensors } from '../../../../../src/engines/embedded/checkpoint/adapter.ts';
+import { readConfig } from '../../../../../src/engines/embedded/checkpoint/config.ts';
+import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import {
+  writeGguf,
+  writeGgufAdapter,
+} from '../../../../../src/engines/embedded/checkpoint/gguf/write-gguf.ts';
+import { writeMerged } from '../../../../../src/engines/embedded/checkpoint/merge.ts';
+import { readCheckpoint } from '../../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { openSource } from '../../../../../src/engines/embedded/checkpoint/source.ts';
+import { projections } from '../../../../../src/engines/embedded/checkpoint/tensors.ts';
+import { inspectCheckpoint } from '../../../../../src/engines/embedded/open-checkpoint.ts';
+import { Random } from '../../../../../src/engines/embedded/random.ts';
+import { temporaryFolder } from '../../../../support/files.ts';
+import { generateCheckpoint } from '../generated.ts';
+
+const fixture = (name: string) => fileURLToPath(new URL(`fixtures/${name}.gguf`, import.meta.url));
+const none: Adapter = { rank: 1, alpha: 1, targets: ['q_proj'], tensors: new Map() };
+
+async function randomAdapter(path: string): Promise<Adapter> {
+  const { architecture } = readConfig(await openSource(path));
+  const random = new Random(3);
+  const settings = { rank: 2, alpha: 4, targets: projections };
+  const tensors = adapterTensors(architecture, settings).map(
+    ({ name, dimensions: [rows = 0, columns = 0] }) => {
+      return [name, Float32Array.from({ length: rows * columns }, () => 0.3 * random.normal())] as const;
+    },
+  );
+  return { ...settings, tensors: new Map(tensors) };
+}
+
+async function written(path: string, adapter: Adapter, type: 'f16' | 'q8_0'): Promise<string> {
+  const { source, language } = await inspectCheckpoint({ folder: path });
+  const to = join(await temporaryFolder(), 'x.gguf');
+  await writeGguf(source, adapter, to, { name: 'local/a/b:step3', type, format: language.format });
+  return to;
+}
+
+describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2'] as const)(
+  'a %s model, written as a GGUF file',
+  (family) => {
+    it('is read again as it was', async () => {
+      for (const base of [fixture(family), await generateCheckpoint(await temporaryFolder(), family)]) {
+        const [own, other] = [
+          await inspectCheckpoint({ folder: base }),
+          await inspectCheckpoint({ folder: await written(base, none, 'f16') }),
+        ];
+        // Fields of a file are float32.
+        const normEpsilon = Math.fround(own.architecture.normEpsilon);
+        expect(other.architecture).toEqual({ ...own.architecture, normEpsilon });
+        expect({ ...other.language.format, otherEndTokens: [] }).toEqual({
+          ...own.language.format,
+          otherEndTokens: [],
+        });
+        const text = "Hi, 1234 wörlds — don't 中文\n\n  x\u0004";
+        expect(other.language.tokenizer.encode(text)).toEqual(own.language.tokenizer.encode(text));
+        expect(other.language.tokenizer.added).toEqual(own.language.tokenizer.added);
+        expect(other.language.tokenizer.vocabularySize).toBe(own.language.tokenizer.vocabularySize);
+      }
+    });
+
+    it('has the weights with the adapter merged in, as a folder has them', async () => {
+      const adapter = await randomAdapter(fixture(family));
+      const folder = join(await temporaryFolder(), 'merged');
+      await writeMerged(fixture(family), adapter, folder);
+      const [expected, base] = [await readCheckpoint(folder), await readCheckpoint(fixture(family))];
+      for (const [type, most] of [
+        ['f16', 2 ** -6],
+        ['q8_0', 2 ** -5],
+      ] as const) {
+        const found = await readCheckpoint(await written(fixture(family), adapter, type));
+        expect([...found.weights.keys()].toSorted()).toEqual([...expected.weights.keys()].toSorted());
+        for (const [name, values] of found.weights) {
+          const theirs = expected.weights.get(name) as Float32Array;
+          const distance = (one: Float32Array, other: Float32Array) =>
+            one.reduce(
+              (largest, value, index) => Math.max(largest, Math.abs(value - (other[index] as number))),
+              0,
+            );
+          expect([name, distance(values, theirs) < most], type).toEqual([name, true]);
+          if (name.endsWith('_proj.weight'))
+            expect(distance(values, base.weights.get(name) as Float32Array)).toBeGreaterThan(0.1);
+        }
+      }
+    });
+  },
+);
+
+it('numbers in Q8_0 stay the same when they are written in it again', async () => {
+  const [before, after] = [fixture('llama3'), await written(fixture('llama3'), none, 'q8_0')];
+  await using one = await GgufFile.open(before);
+  await using other = await GgufFile.open(after);
+  expect([...one.tensors.values()].filter(({ format }) => format === 'Q8_0')).toHaveLength(16);
+  for (const [name, { format }] of one.tensors)
+    expect([name, other.tensors.get(name)?.format]).toEqual([name, format]);
+  expect((await readCheckpoint(after)).weights).toEqual((await readCheckpoint(before)).weights);
+});
+
+it('an adapter is written with its numbers, under the names of llama.cpp', async () => {
+  const base = fixture('llama3');
+  const adapter = await randomAdapter(base);
+  const path = join(await temporaryFolder(), 'adapter.gguf');
+  await writeGgufAdapter(await openSource(base), adapter, path, { name: 'local/a/b:step3' });
+  await using file = await GgufFile.open(path);
+  expect(Object.fromEntries(file.header.metadata)).toEqual({
+    'general.architecture': 'llama',
+    'general.type': 'adapter',
+    'general.name': 'local/a/b:step3',
+    'general.file_type': 0,
+    'adapter.type': 'lora',
+    'adapter.lora.alpha': 4,
+  });
+  expect(file.tensors.size).toBe(2 * 7 * 2);
+  const valuesOf = async (name: string) => {
+    const tensor = file.header.tensors.get(name);
+    const found: number[] = [];
+    if (tensor) for await (const values of file.values(tensor)) found.push(...values);
+    return found;
+  };
+  expect(file.header.tensors.get('blk.1.ffn_down.weight.lora_a')?.dimensions).toEqual([2, 64]);
+  expect(await valuesOf('blk.1.ffn_down.weight.lora_b')).toEqual([
+    ...(adapter.tensors.get('model.layers.1.mlp.down_proj.lora_B.weight') ?? []),
+  ]);
+  // Rows of a head take turns, first those of its first half: 0, 4, 1, 5, 2, 6, 3, 7.
+  const rows = adapter.tensors.get('model.layers.0.self_attn.q_proj.lora_B.weight') as Float32Array;
+  const first = [0, 4, 1, 5, 2, 6, 3, 7].flatMap((row) => [...rows.subarray(2 * row, 2 * row + 2)]);
+  expect((await valuesOf('blk.0.attn_q.weight.lora_b')).slice(0, 16)).toEqual(first);
+});

@@ -1,0 +1,134 @@
+import { describe, expect, it } from 'vitest';
+import { ollamaTemplate } from '../../../src/cli/export/ollama-template.ts';
+import { CodedTemplate } from '../../../src/language/chat/coded-template.ts';
+import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
+import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
+
+const folderOf = (family: string) => new URL(`../fixtures/${family}`, import.meta.url).pathname;
+
+function open(family: string, given: Parameters<typeof readChatFormat>[3]) {
+  const tokenizer = readTokenizer(folderOf(family));
+  return { tokenizer, format: readChatFormat(folderOf(family), tokenizer, {}, given) };
+}
+
+const tool = {
+  type: 'function',
+  function: { name: 'add', description: 'Adds.', parameters: { type: 'object' } },
+};
+const call = { id: 'c', type: 'function', function: { name: 'add', arguments: { a: 1 } } };
+const conversation = [
+  { role: 'system', content: 'Be brief.' },
+  { role: 'user', content: 'One and two?' },
+  { role: 'assistant', content: 'Let me see.', tool_calls: [call, call] },
+  { role: 'tool', content: '3' },
+  { role: 'tool', content: '4' },
+  { role: 'assistant', content: 'Three.' },
+  { role: 'user', content: 'Thanks' },
+];
+
+function write(
+  { tokenizer, format }: ReturnType<typeof open>,
+  messages: object[],
+  tools: object[] | null,
+): string {
+  const template = new CodedTemplate(format.template, tokenizer.added, Object.values(format.variables));
+  const values = { messages, tools, documents: null, add_generation_prompt: true };
+  return template
+    .render(format.variables, values)
+    .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
+    .join('');
+}
+
+describe('the template hermes', () => {
+  it('shows tools, calls and their results to a model with the tokens of ChatML', () => {
+    const language = open('smollm2', { name: 'hermes', source: null });
+    expect(language.format).toMatchObject({
+      templateFrom: 'hermes',
+      toolTemplate: null,
+      textCalls: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+      textReasoning: null,
+    });
+    expect(write(language, conversation, [tool])).toBe(
+      `<|im_start|>system
+Be brief.
+
+You can call tools. Their signatures, one a line:
+<tools>
+{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+</tools>
+To call a tool, write its name and its arguments:
+<tool_call>
+{"name": "...", "arguments": {...}}
+</tool_call><|im_end|>
+<|im_start|>user
+One and two?<|im_end|>
+<|im_start|>assistant
+Let me see.
+<tool_call>
+{"name": "add", "arguments": {"a": 1}}
+</tool_call>
+<tool_call>
+{"name": "add", "arguments": {"a": 1}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+3
+</tool_response>
+<tool_response>
+4
+</tool_response><|im_end|>
+<|im_start|>assistant
+Three.<|im_end|>
+<|im_start|>user
+Thanks<|im_end|>
+<|im_start|>assistant
+`,
+    );
+    expect(write(language, [{ role: 'user', content: 'Hi' }], null)).toBe(
+      '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n',
+    );
+    expect(write(language, [{ role: 'user', content: 'Hi' }], [tool])).toMatch(
+      /^<\|im_start\|>system\nYou can call/,
+    );
+  });
+
+  it('writes the frames of Llama 3 for a model with its tokens', () => {
+    const language = open('llama3', { name: 'hermes', source: null });
+    expect(write(language, conversation.slice(0, 2), null)).toBe(
+      '<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>' +
+        '<|start_header_id|>user<|end_header_id|>\n\nOne and two?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n',
+    );
+    expect(language.tokenizer.text(language.format.endToken)).toBe('<|eot_id|>');
+  });
+});
+
+const framed =
+  "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n{% endif %}" +
+  '<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
+
+describe("a template in Ollama's form", () => {
+  it('frames messages as the own template does, and writes its system message where there is none', () => {
+    expect(ollamaTemplate(open('smollm2', { name: 'x', source: framed }))).toBe(
+      '{{ if not .System }}<|im_start|>system\nYou help.<|im_end|>\n{{ end }}{{ range .Messages }}' +
+        '{{ if eq .Role "system" }}<|im_start|>system\n{{ .Content }}<|im_end|>\n' +
+        '{{ else if eq .Role "user" }}<|im_start|>user\n{{ .Content }}<|im_end|>\n' +
+        '{{ else if eq .Role "assistant" }}<|im_start|>assistant\n{{ .Content }}<|im_end|>\n{{ end }}{{ end }}<|im_start|>assistant\n',
+    );
+  });
+
+  it.each([
+    ['shows tools', `${framed}{% if tools %}<tool_call>{% endif %}`],
+    ['numbers its messages', framed.replace('{{ m.content }}', '{{ loop.index }} {{ m.content }}')],
+    [
+      'ends only replies',
+      framed.replace('<|im_end|>\n{% endfor', "{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor"),
+    ],
+  ])('is not there for a template that %s', (_, source) => {
+    expect(ollamaTemplate(open('smollm2', { name: 'x', source }))).toBeNull();
+  });
+});
+
+it('a file that is no template is refused by its name', () => {
+  const language = () => open('smollm2', { name: './mine.jinja', source: '{% for %}' });
+  expect(language).toThrow(/\.\/mine\.jinja: the chat template cannot be used/);
+});
