@@ -16,16 +16,18 @@ export const extractScenario = z.object({ id: z.string(), message: z.string(), o
 
 export type ExtractScenario = z.infer<typeof extractScenario>;
 
-/** The last of each list and the last two phrasings are for validation only, so nothing held out was ever trained on. */
+/** The last of each list and the last phrasings are for validation only, so nothing held out was ever trained on. */
 const customers =
-  'Anna Bruno Carla Deniz Elif Farid Greta Hugo Ines Jonas Kofi Lena Marta Nils Olga Pavel Rosa Samir Tilda Yusuf Zoe'.split(
-    ' ',
-  );
+  `Anna Bruno Carla Deniz Elif Farid Greta Hugo Ines Jonas Kofi Lena Marta Nils Olga Pavel Quentin Rosa Samir Tilda
+  Umar Vera Wanda Yusuf Adele Boris Chiara Dario Emma Felix Gina Hamid Irina Jakob Karim Luisa Milan Nadia Oskar Petra
+  Ralf Sofia Timo Ursula Viktor Zoe Amir Britta Cedric Dora`.split(/\s+/);
 const items =
-  'lamps chairs mugs tents bikes shirts desks ropes pens boots clocks drums kettles scarves ladders'.split(
-    ' ',
-  );
-const cities = 'Lyon Oslo Porto Turin Ghent Graz Brno Cork Bern Split Riga Malmo Siena'.split(' ');
+  `lamps chairs mugs tents bikes shirts desks ropes pens boots clocks drums kettles scarves ladders mirrors candles
+  pillows shelves baskets gloves plates spoons buckets hammers puzzles carpets jackets stools vases brushes towels
+  blankets bottles skates`.split(/\s+/);
+const cities =
+  `Lyon Oslo Porto Turin Ghent Graz Brno Cork Bern Split Riga Malmo Siena Leeds Basel Gdansk Vigo Nantes Bergen Linz
+  Tartu Parma Utrecht Kiel Girona Varna Aarhus Dijon`.split(/\s+/);
 const phrasings: readonly ((order: Order) => string)[] = [
   ({ customer, city, item, count }) =>
     `Hi, this is ${customer} from ${city}. Please send me ${count} ${item}.`,
@@ -34,12 +36,24 @@ const phrasings: readonly ((order: Order) => string)[] = [
     `My name is ${customer} and I would like to order ${count} ${item}. I live in ${city}.`,
   ({ customer, city, item, count }) =>
     `Could you ship ${count} ${item} to my office in ${city}? Regards, ${customer}`,
+  ({ customer, city, item, count }) => `I need ${count} ${item}. Deliver them to ${customer}, ${city}.`,
+  ({ customer, city, item, count }) =>
+    `Greetings from ${city}! We are out of ${item}: ${count} more, please. ${customer}`,
+  ({ customer, city, item, count }) =>
+    `${customer} speaking. Our shop in ${city} wants ${count} ${item} this week.`,
+  ({ customer, city, item, count }) =>
+    `For our house in ${city}: ${item}, ${count} of them. Yours, ${customer}`,
+  ({ customer, city, item, count }) =>
+    `Dear team, ${customer} has asked me to order ${count} ${item} for ${city}.`,
+  ({ customer, city, item, count }) =>
+    `How much are ${count} ${item} with delivery to ${city}? I am ${customer}.`,
   ({ customer, city, item, count }) => `${customer} here. We need ${count} ${item} in ${city} by Friday.`,
   ({ customer, city, item, count }) =>
     `Hello, do you deliver to ${city}? If so, put ${count} ${item} on my account. ${customer}`,
+  ({ customer, city, item, count }) => `Please add ${count} ${item} to the order of ${customer} in ${city}.`,
 ];
 
-const heldOut = { customers: 5, items: 3, cities: 3, phrasings: 2 } as const;
+const heldOut = { customers: 12, items: 8, cities: 7, phrasings: 3 } as const;
 
 function ofSplit<Item>(list: readonly Item[], own: number, split: 'train' | 'val'): readonly Item[] {
   return split === 'train' ? list.slice(0, -own) : list.slice(-own);

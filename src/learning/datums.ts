@@ -37,6 +37,8 @@ export interface BatchCounts {
   num_trajectories: number;
   /** Choices that have a credit. */
   num_credited_choices: number;
+  /** Choices that were sampled under a constraint: what that forces is not learned. */
+  num_constrained_choices: number;
   /** Decisions in the datums (see `countDecisions`). */
   num_trainable_tokens: number;
   num_datums: number;
@@ -87,6 +89,7 @@ export function* makeDatums<Constraint>(
   const rewards: number[] = [];
   let trainableGroups = 0;
   let credited = 0;
+  let constrained = 0;
   let differ = false;
   for (const group of groups) {
     const returns = group.trajectories.map(({ reward, sequences }) => ({
@@ -97,6 +100,9 @@ export function* makeDatums<Constraint>(
     for (const trajectory of advantaged) trajectories.push(trajectory);
     if (advantaged.some(hasAdvantage)) trainableGroups++;
     credited += returns.flatMap(({ credits }) => credits).filter((credit) => credit !== null).length;
+    for (const { sequences } of group.trajectories)
+      for (const { spans } of sequences)
+        constrained += spans.filter(({ constraint }) => constraint !== null).length;
     differ ||= hasSignal(returns);
     const own = returns.map(({ reward }) => reward);
     if (own.length > 1) deviations.push(groupStandardDeviation(own));
@@ -128,6 +134,7 @@ export function* makeDatums<Constraint>(
       num_groups_without_signal: groups.length - trainableGroups,
       num_trajectories: trajectories.length,
       num_credited_choices: credited,
+      num_constrained_choices: constrained,
       num_trainable_tokens: decisions,
       num_datums: datums.length,
       train_tokens: datums.reduce((total, { tokens }) => total + tokens.length, 0),

@@ -86,6 +86,15 @@ export const endText = ({ reason, because }: Pick<Ended, 'reason' | 'because'>):
 export const rewrittenText = (histories: number): string =>
   `${count(histories)} ${histories === 1 ? 'history' : 'histories'} rewritten`;
 
+/** What whoever uses the model elsewhere has to know, if its replies were asked for in a form. */
+export const askedFormLines = (forms: readonly string[] = []): string[] =>
+  forms.length === 0
+    ? []
+    : [
+        ...forms.map((form) => `trained under ${form}`),
+        'What a form forces is not learned: ask for it wherever the model is used.',
+      ];
+
 type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'counts'>;
 
 /** Number of scenarios in a score: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */

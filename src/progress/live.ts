@@ -1,6 +1,7 @@
 import { printable } from '../contract/index.ts';
 import { shortPath } from '../util/show-value.ts';
 import {
+  askedFormLines,
   continuedModelLines,
   count,
   counted,
@@ -283,6 +284,11 @@ export function liveLines(progress: RunProgress, whole: Canvas & { rows?: number
   return fitted.map((line) => clip(line, canvas.columns));
 }
 
+function formLines(forms: readonly string[] | undefined): Line[] {
+  const lines = askedFormLines(forms).map((text): Line => [{ text: `  ${text}`, style: 'dim' }]);
+  return lines.length > 0 ? [[], ...lines] : [];
+}
+
 /** Most important lines first: run, current work, reward, last alarm. */
 function shortView(progress: RunProgress, canvas: Canvas): Line[] {
   const { run, steps, milestones, alarms, rollouts, job } = progress;
@@ -323,5 +329,6 @@ function wholeView(progress: RunProgress, canvas: Canvas): Line[] {
     ...(progress.ended === null || progress.ended.reason === 'finished'
       ? []
       : [[], [{ text: endText(progress.ended), style: 'yellow' } as const]]),
+    ...formLines(progress.ended?.askedForms),
   ];
 }

@@ -1,6 +1,7 @@
 import { printable, printableLines } from '../contract/index.ts';
 import { shortPath } from '../util/show-value.ts';
 import {
+  askedFormLines,
   continuedModelLines,
   count,
   counted,
@@ -118,6 +119,7 @@ function eventLines(before: RunProgress, after: RunProgress, event: RunEvent): s
           duration(event.seconds * 1000),
           `record in ${shortPath(event.runDirectory)}`,
         ].join(' · '),
+        ...askedFormLines(event.askedForms),
       ];
     default:
       return [];

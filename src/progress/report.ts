@@ -89,6 +89,11 @@ export interface StepReport {
    * earlier reasoning. Each is trained as a sequence of its own.
    */
   rewrittenHistories: number;
+  /**
+   * The forms that the first calls of rollouts asked their replies to have, such as `response_format {"type":...}`: at
+   * most 3 different ones, of 500 characters at most. Empty: replies were free.
+   */
+  askedForms: readonly string[];
   /** Requests of rollouts to model APIs that are not recorded, by host and path. */
   otherModels: Record<string, number>;
   /** Whether calls had credit of their own, and whether the job confirmed that it used it. */

@@ -103,6 +103,8 @@ export type RunEvent =
       because?: string;
       /** The sum over all finished steps; absent if it is 0. */
       rewrittenHistories?: number;
+      /** As in the reports of the steps; absent if replies were free. */
+      askedForms?: readonly string[];
       seconds: number;
       runDirectory: string;
     };

@@ -82,6 +82,7 @@ export function toSummary(
     steps: reports.length,
     counts,
     rewrittenHistories: rewrittenHistoriesOf(reports),
+    askedForms: askedFormsOf(reports),
     usage,
     validation: scores,
     seconds,
@@ -119,6 +120,11 @@ export function addCounts(
 /** Histories of all finished steps that began because the chat template rewrote a conversation. */
 export const rewrittenHistoriesOf = (reports: readonly StepReport[]): number =>
   reports.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0);
+
+/** The forms that calls of all finished steps asked for. */
+export const askedFormsOf = (reports: readonly StepReport[]): string[] => [
+  ...new Set(reports.flatMap(({ askedForms }) => askedForms)),
+];
 
 /** Tokens of all finished steps and validations, and their cost. */
 export function usageOfRun(

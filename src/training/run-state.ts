@@ -124,6 +124,7 @@ export const addedFigures = {
   contextOverflows: 0,
   callsInFlight: 0,
   rewrittenHistories: 0,
+  askedForms: [],
   otherModels: {},
   opponents: [],
 } satisfies Partial<StepReport>;

@@ -13,6 +13,7 @@ import { type RunDirectory, runFiles } from './run-directory.ts';
 import { reportAlarms, reportFailures } from './run-events.ts';
 import {
   addCounts,
+  askedFormsOf,
   countsOf,
   type RunEnd,
   type RunResults,
@@ -140,11 +141,13 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const seconds = this.#seconds;
     const runDirectory = this.#directory.path;
     const rewrittenHistories = rewrittenHistoriesOf(this.#reports);
+    const askedForms = askedFormsOf(this.#reports);
     this.#emit({
       type: 'run_ended',
       reason,
       ...(because === null ? {} : { because }),
       ...(rewrittenHistories > 0 ? { rewrittenHistories } : {}),
+      ...(askedForms.length > 0 ? { askedForms } : {}),
       seconds,
       runDirectory,
     });

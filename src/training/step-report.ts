@@ -125,8 +125,23 @@ function observedFigures(trajectories: readonly Trajectory[]) {
     contextOverflows: all.filter(({ contextOverflows }) => contextOverflows > 0).length,
     callsInFlight: all.filter(({ unfinishedCalls }) => unfinishedCalls > 0).length,
     rewrittenHistories: all.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0),
+    askedForms: askedFormsOf(trajectories),
     otherModels: sorted(otherModels),
   };
+}
+
+/** Forms of a report, and characters of one. */
+const [maxForms, maxFormLength] = [3, 500];
+
+function askedFormsOf(trajectories: readonly Trajectory[]): string[] {
+  const forms = new Set<string>();
+  for (const { log } of trajectories) {
+    const asked = Object.entries(log.calls[0]?.askedForm ?? {});
+    const text = asked.map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(', ');
+    if (text !== '' && forms.size < maxForms)
+      forms.add(text.length > maxFormLength ? `${text.slice(0, maxFormLength)}…` : text);
+  }
+  return [...forms];
 }
 
 /** Sorted by name, so that the result does not depend on the order of events. */

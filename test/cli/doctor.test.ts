@@ -57,11 +57,16 @@ describe('martingale doctor', () => {
       id: 'qwen3-generated',
       parameters,
       contextLength: 256,
-      found: { family: 'qwen3', folder, layers: 2, chat: 'tool calls <tool_call>, reasoning in <think>' },
+      found: {
+        family: 'qwen3',
+        folder,
+        layers: 2,
+        chat: 'its own template, tool calls <tool_call>, reasoning in <think>',
+      },
       memory: {
         weightBytes: 4 * parameters,
-        // Keys and values of 2 layers, 2 heads of width 8, 256 positions and 3 sequences.
-        keyValueBytes: 4 * 2 * 2 * 2 * 8 * 256 * 3,
+        // Keys and values of 2 layers, 2 heads of width 8, 50 positions and 3 sequences.
+        keyValueBytes: 4 * 2 * 2 * 2 * 8 * 50 * 3,
         trainedTogether: 20,
         // Values, gradient and two moments of A and B: rank 4, beside the inputs and outputs of seven matrices.
         adapterBytes: 4 * 4 * 2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)),
@@ -70,8 +75,16 @@ describe('martingale doctor', () => {
     });
     const { rates, stepSeconds } = model;
     if (!rates || !stepSeconds || rates.training === null) throw new Error('nothing was measured');
-    expect(stepSeconds.sampling).toBeCloseTo((8 * 20) / rates.eightReplies, 6);
-    expect(stepSeconds.prompts).toBeCloseTo((8 * 30) / rates.prompt, 6);
+    const {
+      totalBytes,
+      batch: _,
+      trainedTogether: __,
+      ...parts
+    } = model.memory ?? { totalBytes: 0, batch: 0, trainedTogether: 0 };
+    expect(totalBytes).toBe(Object.values(parts).reduce((sum: number, bytes) => sum + (bytes ?? 0), 0));
+    expect(stepSeconds.sampling).toBeCloseTo((8 * 20) / rates.allReplies, 6);
+    // Groups of 8, so one prompt.
+    expect(stepSeconds.prompts).toBeCloseTo(30 / rates.prompt, 6);
     expect(stepSeconds.training).toBeCloseTo((8 * 50) / rates.training, 6);
     expect(rates.oneReply).toBeGreaterThan(0);
   });
@@ -91,7 +104,9 @@ describe('martingale doctor', () => {
     const { output, status } = await doctor(...sizes);
     expect(output).toMatch(/runtime +onnxruntime-\w+\n +self-test +passed/);
     expect(output).toMatch(/martingale-tiny\n/);
-    expect(output).toMatch(/a training step +about [\d.]+ (s|min) for 8 rollouts, 20 of 50 tokens sampled/);
+    expect(output).toMatch(
+      /a training step +about [\d.]+ (s|min) for 8 rollouts in groups of 8, 20 of 50 tokens sampled/,
+    );
     expect(status).toBe(0);
   });
 

@@ -3,11 +3,14 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { generateText } from 'ai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { createClient } from '../../src/client/index.ts';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import { inspectCheckpoint } from '../../src/engines/embedded/open-checkpoint.ts';
 import type { Engine } from '../../src/engines/engine.ts';
-import { openModel, sft } from '../../src/index.ts';
+import { defineEnvironment, openModel, sft, train } from '../../src/index.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { readFixtureTensors } from '../engines/embedded/checkpoint/reference.ts';
@@ -34,6 +37,27 @@ beforeAll(async () => {
     { role: 'assistant' as const, content: 'b' },
   ];
   await sft({ model, examples: [{ messages }], learningRate: 0.05 });
+  await train({
+    environment: defineEnvironment({
+      name: 'choose',
+      scenario: z.object({}),
+      rollout: async ({ model, signal }) => {
+        const { text: chosen } = await generateText({
+          model: model.languageModel,
+          prompt: 'Choose.',
+          providerOptions: { martingale: { structured_outputs: { choice: ['a', 'b', 'c', 'd'] } } },
+          abortSignal: signal,
+        });
+        return chosen;
+      },
+      rewards: { letter: ({ outcome }) => outcome.charCodeAt(0) / 100 },
+    }),
+    scenarios: [{}],
+    client,
+    model: { project: 'shop', name: 'chooser', baseModel: 'generated' },
+    ...{ seed: 1, steps: 1, groupsPerStep: 2, rolloutsPerGroup: 8, progress: false },
+    runDirectory: join(parent, 'run'),
+  });
   await openModel({ client, project: 'shop', name: 'tiny', baseModel: 'martingale-tiny' });
   await openModel({ client, entity: 'other', project: 'shop', name: 'tiny', baseModel: 'martingale-tiny' });
   await client.close();
@@ -115,6 +139,38 @@ describe('martingale export', () => {
     expect(written(untouched)).toEqual(old(untouched));
   });
 
+  it('writes a GGUF file and a Modelfile with --to gguf, or the adapter alone', async () => {
+    const [whole, part] = [join(parent, 'whole'), join(parent, 'part')];
+    const flags = ['shop/chooser', '--to', 'gguf', '--checkpoint', base];
+    expect(await run(whole, [...flags, '--chat-template', 'hermes'])).toMatchObject({
+      errors: '0%  of whole\n',
+      status: 0,
+    });
+    const file = 'chooser-step1-f16.gguf';
+    expect((await readdir(whole)).sort()).toEqual(['Modelfile', file]);
+    const modelfile = await readFile(join(whole, 'Modelfile'), 'utf8');
+    expect(modelfile).toMatch(
+      /^FROM \.\/chooser-step1-f16\.gguf\n# Ollama takes the template .*\nPARAMETER num_ctx 512\n/,
+    );
+    const written = await inspectCheckpoint({ folder: join(whole, file) });
+    expect(written.language.format.template).toContain('Their signatures, one a line');
+    // The fixture's vocabulary in 736 rows of 32 float16, and two layers.
+    expect((await readFile(join(whole, file))).length).toBeGreaterThan(2 * 736 * 32);
+
+    const { output } = await run(part, [...flags, '--adapter']);
+    expect(output).toMatch(/local\/shop\/chooser:step1, as an adapter of .*, is in .*part\n/);
+    expect(await readFile(join(part, 'Modelfile'), 'utf8')).toMatch(
+      new RegExp(`^FROM ${base}\nADAPTER \\./chooser-step1-adapter\\.gguf\n`),
+    );
+  });
+
+  it('says of a model that was trained under a form that the form was not learned', async () => {
+    const hint =
+      /What that forces is not learned: ask for it again, with response_format .* format \(Ollama\)\.\n$/;
+    expect((await run(join(parent, 'formed'), ['shop/chooser'])).output).toMatch(hint);
+    expect((await run(join(parent, 'free'), ['shop/agent'])).output).not.toMatch(hint);
+  });
+
   it('writes the single file of a tiny model', async () => {
     const folder = join(parent, 'tiny');
     expect(await run(folder, ['local/shop/tiny:step0'])).toMatchObject({ errors: '', status: 0 });
@@ -135,6 +191,18 @@ describe('martingale export', () => {
       [['shop/tiny'], /shop\/tiny may be (local|other)\/shop\/tiny or /],
       [['shop/agent:step7'], /has no step 7, but steps? 0/],
       [['shop/agent', '--merged'], /--merged needs --checkpoint/],
+      [['shop/agent', '--to', 'gguf'], /--to gguf needs --checkpoint/],
+      [
+        [...merged, base, '--to', 'gguf'],
+        /--merged writes a folder, --to gguf a file: leave one of them out/,
+      ],
+      [['shop/agent', '--type', 'q8_0'], /--type is for --to gguf/],
+      [['shop/agent', '--adapter'], /--adapter is for --to gguf/],
+      [
+        ['shop/agent', '--chat-template', 'hermes'],
+        /--chat-template is for --merged and for the whole model/,
+      ],
+      [[...merged, base, '--chat-template', './none.jinja'], /none\.jinja cannot be read: .*one of hermes/],
       [[...merged, other], /other weights than those in .*qwen2-generated.*--checkpoint.*\[wrong_base\]/],
       [[...merged, changed], /other weights than those in .*changed.*\[wrong_base\]/],
       [

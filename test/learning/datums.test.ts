@@ -62,6 +62,7 @@ describe('makeDatums', () => {
     ]);
     expect(counts).toEqual({
       num_credited_choices: 0,
+      num_constrained_choices: 0,
       num_groups_submitted: 1,
       num_groups_trainable: 1,
       num_groups_without_signal: 0,
@@ -149,6 +150,7 @@ describe('makeDatums', () => {
         num_groups_without_signal: 0,
         num_trajectories: 0,
         num_credited_choices: 0,
+        num_constrained_choices: 0,
         num_trainable_tokens: 0,
         num_datums: 0,
         train_tokens: 0,

@@ -41,6 +41,7 @@ export const stepReport = (
   contextOverflows: 0,
   callsInFlight: 0,
   rewrittenHistories: 0,
+  askedForms: [],
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },

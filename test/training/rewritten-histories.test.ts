@@ -98,5 +98,10 @@ test('without reasoning nothing is rewritten, and nothing is said', async () => 
   const { reports, summary, text } = await runOf('plain', '[a-d]{2}');
   expect(reports.map(({ rewrittenHistories }) => rewrittenHistories)).toEqual([0, 0]);
   expect(summary).toMatchObject({ rewrittenHistories: 0 });
+  // The form of its replies was forced, so that the model has not learned it.
+  const asked = 'structured_outputs {"regex":"[a-d]{2}"}';
+  expect(reports.map(({ askedForms }) => askedForms)).toEqual([[asked], [asked]]);
+  expect(summary).toMatchObject({ askedForms: [asked] });
+  expect(text).toContain(`trained under ${asked}\nWhat a form forces is not learned: ask for it`);
   expect(text).not.toContain('rewritten');
 });

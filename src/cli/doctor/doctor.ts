@@ -18,7 +18,7 @@ import { type CheckOptions, checkSurroundings } from './surroundings.ts';
 
 interface DoctorOptions extends CheckpointFlags, StepSize, Omit<CheckOptions, 'env'> {
   threads?: number;
-  batch: number;
+  batch?: number;
   json?: boolean;
   repair?: boolean;
 }
@@ -114,7 +114,7 @@ async function examineCheckpoint(
   const inspected = await inspectCheckpoint(checkpoint, showFetch);
   const { id, folder, modelType, parameters, architecture, language } = inspected;
   const step = stepOf(options);
-  const { batch } = options;
+  const { batch = step.rollouts } = options;
   const { refusals, ...memory } = needsOf(inspected, step, { batch, trainingLimit: trainingBytes, usable });
   const found = {
     family: modelType,
@@ -150,7 +150,10 @@ async function examineTinyModel(
   const { id, parameters, contextLength, vocabularySize } = findBaseModel('martingale-tiny');
   const result = await measured(id, { threads, trainingBytes }, stepOf(options), true);
   return {
-    ...{ id, parameters, contextLength, vocabularySize },
+    id,
+    parameters,
+    contextLength,
+    vocabularySize,
     found: null,
     memory: null,
     refusals: [],
@@ -178,14 +181,24 @@ async function measured(
   }
 }
 
-const stepOf = ({ rollouts, sampled, sequence }: StepSize): StepSize => ({ rollouts, sampled, sequence });
+const stepOf = ({ rollouts, group, sampled, sequence }: StepSize): StepSize => ({
+  rollouts,
+  group: Math.min(group, rollouts),
+  sampled,
+  sequence,
+});
 
 export const doctorCommand = (): Command =>
   addCheckpointFlags(new Command('doctor'))
     .description('Check this machine, and say beforehand what a checkpoint needs here and how fast it is.')
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
-    .option('--batch <number>', 'sequences sampled at once, for their keys and values', wholeNumber(1), 8)
+    .option(
+      '--batch <number>',
+      'sequences sampled at once, for their keys and values (default: the rollouts)',
+      wholeNumber(1),
+    )
     .option('--rollouts <number>', 'rollouts of a training step', wholeNumber(1), 64)
+    .option('--group <number>', 'rollouts of a group, which share their prompt', wholeNumber(1), 8)
     .option('--sampled <tokens>', 'tokens that the model samples in a rollout', wholeNumber(1), 200)
     .option('--sequence <tokens>', 'all tokens of a rollout, with its prompt', wholeNumber(2), 400)
     .addOption(dataFlag())

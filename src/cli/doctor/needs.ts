@@ -1,5 +1,6 @@
 import { adapterShapes } from '../../engines/embedded/lora/adapter-vector.ts';
-import { batchSizeOf, trainingBytes } from '../../engines/embedded/lora/training-memory.ts';
+import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/training-memory.ts';
+import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
 import { EngineError } from '../../engines/engine.ts';
 import type { Rates, StepSize } from './probe.ts';
@@ -7,20 +8,27 @@ import type { Rates, StepSize } from './probe.ts';
 /** Bytes that a checkpoint needs, and what does not fit. */
 export interface Needs {
   weightBytes: number;
-  /** Of as many sequences as are sampled at once, of the longest length. */
+  /** Of as many sequences as are sampled at once, of the length of a rollout. */
   keyValueBytes: number;
-  /** Of the sequences that are trained together; null when not even one is allowed. */
+  /** What the engine keeps of ended replies at most. A run fills it in some steps. */
+  prefixCacheBytes: number;
+  /** Of the sequences that are trained together, with what all layers keep; null when not even one is allowed. */
   trainingBytes: number | null;
   /** Sequences that are trained together. */
   trainedTogether: number;
   /** The adapter with its gradient and Adam's state. */
   adapterBytes: number;
+  /** Of a process with a service and an engine, before it has a checkpoint. */
+  processBytes: number;
   totalBytes: number;
   /** What a limit would refuse, in sentences. */
   refusals: string[];
 }
 
 const bytesPerFloat = 4;
+
+/** Measured on Node 24: a recipe with its service and the engine's threads. */
+const processBytes = 0.35e9;
 
 /** `batch`: sequences that are sampled at once. `trainingLimit` and `usable`: bytes. */
 export function needsOf(
@@ -30,7 +38,8 @@ export function needsOf(
 ): Needs {
   const { layers, keyValueHeads, headWidth, contextLength } = architecture;
   const weightBytes = parameters * bytesPerFloat;
-  const keyValueBytes = 2 * layers * keyValueHeads * headWidth * contextLength * batch * bytesPerFloat;
+  const keyValueBytes = 2 * layers * keyValueHeads * headWidth * sequence * batch * bytesPerFloat;
+  const prefixCacheBytes = checkpointPrefixBytes(defaultPrefixBytes(true));
   const adapterValues = adapterShapes(architecture, lora).reduce((sum, { size }) => sum + size, 0);
   const adapterBytes = 4 * adapterValues * bytesPerFloat;
   const refusals: string[] = [];
@@ -45,15 +54,23 @@ export function needsOf(
     if (!EngineError.isInstance(error)) throw error;
     refusals.push(error.message);
   }
-  const training =
-    trainedTogether > 0 ? trainingBytes(architecture, { sequences: trainedTogether, time: sequence }) : null;
-  const totalBytes = weightBytes + keyValueBytes + adapterBytes + (training ?? 0);
+  const size = { sequences: trainedTogether, time: sequence };
+  const training = trainedTogether > 0 ? trainingBytesWithKept(architecture, size, trainingLimit) : null;
+  const totalBytes =
+    weightBytes + keyValueBytes + prefixCacheBytes + adapterBytes + (training ?? 0) + processBytes;
   if (totalBytes > usable)
     refusals.push(
       `${id} needs ${gigabytes(totalBytes)} in all, and this process may use ${gigabytes(usable)}: sample fewer or shorter sequences at once (--batch, --context), or use a machine with more memory`,
     );
   return {
-    ...{ weightBytes, keyValueBytes, trainingBytes: training, trainedTogether, adapterBytes, totalBytes },
+    weightBytes,
+    keyValueBytes,
+    prefixCacheBytes,
+    trainingBytes: training,
+    trainedTogether,
+    adapterBytes,
+    processBytes,
+    totalBytes,
     refusals,
   };
 }
@@ -67,12 +84,12 @@ export interface StepTime {
 }
 
 /**
- * The time of a step by the rates of a probe: eight replies at once, all that is not sampled computed once for each
- * rollout (a group of rollouts shares its prompt, so this is an upper bound), and one pass of training.
+ * The time of a step by the rates of a probe: all rollouts sampled at once, what is not sampled computed once for each
+ * group, and one pass of training.
  */
-export function stepTimeOf({ rollouts, sampled, sequence }: StepSize, rates: Rates): StepTime {
-  const sampling = (rollouts * sampled) / rates.eightReplies;
-  const prompts = (rollouts * (sequence - sampled)) / rates.prompt;
+export function stepTimeOf({ rollouts, group, sampled, sequence }: StepSize, rates: Rates): StepTime {
+  const sampling = (rollouts * sampled) / rates.allReplies;
+  const prompts = (Math.ceil(rollouts / group) * (sequence - sampled)) / rates.prompt;
   const training = rates.training === null ? null : (rollouts * sequence) / rates.training;
   return { sampling, prompts, training, total: training === null ? null : sampling + prompts + training };
 }

@@ -8,6 +8,8 @@ import { largestOf, smallestOf } from '../../util/extremes.ts';
 /** The size of a step of reinforcement learning. */
 export interface StepSize {
   rollouts: number;
+  /** Rollouts of a group, which have the same prompt. */
+  group: number;
   /** Tokens of a rollout that the model samples. */
   sampled: number;
   /** All tokens of a rollout, those of its prompt and of tools too. */
@@ -22,9 +24,14 @@ export interface Rates {
   oneReply: number;
   /** Of eight replies at once, together. */
   eightReplies: number;
+  /** Of all rollouts of a step at once, together: 64 at most. */
+  allReplies: number;
   /** Of an optimizer step; null when training was refused. */
   training: number | null;
 }
+
+/** Most replies that are measured at once. With more, a token takes hardly less time. */
+const mostReplies = 64;
 
 /** About how long each measurement may take. */
 const budgetSeconds = 2.5;
@@ -36,7 +43,7 @@ const budgetSeconds = 2.5;
 export async function probe(
   engine: Engine,
   { id, contextLength, defaults }: BaseModel,
-  { sampled, sequence }: StepSize,
+  { rollouts, group, sampled, sequence }: StepSize,
   { trains }: { trains: boolean },
 ): Promise<Rates> {
   const parent = await mkdtemp(join(tmpdir(), 'martingale-doctor-'));
@@ -49,11 +56,12 @@ export async function probe(
   async function* batches(rate: () => number): AsyncGenerator<TrainingBatch> {
     yield batchOf(1, Math.min(16, longest));
     const tokens = rate() * budgetSeconds;
-    yield batchOf(Math.max(1, Math.min(8, Math.floor(tokens / longest))), lengthFor(rate(), longest));
+    yield batchOf(Math.max(1, Math.min(group, Math.floor(tokens / longest))), lengthFor(rate(), longest));
   }
 
   function batchOf(count: number, length: number): TrainingBatch {
     const decisions = Math.max(1, Math.min(length - 1, Math.round((length * sampled) / sequence)));
+    const prompt = randomTokens(length - decisions);
     const datums = Array.from({ length: count }, () => {
       const span = {
         start: length - decisions,
@@ -64,7 +72,7 @@ export async function probe(
         advantage: 1,
         weight: 1 / (count * decisions),
       };
-      return { tokens: randomTokens(length), spans: [span] };
+      return { tokens: [...prompt, ...randomTokens(decisions)], spans: [span] };
     });
     const learningRate = defaults.sftLearningRate;
     return { datums, loss: { type: 'cross_entropy' }, reference: null, learningRate };
@@ -112,6 +120,7 @@ export async function probe(
       prompt: prompt.length / seconds,
       oneReply: await rateOf(1),
       eightReplies: await rateOf(8),
+      allReplies: await rateOf(Math.min(rollouts, mostReplies)),
       training,
     };
   } finally {

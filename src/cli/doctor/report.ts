@@ -82,7 +82,7 @@ function machineRows(machine: MachineReport): Row[] {
 function modelRows(
   { parameters, contextLength, vocabularySize, found, memory, rates, stepSeconds, refusals }: ModelReport,
   { trainingBytes }: MachineReport,
-  { rollouts, sampled, sequence }: StepSize,
+  { rollouts, group, sampled, sequence }: StepSize,
 ): Row[] {
   const size = `${(parameters / 1e6).toFixed(1)} million parameters`;
   const rows: Row[] = [];
@@ -93,13 +93,15 @@ function modelRows(
     `${layers}${size}, ${vocabularySize} tokens in the vocabulary, ${contextLength} of context`,
   ]);
   if (memory) {
-    const { weightBytes, keyValueBytes, adapterBytes, totalBytes, trainedTogether, batch } = memory;
+    const { weightBytes, keyValueBytes, prefixCacheBytes, adapterBytes, processBytes } = memory;
+    const { totalBytes, trainedTogether, batch } = memory;
     const sequences = trainedTogether === 1 ? 'one sequence' : `${trainedTogether} sequences`;
     rows.push(
       ['memory: weights', gigabytes(weightBytes)],
+      ['memory: keys and values', `${gigabytes(keyValueBytes)} for ${batch} sequences of ${sequence} tokens`],
       [
-        'memory: keys and values',
-        `${gigabytes(keyValueBytes)} for ${batch} sequences of ${contextLength} tokens`,
+        'memory: ended replies',
+        `${gigabytes(prefixCacheBytes)} at most, kept for prompts that begin with them`,
       ],
       [
         'memory: training',
@@ -108,6 +110,7 @@ function modelRows(
           : `${gigabytes(memory.trainingBytes)} for ${sequences} of ${sequence} tokens at once`,
       ],
       ['memory: adapter', `${gigabytes(adapterBytes)} with its gradient and Adam's state`],
+      ['memory: the process', gigabytes(processBytes)],
       ['memory: all', gigabytes(totalBytes)],
     );
   }
@@ -117,12 +120,13 @@ function modelRows(
       ['speed: prompts', perSecond(rates.prompt)],
       ['speed: one reply', perSecond(rates.oneReply)],
       ['speed: eight replies', `${perSecond(rates.eightReplies)} together`],
+      [`speed: ${Math.min(rollouts, 64)} replies`, `${perSecond(rates.allReplies)} together`],
       ['speed: training', rates.training === null ? 'not measured' : perSecond(rates.training)],
     );
   } else rows.push(['speed', 'not measured, because the weights do not fit']);
   if (stepSeconds) {
     const { prompts, sampling, training, total } = stepSeconds;
-    const of = `${rollouts} rollouts, ${sampled} of ${sequence} tokens sampled`;
+    const of = `${rollouts} rollouts in groups of ${group}, ${sampled} of ${sequence} tokens sampled`;
     const parts = `prompts ${duration(prompts)}, sampling ${duration(sampling)}`;
     if (training !== null && total !== null)
       rows.push(

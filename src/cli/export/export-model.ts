@@ -32,6 +32,8 @@ interface ExportedModel {
   modelId: string;
   step: number;
   baseModel: string;
+  /** Whether its last replies were sampled under a schema, another grammar or a tool choice. */
+  isConstrained: boolean;
 }
 
 /** Writes a checkpoint of a running service into a folder. */
@@ -55,7 +57,7 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
           if (base) await nameBase(folder, base, model);
         });
       const what = written ? `${model.name}, ${written.shown} ${base?.folder},` : model.name;
-      process.stdout.write(`${what} is in ${printable(to)}\n`);
+      process.stdout.write(`${what} is in ${printable(to)}\n${model.isConstrained ? `${formHint}\n` : ''}`);
     });
   } catch (error) {
     if (interrupt.status === undefined) throw error;
@@ -69,15 +71,23 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
 /** Finds the checkpoint of a name: `project/model` or `entity/project/model`, `:stepN` or the newest. */
 async function findCheckpoint(client: Client, text: string, signal: AbortSignal): Promise<ExportedModel> {
   const { model, step: asked } = await findTrainedModel(client, text, signal);
-  const step = asked ?? (await newestStep(client, model.id, signal));
-  return { name: `${nameOf(model)}:step${step}`, modelId: model.id, step, baseModel: model.base_model };
+  for await (const { step, metrics } of client.models.checkpoints.list(model.id, { order: 'desc', signal }))
+    if (step === (asked ?? step))
+      return {
+        ...{ name: `${nameOf(model)}:step${step}`, modelId: model.id, step, baseModel: model.base_model },
+        isConstrained: (metrics?.num_constrained_choices ?? 0) > 0,
+      };
+  throw new MartingaleError(
+    'model_not_found',
+    asked === undefined
+      ? `the model ${model.id} has no checkpoint`
+      : `${nameOf(model)} has no checkpoint of step ${asked}`,
+  );
 }
 
-async function newestStep(client: Client, modelId: string, signal: AbortSignal): Promise<number> {
-  for await (const { step } of client.models.checkpoints.list(modelId, { order: 'desc', signal }))
-    return step;
-  throw new MartingaleError('model_not_found', `the model ${modelId} has no checkpoint`);
-}
+/** In which words other programs take a form. */
+const formHint =
+  'Its replies were sampled under a schema, another grammar or a tool choice. What that forces is not learned: ask for it again, with response_format (llama.cpp, vLLM and others of the OpenAI API), structured_outputs (vLLM) or format (Ollama).';
 
 type Base = Awaited<ReturnType<typeof openBase>>;
 
@@ -177,7 +187,8 @@ function writerOf({
     throw badOption('--chat-template is for --merged and for the whole model of --to gguf: leave it out');
   if (merged)
     return {
-      ...{ flag: '--merged', shown: 'merged into' },
+      flag: '--merged',
+      shown: 'merged into',
       write: async ({ base, adapter, to, ...options }) => {
         const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
         const template = chatTemplate === undefined ? undefined : base.language.format.template;
@@ -186,7 +197,8 @@ function writerOf({
     };
   if (form !== 'gguf') return null;
   return {
-    ...{ flag: '--to gguf', shown: adapterOnly ? 'as an adapter of' : 'merged into' },
+    flag: '--to gguf',
+    shown: adapterOnly ? 'as an adapter of' : 'merged into',
     write: async ({ base, model, adapter, to, ...options }) => {
       const { writeGgufFiles } = await import('./gguf.ts');
       await writeNewFolder(to, (folder) =>

@@ -15,5 +15,8 @@ export const defaultHeapBytes = (): number =>
 export const defaultPrefixBytes = (hasCheckpoints: boolean): number =>
   Math.max(256 * 2 ** 20, hasCheckpoints ? Math.floor(usableMemory() / 8) : 0);
 
+/** The part of them that checkpoints have: the samplers of the tiny models and of checkpoints share it equally. */
+export const checkpointPrefixBytes = (all: number): number => Math.floor(all / 2);
+
 /** What training a checkpoint may use beside its weights: half of the memory. */
 export const defaultTrainingBytes = (): number => Math.floor(usableMemory() / 2);

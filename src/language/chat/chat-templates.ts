@@ -21,12 +21,10 @@ interface Frame {
 const frames: Readonly<Record<string, Frame>> = {
   '<|im_start|>': { begin: '', open: '<|im_start|>', close: '\\n', end: '<|im_end|>\\n' },
   '<|start_header_id|>': {
-    ...{
-      begin: '{{- bos_token }}',
-      open: '<|start_header_id|>',
-      close: '<|end_header_id|>\\n\\n',
-      end: '<|eot_id|>',
-    },
+    begin: '{{- bos_token }}',
+    open: '<|start_header_id|>',
+    close: '<|end_header_id|>\\n\\n',
+    end: '<|eot_id|>',
   },
 };
 

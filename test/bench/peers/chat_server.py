@@ -18,6 +18,8 @@ from grpo import tiny_llama
 
 # Without a bound, the cache takes most of the memory, and the first request most of a minute.
 CACHE_BLOCKS = 1024
+# Masks of attention have this many rows, each as long as the cache: with the default of 8,192 they take 9 GB.
+BATCH_TOKENS = 1024
 
 
 def end_with_input() -> None:
@@ -46,6 +48,7 @@ if __name__ == "__main__":
         force_model=folder,
         continuous_batching=True,
         cb_num_blocks=CACHE_BLOCKS,
+        cb_max_batch_tokens=BATCH_TOKENS,
         device="cpu",
         host="127.0.0.1",
         port=port,

@@ -1,5 +1,6 @@
 import { availableParallelism, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
+import { llamaCpp, publishedGguf } from '../../conformance/published/packages.ts';
 import { delayMs } from '../rollouts.ts';
 import { head, machine, row, whole } from '../table.ts';
 import { benchChatPeers } from './chats.ts';
@@ -8,14 +9,15 @@ import { benchCheckpointPeers, type CheckpointNeeds } from './checkpoints.ts';
 import { benchEnginePeers } from './engine.ts';
 import { peerPython } from './environment.ts';
 import { benchGrpoPeers } from './grpo.ts';
+import { benchLlamaPeers } from './llama.ts';
 import { benchRolloutPeers } from './rollouts.ts';
 
 const usage = `Usage: npm run bench:peers -- [options]
 
-Measures martingale beside PyTorch, TRL, transformers serve, PEFT, ART and verifiers, in turn, on this machine. The first run
+Measures martingale beside PyTorch, TRL, transformers serve, PEFT, llama.cpp, ART and verifiers, in turn, on this machine. The first run
 installs what its parts need.
 
-  --only PARTS      some of engine, grpo, chats, rollouts, checkpoints, separated by commas. Default: all
+  --only PARTS      some of engine, grpo, chats, rollouts, checkpoints, llama, separated by commas. Default: all
   --quick           fewer sizes and rounds: a minute or two for each part
   --threads LIST    engine: numbers of threads. Default 1,2; with --quick 2
   --batches LIST    engine: batch sizes. Default 1,8,32,128; with --quick 8,128
@@ -24,13 +26,13 @@ installs what its parts need.
   --flights LIST    rollouts: numbers in flight of one call, and of three turns up to 1,000 of them. Default 1000,4000;
                     with --quick 64
   --shapes LIST     checkpoints: shapes of weights. Default 135M,0.5B; with --quick 135M
-  --sequences LIST  checkpoints: replies at once. Default 1,8,32; with --quick 8
+  --sequences LIST  checkpoints, llama: replies at once. Default 1,8,32; with --quick 8
   --rounds N        measurements of each figure, whose median counts. Default: engine 7, grpo 4, chats 5, rollouts 3,
-                    checkpoints 3; with --quick 3, 2, 2, 1 and 1`;
+                    checkpoints and llama 3; with --quick 3, 2, 2, 1, 1 and 1`;
 
 const { values: flags } = parseArgs({
   options: {
-    only: { type: 'string', default: 'engine,grpo,chats,rollouts,checkpoints' },
+    only: { type: 'string', default: 'engine,grpo,chats,rollouts,checkpoints,llama' },
     quick: { type: 'boolean', default: false },
     threads: { type: 'string' },
     batches: { type: 'string' },
@@ -49,7 +51,8 @@ const wholeNumber = (text: string) => {
   return Number(text);
 };
 const numbers = (text: string) => text.split(',').map(wholeNumber);
-const times = (ratio: number) => `${ratio.toFixed(2)}x`;
+const times = (ratio: number) => (Number.isNaN(ratio) ? '-' : `${ratio.toFixed(2)}x`);
+const tenths = (rate: number) => (Number.isNaN(rate) ? '-' : rate.toFixed(1));
 
 /** The sizes of the engine's part. All flags are read before anything is installed. */
 function engineOptions() {
@@ -100,6 +103,11 @@ function checkpointOptions() {
   };
 }
 
+const llamaOptions = () => ({
+  batches: numbers(flags.sequences ?? (flags.quick ? '8' : '1,8,32')),
+  rounds: wholeNumber(flags.rounds ?? (flags.quick ? '1' : '3')),
+});
+
 async function engineTable(python: string, options: ReturnType<typeof engineOptions>): Promise<void> {
   console.log('\nSampled and trained tokens a second, beside the same architecture in PyTorch:\n');
   head('what', 'threads', 'batch', 'martingale', 'PyTorch eager', 'compiled', 'martingale / faster');
@@ -129,7 +137,7 @@ async function chatTable(python: string, options: ReturnType<typeof chatOptions>
   console.log('\nChat completions a second over HTTP, beside a Llama of as many parameters:\n');
   head('clients', 'tokens a reply', 'what', 'a second', 'martingale / this');
   for await (const { clients, replyTokens, what, perSecond, ratio } of benchChatPeers({ python, ...options }))
-    row(clients, replyTokens, what, perSecond.toFixed(1), times(ratio));
+    row(clients, replyTokens, what, tenths(perSecond), times(ratio));
 }
 
 async function rolloutTable(
@@ -139,7 +147,7 @@ async function rolloutTable(
   console.log(`\nRollouts a second against a service that answers each call after ${delayMs} ms:\n`);
   head('turns', 'in flight', 'what', 'a second', 'martingale / this');
   for await (const { turns, inFlight, what, perSecond, ratio } of benchRolloutPeers({ python, ...options }))
-    row(turns, whole(inFlight), what, perSecond.toFixed(1), times(ratio));
+    row(turns, whole(inFlight), what, tenths(perSecond), times(ratio));
 }
 
 async function checkpointTable(python: string, options: ReturnType<typeof checkpointOptions>): Promise<void> {
@@ -153,7 +161,7 @@ async function checkpointTable(python: string, options: ReturnType<typeof checkp
     else {
       const { name, what, ours, float32, bfloat16, ratios } = told.row;
       row(
-        ...[name, what, ours.toFixed(1), float32.toFixed(1), bfloat16.toFixed(1)],
+        ...[name, what, tenths(ours), tenths(float32), tenths(bfloat16)],
         ...[times(ratios.float32), times(ratios.bfloat16)],
       );
     }
@@ -168,6 +176,22 @@ async function checkpointTable(python: string, options: ReturnType<typeof checkp
       ...[name, gigabytes(peakBytes.ours), gigabytes(peakBytes.float32), gigabytes(peakBytes.bfloat16)],
       ...[serveSeconds.toFixed(1), grpoMinutes === null ? '-' : grpoMinutes.toFixed(1)],
     );
+}
+
+async function llamaTable(
+  { gguf, packages }: { gguf: string; packages: string },
+  options: ReturnType<typeof llamaOptions>,
+): Promise<void> {
+  console.log(
+    '\nSmolLM2-135M-Instruct on 2 threads: sampled tokens a second after prompts of 128 tokens, ours in float32 as dequantized from Q4_1:\n',
+  );
+  head('replies at once', 'what', 'tokens a second', 'martingale / this', 'peak GB');
+  for await (const { batch, what, perSecond, ratio, peakBytes } of benchLlamaPeers({
+    gguf,
+    packages,
+    ...options,
+  }))
+    row(batch, what, tenths(perSecond), times(ratio), (peakBytes / 1e9).toFixed(2));
 }
 
 /** The parts by name. Each reads its flags, then installs its peers, then measures and prints its table. */
@@ -198,6 +222,14 @@ const parts: Record<string, () => () => Promise<() => Promise<void>>> = {
     return async () => {
       const python = { art: await peerPython('art'), verifiers: await peerPython('verifiers') };
       return () => rolloutTable(python, options);
+    };
+  },
+  llama() {
+    const options = llamaOptions();
+    return async () => {
+      const [gguf, packages] = [await publishedGguf('llama'), await llamaCpp('llama')];
+      if (gguf === null || packages === null) return async () => {};
+      return () => llamaTable({ gguf, packages }, options);
     };
   },
   checkpoints() {

@@ -25,3 +25,19 @@ it('takes the middle value, or the mean of the two in the middle, in any order',
   expect(median([30, 10, 200])).toBe(30);
   expect(median([4, 1, 100, 2])).toBe(3);
 });
+
+it('goes on without one that cannot be measured, which costs its own rows only', async () => {
+  const { ours, theirs, others } = await measureInTurn(2, {
+    ours: async () => 3,
+    theirs: async () => {
+      throw new Error('no memory');
+    },
+    others: async () => 2,
+  });
+  expect([ours, theirs, others]).toEqual([[3, 3], [], [2, 2]]);
+  expect([median(theirs), medianRatio(ours, theirs)]).toEqual([Number.NaN, Number.NaN]);
+  const failing = async () => {
+    throw new Error('our own');
+  };
+  await expect(measureInTurn(1, { ours: failing })).rejects.toThrow('our own');
+});

@@ -25,6 +25,7 @@ describe('RL jobs', () => {
     expect(events[0].data).toEqual({ num_sequences: 1 });
     expect(events[1].data).toEqual({
       ...{ loss: 1, grad_norm: 0.5, learning_rate: 1e-3, num_credited_choices: 0 },
+      num_constrained_choices: 0,
       ...{ num_groups_submitted: 2, num_groups_trainable: 1, num_groups_without_signal: 1 },
       ...{ num_trajectories: 4, num_trainable_tokens: 8 },
       ...{ num_datums: 2, train_tokens: 18, reward: 1.75, reward_std_dev: 0.25 },

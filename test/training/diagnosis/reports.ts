@@ -42,6 +42,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   contextOverflows: 0,
   callsInFlight: 0,
   rewrittenHistories: 0,
+  askedForms: [],
   otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },

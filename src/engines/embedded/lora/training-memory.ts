@@ -64,6 +64,13 @@ export function keptLayers(architecture: Architecture, size: BatchSize, bytes: n
   return Math.max(0, Math.min(architecture.layers, Math.floor(free / keptBytes(architecture, size))));
 }
 
+/** What training takes in all where as many layers keep their forward pass as some bytes allow. */
+export function trainingBytesWithKept(architecture: Architecture, size: BatchSize, bytes: number): number {
+  const own = trainingBytes(architecture, size);
+  const kept = keptLayers(architecture, size, bytes);
+  return kept === 0 ? own : 2 * own + kept * keptBytes(architecture, size);
+}
+
 /**
  * The most sequences of a length that fit into some bytes. Throws an `EngineError` when not even one does.
  */

@@ -12,29 +12,40 @@ interface Packing {
 
 /** The names of all types of numbers that GGUF files may have, by their number in the format. */
 const names: Readonly<Record<number, string>> = {
-  ...{ 0: 'F32', 1: 'F16', 2: 'Q4_0', 3: 'Q4_1', 6: 'Q5_0', 7: 'Q5_1', 8: 'Q8_0', 9: 'Q8_1', 10: 'Q2_K' },
-  ...{
-    11: 'Q3_K',
-    12: 'Q4_K',
-    13: 'Q5_K',
-    14: 'Q6_K',
-    15: 'Q8_K',
-    16: 'IQ2_XXS',
-    17: 'IQ2_XS',
-    18: 'IQ3_XXS',
-  },
-  ...{ 19: 'IQ1_S', 20: 'IQ4_NL', 21: 'IQ3_S', 22: 'IQ2_S', 23: 'IQ4_XS', 24: 'I8', 25: 'I16', 26: 'I32' },
-  ...{
-    27: 'I64',
-    28: 'F64',
-    29: 'IQ1_M',
-    30: 'BF16',
-    34: 'TQ1_0',
-    35: 'TQ2_0',
-    39: 'MXFP4',
-    40: 'NVFP4',
-    41: 'Q1_0',
-  },
+  0: 'F32',
+  1: 'F16',
+  2: 'Q4_0',
+  3: 'Q4_1',
+  6: 'Q5_0',
+  7: 'Q5_1',
+  8: 'Q8_0',
+  9: 'Q8_1',
+  10: 'Q2_K',
+  11: 'Q3_K',
+  12: 'Q4_K',
+  13: 'Q5_K',
+  14: 'Q6_K',
+  15: 'Q8_K',
+  16: 'IQ2_XXS',
+  17: 'IQ2_XS',
+  18: 'IQ3_XXS',
+  19: 'IQ1_S',
+  20: 'IQ4_NL',
+  21: 'IQ3_S',
+  22: 'IQ2_S',
+  23: 'IQ4_XS',
+  24: 'I8',
+  25: 'I16',
+  26: 'I32',
+  27: 'I64',
+  28: 'F64',
+  29: 'IQ1_M',
+  30: 'BF16',
+  34: 'TQ1_0',
+  35: 'TQ2_0',
+  39: 'MXFP4',
+  40: 'NVFP4',
+  41: 'Q1_0',
 };
 
 export const formatName = (type: number): string | undefined => names[type];
@@ -94,42 +105,48 @@ const nonLinear = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 
 
 const packings: Readonly<Record<string, Packing>> = {
   Q4_0: {
-    ...{ numbers: 32, bytes: 18 },
+    numbers: 32,
+    bytes: 18,
     unpack: halves(2, (bytes, at) => {
       const scale = half(bytes, at);
       return (quantum) => scale * (quantum - 8);
     }),
   },
   Q4_1: {
-    ...{ numbers: 32, bytes: 20 },
+    numbers: 32,
+    bytes: 20,
     unpack: halves(4, (bytes, at) => {
       const [scale, least] = [half(bytes, at), half(bytes, at + 2)];
       return (quantum) => Math.fround(scale * quantum) + least;
     }),
   },
   Q5_0: {
-    ...{ numbers: 32, bytes: 22 },
+    numbers: 32,
+    bytes: 22,
     unpack: halves(6, (bytes, at) => {
       const scale = half(bytes, at);
       return (quantum, index) => scale * ((quantum | fifth(bytes, at + 2, index)) - 16);
     }),
   },
   Q5_1: {
-    ...{ numbers: 32, bytes: 24 },
+    numbers: 32,
+    bytes: 24,
     unpack: halves(8, (bytes, at) => {
       const [scale, least] = [half(bytes, at), half(bytes, at + 2)];
       return (quantum, index) => Math.fround(scale * (quantum | fifth(bytes, at + 4, index))) + least;
     }),
   },
   IQ4_NL: {
-    ...{ numbers: 32, bytes: 18 },
+    numbers: 32,
+    bytes: 18,
     unpack: halves(2, (bytes, at) => {
       const scale = half(bytes, at);
       return (quantum) => scale * (nonLinear[quantum] as number);
     }),
   },
   Q8_0: {
-    ...{ numbers: 32, bytes: 34 },
+    numbers: 32,
+    bytes: 34,
     unpack(bytes, at, target, to) {
       const scale = half(bytes, at);
       for (let index = 0; index < 32; index++)
@@ -137,7 +154,8 @@ const packings: Readonly<Record<string, Packing>> = {
     },
   },
   Q2_K: {
-    ...{ numbers: 256, bytes: 84 },
+    numbers: 256,
+    bytes: 84,
     unpack(bytes, at, target, to) {
       const [scale, least] = [half(bytes, at + 80), half(bytes, at + 82)];
       for (let group = 0; group < 16; group++) {
@@ -149,7 +167,8 @@ const packings: Readonly<Record<string, Packing>> = {
     },
   },
   Q3_K: {
-    ...{ numbers: 256, bytes: 110 },
+    numbers: 256,
+    bytes: 110,
     unpack(bytes, at, target, to) {
       const scale = half(bytes, at + 108);
       for (let group = 0; group < 16; group++) {
@@ -164,11 +183,13 @@ const packings: Readonly<Record<string, Packing>> = {
     },
   },
   Q4_K: {
-    ...{ numbers: 256, bytes: 144 },
+    numbers: 256,
+    bytes: 144,
     unpack: scaledAndShifted((bytes, at, index) => fourBits(bytes, at + 16, index)),
   },
   Q5_K: {
-    ...{ numbers: 256, bytes: 176 },
+    numbers: 256,
+    bytes: 176,
     unpack: scaledAndShifted(
       (bytes, at, index) =>
         fourBits(bytes, at + 48, index) |
@@ -176,7 +197,8 @@ const packings: Readonly<Record<string, Packing>> = {
     ),
   },
   Q6_K: {
-    ...{ numbers: 256, bytes: 210 },
+    numbers: 256,
+    bytes: 210,
     unpack(bytes, at, target, to) {
       const scale = half(bytes, at + 208);
       for (let group = 0; group < 16; group++) {

@@ -6,7 +6,9 @@ import { endTokens, tokenizerConfig, tokenizerJson } from './tokenizer.ts';
 
 /** The architectures, as GGUF files and `config.json` call them, and the classes of transformers that load them. */
 const classes: Readonly<Record<string, string>> = {
-  ...{ llama: 'LlamaForCausalLM', qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM' },
+  llama: 'LlamaForCausalLM',
+  qwen2: 'Qwen2ForCausalLM',
+  qwen3: 'Qwen3ForCausalLM',
 };
 
 /**

@@ -20,14 +20,18 @@ interface Words {
 }
 
 const bytes = (usesWords: boolean) => ({
-  ...{ type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: usesWords },
+  type: 'ByteLevel',
+  add_prefix_space: false,
+  trim_offsets: true,
+  use_regex: usesWords,
 });
 const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
 const usual = { normalizer: null, ignoreMerges: false, begins: false };
 const llama: Words = {
   ...usual,
   preTokenizer: { pretokenizers: [split(llamaWords), bytes(false)] },
-  ...{ ignoreMerges: true, begins: true },
+  ignoreMerges: true,
+  begins: true,
 };
 const qwen: Words = { ...usual, preTokenizer: { pretokenizers: [split(qwenWords), bytes(false)] } };
 
@@ -115,14 +119,14 @@ export function tokenizerJson(fields: GgufFields): object {
     post_processor: begin === undefined ? null : beginProcessor(begin, tokens.indexOf(begin)),
     decoder: bytes(true),
     model: {
-      ...{
-        type: 'BPE',
-        dropout: null,
-        unk_token: null,
-        continuing_subword_prefix: null,
-        end_of_word_suffix: null,
-      },
-      ...{ fuse_unk: false, byte_fallback: false, ignore_merges: words.ignoreMerges },
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: words.ignoreMerges,
       vocab,
       merges: fields.texts(`${prefix}merges`),
     },
