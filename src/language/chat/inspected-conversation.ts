@@ -35,6 +35,7 @@ export class InspectedConversations {
   readonly #ends: ReadonlySet<number>;
   /** What the template writes before every reply. */
   readonly #header: readonly CodedPart[];
+  readonly #isAlwaysAsked: boolean;
 
   constructor(tokenizer: Tokenizer, format: ChatFormat) {
     const { template, toolTemplate, variables } = format;
@@ -45,7 +46,9 @@ export class InspectedConversations {
     this.#toolTemplate =
       toolTemplate === null ? this.#template : new CodedTemplate(toolTemplate, tokenizer.added, texts);
     this.#ends = new Set([format.endToken, ...format.otherEndTokens]);
-    this.#header = headerOf(this.#template, variables);
+    const { header, isAlwaysAsked } = headerOf(this.#template, variables);
+    this.#header = header;
+    this.#isAlwaysAsked = isAlwaysAsked;
   }
 
   render(turns: readonly Turn[], tools: ExactJson, options: InspectedOptions): InspectedPrompt {
@@ -93,7 +96,7 @@ export class InspectedConversations {
   ): InspectedPrompt {
     const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
-    const written = replies.length - (addGenerationPrompt ? 1 : 0);
+    const written = replies.length - (addGenerationPrompt || this.#isAlwaysAsked ? 1 : 0);
     if (written !== assistants.length)
       throw new LanguageError(
         'not_in_chat_template',

@@ -3,10 +3,17 @@ import { LanguageError } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { CodedPart, CodedTemplate } from './coded-template.ts';
 
-/** What a template writes before every reply: how a generation prompt and a message of the assistant both begin. */
-export function headerOf(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] {
+/**
+ * What a template writes before every reply: how a generation prompt and a message of the assistant both begin. `isAlwaysAsked`:
+ * it writes the generation prompt after every conversation, asked or not, as Llama 3's first one.
+ */
+export function headerOf(
+  template: CodedTemplate,
+  variables: ChatFormat['variables'],
+): { header: CodedPart[]; isAlwaysAsked: boolean } {
   const { question, asked, answered } = probes(template, variables);
   const prompt = difference(asked, question);
+  if (prompt?.length === 0) return { header: writtenPrompt(question), isAlwaysAsked: true };
   const reply = difference(answered, question);
   const header: CodedPart[] = [];
   for (const [index, part] of (prompt ?? []).entries()) {
@@ -20,6 +27,20 @@ export function headerOf(template: CodedTemplate, variables: ChatFormat['variabl
       if (length < part.text.length || length < other.text.length) break;
     }
   }
+  return { header: checkHeader(header), isAlwaysAsked: false };
+}
+
+/** The generation prompt at the end of a question. */
+function writtenPrompt(question: readonly CodedPart[]): CodedPart[] {
+  const content = question.findIndex((part) => part.type === 'text' && part.text.includes('question'));
+  const isSpecialAfter = (before: number) => (part: CodedPart, at: number) =>
+    at > before && part.type === 'special';
+  const end = question.findIndex(isSpecialAfter(content));
+  const begin = question.findIndex(isSpecialAfter(end));
+  return checkHeader(content < 0 || end < 0 || begin < 0 ? [] : question.slice(begin));
+}
+
+function checkHeader(header: CodedPart[]): CodedPart[] {
   if (header[0]?.type === 'special') return header;
   throw new LanguageError(
     'checkpoint_unsupported',

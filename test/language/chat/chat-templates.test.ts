@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { ollamaTemplate } from '../../../src/cli/export/ollama-template.ts';
 import { CodedTemplate } from '../../../src/language/chat/coded-template.ts';
+import type { Turn } from '../../../src/language/chat/conversation.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
+import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const folderOf = (family: string) => new URL(`../fixtures/${family}`, import.meta.url).pathname;
@@ -99,6 +101,36 @@ Thanks<|im_end|>
         '<|start_header_id|>user<|end_header_id|>\n\nOne and two?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n',
     );
     expect(language.tokenizer.text(language.format.endToken)).toBe('<|eot_id|>');
+  });
+});
+
+describe('a template that writes the generation prompt after every conversation', () => {
+  // In the style of the first template of Llama 3.
+  const source =
+    "{% for m in messages %}{% if loop.first %}{{ bos_token }}{% endif %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}" +
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}";
+
+  it('keeps the sampled tokens of earlier replies, also where nothing is asked for', async () => {
+    const { tokenizer, format } = open('llama3', { name: './first.jinja', source });
+    expect(tokenizer.text(format.endToken)).toBe('<|eot_id|>');
+    const renderer = new ConversationRenderer(tokenizer, format);
+    // Not as the tokenizer would write them.
+    const tokenIds = [...'Hello'].flatMap((letter) => tokenizer.encode(letter)).concat(format.endToken);
+    const turns: Turn[] = [
+      { role: 'user', content: 'Hi', toolCalls: [] },
+      { role: 'assistant', content: 'Hello', toolCalls: [], tokenIds },
+      { role: 'user', content: 'Again', toolCalls: [] },
+    ];
+    const whole = await renderer.render({ turns, tools: undefined }, { addGenerationPrompt: true });
+    expect(whole.splices).toEqual([{ start: expect.any(Number), length: tokenIds.length }]);
+    const start = whole.splices[0]?.start ?? Number.NaN;
+    expect(whole.tokens.slice(start, start + tokenIds.length)).toEqual(tokenIds);
+    const trained = await renderer.render(
+      { turns: turns.slice(0, 2), tools: undefined },
+      { addGenerationPrompt: false },
+    );
+    expect(trained.splices).toEqual(whole.splices);
+    expect(trained.tokens.slice(0, start)).toEqual(whole.tokens.slice(0, start));
   });
 });
 

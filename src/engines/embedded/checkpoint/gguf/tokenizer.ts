@@ -103,9 +103,9 @@ export function tokenizerJson(fields: GgufFields): object {
       ? []
       : [{ id, content, ...plain, normalized: false, special: types[id] !== kinds.userDefined }],
   );
-  const isAdded = new Set(added.map(({ id }) => id));
-  const vocab = Object.fromEntries(tokens.flatMap((token, id) => (isAdded.has(id) ? [] : [[token, id]])));
-  if (Object.keys(vocab).length + added.length < tokens.length)
+  // With the added tokens, because Hugging Face's library gives those that it does not find here other ids.
+  const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]));
+  if (Object.keys(vocab).length < tokens.length)
     throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice`);
   const begin =
     (fields.flag(`${prefix}add_bos_token`) ?? words.begins) ? tokenAt(fields, tokens, 'bos') : undefined;
