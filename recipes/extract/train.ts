@@ -12,5 +12,5 @@ await runRecipe({
     scenarios: extractScenarios({ split: 'val', seed, count: 60 }),
     everySteps: 20,
   }),
-  config: { learning_rate: 2e-4, entropy_coefficient: 0.01 },
+  config: { learning_rate: 3e-4, entropy_coefficient: 0.01 },
 });

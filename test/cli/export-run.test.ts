@@ -59,17 +59,24 @@ it('csv has the scenario as text beside its key, and whole milliseconds', () => 
   expect(named).toContain('step-0,0,q7,q7,"{""id"":""q7"",""text"":""x""}",,0');
 });
 
-it('sft has the best rollout of each scenario as the service takes it, from a reward up, none twice', async () => {
+it('sft has the best rollout of each trained scenario as the service takes it, from a reward up, none twice', async () => {
   const lines = (await exported('sft', '--min-reward', '1')).trimEnd().split('\n');
   for (const line of lines) expect(sftExampleSchema.safeParse(JSON.parse(line)).error).toBeUndefined();
   expect(new Set(lines).size).toBe(lines.length);
   const rewards = new Map<string, number>();
   const run = await readRun(join(folder, 'desk'));
-  for (const name of await run.groupNames())
+  // What an evaluation asks would be known by heart after training on it.
+  const names = await run.groupNames();
+  const steps = names.filter((name) => name.startsWith('step-'));
+  expect(names.length).toBeGreaterThan(steps.length);
+  for (const name of steps)
     for await (const { scenario, trajectories } of run.groups(name))
       for (const { reward = 0 } of trajectories)
         rewards.set(JSON.stringify(scenario), Math.max(reward, rewards.get(JSON.stringify(scenario)) ?? -1));
   expect(lines).toHaveLength([...rewards.values()].filter((reward) => reward >= 1).length);
+  expect(
+    (await exported('sft', '--step', 'before', '--min-reward', '-9')).trimEnd().split('\n').length,
+  ).toBeGreaterThan(1);
   await expect(exported('sft', '--min-reward', '9')).rejects.toThrow(
     'no rollout of the run has a reward of at least 9',
   );

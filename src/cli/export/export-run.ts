@@ -32,13 +32,17 @@ export async function exportRun(name: string | undefined, flags: RunExport): Pro
   if (as === 'trackio') return exportFigures(run, row, flags.out);
   const to = resolve(flags.out);
   if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new one`);
-  const names = await namesOf(run, step);
+  const all = await namesOf(run, step);
+  // Only when they are asked for: a model that was trained on an evaluation knows its answers by heart.
+  const names = as === 'sft' && step === undefined ? all.filter(isStep) : all;
   const count =
     as === 'atif'
       ? await writeAtif(run, { names, row, to })
       : await writeText(run, { names, as, minReward, row, to });
   process.stdout.write(`${counted(count, as === 'sft' ? 'example' : 'rollout')} in ${printable(to)}\n`);
 }
+
+const isStep = (name: string): boolean => /^step-\d+$/.test(name);
 
 /** The figures of the steps, to a server: `--out` is its address. */
 async function exportFigures(run: RunReader, row: RunRow, url: string): Promise<void> {

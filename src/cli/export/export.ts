@@ -54,7 +54,10 @@ export const exportCommand = (): Command =>
         'gguf writes a model; all others a run: a log of Inspect (.json), to a Trackio server, a folder of ATIF, a table, or supervised examples',
       ).choices(['gguf', ...runForms]),
     )
-    .option('--step <steps...>', 'of a run: steps from 0, or evaluations such as after (default: all)')
+    .option(
+      '--step <steps...>',
+      'of a run: steps from 0, or evaluations such as after (default: all; of sft, steps alone)',
+    )
     .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', anyNumber())
     .option('--in <folder>', 'where a run is looked for by name (default "runs")')
     .option(
