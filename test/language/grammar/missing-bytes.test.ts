@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { Grammar } from '../../../src/language/constraint/constraint.ts';
 import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
+import { ANY_CHARACTER, characters } from '../../../src/language/grammar/expression.ts';
+import { Writable } from '../../../src/language/grammar/writable.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 import { randomChooser, textOf } from './support.ts';
 
@@ -28,6 +30,19 @@ async function texts(grammar: Grammar, count = 100): Promise<string[]> {
     return tokenizer.decode(tokens);
   });
 }
+
+it('the characters that can be written are those without a missing byte in UTF-8', () => {
+  const missingBytes = new Set([0x04, 0x85, 0xc3, 0xe2, 0xf1]);
+  const { start } =
+    Writable.of({ missingBytes })?.partOf({ start: characters(ANY_CHARACTER), rules: new Map() }) ?? {};
+  const ranges = start?.kind === 'characters' ? start.ranges : [];
+  for (let code = 0; code < 0x110000; code += code < 0x3000 ? 1 : 37) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    const isWritten = !Buffer.from(String.fromCodePoint(code)).some((byte) => missingBytes.has(byte));
+    if (ranges.some(([first, last]) => first <= code && code <= last) !== isWritten)
+      throw new Error(`U+${code.toString(16)} should be ${isWritten}`);
+  }
+});
 
 describe('a grammar over a vocabulary that lacks some bytes', () => {
   it('never leads to a byte that is no token', async () => {
