@@ -54,7 +54,7 @@ describe('martingale serve', () => {
     const flags = ['--checkpoint', folder, '--lora-rank', '4', '--context', '256', '--reasoning', 'none'];
     const service = await serve('mine', ...flags);
     expect(service.text).toMatch(
-      /base model qwen3-generated: 0\.0 million parameters, 256 tokens of context, tool calls <tool_call>, no reasoning/,
+      /base model qwen3-generated: 0\.0 million parameters, 256 tokens of context, its own template, tool calls <tool_call>, no reasoning/,
     );
     expect(JSON.stringify(await (await models(service.url, 'mine')).json())).toContain('qwen3-generated');
     service.process.kill('SIGINT');

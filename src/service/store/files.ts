@@ -207,8 +207,8 @@ export class DataFiles {
 
   /** Removes what is kept of a job until it ends. */
   async removePayload(jobId: string): Promise<void> {
-    await this.removeScratch(jobId);
     await rm(this.#payloadPath(jobId), { force: true });
+    await this.removeScratch(jobId);
   }
 
   /** Where an engine may keep what it has finished of a job. */

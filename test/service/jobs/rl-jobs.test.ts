@@ -56,7 +56,7 @@ describe('RL jobs', () => {
       learningRate: 1e-3,
       loss: { type: 'cispo', tau: 0.5, epsilonHigh: 4 },
     });
-    expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
+    await expect.poll(() => readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
   });
 
   test('exactly the sampled tokens are in spans, with their distribution', async () => {
