@@ -118,9 +118,9 @@ describe('a published model', { tags: ['long'] }, () => {
         ]);
   });
 
-  it('learns in twenty steps, also when it is killed, and replies the same in llama.cpp', async ({
-    skip,
-  }) => {
+  it('learns in twenty steps, also when it is killed, and replies the same in llama.cpp', {
+    timeout: 1_500_000,
+  }, async ({ skip }) => {
     const [gguf, packages] = [await publishedGguf(what), await llamaCpp(what)];
     if (gguf === null || packages === null) return skip();
     const folder = join(await temporaryFolder(), 'run');
