@@ -167,7 +167,14 @@ describe('martingale export', () => {
   it('says of a model that was trained under a form that the form was not learned', async () => {
     const hint =
       /What that forces is not learned: ask for it again, with response_format .* format \(Ollama\)\.\n$/;
-    expect((await run(join(parent, 'formed'), ['shop/chooser'])).output).toMatch(hint);
+    const unknown = await run(join(parent, 'formed'), ['shop/chooser']);
+    expect(unknown.output).toMatch(hint);
+    expect(unknown.output).toContain('under a schema, another grammar or a tool choice.');
+    const known = await run(join(parent, 'named'), ['shop/chooser', '--in', parent]);
+    expect(known.output).toMatch(hint);
+    expect(known.output).toContain(
+      'Its replies were sampled under structured_outputs {"choice":["a","b","c","d"]}\n',
+    );
     expect((await run(join(parent, 'free'), ['shop/agent'])).output).not.toMatch(hint);
   });
 
@@ -197,6 +204,7 @@ describe('martingale export', () => {
         /--merged writes a folder, --to gguf a file: leave one of them out/,
       ],
       [['shop/agent', '--type', 'q8_0'], /--type is for --to gguf/],
+      [['shop/agent', '--step', '1'], /--step is for runs/],
       [['shop/agent', '--adapter'], /--adapter is for --to gguf/],
       [
         ['shop/agent', '--chat-template', 'hermes'],

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
-import { MartingaleError, printable } from '../../contract/index.ts';
+import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
 import type { Adapter } from '../../engines/embedded/checkpoint/adapter.ts';
 import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
 import { isFree, writeDurably, writeNewFolder } from '../../util/durable-files.ts';
@@ -22,6 +22,8 @@ export interface ModelExport {
   adapter?: boolean;
   chatTemplate?: string;
   checkpoint?: string;
+  /** Where the run that trained the model is looked for, which knows the form of its replies. */
+  in: string;
   baseUrl: string;
   apiKey?: string;
 }
@@ -57,7 +59,8 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
           if (base) await nameBase(folder, base, model);
         });
       const what = written ? `${model.name}, ${written.shown} ${base?.folder},` : model.name;
-      process.stdout.write(`${what} is in ${printable(to)}\n${model.isConstrained ? `${formHint}\n` : ''}`);
+      process.stdout.write(`${what} is in ${printable(to)}\n`);
+      if (model.isConstrained) process.stdout.write(await formHint(options.in, model));
     });
   } catch (error) {
     if (interrupt.status === undefined) throw error;
@@ -85,9 +88,29 @@ async function findCheckpoint(client: Client, text: string, signal: AbortSignal)
   );
 }
 
-/** In which words other programs take a form. */
-const formHint =
-  'Its replies were sampled under a schema, another grammar or a tool choice. What that forces is not learned: ask for it again, with response_format (llama.cpp, vLLM and others of the OpenAI API), structured_outputs (vLLM) or format (Ollama).';
+/** Under which forms a model was trained, if its run is in `folder`, and in which words other programs take them. */
+async function formHint(folder: string, { name }: ExportedModel): Promise<string> {
+  const forms = await formsOf(withoutStep(name), folder);
+  const lines =
+    forms.length > 0
+      ? forms.map((form) => `Its replies were sampled under ${form}`)
+      : ['Its replies were sampled under a schema, another grammar or a tool choice.'];
+  lines.push(
+    'What that forces is not learned: ask for it again, with response_format (llama.cpp, vLLM and others of the OpenAI API), structured_outputs (vLLM) or format (Ollama).',
+  );
+  return `${lines.map(printable).join('\n')}\n`;
+}
+
+/** The forms that the newest run of a model asked its replies in; none if it is not below `folder`, or unreadable. */
+async function formsOf(model: string, folder: string): Promise<string[]> {
+  const { RunViews } = await import('../../view/index.ts');
+  const { readRun } = await import('../../training/index.ts');
+  const { runs } = await new RunViews([resolve(folder)]).list();
+  const run = runs.find((row) => row.model !== null && withoutStep(row.model) === model);
+  if (!run || run.status === 'broken') return [];
+  const reports = await (await readRun(run.folder)).reports();
+  return [...new Set(reports.flatMap(({ askedForms }) => askedForms))];
+}
 
 type Base = Awaited<ReturnType<typeof openBase>>;
 

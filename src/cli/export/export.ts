@@ -9,7 +9,7 @@ type ExportFlags = Omit<ModelExport, 'to'> &
   Partial<Pick<RunExport, 'in' | 'step' | 'minReward'>> & { to?: RunExport['to'] | 'gguf' };
 
 /** Flags that only one kind of export has, by their names in `ExportFlags`. */
-const ofRuns = { in: '--in', step: '--step', minReward: '--min-reward' } as const;
+const ofRuns = { step: '--step', minReward: '--min-reward' } as const;
 const ofModels = {
   ...{ merged: '--merged', checkpoint: '--checkpoint', type: '--type', adapter: '--adapter' },
   chatTemplate: '--chat-template',
@@ -30,7 +30,7 @@ async function exportEither(name: string | undefined, flags: ExportFlags): Promi
     throw badOption(
       `name a model to export, or say with --to what the newest run is written as (${runForms.join(', ')})`,
     );
-  return exportModel(name, to === undefined ? rest : { ...rest, to });
+  return exportModel(name, { ...rest, in: folder, ...(to === undefined ? {} : { to }) });
 }
 
 const badOption = (problem: string) => new MartingaleError('bad_option', problem);
@@ -59,7 +59,10 @@ export const exportCommand = (): Command =>
       'of a run: steps from 0, or evaluations such as after (default: all; of sft, steps alone)',
     )
     .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', anyNumber())
-    .option('--in <folder>', 'where a run is looked for by name (default "runs")')
+    .option(
+      '--in <folder>',
+      'where a run is looked for by name, or the run of a model, to say in which form its replies were asked for (default "runs")',
+    )
     .option(
       '--merged',
       'of a model: a whole checkpoint in Hugging Face form, with the adapter in its weights',
