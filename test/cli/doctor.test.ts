@@ -65,6 +65,7 @@ describe('martingale doctor', () => {
       },
       memory: {
         weightBytes: 4 * parameters,
+        packedBytes: 4 * parameters,
         // Keys and values of 2 layers, 2 heads of width 8, 50 positions and 3 sequences.
         keyValueBytes: 4 * 2 * 2 * 2 * 8 * 50 * 3,
         trainedTogether: 20,

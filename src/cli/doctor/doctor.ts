@@ -115,7 +115,12 @@ async function examineCheckpoint(
   const { id, folder, modelType, parameters, architecture, language } = inspected;
   const step = stepOf(options);
   const { batch = step.rollouts } = options;
-  const { refusals, ...memory } = needsOf(inspected, step, { batch, trainingLimit: trainingBytes, usable });
+  const { refusals, ...memory } = needsOf(inspected, step, {
+    batch,
+    device: options.device ?? 'cpu',
+    trainingLimit: trainingBytes,
+    usable,
+  });
   const found = {
     family: modelType,
     folder,

@@ -2,12 +2,15 @@ import { adapterShapes } from '../../engines/embedded/lora/adapter-vector.ts';
 import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/training-memory.ts';
 import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
+import type { Device } from '../../engines/embedded/runtime.ts';
 import { EngineError } from '../../engines/engine.ts';
 import type { Rates, StepSize } from './probe.ts';
 
 /** Bytes that a checkpoint needs, and what does not fit. */
 export interface Needs {
   weightBytes: number;
+  /** Of the copy that the sampler packs for the processor's kernels; 0 on WebGPU. */
+  packedBytes: number;
   /** Of as many sequences as are sampled at once, of the length of a rollout. */
   keyValueBytes: number;
   /** What the engine keeps of ended replies at most. A run fills it in some steps. */
@@ -30,14 +33,25 @@ const bytesPerFloat = 4;
 /** Measured on Node 24: a recipe with its service and the engine's threads. */
 const processBytes = 0.35e9;
 
-/** `batch`: sequences that are sampled at once. `trainingLimit` and `usable`: bytes. */
+/** What a checkpoint is to do, and the limits in bytes. */
+interface Use {
+  /** Sequences that are sampled at once. */
+  batch: number;
+  device: Device;
+  trainingLimit: number;
+  usable: number;
+}
+
 export function needsOf(
   { architecture, parameters, lora, id }: InspectedCheckpoint,
   { sequence }: StepSize,
-  { batch, trainingLimit, usable }: { batch: number; trainingLimit: number; usable: number },
+  { batch, device, trainingLimit, usable }: Use,
 ): Needs {
   const { layers, keyValueHeads, headWidth, contextLength } = architecture;
   const weightBytes = parameters * bytesPerFloat;
+  // An embedding that is not the head too is looked up, never multiplied.
+  const lookedUp = architecture.tiedEmbeddings ? 0 : architecture.vocabularySize * architecture.width;
+  const packedBytes = device === 'cpu' ? (parameters - lookedUp) * bytesPerFloat : 0;
   const keyValueBytes = 2 * layers * keyValueHeads * headWidth * sequence * batch * bytesPerFloat;
   const prefixCacheBytes = checkpointPrefixBytes(defaultPrefixBytes(true));
   const adapterValues = adapterShapes(architecture, lora).reduce((sum, { size }) => sum + size, 0);
@@ -57,13 +71,20 @@ export function needsOf(
   const size = { sequences: trainedTogether, time: sequence };
   const training = trainedTogether > 0 ? trainingBytesWithKept(architecture, size, trainingLimit) : null;
   const totalBytes =
-    weightBytes + keyValueBytes + prefixCacheBytes + adapterBytes + (training ?? 0) + processBytes;
+    weightBytes +
+    packedBytes +
+    keyValueBytes +
+    prefixCacheBytes +
+    adapterBytes +
+    (training ?? 0) +
+    processBytes;
   if (totalBytes > usable)
     refusals.push(
       `${id} needs ${gigabytes(totalBytes)} in all, and this process may use ${gigabytes(usable)}: sample fewer or shorter sequences at once (--batch, --context), or use a machine with more memory`,
     );
   return {
     weightBytes,
+    packedBytes,
     keyValueBytes,
     prefixCacheBytes,
     trainingBytes: training,

@@ -93,11 +93,12 @@ function modelRows(
     `${layers}${size}, ${vocabularySize} tokens in the vocabulary, ${contextLength} of context`,
   ]);
   if (memory) {
-    const { weightBytes, keyValueBytes, prefixCacheBytes, adapterBytes, processBytes } = memory;
+    const { weightBytes, packedBytes, keyValueBytes, prefixCacheBytes, adapterBytes, processBytes } = memory;
     const { totalBytes, trainedTogether, batch } = memory;
     const sequences = trainedTogether === 1 ? 'one sequence' : `${trainedTogether} sequences`;
     rows.push(
       ['memory: weights', gigabytes(weightBytes)],
+      ['memory: packed weights', `${gigabytes(packedBytes)}, a copy for sampling on the CPU`],
       ['memory: keys and values', `${gigabytes(keyValueBytes)} for ${batch} sequences of ${sequence} tokens`],
       [
         'memory: ended replies',

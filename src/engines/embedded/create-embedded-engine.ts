@@ -77,7 +77,8 @@ export interface EmbeddedEngineOptions {
 /**
  * The engine that runs anywhere: transformers on ONNX Runtime, sampling and training in worker threads. With the tiny
  * models the same seed gives the same tokens whatever else is running, and training repeats bit for bit on the same
- * machine, also with another number of threads. With checkpoints the same seed gives the same tokens at the same load.
+ * machine, also with another number of threads. With checkpoints the same seed gives the same tokens too; on WebGPU only
+ * at the same load.
  *
  * `close` fails all calls in flight and all later ones at once, with the code `engine_closed`. It resolves when the
  * threads have ended: each completes its current run of the model and the checkpoint it is writing, and is terminated

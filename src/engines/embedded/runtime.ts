@@ -2,7 +2,7 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { hasCode } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { DeviceTensors } from './device-tensors.ts';
-import type { Session } from './onnx/session.ts';
+import type { ExternalWeights, Session } from './onnx/session.ts';
 import { type DeviceLock, deviceLock } from './threads/device-lock.ts';
 import { NativeGate } from './threads/native-gate.ts';
 
@@ -43,7 +43,7 @@ export function runtimeOfEnvironment(): RuntimeChoice {
 export interface Runtime {
   name: RuntimeName;
   device: Device;
-  session(model: Uint8Array): Promise<Session>;
+  session(model: Uint8Array, weights?: ExternalWeights): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
   /**
    * The same for data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
@@ -105,13 +105,23 @@ export async function loadRuntime(
     graphOptimizationLevel: 'all',
     logSeverityLevel: 3,
     ...(isNative
-      ? { extra: { session: { intra_op: { allow_spinning: '0' } } } }
+      ? {
+          extra: {
+            session: { intra_op: { allow_spinning: '0' }, use_device_allocator_for_initializers: '1' },
+          },
+        }
       : { executionProviders: ['wasm'] }),
   };
   return {
     ...shared,
-    session: async (model) => {
-      const session = await gate.pass(() => ort.InferenceSession.create(model, options));
+    session: async (model, weights = new Map()) => {
+      const externalData = Array.from(weights, ([path, numbers]) => ({ path, data: bytesOf(numbers) }));
+      const session = await gate.pass(() =>
+        ort.InferenceSession.create(
+          model,
+          externalData.length > 0 ? { ...options, externalData, enableCpuMemArena: false } : options,
+        ),
+      );
       return {
         run: (feeds) => gate.pass(() => session.run(feeds)),
         release: () => gate.pass(() => session.release()),
@@ -133,6 +143,11 @@ function nativeFor(choice: RuntimeChoice): RuntimeName {
 
 /** Deno's native modules do not read shared memory. */
 const takesShared = !('Deno' in globalThis);
+
+function bytesOf(numbers: Float32Array): Uint8Array {
+  const { buffer, byteOffset, byteLength } = takesShared ? numbers : unshared(numbers);
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
 
 /** A copy of an array in shared memory; any other array itself. */
 function unshared(data: Float32Array): Float32Array {

@@ -3,8 +3,8 @@ import { Graph, type Value } from '../onnx/graph.ts';
 import type { Device } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
-import type { LoraTargets } from './lora-graphs.ts';
 import { normalize } from './normalization.ts';
+import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
 /** What precedes the names of the weights of the layer whose attention comes next. */
@@ -12,26 +12,24 @@ export const nextLayer = 'next.';
 
 /**
  * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
- * writes the new keys and values into its cache, which is read in place and never copied. All weights are inputs, named as in `loraForwardGraph`; those of the
- * projections before an attention and their norms begin with `next.`. Further ones: `embedding` [vocabulary, width],
- * `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
+ * writes the new keys and values into its cache, which is read in place and never copied. Weights are named as in
+ * `loraForwardGraph`; those of the projections before an attention and their norms begin with `next.`. Further ones:
+ * `embedding` [vocabulary, width], `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
  * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
  * [outputs, 1] and those of `outputChoices`. WebGPU has no float64, which that needs: there all logits are outputs.
  *
- * The weights, [outputs, inputs], are the left operands, of states in columns. ONNX Runtime packs the right operand of a
- * product into other memory in each run, but reads the left one in place. For few tokens that takes half of the time, as
- * little as with weights that are packed beforehand, which would be in memory twice.
+ * Matrix products are those of a `Products`.
  */
 class CheckpointGraph {
   readonly #graph = new Graph();
   readonly #architecture: Architecture;
-  readonly #lora: LoraTargets;
   readonly #device: Device;
+  readonly #products: Products;
 
-  constructor(architecture: Architecture, lora: LoraTargets, device: Device) {
+  constructor(architecture: Architecture, device: Device, products: (graph: Graph) => Products) {
     this.#architecture = architecture;
-    this.#lora = lora;
     this.#device = device;
+    this.#products = products(this.#graph);
   }
 
   /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#project`. */
@@ -77,8 +75,9 @@ class CheckpointGraph {
     const { heads, keyValueHeads, headWidth } = this.#architecture;
     graph.input('positions', 'int64', ['tokens', 1]);
     for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
-    const columns = this.#columns(normed, this.#architecture.width);
-    const linear = (name: Projection) => this.#transpose(this.#multiply(name, columns, nextLayer));
+    const products = this.#products;
+    const states = products.take(normed, this.#architecture.width);
+    const linear = (name: Projection) => products.give(products.multiply(name, states, nextLayer));
     return graph.op(
       'Concat',
       [
@@ -131,59 +130,34 @@ class CheckpointGraph {
   /** What a layer's attention adds to the states, for the mixed values of its heads. */
   #attend(mixed: Value): Value {
     const { heads, headWidth } = this.#architecture;
-    return this.#transpose(this.#multiply('o_proj', this.#columns(mixed, heads * headWidth)));
+    const products = this.#products;
+    return products.give(products.multiply('o_proj', products.take(mixed, heads * headWidth)));
   }
 
   /** What a layer's MLP adds to the states. */
   #expand(normed: Value): Value {
     const graph = this.#graph;
-    const columns = this.#columns(normed, this.#architecture.width);
+    const products = this.#products;
+    const states = products.take(normed, this.#architecture.width);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
-    const gate = graph.contribOp('QuickGelu', [this.#multiply('gate_proj', columns)], {
+    const gate = graph.contribOp('QuickGelu', [products.multiply('gate_proj', states)], {
       alpha: { float: 1 },
     });
-    const hidden = graph.op('Mul', [gate, this.#multiply('up_proj', columns)]);
-    return this.#transpose(this.#multiply('down_proj', hidden));
+    const hidden = graph.op('Mul', [gate, products.multiply('up_proj', states)]);
+    return products.give(products.multiply('down_proj', hidden));
   }
 
   /** Makes what is needed of the logits of normed states [outputs, width] the outputs. */
   #finish(normed: Value): void {
     const graph = this.#graph;
-    const { vocabularySize, width } = this.#architecture;
-    const head = graph.input('head', 'float32', [vocabularySize, width]);
-    const logitsOf = (states: Value) =>
-      this.#transpose(graph.op('MatMul', [head, this.#columns(states, width)]));
+    const { vocabularySize } = this.#architecture;
+    const logitsOf = (states: Value) => this.#products.logits(states);
     if (this.#device !== 'cpu') {
       outputLogits(graph, logitsOf(normed), ['outputs', vocabularySize]);
       return;
     }
     graph.input('inverse_temperature', 'float32', ['outputs', 1]);
     outputChoices(graph, logitsOf(graph.op('Mul', [normed, 'inverse_temperature'])), vocabularySize);
-  }
-
-  /** W x + scale * B (A x), [outputs, tokens], for states x [inputs, tokens]. */
-  #multiply(name: Projection, states: Value, prefix = ''): Value {
-    const graph = this.#graph;
-    const [outputs, inputs] = projectionShape(this.#architecture, name);
-    const weight = graph.input(`${prefix}${name}`, 'float32', [outputs, inputs]);
-    const product = graph.op('MatMul', [weight, states]);
-    const { targets, scale } = this.#lora;
-    if (!targets.includes(name)) return product;
-    const a = graph.input(`${prefix}${name}.A`, 'float32', ['rank', inputs]);
-    const b = graph.input(`${prefix}${name}.B`, 'float32', [outputs, 'rank']);
-    return graph.op('Gemm', [b, graph.op('MatMul', [a, states]), product], { alpha: { float: scale } });
-  }
-
-  /**
-   * States [tokens, width] as columns. ONNX Runtime would make a transpose part of the product that it leads to, if
-   * nothing stood between them, and only plain products have the kernel for a single column.
-   */
-  #columns(states: Value, width: number): Value {
-    return this.#graph.op('Reshape', [this.#transpose(states), this.#graph.integers(width, -1)]);
-  }
-
-  #transpose(states: Value): Value {
-    return this.#graph.op('Transpose', [states], { perm: [1, 0] });
   }
 
   #biased(name: Projection, states: Value): Value {
@@ -218,18 +192,15 @@ class CheckpointGraph {
 }
 
 /**
- * The graph up to the first attention, the one from any layer's attention to the next (null if there is only one layer),
- * and the one from the last layer's attention to the logits.
+ * On the CPU a graph for each layer, with its weights; elsewhere those of the layers between the first and the last are
+ * one, because weights are inputs.
  */
-export function checkpointDecodingGraphs(
+export function checkpointDecodingGraph(
   architecture: Architecture,
-  lora: LoraTargets,
   device: Device,
-): { first: Uint8Array; middle: Uint8Array | null; last: Uint8Array } {
-  const { layers } = architecture;
-  return {
-    first: new CheckpointGraph(architecture, lora, device).begin(),
-    middle: layers > 1 ? new CheckpointGraph(architecture, lora, device).proceed(0) : null,
-    last: new CheckpointGraph(architecture, lora, device).proceed(layers - 1),
-  };
+  products: (graph: Graph) => Products,
+  part: 'first' | number,
+): Uint8Array {
+  const graph = new CheckpointGraph(architecture, device, products);
+  return part === 'first' ? graph.begin() : graph.proceed(part);
 }

@@ -18,26 +18,39 @@ export interface AdapterVector {
   vector: Float32Array;
 }
 
+/** A tensor of a checkpoint by its name in the files. */
+export function weightOf({ weights }: LoraBase, name: string): Float32Array {
+  const data = weights.get(name);
+  if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
+  return data;
+}
+
 /** A layer's frozen weights as inputs of the graphs: each under the name of its projection or norm, or `<name>.bias`. */
-export function weightFeeds(runtime: Runtime, { architecture, weights }: LoraBase, layer: number): Feeds {
-  const { headWidth, width, attentionBias } = architecture;
-  const feeds: Feeds = {};
-  const feed = (input: string, name: string, dimensions: readonly number[]) => {
-    const data = weights.get(name);
-    if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
-    feeds[input] = runtime.constant(data, dimensions);
-  };
-  for (const projection of projectionsOf(architecture)) {
-    const shape = projectionShape(architecture, projection);
-    const name = projectionName(layer, projection);
-    feed(projection, `${name}.weight`, shape);
-    if (attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection))
-      feed(`${projection}.bias`, `${name}.bias`, [shape[0]]);
+export function weightFeeds(runtime: Runtime, base: LoraBase, layer: number): Feeds {
+  const feeds = vectorFeeds(runtime, base, layer);
+  for (const projection of projectionsOf(base.architecture)) {
+    const data = weightOf(base, `${projectionName(layer, projection)}.weight`);
+    feeds[projection] = runtime.constant(data, projectionShape(base.architecture, projection));
   }
-  for (const norm of normsOf(architecture)) {
+  return feeds;
+}
+
+/** Those of `weightFeeds` that are no matrices: norms and biases. */
+export function vectorFeeds(runtime: Runtime, base: LoraBase, layer: number): Feeds {
+  const { headWidth, width, attentionBias } = base.architecture;
+  const feeds: Feeds = {};
+  const feed = (input: string, name: string, size: number) => {
+    feeds[input] = runtime.constant(weightOf(base, name), [size]);
+  };
+  if (attentionBias)
+    for (const projection of ['q_proj', 'k_proj', 'v_proj'] as const) {
+      const [outputs] = projectionShape(base.architecture, projection);
+      feed(`${projection}.bias`, `${projectionName(layer, projection)}.bias`, outputs);
+    }
+  for (const norm of normsOf(base.architecture)) {
     const isPerHead = norm === 'q_norm' || norm === 'k_norm';
     const name = `model.layers.${layer}.${isPerHead ? 'self_attn.' : ''}${norm}.weight`;
-    feed(norm, name, [isPerHead ? headWidth : width]);
+    feed(norm, name, isPerHead ? headWidth : width);
   }
   return feeds;
 }

@@ -4,6 +4,9 @@ import { ProtobufWriter } from '../../../util/protobuf.ts';
 const elementType = { float32: 1, int64: 7 } as const;
 type ElementType = keyof typeof elementType;
 
+/** The place of numbers that are not in the file, `TensorProto.DataLocation`. */
+const externalLocation = 1;
+
 /** The name of a value in a graph. */
 export type Value = string;
 type Attribute = number | string | readonly number[] | { float: number };
@@ -47,6 +50,17 @@ export class Graph {
       .integer(2, data instanceof Float32Array ? elementType.float32 : elementType.int64)
       .text(8, name)
       .bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    this.#initializers.push(tensor);
+    return name;
+  }
+
+  /** A tensor whose numbers are given to the session apart from the model, under the same name: see `ExternalWeights`. */
+  externalWeight(name: string, dimensions: readonly number[], bytes: number): Value {
+    const tensor = new ProtobufWriter();
+    for (const dimension of dimensions) tensor.integer(1, dimension);
+    tensor.integer(2, elementType.float32).text(8, name).integer(14, externalLocation);
+    for (const [key, value] of Object.entries({ location: name, offset: '0', length: `${bytes}` }))
+      tensor.message(13, new ProtobufWriter().text(1, key).text(2, value));
     this.#initializers.push(tensor);
     return name;
   }

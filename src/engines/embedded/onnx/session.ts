@@ -3,6 +3,9 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 /** Inputs of a graph, by name. */
 export type Feeds = Record<string, Tensor>;
 
+/** The numbers of a graph's `externalWeight`s, by name. A session copies them. */
+export type ExternalWeights = ReadonlyMap<string, Float32Array>;
+
 /** A loaded graph. */
 export interface Session {
   /**

@@ -6,7 +6,7 @@ import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type Chunk, type Decoder, rowsOf, type StepOutput, type Wanted } from './decoder.ts';
-import { type DecodingStage, decodingStages } from './decoding-stages.ts';
+import { type DecodingStage, type DecodingStages, decodingStages } from './decoding-stages.ts';
 import { DrawFeeds } from './draws.ts';
 import { KeyValueCache } from './key-value-cache.ts';
 
@@ -15,12 +15,18 @@ const masked = -1e9;
 const none = new Float32Array(0);
 const noRows: LogitRows = { logits: none, largest: none, likelihoods: none };
 
-/** Runs tokens through a checkpoint, by graphs of ONNX Runtime, with its own key-value cache. */
+/**
+ * Runs tokens through a checkpoint, by graphs of ONNX Runtime, with its own key-value cache.
+ *
+ * On the CPU a token's logits have the same bits in any batch, and however its sequence was cut into chunks: a row of a
+ * product depends on no other row (see `PackedProducts`), nor does a query of an attention, and positions that it does not
+ * see add exact zeros. A single row rounds differently, so there are always two.
+ */
 export class CheckpointDecoder implements Decoder {
   readonly cache: KeyValueCache;
   readonly #runtime: Runtime;
   readonly #architecture: Architecture;
-  readonly #stages: readonly DecodingStage[];
+  readonly #stages: DecodingStages;
   /** Null if the graphs output logits only. */
   readonly #draws: DrawFeeds | null;
   /** Memory of the inputs, used again by the next run. */
@@ -32,7 +38,7 @@ export class CheckpointDecoder implements Decoder {
   private constructor(
     runtime: Runtime,
     architecture: Architecture,
-    stages: readonly DecodingStage[],
+    stages: DecodingStages,
     draws: DrawFeeds | null,
   ) {
     this.#runtime = runtime;
@@ -65,14 +71,14 @@ export class CheckpointDecoder implements Decoder {
   }
 
   async close(): Promise<void> {
-    for (const session of new Set(this.#stages.map((stage) => stage.session))) await session.release();
+    await this.#stages.release();
     this.cache.clear();
   }
 
   async run(firstSlot: number, chunks: readonly Chunk[], { everyToken = false } = {}): Promise<LogitRows> {
     const layout = this.#layout(chunks);
     const ends = layout.last.filter((_, row) => (chunks[row]?.start ?? 0) < (chunks[row]?.end ?? 0));
-    const picked = everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : ends;
+    const picked = twoRows(everyToken ? BigInt64Array.from(layout.rows.keys(), BigInt) : ends);
     const draws = this.#draws?.feeds(Array.from(picked, () => null));
     return this.#keep(await this.#run(firstSlot, layout, picked, draws));
   }
@@ -80,8 +86,8 @@ export class CheckpointDecoder implements Decoder {
   async step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput> {
     if (!this.#draws) return { rows: await this.run(firstSlot, chunks), outcomes: rowsOf(chunks) };
     const layout = this.#layout(chunks);
-    const draws = wanted.flatMap((one) => (one === null ? [] : one === 'logits' ? [null] : [one]));
-    const picked = layout.last.filter((_, row) => wanted[row] !== null);
+    const draws = twoRows(wanted.flatMap((one) => (one === null ? [] : one === 'logits' ? [null] : [one])));
+    const picked = twoRows(layout.last.filter((_, row) => wanted[row] !== null));
     const outputs = await this.#run(firstSlot, layout, picked, this.#draws.feeds(draws));
     const drawn = draws.length > 0 ? this.#draws.read(draws, outputs) : [];
     let [pickedRow, wholeRow] = [0, 0];
@@ -102,7 +108,7 @@ export class CheckpointDecoder implements Decoder {
     end: Feeds = {},
   ): Promise<InferenceSession.OnnxValueMapType> {
     freeAll(Object.values(this.#rows ?? {}));
-    const [first, ...layers] = this.#stages as [DecodingStage, ...DecodingStage[]];
+    const [first, ...layers] = this.#stages.stages as [DecodingStage, ...DecodingStage[]];
     const positions = this.#positions(layout);
     const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
     let outputs = await first.session.run({ ...first.weights, ...ids, positions });
@@ -135,11 +141,12 @@ export class CheckpointDecoder implements Decoder {
   /** Computes the flat and padded indices of the tokens. */
   #layout(chunks: readonly Chunk[]): Layout {
     let tokens = 0;
-    let steps = 1;
+    let steps = this.#sharers > 1 ? 1 : 2;
     for (const { start, end } of chunks) {
       tokens += end - start;
       steps = Math.max(steps, end - start);
     }
+    tokens = Math.max(2, tokens);
     const width = this.cache.width;
     const rows = new BigInt64Array(tokens);
     const last = new BigInt64Array(chunks.length);
@@ -235,6 +242,16 @@ export class CheckpointDecoder implements Decoder {
   }
 }
 
+/** The rows, or the only one twice. */
+function twoRows(rows: BigInt64Array): BigInt64Array;
+function twoRows<Row>(rows: Row[]): Row[];
+function twoRows<Row>(rows: BigInt64Array | Row[]): BigInt64Array | Row[] {
+  if (rows.length !== 1) return rows;
+  return rows instanceof BigInt64Array
+    ? BigInt64Array.of(rows[0] as bigint, rows[0] as bigint)
+    : [...rows, ...rows];
+}
+
 /** The array itself, or a larger one in its place. */
 function atLeast(array: Float32Array<ArrayBuffer>, size: number): Float32Array<ArrayBuffer> {
   return array.length >= size ? array : new Float32Array(Math.max(size, 2 * array.length));
@@ -244,7 +261,7 @@ interface Layout {
   /** One for each chunk. */
   ranges: readonly TokenRange[];
   steps: number;
-  /** Number of flat tokens. */
+  /** Number of flat tokens, at least 2: one that no chunk has is computed and not used. */
   tokens: number;
   width: number;
   /** For each flat token its index in the padded [chunks, steps] layout. */

@@ -30,7 +30,8 @@ export function smallModel(): TestedModel {
 export const usualModel = ({ id, architecture, lora }: TestedModel): TestedModel =>
   randomModel(id, { ...partOf(architecture, 2), ...usual }, lora);
 
-function randomModel(
+/** A model with random weights, whose states keep their size from layer to layer. */
+export function randomModel(
   id: string,
   architecture: TestedModel['architecture'],
   lora: TestedModel['lora'],

@@ -15,7 +15,7 @@ export function faultyRuntime(
   runtime: Runtime,
   fault: { operator: string; output?: number; factor: number },
 ): Runtime {
-  return { ...runtime, session: (model) => runtime.session(withFault(model, fault)) };
+  return { ...runtime, session: (model, weights) => runtime.session(withFault(model, fault), weights) };
 }
 
 function withFault(

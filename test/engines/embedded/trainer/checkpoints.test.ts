@@ -207,8 +207,8 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     const seen = { runs: 0, onRun: () => {} };
     const watched: Runtime = {
       ...runtime,
-      session: async (graph) => {
-        const session = await runtime.session(graph);
+      session: async (graph, weights) => {
+        const session = await runtime.session(graph, weights);
         const run: typeof session.run = (feeds) => {
           seen.runs++;
           seen.onRun();
