@@ -3,7 +3,7 @@ import { formatModelName, MartingaleError, type Model } from '../contract/index.
 import { nearNames } from '../util/near-names.ts';
 
 /** A model of a service, as the user has named it. */
-export interface FoundModel {
+interface FoundModel {
   /** Full name that chat requests take: `entity/project/name`, with `:stepN` if a step was named, or a base model. */
   name: string;
   /** The step that was named. */
@@ -11,7 +11,7 @@ export interface FoundModel {
 }
 
 /** A trained model, with its record. */
-export interface FoundTrainedModel extends FoundModel {
+interface FoundTrainedModel extends FoundModel {
   model: Model;
 }
 

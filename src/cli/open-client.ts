@@ -5,7 +5,7 @@ import { startTimer } from '../util/deadline.ts';
 /** Time without an answer after which the user is told. */
 const silenceMs = 2000;
 
-export interface ServiceToOpen {
+interface ServiceToOpen {
   baseUrl: string;
   apiKey?: string | undefined;
   /** Gets a line if the service is silent. Default: it goes to standard error. */

@@ -17,7 +17,7 @@ export interface Interrupt {
   release: () => void;
 }
 
-export interface InterruptOptions {
+interface InterruptOptions {
   /** Longest time from the first interrupt to the end, in milliseconds. After it the program exits. */
   limitMs: number;
   /** Called at the first interrupt, to tell the user. */

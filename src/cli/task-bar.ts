@@ -5,7 +5,7 @@ const pauseMs = 100;
 const plainPauseMs = 10_000;
 
 /** How far a task is, in whatever it counts. */
-export type ShowTask = (done: number, total: number, what?: string) => void;
+type ShowTask = (done: number, total: number, what?: string) => void;
 
 /**
  * Shows on a line of a terminal how far a task is, and how long the rest takes at the pace so far. The line goes when the

@@ -12,7 +12,7 @@ interface Pool {
 }
 
 /** A connection for one call. Release it when the answer has been read. */
-export interface PooledConnection {
+interface PooledConnection {
   agent: Agent;
   release: () => void;
 }

@@ -16,7 +16,7 @@ export interface ServiceAddress {
 }
 
 /** Error messages never show the value of `apiKey`. */
-export const invalid = (option: string, value: unknown, remedy: string): OptionError =>
+const invalid = (option: string, value: unknown, remedy: string): OptionError =>
   invalidOption('invalid_client_option', option, value, remedy);
 
 /** Parses a base URL with or without `/v1` at its end. */

@@ -43,9 +43,9 @@ export interface IdempotentCallOptions extends CallOptions {
 }
 
 /** Converts an answer to a result. @throws RequestError of code `bad_response` for an invalid answer. */
-export type Parse<Result> = (answer: Answer) => Result;
+type Parse<Result> = (answer: Answer) => Result;
 
-export interface Posted {
+interface Posted {
   body: RequestBody;
   headers?: Record<string, string>;
   /** Whether a retry is safe without a key, because the request alone determines the result. Default false. */

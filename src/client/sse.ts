@@ -6,7 +6,7 @@ import { RequestError, tooLarge } from './errors.ts';
 const parseBatchSize = 16_384;
 
 /** Maximum time from the first piece of an event to its last. */
-export interface EventDeadline {
+interface EventDeadline {
   timeoutMs: number;
   timeoutOption: TimeoutOption;
 }

@@ -15,7 +15,7 @@ const errorBodySchema = z.object({
 const maxExcerpt = 500;
 
 /** Response headers that errors use. */
-export interface ErrorHeaders {
+interface ErrorHeaders {
   retryAfter: string | null;
   date: string | null;
   location: string | null;

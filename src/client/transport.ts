@@ -12,7 +12,7 @@ import type { ServiceAddress } from './options.ts';
 import { type Repeat, type RetryHooks, type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
 
-export interface TransportOptions {
+interface TransportOptions {
   address: ServiceAddress;
   headers: Record<string, string>;
   retry: RetryPolicy;

@@ -1,4 +1,4 @@
-export { list, optional, withDefault } from './bounded.ts';
+export { list, optional } from './bounded.ts';
 export { reasoningEffortSchema } from './chat/answer-fields.ts';
 export * from './chat/messages.ts';
 export * from './chat/request.ts';

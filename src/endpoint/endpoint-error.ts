@@ -1,7 +1,7 @@
 import { isRequestError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 
-export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
+type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
 
 /** A request that the endpoint itself rejects. */
 export class EndpointError extends MartingaleError {

@@ -52,7 +52,7 @@ export interface EndpointModel {
 }
 
 /** A call of a session. It is aborted when its client disconnects and when the session ends. */
-export interface SessionCall {
+interface SessionCall {
   readonly signal: AbortSignal;
   /** Must be called when the call ends, successful or not. */
   leave(): void;

@@ -107,7 +107,7 @@ export function loopAgent<Scenario, State, Parsed>(
  * the trajectory's metric `scored_errors` and adds a line to its logs.
  * @throws EnvironmentError (`on_error_failed`) if `onError` throws another error.
  */
-export async function callOnError<Outcome>(
+async function callOnError<Outcome>(
   { metrics, logs }: Trajectory,
   error: unknown,
   onError: () => Outcome | undefined | PromiseLike<Outcome | undefined>,

@@ -71,7 +71,7 @@ export interface AgentContext {
   seats?: Seats;
 }
 
-export interface AgentError {
+interface AgentError {
   error: unknown;
   /** Stop reason of the rollout if `onError` returns an outcome. */
   stopReason: string;
@@ -79,7 +79,7 @@ export interface AgentError {
   isAtContextEnd: boolean;
 }
 
-export interface ScoreContext {
+interface ScoreContext {
   trajectory: Trajectory;
   /** The seat to score. Absent in an environment with one agent. */
   seat?: string | undefined;

@@ -2,7 +2,6 @@ export type { Credit, CreditContext } from './credit.ts';
 export { defineEnvironment } from './define-environment.ts';
 export {
   type Environment,
-  type EnvironmentDefinition,
   type GroupScoring,
   isEnvironment,
   type OpenEnvironment,
@@ -35,7 +34,6 @@ export type {
   RolloutContext,
   RolloutEnvironmentOptions,
   SetupContext,
-  SharedOptions,
 } from './options.ts';
 export type {
   GroupMember,
@@ -49,7 +47,6 @@ export type {
   WeightedReward,
 } from './rewards/reward.ts';
 export { type RewardCodes, rewardChanges } from './rewards/reward-code.ts';
-export { score, withWeights } from './rewards/score.ts';
 export { runAgent } from './run-agent.ts';
 export type { Generate } from './scenario-set/generator-stage.ts';
 export { type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';

@@ -15,7 +15,7 @@ import type { AgentContext, OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
 import { codeOfThrown, describeThrown, errorsWithin } from './thrown.ts';
 
-export interface RunAgentOptions<Outcome> {
+interface RunAgentOptions<Outcome> {
   opened: OpenEnvironment<Outcome>;
   agent: AgentContext;
   /** Controls `agent.signal`; aborted at the time limit. */
@@ -132,14 +132,14 @@ function isUsedUpLimit(reason: string | null): reason is UsedUpLimit {
  * - `context_limit`: the conversation has reached the end of the model's context.
  * - `outside`: something else failed. The rollout fails and gets no reward.
  */
-export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
+type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
 
 /**
  * Where the error of an agent comes from. It is `outside`, whatever the agent threw, if a model call of the rollout got
  * no answer and was not repeated with success. It is `outside` too if the error or one of its causes is martingale's own
  * (a failed judge, a call after the rollout's end) or a provider's failed call.
  */
-export function originOf(error: unknown, trajectories: readonly Trajectory[]): ErrorOrigin {
+function originOf(error: unknown, trajectories: readonly Trajectory[]): ErrorOrigin {
   if (trajectories.some(({ observations }) => observations.unansweredCalls.length > 0)) return 'outside';
   const isAtContextEnd = trajectories.some(({ observations }) => observations.isAtContextEnd);
   const kinds = errorsWithin(error).map((within) => kindOf(within, isAtContextEnd));

@@ -10,7 +10,7 @@ interface ShownEvaluation {
   counts: RolloutCounts;
 }
 
-export interface EvaluationView {
+interface EvaluationView {
   /** Call for each group that has ended. */
   onGroup: (group: RolloutGroup) => void;
   onEnd: (evaluation: ShownEvaluation) => void;

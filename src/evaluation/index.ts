@@ -7,7 +7,7 @@ export {
   type PairedScore,
   type SignFlipTest,
 } from './compare.ts';
-export { average, type Estimate, estimate, type Interval, type PassAt } from './estimate.ts';
+export { average, type Estimate, type Interval, type PassAt } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type ScenarioScore, type SuccessOf, scenarioKeys, successOf } from './score-scenario.ts';
 export {

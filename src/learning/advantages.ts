@@ -19,7 +19,7 @@ const scaleFloor = 1e-6;
 const rewardTolerance = 1e-12;
 
 /** The reward of a trajectory and the credits of its choices. */
-export interface CreditedTrajectory {
+interface CreditedTrajectory {
   reward: number;
   /** For each choice its credit, or null when the trajectory's reward applies. */
   credits: readonly (number | null)[];

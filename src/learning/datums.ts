@@ -2,7 +2,7 @@ import { choiceAdvantages, groupStandardDeviation, hasSignal } from './advantage
 import { type Datum, LearningError, type Span } from './datum.ts';
 import type { ResolvedRlConfig } from './resolve-config.ts';
 
-export interface SpanOrigin {
+interface SpanOrigin {
   /** The choice's credit; absent or null: its trajectory's reward applies. */
   credit?: number | null;
   /** Number of the choice in its trajectory, which `Batch.origins` tells again. */
@@ -50,7 +50,7 @@ export interface BatchCounts {
   reward_std_dev: number;
 }
 
-export interface DatumOrigin {
+interface DatumOrigin {
   trajectory: number;
   choices: (number | undefined)[];
 }

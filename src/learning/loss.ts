@@ -14,7 +14,7 @@ export interface LossDecision {
   advantage: number;
 }
 
-export interface DatumLoss {
+interface DatumLoss {
   /** The loss of each decision, before its weight and without the entropy bonus. */
   losses: Float64Array;
   /**

@@ -1,5 +1,5 @@
 /** Differences between the weights being trained and the weights that sampled, over the tokens of a batch. */
-export interface OffPolicySummary {
+interface OffPolicySummary {
   /** Number of tokens. */
   tokens: number;
   /** Fraction of tokens whose loss the cap, the mask, the clip or the truncation changed; 0 without tokens. */

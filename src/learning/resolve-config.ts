@@ -32,7 +32,7 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
 /** The members of `LossConfig` for reinforcement learning. */
 export type PolicyLossConfig = Extract<LossConfig, { type: 'cispo' | 'ppo' }>;
 
-export interface ResolvedRlJob {
+interface ResolvedRlJob {
   /** The job's `resolved_config`. */
   config: ResolvedRlConfig;
   loss: PolicyLossConfig;

@@ -1,5 +1,6 @@
 import { smallestOf } from '../util/extremes.ts';
-export interface AdaptiveLimitOptions {
+
+interface AdaptiveLimitOptions {
   min: number;
   max: number;
   start: number;

@@ -15,7 +15,7 @@ import { isObject } from '../util/json.ts';
 import { unsupportedByModel } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
 
-export interface ChatRequest {
+interface ChatRequest {
   /** All fields except `messages`, `model`, `seed` and `stream`. */
   settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
   tools: Tool[] | undefined;

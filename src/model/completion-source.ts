@@ -18,7 +18,7 @@ export interface CompletionSource {
   ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
 }
 
-export interface StreamedCompletion {
+interface StreamedCompletion {
   id: string;
   model: string;
   choice: Choice;

@@ -20,7 +20,7 @@ import { StreamedContent, toExternalChoice, toReadableMessages } from './externa
 import { runModelCall } from './model-call.ts';
 import type { SamplingOverride } from './policy-caller.ts';
 
-export interface ExternalLanguageModelOptions {
+interface ExternalLanguageModelOptions {
   model: LanguageModelV4;
   name: string;
   override: Omit<SamplingOverride, 'minP'>;

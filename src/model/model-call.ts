@@ -3,7 +3,7 @@ import { isRequestError } from '../client/index.ts';
 import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
 
-export interface ModelCallOptions {
+interface ModelCallOptions {
   /** Name of the model in the span. */
   name: string;
   /** Labels of the metrics. */
@@ -14,7 +14,7 @@ export interface ModelCallOptions {
 }
 
 /** A running model call. `onRetry` reports the statuses of attempts that are retried. */
-export interface ModelCall {
+interface ModelCall {
   span: Span;
   onRetry: (notice: { status: unknown }) => void;
 }

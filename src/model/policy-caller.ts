@@ -42,7 +42,7 @@ export interface SamplingOverride {
 /** What happens to a call of a recorded model outside of any rollout. */
 export type OutsideRollout = 'answer' | 'warn' | 'error';
 
-export interface PolicyCallerOptions {
+interface PolicyCallerOptions {
   completions: CompletionSource;
   /** Name of the model in chat requests. */
   name: string;
@@ -76,7 +76,7 @@ export interface StartedCall {
   hasEnded?: boolean;
 }
 
-export interface StreamedReply {
+interface StreamedReply {
   /** The reply assembled from the chunks read so far. */
   reply: StreamedChoice;
   /** The call is recorded before this iteration ends. */

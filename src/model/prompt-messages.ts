@@ -20,7 +20,7 @@ type ToolResultPart = Extract<
 export const providerName = 'martingale';
 
 /** A part that is not text. */
-export interface OtherPart {
+interface OtherPart {
   type: string;
   mediaType?: string;
   toolName?: string;

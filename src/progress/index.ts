@@ -18,4 +18,3 @@ export type {
   RunValidation,
   VersionChange,
 } from './run-event.ts';
-export type { ProgressView } from './view.ts';

@@ -202,7 +202,7 @@ function watchStream(
 const maxLineLength = 4096;
 
 /** Tracks the unfinished last line of the program's own output. */
-export class ProgramOutput {
+class ProgramOutput {
   /** The line as it was written, with escape codes. */
   #line = '';
 

@@ -106,8 +106,6 @@ export function wrap(text: string, width: number): string[] {
   return [...lines, current];
 }
 
-export const plainText = (line: Line): string => line.map((segment) => segment.text).join('');
-
 /** A line as terminal output. Control characters in its texts are made visible; only the styles have an effect. */
 export function paint(line: Line, colors: boolean): string {
   return line

@@ -224,7 +224,7 @@ function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
  * What JSON would not preserve of a value, with its path; undefined if it preserves everything. Undefined properties
  * pass, because they read the same when absent.
  */
-export function lostInJson(value: unknown, path = 'it', around = new Set<object>()): string | undefined {
+function lostInJson(value: unknown, path = 'it', around = new Set<object>()): string | undefined {
   if (typeof value === 'number' && !Number.isFinite(value)) return `${path} is ${value}`;
   if (['bigint', 'function', 'symbol'].includes(typeof value)) return `${path} is a ${typeof value}`;
   if (typeof value !== 'object' || value === null) return undefined;
@@ -246,7 +246,7 @@ export function lostInJson(value: unknown, path = 'it', around = new Set<object>
 }
 
 /** The value after a JSON round trip, which may lose parts of it; null if it cannot be serialized. */
-export function asJson(value: unknown): unknown {
+function asJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value) ?? 'null');
   } catch {

@@ -28,7 +28,6 @@ export {
   type RolloutFailure,
   RolloutGroup,
   type RolloutGroupOptions,
-  rolloutOfSeat,
   seatNotPlayed,
   toFailure,
   trajectoriesOf,
@@ -53,7 +52,7 @@ export {
   runGroupsNames,
   runParsedGroups,
 } from './run-groups.ts';
-export { type RunRolloutOptions, runRollout } from './run-rollout.ts';
+export { runRollout } from './run-rollout.ts';
 export {
   checkSeats,
   isTrainedSeat,

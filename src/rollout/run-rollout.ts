@@ -234,7 +234,7 @@ function describeRollout(span: Span, rollout: Rollout): void {
  * Cleans up after a rollout. If the set-up is still running, it may take up to `timeoutMs` more; if it finishes even
  * later, the clean-up runs then without being awaited. Never throws: errors go into the trajectory's metrics and logs.
  */
-export async function cleanUp<Outcome>(
+async function cleanUp<Outcome>(
   opening: Promise<OpenEnvironment<Outcome>>,
   timeoutMs: number,
   trajectory: Trajectory,

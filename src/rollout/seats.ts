@@ -95,7 +95,7 @@ export function seatsForAgents<Schema extends z.ZodType, Outcome>(
 }
 
 /** The player of each seat: the trained model, if `players` has no other. */
-export function playersOf<Schema extends z.ZodType, Outcome>({
+function playersOf<Schema extends z.ZodType, Outcome>({
   environment,
   model,
   players = {},

@@ -19,7 +19,7 @@ import {
 import { meanReward } from './seats.ts';
 import { guardUnawaited } from './unawaited.ts';
 
-export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
+interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenario: z.output<Schema>;
   /** Index of the group in its step, if it is part of one. */

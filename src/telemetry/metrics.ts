@@ -81,7 +81,7 @@ export function countModelCall(change: 1 | -1, { provider, model }: ModelCallLab
   instruments().callsInFlight.add(change, labels(provider, model));
 }
 
-export interface ModelCallLabels {
+interface ModelCallLabels {
   provider: string;
   model: string;
 }
@@ -125,7 +125,7 @@ export function timeTool<Result>(name: string, run: () => Result): Result {
 }
 
 /** Labels that separate the gauges of runs in one process or one backend. */
-export interface RunLabels {
+interface RunLabels {
   runId: string;
   environment: string;
   /** Name of the model, without a step. */

@@ -19,7 +19,7 @@ import { errorType, genAi } from './names.ts';
 /** Name of the tracer and the meter. */
 export const instrumentationName = 'martingale';
 
-export interface SpanContextOptions extends Pick<SpanOptions, 'kind' | 'links'> {
+interface SpanContextOptions extends Pick<SpanOptions, 'kind' | 'links'> {
   /** Context with the parent span. Default: the active context. */
   parent?: Context;
 }
@@ -119,7 +119,7 @@ export function linksTo(traceparent: string | null): Link[] {
 }
 
 /** Environment variable that turns `captureContent` on if it is `true` at the start of the process. */
-export const captureContentVariable = 'MARTINGALE_CAPTURE_CONTENT';
+const captureContentVariable = 'MARTINGALE_CAPTURE_CONTENT';
 
 let capturing = process.env[captureContentVariable] === 'true';
 

@@ -11,7 +11,6 @@ export {
   followJob,
   type JobOutcome,
   type JobProgress,
-  meanMetrics,
 } from './follow-job.ts';
 export type { LostJobOptions } from './lost-job.ts';
 export type { ModelSource } from './model-source.ts';

@@ -15,7 +15,7 @@ import { logOnce } from './submit-training.ts';
 import { trainDefaults } from './train-options.ts';
 
 /** The further models that train in a run, by their names without a step. */
-export type Learners = ReadonlyMap<string, ModelHandle>;
+type Learners = ReadonlyMap<string, ModelHandle>;
 
 /** The models of seats with `trains`. @throws OptionError for the model of the run, and for one that cannot be trained. */
 export function learnersOf(seats: SeatModels | undefined, policy: ModelHandle): Learners {

@@ -46,7 +46,7 @@ export type JobTrace =
   | { type: 'job' }
   | { type: 'nothing' };
 
-export interface PollOptions {
+interface PollOptions {
   model: ModelHandle;
   /** Step of the newest checkpoint before the job was requested. */
   from: number;
@@ -103,7 +103,7 @@ export async function stepOf(
 }
 
 /** The job as the service reports it; undefined if the service does not know it. */
-export async function findJob(client: Client, jobId: string, signal: AbortSignal | undefined) {
+async function findJob(client: Client, jobId: string, signal: AbortSignal | undefined) {
   try {
     return await client.trainingJobs.get(jobId, { signal });
   } catch (error) {

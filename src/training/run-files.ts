@@ -5,7 +5,7 @@ import { storageError } from '../util/durable-files.ts';
 import { RunError } from '../util/run-error.ts';
 
 /** File in a run directory that one process at a time locks. */
-export const lockFile = 'run.lock';
+const lockFile = 'run.lock';
 
 /** A lock on a run directory. It ends when it is released or the process dies. */
 export interface RunLock {

@@ -8,7 +8,7 @@ import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
 
-export interface StepReportOptions
+interface StepReportOptions
   extends Pick<
     StepReport,
     'step' | 'steps' | 'policy' | 'groupsWithSignal' | 'seconds' | 'loopDelayMs' | 'loopHeldMs' | 'phases'

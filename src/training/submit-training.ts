@@ -85,7 +85,7 @@ export async function logTrajectories(options: LogTrajectoriesOptions): Promise<
   );
 }
 
-export interface LogOnceOptions extends LogTrajectoriesOptions {
+interface LogOnceOptions extends LogTrajectoriesOptions {
   directory: RunDirectory;
   /** Name of the groups' file in the run directory. */
   name: string;

@@ -1,11 +1,9 @@
-export type { LoggedCall } from './call-log.ts';
 export { History } from './history.ts';
-export { addUses, type CallEnd, type Observations, type ToolUses } from './observations.ts';
+export { addUses, type Observations, type ToolUses } from './observations.ts';
 export {
   type AskedForm,
   askedFormOf,
   assistantMessage,
-  type ExternalCall,
   messageKey,
   type PromptMessages,
   type RecordedCall,
@@ -42,7 +40,5 @@ export type {
   LimitReason,
   RolloutLimits,
   RolloutUsage,
-  TrajectoryOptions,
-  UnrewardedTrajectory,
 } from './trajectory-options.ts';
 export { fromTrajectoryRecord, type TrajectoryRecord, toTrajectoryRecord } from './trajectory-record.ts';

@@ -24,7 +24,7 @@ export interface ObservationsRecord {
 }
 
 /** `invalid`: the input does not match the tool's schema. `unknown`: the tool does not exist. */
-export type ToolResult = 'answered' | 'failed' | 'invalid' | 'unknown';
+type ToolResult = 'answered' | 'failed' | 'invalid' | 'unknown';
 
 const maxErrorLength = 200;
 

@@ -3,7 +3,7 @@ import { largestOf } from '../util/extremes.ts';
 import { showValue } from '../util/show-value.ts';
 
 /** What environments write to a trajectory beside its calls and its reward. */
-export interface TrajectoryNotes {
+interface TrajectoryNotes {
   metrics: Record<string, number | boolean>;
   metadata: Record<string, number | string | boolean | null>;
   logs: string[];

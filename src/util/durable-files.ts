@@ -103,7 +103,7 @@ export const appendLine = (path: string, value: object, options: { durable: bool
   appendText(path, [`${JSON.stringify(value)}\n`], options);
 
 /** Appends pieces of text. With `durable`, they survive a power cut once this resolves. */
-export async function appendText(
+async function appendText(
   path: string,
   pieces: Iterable<string>,
   { durable }: { durable: boolean },

@@ -35,7 +35,7 @@ export function heldMs(blockMs: number, from: ThreadTime, to: ThreadTime): numbe
 }
 
 /** What held up the event loop. */
-export interface LoopFigures {
+interface LoopFigures {
   /** The longest block in milliseconds, whatever its reason; 0 if there was none. */
   loopDelayMs: number;
   /** The sum of the blocks of 100 ms and more, as far as the code of this process was the reason. */

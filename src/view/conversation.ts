@@ -28,7 +28,7 @@ export interface Credit {
 }
 
 /** What the job found of the tokens of a choice. */
-export interface TrainedChoice {
+interface TrainedChoice {
   logprobs: readonly (number | null)[];
   /** Indices of the tokens whose loss was clipped. */
   clipped: readonly number[];

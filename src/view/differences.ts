@@ -1,5 +1,5 @@
 /** A field whose values differ between configurations; undefined where it is not set. */
-export interface Difference {
+interface Difference {
   /** `config.learning_rate` */
   path: string;
   values: (string | undefined)[];

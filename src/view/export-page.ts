@@ -9,7 +9,7 @@ import { answerFile } from './answer-file.ts';
 import { pageFiles } from './page-files.ts';
 import { RunViews } from './run-views.ts';
 
-export interface ExportOptions {
+interface ExportOptions {
   folders: readonly string[];
   /** A folder that is new or empty. */
   to: string;
@@ -20,7 +20,7 @@ export interface ExportOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface Exported {
+interface Exported {
   runs: number;
   files: number;
   /** Steps and evaluations without their groups, by the id of their run. */

@@ -7,7 +7,7 @@ import { readRow } from './run-row.ts';
 import { inOrder, whichOf } from './which.ts';
 
 /** More steps than this are too many to draw: each n-th is sent, and those with an alarm. */
-export const maxReports = 500;
+const maxReports = 500;
 
 /** A run with its curves, alarms and validations. */
 export async function readDetail(run: FoundRun): Promise<RunDetail> {

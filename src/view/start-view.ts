@@ -8,7 +8,7 @@ import { RunViews } from './run-views.ts';
 import { ServiceViews } from './service-views.ts';
 import { createViewApp, OneTimeCodes } from './view-app.ts';
 
-export interface ViewOptions {
+interface ViewOptions {
   /** Folders with runs, at any depth up to four. */
   folders: readonly string[];
   /** 0 for a free one. */

@@ -80,7 +80,7 @@ function totalsOf(groups: readonly GroupFacts[]): Pick<StepDetail, 'counts' | 'r
 }
 
 /** Bins of equal width over the values; one for each value where there are few different ones. */
-export function histogram(values: readonly number[]): StepDetail['bins'] {
+function histogram(values: readonly number[]): StepDetail['bins'] {
   const different = [...new Set(values)].sort((a, b) => a - b);
   const [from, to] = [different[0], different.at(-1)];
   if (from === undefined || to === undefined) return [];

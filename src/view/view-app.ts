@@ -11,7 +11,7 @@ import type { RunViews } from './run-views.ts';
 import type { ServiceViews } from './service-views.ts';
 import { notFound, ViewError } from './view-error.ts';
 
-export interface ViewApp {
+interface ViewApp {
   views: RunViews;
   changes: Changes;
   service: ServiceViews | null;
@@ -143,10 +143,7 @@ export function createViewApp({ views, changes, service, page, secret, codes }: 
 const statuses = { not_found: 404, bad_request: 400, service_failed: 502 } as const;
 
 /** The answer of a GET, by its path without `.json`. */
-export async function answer(
-  { views, service }: Pick<ViewApp, 'views' | 'service'>,
-  path: string,
-): Promise<object> {
+async function answer({ views, service }: Pick<ViewApp, 'views' | 'service'>, path: string): Promise<object> {
   const [first = '', ...rest] = path.split('/').map(decoded);
   if (first === 'service' && rest.length === 0) return withService(service).detail();
   if (first === 'service' && rest[0] === 'openings' && rest.length === 2)

@@ -5,7 +5,7 @@ import { MartingaleError } from '../contract/index.ts';
  * - `bad_request`: the address or the question cannot be understood.
  * - `service_failed`: the service that is shown too refused or did not answer.
  */
-export type ViewErrorCode = 'not_found' | 'bad_request' | 'service_failed';
+type ViewErrorCode = 'not_found' | 'bad_request' | 'service_failed';
 
 /** What cannot be shown. Its message is for the person who looks. */
 export class ViewError extends MartingaleError<ViewErrorCode> {}

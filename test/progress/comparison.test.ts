@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { comparisonLines, mostInstructivePair } from '../../src/progress/comparison.ts';
-import { displayWidth, plainText } from '../../src/progress/text.ts';
+import { displayWidth, paint } from '../../src/progress/text.ts';
 import { conversation } from './events.ts';
 
 const wrong = conversation('cancel order 4821', { answer: 'error not found', reply: 'sorry', reward: 0.25 });
@@ -34,7 +34,7 @@ describe('comparison', () => {
   });
 
   it('shows scores, two conversations side by side, and next commands', () => {
-    expect(comparisonLines(comparison, 87).map(plainText)).toEqual([
+    expect(comparisonLines(comparison, 87).map((line) => paint(line, false))).toEqual([
       'validation, greedy   before   after         ',
       '────────────────────────────────────────────',
       'reward                0.331   0.994   +0.663',
@@ -55,7 +55,7 @@ describe('comparison', () => {
 
   it('shows how many scenarios have a score if rollouts failed', () => {
     const before = { ...comparison.before, scored: 110, failed: 146 };
-    const lines = comparisonLines({ ...comparison, before }, 87).map(plainText);
+    const lines = comparisonLines({ ...comparison, before }, 87).map((line) => paint(line, false));
     expect(lines[4]).toMatch(/^scenarios +110 of 256 +256 *$/);
     expect(lines[5]).toMatch(/^rollouts failed +146 +0 *$/);
   });
@@ -67,13 +67,13 @@ describe('comparison', () => {
     const lines = comparisonLines(
       { ...comparison, before: { ...before, score }, after: { ...after, score: all } },
       87,
-    ).map(plainText);
+    ).map((line) => paint(line, false));
     expect(lines[2]).toMatch(/0\.452 +1\.000 +\+0\.548$/);
     expect(lines[3]).toMatch(/15% +100% +\+85%$/);
   });
 
   it('stacks conversations on a narrow terminal and never cuts a command', () => {
-    const lines = comparisonLines(comparison, 30).map(plainText);
+    const lines = comparisonLines(comparison, 30).map((line) => paint(line, false));
     expect(lines).toContain('before             reward 0.25');
     expect(lines).toContain('after              reward 1.00');
     // All but the commands, which are never cut.
@@ -84,7 +84,7 @@ describe('comparison', () => {
   it('leaves out success if the environment has none', () => {
     const without = { policy: 'a/b/c', score: { reward: 0.5, success: null }, ...all, examples: [] };
     const text = comparisonLines({ ...comparison, before: without, after: without }, 80)
-      .map(plainText)
+      .map((line) => paint(line, false))
       .join('\n');
     expect(text).not.toContain('success');
     expect(text).toContain('+0.000');

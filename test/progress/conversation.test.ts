@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { conversationLines } from '../../src/progress/comparison.ts';
-import { plainText } from '../../src/progress/text.ts';
+import { paint } from '../../src/progress/text.ts';
 
 it('shows reasoning before the reply', () => {
   const lines = conversationLines(
@@ -14,7 +14,7 @@ it('shows reasoning before the reply', () => {
     },
     40,
   );
-  expect(lines.map((line) => plainText(line).trimEnd()).slice(1)).toEqual([
+  expect(lines.map((line) => paint(line, false).trimEnd()).slice(1)).toEqual([
     'user   where is 12',
     'thinks look it up',
     'agent  on its way',
@@ -28,7 +28,7 @@ it('shows one line of the instructions, which all conversations share', () => {
     { messages_and_choices: [{ role: 'system', content }], reward: 0 },
     40,
   );
-  expect(lines.map((line) => plainText(line).trimEnd()).slice(1)).toEqual([
+  expect(lines.map((line) => paint(line, false).trimEnd()).slice(1)).toEqual([
     'system You serve the customers of a sho…',
   ]);
 });

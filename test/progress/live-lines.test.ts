@@ -3,14 +3,16 @@ import type { RunEvent } from '../../src/progress/index.ts';
 import { liveLines } from '../../src/progress/live.ts';
 import { bar, sparkline } from '../../src/progress/live-parts.ts';
 import { advance, newRun, timeLeftMs } from '../../src/progress/run-progress.ts';
-import { displayWidth, plainText } from '../../src/progress/text.ts';
+import { displayWidth, paint } from '../../src/progress/text.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 const fold = (...events: RunEvent[]) =>
   events.reduce((progress, event, index) => advance(progress, event, 1000 * (index + 1)), newRun(0));
 
 const draw = (columns: number, ...events: RunEvent[]) =>
-  liveLines(fold(...events), { columns, nowMs: 1000 * (events.length + 1) }).map(plainText);
+  liveLines(fold(...events), { columns, nowMs: 1000 * (events.length + 1) }).map((line) =>
+    paint(line, false),
+  );
 
 describe('sparkline', () => {
   it('draws rewards from 0 to 1', () => {

@@ -4,7 +4,7 @@ import { liveLines } from '../../src/progress/live.ts';
 import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { advance, newRun } from '../../src/progress/run-progress.ts';
-import { plainText } from '../../src/progress/text.ts';
+import { paint } from '../../src/progress/text.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 function collect() {
@@ -148,7 +148,7 @@ describe('plain view', () => {
       'resumed with Node 24.1.0; it began with 22.19.0',
     );
     const live = (event: RunEvent) =>
-      liveLines(advance(newRun(0), event, 0), { columns: 100, nowMs: 0 }).map(plainText);
+      liveLines(advance(newRun(0), event, 0), { columns: 100, nowMs: 0 }).map((line) => paint(line, false));
     expect(live(started)).toContain(line);
     expect(live(resumed)).not.toContain(line);
   });

@@ -6,7 +6,7 @@ import { type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
 import { largestOf } from '../../util/extremes.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
-export interface InspectSource {
+interface InspectSource {
   run: string;
   environment: string;
   /** The model's name without its step. */

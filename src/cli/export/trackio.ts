@@ -7,7 +7,7 @@ import { figuresOf } from '../run-commands/plot.ts';
 /** Steps of one request. */
 const batch = 200;
 
-export interface TrackioTarget {
+interface TrackioTarget {
   /** Address of the server. */
   url: string;
   /** Its write token. */

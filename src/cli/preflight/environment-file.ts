@@ -9,7 +9,7 @@ import { hasCode } from '../../util/error.ts';
 export const scenariosFlag = (): Option =>
   new Option('--scenarios <export>', 'the export with the scenarios').default('scenarios');
 
-export interface EnvironmentFile {
+interface EnvironmentFile {
   environment: Environment;
   scenarios: readonly unknown[];
 }

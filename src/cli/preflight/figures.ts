@@ -13,7 +13,7 @@ import { largestOf, smallestOf } from '../../util/extremes.ts';
 import type { ShortcutResult } from './shortcuts.ts';
 
 /** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
-export const sizes = [
+const sizes = [
   { name: 'small', steps: 20, groups: 8, rollouts: 8 },
   { name: 'usual', steps: 100, groups: 16, rollouts: 8 },
   { name: 'large', steps: 200, groups: 32, rollouts: 16 },
@@ -25,7 +25,7 @@ export interface Prices {
 }
 
 /** What a run of a size needs for its rollouts alone. */
-export interface RunCost {
+interface RunCost {
   name: string;
   rollouts: number;
   promptTokens: number;

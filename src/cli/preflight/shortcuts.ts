@@ -7,7 +7,7 @@ import { textOf } from '../../trajectory/index.ts';
 import { Deadline } from '../../util/deadline.ts';
 
 /** A way to answer without understanding. */
-export interface Shortcut {
+interface Shortcut {
   name: string;
   answer: (request: ChatCompletionRequest) => ScriptedReply;
 }

@@ -192,7 +192,7 @@ function learnFromEnvironment<Schema extends z.ZodType, Outcome>(
 }
 
 /** How a process was started. `process` has these fields. */
-export interface Started {
+interface Started {
   argv: readonly string[];
   execArgv: readonly string[];
   env: NodeJS.ProcessEnv;

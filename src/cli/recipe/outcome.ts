@@ -12,7 +12,7 @@ import type { RecipeOptions } from './options.ts';
 import { trainingFolder } from './run-directory.ts';
 
 /** A run as its commands and texts need it. */
-export interface RunContext {
+interface RunContext {
   recipe: Pick<ResolvedRecipe, 'command' | 'defaults' | 'talkCommand'>;
   options: RecipeOptions;
   runDirectory: string;

@@ -20,7 +20,7 @@ export function figuresOf(report: StepReport): Map<string, number> {
 
 const eighths = ' ▁▂▃▄▅▆▇█';
 
-export interface PlotPoint {
+interface PlotPoint {
   step: number;
   /** Null for a step that does not have the figure. */
   value: number | null;

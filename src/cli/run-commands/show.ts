@@ -8,7 +8,7 @@ import { chooseRun } from './chosen-run.ts';
 import { print, printJson, type RunFlags } from './print.ts';
 import { percentage, rolloutHead, shortNumber, turnLines } from './text.ts';
 
-export interface ShowFlags extends RunFlags {
+interface ShowFlags extends RunFlags {
   step?: string;
   worst: number;
   group?: number;

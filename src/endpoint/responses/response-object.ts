@@ -35,7 +35,7 @@ export type OutputItem = ReasoningItem | MessageItem | FunctionCallItem;
 export const encodeReasoning = (text: string): string => Buffer.from(text, 'utf8').toString('base64');
 export const decodeReasoning = (encoded: string): string => Buffer.from(encoded, 'base64').toString('utf8');
 
-export interface ResponseState {
+interface ResponseState {
   id: string;
   createdAt: number;
   /** Pinned name of the model that answers. */

@@ -9,7 +9,7 @@ import { refuseSampling, unsupported } from './refusals.ts';
 import type { TinkerApi } from './tinker-api.ts';
 
 /** What samples: the server, and the text of its base model. */
-export interface Sampling {
+interface Sampling {
   api: TinkerApi;
   adapters: Adapters;
   tokenizer: Tokenizer;

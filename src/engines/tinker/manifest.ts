@@ -15,7 +15,7 @@ const manifestSchema = z.object({
   path: z.string().startsWith('tinker://'),
 });
 
-export type Manifest = z.infer<typeof manifestSchema>;
+type Manifest = z.infer<typeof manifestSchema>;
 
 /** Writes a checkpoint's folder, durably and by one rename. */
 export async function writeManifest(folder: string, manifest: Manifest): Promise<void> {

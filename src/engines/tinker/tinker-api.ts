@@ -22,7 +22,7 @@ const resultMs = 3_600_000;
 /** Pause before a result is asked for again, where the server says so at once. */
 const tryAgainMs = 100;
 
-export interface TinkerApiOptions {
+interface TinkerApiOptions {
   /** Such as `http://gpu-box:8001`. */
   url: string;
   /** Sent as `X-API-Key`, to servers that know one. Default: none. */

@@ -9,7 +9,7 @@ import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
 import { lossOf, type Reduction, sequencesOf } from './train-step.ts';
 
-export interface Training {
+interface Training {
   api: TinkerApi;
   adapters: Adapters;
   reduction: Reduction;

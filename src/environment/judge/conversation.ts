@@ -2,7 +2,7 @@ import type { Choice, Message, Tool } from '../../contract/index.ts';
 import type { Trajectory } from '../../trajectory/index.ts';
 
 /** A trajectory as a judge reads it: one line of escaped JSON per entry. */
-export interface ReadableConversation {
+interface ReadableConversation {
   main: string[];
   /** Conversations that do not continue the main one: of sub-agents, parallel calls or compacted histories. */
   additional: string[][];
@@ -22,7 +22,7 @@ export function readConversation({ histories }: Trajectory): ReadableConversatio
 }
 
 /** Number of first lines that all conversations share. */
-export function sharedLines(conversations: readonly (readonly string[])[]): number {
+function sharedLines(conversations: readonly (readonly string[])[]): number {
   const [first = [], ...others] = conversations;
   let shared = 0;
   while (shared < first.length && others.every((lines) => lines[shared] === first[shared])) shared++;
@@ -68,7 +68,7 @@ const toolOf = ({ function: { name, description } }: Tool) => ({
 /** Angle brackets are escaped, so that no text can close the element around it. */
 const toLine = (value: object): string => escapeMarkup(JSON.stringify(value));
 
-export function escapeMarkup(text: string): string {
+function escapeMarkup(text: string): string {
   return text.replaceAll('<', '\\u003c').replaceAll('>', '\\u003e');
 }
 

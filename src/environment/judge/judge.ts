@@ -8,7 +8,7 @@ import { describeThrown } from '../thrown.ts';
 import type { JudgeUsage, resolveJudgeOptions } from './options.ts';
 import { VerdictCache } from './verdict-cache.ts';
 
-export interface Question<Answer> {
+interface Question<Answer> {
   instructions: string;
   prompt: string;
   schema: z.ZodType<Answer>;

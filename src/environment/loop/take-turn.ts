@@ -11,7 +11,7 @@ import { EnvironmentError, pieceError } from '../errors.ts';
 import { describeThrown } from '../thrown.ts';
 import type { LoopPieces, Reply, ToolUse } from './pieces.ts';
 
-export interface TurnOptions<Scenario, State, Parsed> {
+interface TurnOptions<Scenario, State, Parsed> {
   pieces: LoopPieces<Scenario, State, Parsed>;
   model: LanguageModel;
   system: string | undefined;
@@ -20,7 +20,7 @@ export interface TurnOptions<Scenario, State, Parsed> {
   signal: AbortSignal;
 }
 
-export interface Turn<Parsed> {
+interface Turn<Parsed> {
   reply: Reply<Parsed>;
   /** The reply and its tool results, as messages that continue the conversation. */
   messages: ModelMessage[];

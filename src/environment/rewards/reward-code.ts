@@ -1,7 +1,7 @@
 import { sha256 } from '../../util/json.ts';
 
 /** A reward as it was defined, to tell whether two records were scored alike. */
-export interface RewardCode {
+interface RewardCode {
   weight: number;
   /**
    * Digest of the function's source text without white space. What the function calls, and the values it closes over,

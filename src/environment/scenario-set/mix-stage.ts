@@ -4,7 +4,7 @@ import { invalidOption } from '../../util/option-error.ts';
 import { positionError } from '../errors.ts';
 import { type Cursor, readState, type Stage } from './stage.ts';
 
-export interface MixPart<Scenario> {
+interface MixPart<Scenario> {
   stage: Stage<Scenario>;
   weight: number;
   /** Prefix of the part's keys, so that two parts may use the same ids. */

@@ -2,7 +2,7 @@ import type { ToolSet } from 'ai';
 import { z } from 'zod';
 import type { Sandbox } from './sandbox/sandbox.ts';
 
-export interface BashToolOptions {
+interface BashToolOptions {
   sandbox: Sandbox;
   signal: AbortSignal;
   /** When the agent's time is over, as of `performance.now()`. */

@@ -6,7 +6,7 @@ import { OpenEnvError } from './error.ts';
 import { away, pauseBefore, startingOf, whileStarting } from './starting.ts';
 import { type Frame, frameSchema, type Observed } from './wire.ts';
 
-export interface EpisodeOptions {
+interface EpisodeOptions {
   /** Address of the server, with http or https. */
   url: string;
   headers: Record<string, string>;

@@ -3,7 +3,7 @@ import { hasCode } from '../../util/error.ts';
 import { OpenEnvError } from './error.ts';
 
 /** What a server that is not up yet, or that restarts, did with a connection. It has begun nothing. */
-export class ServerStarting extends Error {}
+class ServerStarting extends Error {}
 
 /** Codes of errors of a server, or of a proxy before it, at whose address nothing listens yet. */
 const codes = [

@@ -6,7 +6,7 @@ const rewardSchema = z
   .transform((reward) => (typeof reward === 'boolean' ? Number(reward) : (reward ?? null)));
 
 /** The answer to a reset or a step. */
-export const observationSchema = z.object({
+const observationSchema = z.object({
   observation: z.record(z.string(), z.unknown()),
   reward: rewardSchema,
   done: z.boolean().default(false),

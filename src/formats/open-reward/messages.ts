@@ -9,7 +9,7 @@ const toPart = (block: Block): UserPart =>
     ? { type: 'text', text: block.text }
     : { type: 'file', data: block.data, mediaType: block.mimeType };
 
-export const textOf = (blocks: readonly Block[]): string =>
+const textOf = (blocks: readonly Block[]): string =>
   blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
 
 /** What a tool returns to the model: text, or with images its parts. */

@@ -33,7 +33,7 @@ export class OpenRewardError extends MartingaleError<OpenRewardErrorCode> {
   }
 }
 
-export interface RequestOptions {
+interface RequestOptions {
   body?: object;
   /** The session that the request is for. */
   session?: string;

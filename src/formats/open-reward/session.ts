@@ -18,7 +18,7 @@ export interface OpenRewardTask {
   index: number;
 }
 
-export interface SessionOptions {
+interface SessionOptions {
   server: OpenRewardServer;
   /** The environment's name on the server. */
   environment: string;

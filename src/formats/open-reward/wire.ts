@@ -97,7 +97,6 @@ export const callRequestSchema = z.strictObject({
   /** Names a call that runs already, to be told its result. */
   task_id: z.string().nullish(),
 });
-export type CallRequest = z.output<typeof callRequestSchema>;
 
 /** The secrets of a session, in the header `x-secrets` as JSON in base64. */
 export const secretsSchema = z.record(z.string(), z.unknown());

@@ -15,7 +15,7 @@ interface InspectedOptions {
 }
 
 /** A rendered conversation. Its slots are the sampled ids that stay in it. */
-export interface InspectedPrompt {
+interface InspectedPrompt {
   parts: PromptPart[];
   slots: Slot[];
   /** For each turn with sampled ids, whether they are in the prompt. */

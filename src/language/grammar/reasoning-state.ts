@@ -4,7 +4,7 @@ import type { ConstraintState } from './constraint-state.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TokenSet } from './token-set.ts';
 
-export interface Reasoning {
+interface Reasoning {
   open: number;
   close: number;
   limit: number;

@@ -17,7 +17,7 @@ export function reasoningSource({ close }: WrittenReasoning): GrammarSource {
 }
 
 /** The tokens of written reasoning. */
-export interface ReasoningTokens {
+interface ReasoningTokens {
   before: readonly number[];
   close: readonly number[];
   after: readonly number[];

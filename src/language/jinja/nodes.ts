@@ -28,7 +28,7 @@ export type Node =
   | { type: 'SpreadExpression' | 'KeywordSpreadExpression'; argument: Node };
 
 /** `depth`: in how many brackets a comparison is. */
-export type Operator = { value: string; depth?: number };
+type Operator = { value: string; depth?: number };
 export type Named = { type: 'Identifier'; value: string };
 export type Call = { type: 'CallExpression'; callee: Node; args: Node[] };
 

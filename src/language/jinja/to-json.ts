@@ -1,7 +1,7 @@
 import { spend, step } from './budget.ts';
 import { floatText, Namespace, TemplateError, typeName, type Value } from './value.ts';
 
-export interface JsonStyle {
+interface JsonStyle {
   /** Writes other characters than ASCII as `\u0000`. */
   ascii: boolean;
   /** What a level is indented by; null for JSON on one line. */

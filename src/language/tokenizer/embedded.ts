@@ -44,28 +44,6 @@ function specialToken(tokenizer: Tokenizer, text: string): number {
   return token;
 }
 
-/** Ids of the vocabulary: the 256 bytes in order, then the merges in order, then the special tokens. */
-export const VOCABULARY_SIZE = 512;
-
-const NAMED_SPECIAL_TOKENS = [
-  '<|end|>',
-  '<|system|>',
-  '<|user|>',
-  '<|assistant|>',
-  '<|tool|>',
-  '<|tools|>',
-  '<|call|>',
-  '<|pad|>',
-  '<|think|>',
-  '<|answer|>',
-  '<|begin|>',
-];
-const RESERVED = [3, 4, 5, 6, 7].map((index) => `<|reserved_${index}|>`);
-
-export const SPECIAL_TOKENS: readonly string[] = [...NAMED_SPECIAL_TOKENS, ...RESERVED];
-
-export const MERGE_COUNT = VOCABULARY_SIZE - 256 - SPECIAL_TOKENS.length;
-
 /**
  * Splits text into words, which merges do not cross: a word with the space before it, one digit, a run of punctuation
  * (with the space before it, so that spaced and compact JSON share tokens), white space.

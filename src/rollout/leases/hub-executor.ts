@@ -23,7 +23,7 @@ import type { Lease } from './lease.ts';
 import type { LeaseHub } from './lease-hub.ts';
 import type { LeaseStats } from './worker-event.ts';
 
-export interface HubExecutorOptions {
+interface HubExecutorOptions {
   hub: LeaseHub;
   budgets: BudgetNumbers;
   /** Name of the environment that all workers have loaded. */

@@ -22,7 +22,7 @@ import {
 } from './wire.ts';
 import type { WorkerEvent } from './worker-event.ts';
 
-export interface LeaseAppOptions {
+interface LeaseAppOptions {
   hub: LeaseHub;
   apiKey: string;
   /** Whether it is reached from this machine only. */

@@ -18,7 +18,7 @@ export interface Distributor {
   withdraw(lease: Lease): void;
 }
 
-export interface LeaseHubOptions {
+interface LeaseHubOptions {
   leaseMs: number;
   graceMs: number;
   maxLosses: number;

@@ -3,7 +3,7 @@ import type { SentRollout } from '../sent/messages.ts';
 import type { ToWorker } from './wire.ts';
 
 /** How a lease ended: with its rollout, or why there is none. */
-export type LeaseResult = { type: 'ended'; rollout: SentRollout } | { type: 'lost'; failure: RolloutFailure };
+type LeaseResult = { type: 'ended'; rollout: SentRollout } | { type: 'lost'; failure: RolloutFailure };
 
 /** The worker that has a lease. */
 export interface LeaseHolder {

@@ -8,7 +8,7 @@ import { MartingaleError } from '../../contract/index.ts';
  * - `queue_unreachable`: the server of the queue did not answer in time.
  * - `package_missing`: an optional package is not installed.
  */
-export type WorkerErrorCode =
+type WorkerErrorCode =
   | 'program_away'
   | 'worker_unknown'
   | 'worker_refused'

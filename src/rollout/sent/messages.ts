@@ -24,7 +24,7 @@ export interface SentModel {
 }
 
 /** The models of seats that the model of the run does not play. */
-export type SentPlayers = Record<string, Omit<SeatPlayer, 'model'> & { model: SentModel }>;
+type SentPlayers = Record<string, Omit<SeatPlayer, 'model'> & { model: SentModel }>;
 
 export interface SentModels {
   model: SentModel;
@@ -32,10 +32,7 @@ export interface SentModels {
 }
 
 /** A rollout to run, without the fields that cannot be sent. */
-export type SentTask = Omit<
-  RunRolloutOptions<z.ZodType, unknown>,
-  'environment' | 'model' | 'players' | 'signal'
->;
+type SentTask = Omit<RunRolloutOptions<z.ZodType, unknown>, 'environment' | 'model' | 'players' | 'signal'>;
 
 /** All that another thread or process needs for a rollout of an environment that it has loaded. */
 export interface SentStart extends SentModels {

@@ -15,9 +15,7 @@ import {
 import type { FromThread, ThreadStart, ToThread } from './messages.ts';
 
 /** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
-export type ThreadResult =
-  | { type: 'ended'; rollout: SentRollout }
-  | { type: 'lost'; failure: RolloutFailure };
+type ThreadResult = { type: 'ended'; rollout: SentRollout } | { type: 'lost'; failure: RolloutFailure };
 
 export interface RolloutThreadOptions extends ThreadStart {
   memoryLimitMb: number | undefined;
@@ -177,7 +175,4 @@ function mismatch(expected: string, loaded: string): RolloutFailure {
 }
 
 /** Entry module of a worker thread: `.ts` when run from source, `.js` in the built package. */
-export const threadModule = new URL(
-  `./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
-  import.meta.url,
-);
+const threadModule = new URL(`./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);

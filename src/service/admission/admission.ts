@@ -60,7 +60,7 @@ export function resolveLimits(options: Partial<ServiceLimits> = {}, maxBody: num
 }
 
 /** Accounting for a request body that is being received. */
-export interface AdmittedBody {
+interface AdmittedBody {
   /** Checks whether `total` bytes would fit now, without reserving them. @throws BusyError */
   expect(total: number): void;
   /** Reports `total` bytes received so far and reserves them. @throws BusyError */
@@ -70,7 +70,7 @@ export interface AdmittedBody {
 }
 
 /** Accounting for a chat request in flight. `release` frees its slots and bytes, once it is answered. */
-export interface AdmittedChat extends AdmittedBody {
+interface AdmittedChat extends AdmittedBody {
   /** Reserves slots for all replies of the request (one is reserved already). @throws BusyError */
   replies(count: number): void;
 }

@@ -18,14 +18,14 @@ export interface ReceivedBody {
 }
 
 /** The part of a body that its readers need. */
-export type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
+type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
 
 /** Reads a whole body into memory. Only for bodies whose length is bounded. */
 export const contentOf = ({ source, bytes }: BodyBytes): Promise<Buffer> =>
   source.read({ start: 0, end: bytes });
 
 /** Bodies up to this size stay in memory. */
-export const memoryBytes = 1024 ** 2;
+const memoryBytes = 1024 ** 2;
 
 /** Chunks are buffered up to this size before they are written to the file. */
 const writeBytes = 262_144;

@@ -13,7 +13,7 @@ const gzipNames: ReadonlySet<string> = new Set([acceptedEncoding, 'x-gzip']);
 const chunkBytes = 65_536;
 
 /** Counts the bytes of a body. An error thrown here ends the reading. */
-export interface ByteCount {
+interface ByteCount {
   /** Called with the declared length, if any. For a compressed body it is a lower bound. */
   expect(total: number): void;
   /** Called with the number of bytes received so far. */
@@ -185,6 +185,6 @@ const notGzip = (reason: string) =>
     `The body is not complete gzip data, as its Content-Encoding declares: ${reason}. Send it again, or without Content-Encoding if it is not compressed.`,
   );
 
-export function tooLarge(limit: number): ServiceError {
+function tooLarge(limit: number): ServiceError {
   return new ServiceError(413, 'body_too_large', `The body exceeds this path's limit of ${limit} bytes.`);
 }

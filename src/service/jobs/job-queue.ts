@@ -6,7 +6,7 @@ import { JobOrder, type NextJob } from './job-order.ts';
 import { jobFaultOf, maxEngineDeaths, queueFaultOf, Recovery } from './recovery.ts';
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
-export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
+interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   /** Called when a job has ended. */
   onEnd?: (jobId: string) => void;
   /** Called when a model has a new checkpoint. */

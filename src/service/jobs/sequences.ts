@@ -15,7 +15,7 @@ import { fromSampling } from '../inference/sampling.ts';
 import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
 
 /** How a turn that trains was sampled. */
-export interface Sampled {
+interface Sampled {
   logprobs: (number | null)[];
   sampling: SamplingParameters;
   constraint: Constraint | null;

@@ -15,7 +15,7 @@ export function malformed(reason: string, at?: number): RequestValidationError {
 type JsonLimits = Readonly<Record<'depth' | 'containers' | 'members' | 'membersOfObject' | 'values', number>>;
 
 /** The byte range of a member's value or of a list element. */
-export interface Child extends Range {
+interface Child extends Range {
   /** Byte range of the member's name with its quotes; null for a list element. */
   key: Range | null;
 }

@@ -29,7 +29,7 @@ const frameSchema = chatCompletionRequestSchema.extend({
   documents: optional(list(z.unknown(), chatLimits.documents)),
 });
 
-export interface ChatRequest {
+interface ChatRequest {
   request: ParsedChatCompletionRequest;
   /** The request's seed with all its digits. */
   seed: number | bigint | undefined;

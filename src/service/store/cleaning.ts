@@ -65,7 +65,7 @@ export async function refuseModels(files: DataFiles, modelIds: Iterable<string>)
 /** How long unused training data, and idempotency keys without a model, are kept, in milliseconds. */
 export const keptMs = 30 * 24 * 3_600_000;
 
-export interface Unused {
+interface Unused {
   store: Store;
   files: DataFiles;
   /** Current time in milliseconds since 1970. Default `Date.now()`. */

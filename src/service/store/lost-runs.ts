@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 
 /** What is known of the machine when a run begins, and at the start after its process has ended. */
-export interface MachineSigns {
+interface MachineSigns {
   /** Differs after each start of the machine; empty if unknown. */
   boot: string;
   /** How many processes the system has killed for their memory since then; null if unknown. */

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError } from '../errors.ts';
 
-export interface Schema {
+interface Schema {
   /** What the file contains, for errors. */
   what: string;
   /** Schema version (`PRAGMA user_version`). Raise it with every change of `tables`. */

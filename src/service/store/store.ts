@@ -230,7 +230,7 @@ export interface IdempotencyStore {
   forgetIdempotencyKeys(before: number): Promise<boolean>;
 }
 
-export interface ConstraintRecord {
+interface ConstraintRecord {
   hash: string;
   json: string;
   /** When a reply was last sampled under it, accurate to a day: milliseconds since 1970. */

@@ -23,7 +23,7 @@ const listeners = process.platform === 'linux' ? 16 : 1;
  */
 const keepAliveTimeoutMs = 120_000;
 
-export interface ListenOptions extends AnsweringOptions {
+interface ListenOptions extends AnsweringOptions {
   host: string;
   port: number;
   /** How long a client may take to send a request, in milliseconds. */

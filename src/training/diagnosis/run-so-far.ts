@@ -132,7 +132,7 @@ export function mostFrequent(counts: Iterable<readonly [code: string, count: num
 export const percent = (share: number): string => `${formatNumber(share * 100)}%`;
 
 /** Sums over the first steps of a run. The difference of two gives the sums of a range of steps. */
-export interface RunTotals {
+interface RunTotals {
   reward: number;
   rewardDeviation: number;
   success: number;

@@ -78,7 +78,7 @@ export async function forEachGroup(
   return refused;
 }
 
-export interface ReplayedGroup {
+interface ReplayedGroup {
   group: RolloutGroup;
   /** In the order of the group's rollouts: the recorded one and its replay. */
   rollouts: { recorded: Rollout; replayed: ReplayedRollout | null }[];

@@ -51,7 +51,7 @@ const routes: readonly Route[] = [
   ),
 ];
 
-export function route<const Pattern extends string>(
+function route<const Pattern extends string>(
   pattern: Pattern,
   title: (params: Record<NamesIn<Pattern>, string>, runTitle: RunTitle) => string,
   Panel: ComponentType<PanelProps<NamesIn<Pattern>>>,

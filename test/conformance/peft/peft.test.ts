@@ -1,14 +1,14 @@
 import { execFile } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createClient } from '../../../src/client/index.ts';
-import { encodeAdapter, readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
+import { readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../src/engines/embedded/checkpoint/config.ts';
 import { writeMerged } from '../../../src/engines/embedded/checkpoint/merge.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { startService } from '../../../src/service/index.ts';
+import { writeAdapter } from '../../engines/embedded/checkpoint/adapter-folder.ts';
 import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
 import { fixtureFolder, fixtureNames } from '../../engines/embedded/checkpoint/reference.ts';
 import { temporaryFolder } from '../../support/files.ts';
@@ -32,9 +32,7 @@ describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {
       const { architecture } = readConfig(base);
       const adapter = await readAdapter(join(base, 'adapter'), architecture);
       const folder = await temporaryFolder();
-      await mkdir(join(folder, 'adapter'));
-      for (const [file, bytes] of Object.entries(encodeAdapter(adapter, architecture, { baseModel: base })))
-        await writeFile(join(folder, 'adapter', file), bytes);
+      await writeAdapter(join(folder, 'adapter'), { adapter, architecture, baseModel: base });
       await writeMerged(base, adapter, join(folder, 'merged'));
       const program = join(import.meta.dirname, 'compare.py');
       const folders = [

@@ -5,7 +5,6 @@ import { rlConfigSchema } from '../../../src/contract/index.ts';
 import {
   type Adapter,
   adapterTensors,
-  encodeAdapter,
   encodeAdapterHeader,
 } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../src/engines/embedded/checkpoint/config.ts';
@@ -18,6 +17,7 @@ import { readWeights } from '../../../src/engines/embedded/weights/checkpoint-fi
 import type { Engine, GenerateRequest } from '../../../src/engines/engine.ts';
 import { plainSampling, resolveRlConfig } from '../../../src/learning/index.ts';
 import { sharedFolder } from '../../support/files.ts';
+import { writeAdapter } from './checkpoint/adapter-folder.ts';
 import { generateCheckpoint } from './checkpoint/generated.ts';
 import { datumOf } from './support.ts';
 
@@ -39,9 +39,7 @@ beforeAll(async () => {
   });
   adapter = { ...lora, tensors: new Map(tensors) };
   adapterFolder = join(parent, 'adapter');
-  await mkdir(adapterFolder);
-  for (const [name, bytes] of Object.entries(encodeAdapter(adapter, architecture, { baseModel: 'x' })))
-    await writeFile(join(adapterFolder, name), bytes);
+  await writeAdapter(adapterFolder, { adapter, architecture, baseModel: 'x' });
   const merged = join(parent, 'merged');
   await writeMerged(folder, adapter, merged);
   engine = await createEmbeddedEngine({

@@ -1,6 +1,6 @@
 import { EnvironmentError, type Rewards, Trajectory } from 'martingale';
 import { expect, test } from 'vitest';
-import { score, withWeights } from '../../../src/environment/index.ts';
+import { score, withWeights } from '../../../src/environment/rewards/score.ts';
 import { recordCall } from '../record-call.ts';
 
 type Given = Rewards<{ goal: number }, number>;

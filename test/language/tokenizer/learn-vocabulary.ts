@@ -9,8 +9,9 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/byte-level.ts';
-import { MERGE_COUNT, SPECIAL_TOKENS, WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
+import { WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
 import { learnMerges, type Merge } from './merges.ts';
+import { MERGE_COUNT, SPECIAL_TOKENS } from './vocabulary.ts';
 
 type Kind = 'conversation' | 'prose' | 'json';
 const SHARES: Record<Kind, number> = { conversation: 0.6, prose: 0.2, json: 0.2 };

@@ -1,13 +1,9 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  loadTokenizer,
-  SPECIAL_TOKENS,
-  VOCABULARY_SIZE,
-  WORD_PATTERN,
-} from '../../../src/language/tokenizer/embedded.ts';
+import { loadTokenizer, WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
 import { applyMerge, byteSymbols, learnMerges, type Merge } from './merges.ts';
+import { SPECIAL_TOKENS, VOCABULARY_SIZE } from './vocabulary.ts';
 
 const SEED = 20261121;
 const tokenizer = loadTokenizer();

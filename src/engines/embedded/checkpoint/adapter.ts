@@ -164,28 +164,6 @@ export function encodeAdapterHeader(tensors: readonly NamedShape[], baseWeights?
   );
 }
 
-/** Encodes an adapter as the two files that PEFT loads, by name. `baseModel`: see `encodeAdapterConfig`. */
-export function encodeAdapter(
-  adapter: Adapter,
-  architecture: Architecture,
-  { baseModel }: { baseModel: string },
-): Record<typeof adapterConfigFile | typeof adapterWeightsFile, Uint8Array> {
-  const shapes = adapterTensors(architecture, adapter);
-  const header = encodeAdapterHeader(shapes);
-  const data = shapes.map(({ name }) => tensorOf(adapter, name));
-  const file = new Uint8Array(data.reduce((sum, { byteLength }) => sum + byteLength, header.length));
-  file.set(header);
-  let end = header.length;
-  for (const { buffer, byteOffset, byteLength } of data) {
-    file.set(new Uint8Array(buffer, byteOffset, byteLength), end);
-    end += byteLength;
-  }
-  return {
-    [adapterConfigFile]: encodeAdapterConfig(adapter, { baseModel }),
-    [adapterWeightsFile]: file,
-  };
-}
-
 /**
  * Adds B A * alpha / rank to rows of a target's matrix, in place.
  * @param name Of the matrix, without `.weight`.

@@ -15,13 +15,13 @@ export interface FetchProgress {
   totalBytes: number;
 }
 
-export interface FetchOptions extends HubOptions {
+interface FetchOptions extends HubOptions {
   /** Folder that keeps what was fetched. */
   cache: string;
   onProgress?: (progress: FetchProgress) => void;
 }
 
-export interface FetchedCheckpoint {
+interface FetchedCheckpoint {
   folder: string;
   /** The commit of the repository. */
   commit: string;

@@ -14,7 +14,7 @@ import {
 import { checkpointTensors } from './tensors.ts';
 
 /** A checkpoint whose weights are in memory. */
-export interface Checkpoint extends CheckpointConfig {
+interface Checkpoint extends CheckpointConfig {
   /** Its folder or GGUF file. */
   folder: string;
   /** Each tensor by its name in the files, as float32 in shared memory: threads that get it share one copy. */

@@ -18,7 +18,7 @@ export function normalize(
   return { output, inverse };
 }
 
-export interface NormOptions {
+interface NormOptions {
   /** The tensor that scales the normalised values. */
   gain: Value;
   epsilon: number;

@@ -23,11 +23,3 @@ export function adapterVector(architecture: Architecture, adapter: Adapter): Flo
   for (const { name, offset } of shapes) vector.set(adapter.tensors.get(name) as Float32Array, offset);
   return vector;
 }
-
-/** The adapter of a flat vector; its tensors are views of the vector. */
-export function adapterOf(architecture: Architecture, lora: LoraSettings, vector: Float32Array): Adapter {
-  const tensors = adapterShapes(architecture, lora).map(
-    ({ name, offset, size }) => [name, vector.subarray(offset, offset + size)] as const,
-  );
-  return { ...lora, tensors: new Map(tensors) };
-}

@@ -26,7 +26,7 @@ export interface PlainDecision {
   legal: () => Int32Array | null;
 }
 
-export interface TokenProbabilities {
+interface TokenProbabilities {
   /** Of each decision's token, natural logarithm. */
   logprobs: Float32Array;
   /** Of each decision's distribution, in nats. */
@@ -34,7 +34,7 @@ export interface TokenProbabilities {
 }
 
 /** Derivatives of the loss, one for each decision. */
-export interface ProbabilitySlopes {
+interface ProbabilitySlopes {
   logprobs: ArrayLike<number>;
   entropies: ArrayLike<number>;
 }

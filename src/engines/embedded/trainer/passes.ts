@@ -8,10 +8,10 @@ import type { BatchTokens, MicroBatch } from './micro-batches.ts';
 import type { TrainedVector } from './trained-vector.ts';
 
 /** Where gradients are added up. */
-export type GradientSum = Pick<TrainedVector, 'add' | 'addRows'>;
+type GradientSum = Pick<TrainedVector, 'add' | 'addRows'>;
 
 /** Weights of a tiny model, and what runs the graphs on them. */
-export interface RunningModel {
+interface RunningModel {
   baseModel: string;
   architecture: Architecture;
   /** The flat parameter vector: see `shareWeights`. */

@@ -31,7 +31,7 @@ interface Run {
   signal: AbortSignal;
 }
 
-export interface TrainerOptions {
+interface TrainerOptions {
   models: BaseModels;
   codecOf: (baseModel: string) => DecisionCodec | Promise<DecisionCodec>;
   /** Runs the graphs of checkpoints. Default: the runtime of the tiny models. */

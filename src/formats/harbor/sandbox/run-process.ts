@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { clearTimeout, setTimeout } from 'node:timers';
 
-export interface ProcessOptions {
+interface ProcessOptions {
   stdin?: Uint8Array;
   /** What it reads from file descriptor 4. */
   settings?: Uint8Array;

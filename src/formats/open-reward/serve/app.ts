@@ -24,7 +24,7 @@ import { type ReplyTool, type ServedEnvironment, toolList } from './servable.ts'
 import type { Session, Sessions } from './sessions.ts';
 import { rangeOf, type Splits, splitOf } from './tasks.ts';
 
-export interface AppOptions {
+interface AppOptions {
   environment: ServedEnvironment;
   splits: Splits;
   /** The tools of every episode. */

@@ -79,7 +79,7 @@ export const event = (name: string, data: string): string =>
  * A text in pieces. None begins with a space, which clients take for the event's own, or within a character of two
  * units.
  */
-export function piecesOf(text: string): string[] {
+function piecesOf(text: string): string[] {
   const pieces: string[] = [];
   let begin = 0;
   while (begin < text.length) {

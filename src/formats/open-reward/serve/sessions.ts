@@ -19,7 +19,7 @@ interface HeldSession extends Session {
   usedAt: number;
 }
 
-export interface SessionsOptions {
+interface SessionsOptions {
   /** Most sessions at a time. */
   max: number;
   /** A session that is not used for so long is deleted, in milliseconds. */

@@ -67,7 +67,7 @@ export async function closedSoon(closing: Promise<void> | undefined): Promise<vo
   await Promise.race([closing?.catch(() => undefined), sleep(closeMs, undefined, { ref: false })]);
 }
 
-export interface QueueWorkerOptions {
+interface QueueWorkerOptions {
   concurrency: number;
   /** A worker of which nothing is heard for so long has lost its jobs. */
   lockMs: number;

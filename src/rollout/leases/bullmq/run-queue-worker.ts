@@ -16,7 +16,7 @@ import {
   queueName,
 } from './open-bullmq.ts';
 
-export interface RunQueueWorkerOptions extends WorkerOptions {
+interface RunQueueWorkerOptions extends WorkerOptions {
   /** URL of Redis or PostgreSQL. */
   connection: string;
   /** How long to wait for a server of the queue that cannot be reached, in milliseconds. */

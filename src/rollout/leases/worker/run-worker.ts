@@ -7,7 +7,7 @@ import { ProgramConnection } from './connection.ts';
 import { type WorkerOptions, WorkerRunner } from './worker-runner.ts';
 import type { SessionEnd, WorkerSession } from './worker-session.ts';
 
-export interface RunWorkerOptions extends WorkerOptions {
+interface RunWorkerOptions extends WorkerOptions {
   /** Address of the program's `leases()`. */
   url: string;
   /** How long to wait for a program that cannot be reached, in milliseconds. */

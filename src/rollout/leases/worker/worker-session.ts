@@ -12,7 +12,7 @@ import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } fro
 import { WorkerError } from '../worker-error.ts';
 import type { ProgramConnection } from './connection.ts';
 
-export interface WorkerSessionOptions {
+interface WorkerSessionOptions {
   connection: ProgramConnection;
   joined: JoinAnswer;
   environment: Environment;

@@ -1,7 +1,7 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { formatNumber } from '../parts/format.ts';
 
-export interface IntervalProps {
+interface IntervalProps {
   mean: number;
   /** Ends of the 95% interval; null if there are too few pairs for one. */
   low: number | null;

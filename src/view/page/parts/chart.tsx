@@ -30,12 +30,12 @@ export interface Interval {
 }
 
 /** Something that happened at a step. */
-export interface Mark {
+interface Mark {
   x: number;
   label: string;
 }
 
-export interface ChartProps {
+interface ChartProps {
   title: ComponentChildren;
   /** Says the curve in words to screen readers. */
   label: string;

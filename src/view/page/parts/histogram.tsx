@@ -3,7 +3,7 @@ import { formatNumber } from './format.ts';
 import './histogram.css';
 
 /** A bar: how many values are at least `from` and less than `to`, or, in the last bar, at most `to`. */
-export interface Bin {
+interface Bin {
   from: number;
   to: number;
   count: number;

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
-export interface VirtualListProps<Item> {
+interface VirtualListProps<Item> {
   items: readonly Item[];
   /** Height of every row, in px. */
   rowHeight: number;

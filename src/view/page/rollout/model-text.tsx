@@ -6,7 +6,7 @@ import { cut, visibleRuns } from './visible-text.ts';
 const firstPart = 4_000;
 const nextPart = 40_000;
 
-export interface ModelTextProps {
+interface ModelTextProps {
   text: string;
   /** Where another conversation goes a different way: the rest of the text is marked. In characters; absent for none. */
   partsAt?: number | undefined;

@@ -57,7 +57,7 @@ export function Turn({
 }
 
 /** The reward of a turn. */
-export function Reward({ value }: { value: number }) {
+function Reward({ value }: { value: number }) {
   return (
     <span class={value < 0 ? 'tag bad' : 'tag good'} title="Reward of this turn">
       {formatSigned(value)}
@@ -84,7 +84,7 @@ function ToolCall({ use }: { use: ToolUse }) {
 }
 
 /** The JSON indented; undefined if it is none. Short values stay on one line. */
-export function prettyJson(text: string): string | undefined {
+function prettyJson(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return text.length <= 60 ? text : JSON.stringify(value, null, 2);

@@ -1,5 +1,5 @@
 /** A run of text: as it is, or a stand-in for characters that would not be seen or would move the text around them. */
-export type TextRun =
+type TextRun =
   | { kind: 'text'; text: string }
   /** `text` is what stands in: `ESC`, `U+202E`, `U+0301 ×40`. `title` tells what it is. */
   | { kind: 'mark'; text: string; title: string };

@@ -10,7 +10,7 @@ export interface Answer {
 }
 
 /** What the tools of the reply before returned, in the order of its calls. */
-export interface ToolResults {
+interface ToolResults {
   results: readonly string[];
 }
 

@@ -2,7 +2,7 @@ import { signal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
 /** A key of a panel. `key` is that of the keyboard event: `j`, `Enter`, `?`. */
-export interface Key {
+interface Key {
   key: string;
   /** What it does, for the help: `Next rollout`. */
   does: string;

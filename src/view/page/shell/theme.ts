@@ -10,7 +10,7 @@ dark.addEventListener('change', ({ matches }) => {
 });
 
 /** What the user chose; the system's theme until then. */
-export const themeChoice = signal<Choice>(stored === 'light' || stored === 'dark' ? stored : 'system');
+const themeChoice = signal<Choice>(stored === 'light' || stored === 'dark' ? stored : 'system');
 
 /** The theme that shows. Charts draw again when it changes. */
 export const theme = computed<'light' | 'dark'>(() => {

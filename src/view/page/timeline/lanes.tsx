@@ -9,7 +9,7 @@ export const laneAddress = ({ run, which }: Timeline, { group, rollout }: Lane):
   addressOf(['runs', run, 'steps', which, 'groups', group, 'rollouts', rollout]);
 
 /** What a lane shows besides its times. */
-export interface LaneLook {
+interface LaneLook {
   /** Coloured by the version of its policy, instead of by what it waits for. */
   byVersion: boolean;
   newest: number;

@@ -1,5 +1,5 @@
 /** Where a stretch of time stands on an axis, as shares of its length. */
-export interface Extent {
+interface Extent {
   left: number;
   width: number;
 }

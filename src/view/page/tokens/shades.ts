@@ -3,7 +3,7 @@ export const shadings = ['probability', 'entropy', 'advantage', 'ratio'] as cons
 export type Shading = (typeof shadings)[number];
 
 /** A step of the scale of probabilities: tokens with at least this probability, and below that of the step before. */
-export interface Shade {
+interface Shade {
   /** 0 is unmarked; the class of the token is `shade-N`. */
   level: number;
   label: string;

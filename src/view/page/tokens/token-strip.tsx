@@ -12,7 +12,7 @@ export interface TokenCell {
   heading?: string | undefined;
 }
 
-export interface TokenStripProps {
+interface TokenStripProps {
   /** Begins the ids of its tokens. */
   id: string;
   cells: readonly TokenCell[];

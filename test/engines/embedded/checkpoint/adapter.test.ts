@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest';
 import {
   type Adapter,
   adapterTensors,
-  encodeAdapter,
   readAdapter,
 } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
 import { writeMerged } from '../../../../src/engines/embedded/checkpoint/merge.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { temporaryFolder } from '../../../support/files.ts';
+import { writeAdapter } from './adapter-folder.ts';
 import {
   type FixtureName,
   fixtureFolder,
@@ -25,11 +25,6 @@ const readFixtureAdapter = async (name: FixtureName) => {
   return { architecture, adapter: await readAdapter(join(folder, 'adapter'), architecture) };
 };
 
-async function writeAdapter(folder: string, files: Record<string, Uint8Array>): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  for (const [name, bytes] of Object.entries(files)) await writeFile(join(folder, name), bytes);
-}
-
 describe.each(fixtureNames)('an adapter of PEFT: %s', (name) => {
   it('is read with all its tensors, and written as PEFT writes it', async () => {
     const { architecture, adapter } = await readFixtureAdapter(name);
@@ -38,16 +33,14 @@ describe.each(fixtureNames)('an adapter of PEFT: %s', (name) => {
     const theirs = await readFixtureTensors(`${name}/adapter/adapter_model.safetensors`);
     expect(adapter.tensors.size).toBe(theirs.size);
     const folder = await temporaryFolder();
-    const files = encodeAdapter(adapter, architecture, { baseModel: `tiny/${name}` });
-    const ours = await readFixtureTensors(
-      await writeAdapter(folder, files).then(() => join(folder, 'adapter_model.safetensors')),
-    );
+    await writeAdapter(folder, { adapter, architecture, baseModel: `tiny/${name}` });
+    const ours = await readFixtureTensors(join(folder, 'adapter_model.safetensors'));
     expect(ours.size).toBe(theirs.size);
     for (const [key, { shape, data }] of theirs) {
       expect(ours.get(key)?.shape).toEqual(shape);
       expect(ours.get(key)?.data).toEqual(data);
     }
-    const written = JSON.parse(new TextDecoder().decode(files['adapter_config.json']));
+    const written = JSON.parse(await readFile(join(folder, 'adapter_config.json'), 'utf8'));
     const config = JSON.parse(
       await readFile(join(fixtureFolder(name), 'adapter/adapter_config.json'), 'utf8'),
     );

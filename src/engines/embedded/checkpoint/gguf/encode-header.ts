@@ -21,7 +21,7 @@ export interface GgufTensorShape {
 }
 
 /** Where tensors may begin. */
-export const alignment = 32;
+const alignment = 32;
 
 export const bytesOf = ({ dimensions, format }: GgufTensorShape): number => {
   const { numbers, bytes } = blockOf(format);

@@ -7,7 +7,7 @@ import { blockOf, formatName } from './formats.ts';
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
 /** A tensor as the file has it. */
-export interface GgufTensor {
+interface GgufTensor {
   /** Of its numbers, such as `Q4_K`. */
   format: string;
   /** Outermost first, so the other way round than in the file. */

@@ -23,7 +23,7 @@ import { tokenizerFields } from './tokenizer.ts';
 /** llama.cpp's numbers of what most matrices of a file are. */
 const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
 
-export interface GgufExport extends WriteOptions {
+interface GgufExport extends WriteOptions {
   /** Shown by programs that load the file. */
   name: string;
   type: GgufType;
