@@ -6,9 +6,11 @@ import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type Chunk, type Decoder, rowsOf, type StepOutput, type Wanted } from './decoder.ts';
-import { type DecodingStage, type DecodingStages, decodingStages } from './decoding-stages.ts';
+import type { DecodingStage, DecodingStages } from './decoding-stages.ts';
 import { DrawFeeds } from './draws.ts';
+import { inPlaceStages } from './in-place-stages.ts';
 import { KeyValueCache } from './key-value-cache.ts';
+import { packedStages } from './packed-stages.ts';
 
 const masked = -1e9;
 
@@ -56,7 +58,7 @@ export class CheckpointDecoder implements Decoder {
   ): Promise<CheckpointDecoder> {
     const { architecture } = base;
     const draws = runtime.device === 'cpu' ? new DrawFeeds(runtime, architecture.vocabularySize) : null;
-    const stages = await decodingStages(runtime, base, adapter);
+    const stages = await (runtime.device === 'cpu' ? packedStages : inPlaceStages)(runtime, base, adapter);
     return new CheckpointDecoder(runtime, architecture, stages, draws);
   }
 

@@ -1,18 +1,7 @@
 import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
-import { checkpointDecodingGraph, nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { projectionsOf } from '../graphs/lora-graphs.ts';
-import { InPlaceProducts, PackedProducts, ranksTogether } from '../graphs/products.ts';
-import {
-  type AdapterVector,
-  adapterFeeds,
-  adapterParts,
-  type LoraBase,
-  vectorFeeds,
-  weightFeeds,
-  weightOf,
-} from '../lora/layer-feeds.ts';
+import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
+import { type LoraBase, weightOf } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
@@ -29,180 +18,8 @@ export interface DecodingStages {
   release(): Promise<void>;
 }
 
-/**
- * The stages of a checkpoint with an adapter; `adapter` is null for the base model. On the CPU the checkpoint's weights
- * are packed into sessions that all adapters share; elsewhere they are read where they are in memory.
- */
-export async function decodingStages(
-  runtime: Runtime,
-  base: LoraBase,
-  adapter: AdapterVector | null,
-): Promise<DecodingStages> {
-  return runtime.device === 'cpu'
-    ? packedStages(runtime, base, adapter)
-    : inPlaceStages(runtime, base, adapter);
-}
-
-async function packedStages(
-  runtime: Runtime,
-  base: LoraBase,
-  adapter: AdapterVector | null,
-): Promise<DecodingStages> {
-  const sessions = await packedSessions(runtime, base);
-  const scale = adapter ? adapter.lora.alpha / adapter.lora.rank : 1;
-  const { embedding, rotary, norm } = sharedFeeds(runtime, base);
-  const layers = Array.from({ length: base.architecture.layers }, (_, layer) =>
-    split({ ...vectorFeeds(runtime, base, layer), ...adapterPartFeeds(runtime, base, adapter, layer) }),
-  );
-  const lora_scale = runtime.float(Float32Array.of(scale), []);
-  const stages = sessions.map((session, index): DecodingStage => {
-    const [layer, next] = [layers[index - 1], layers[index]];
-    return {
-      session,
-      weights: {
-        ...(index === 0 ? { embedding } : {}),
-        ...layer?.after,
-        ...(next ? { ...rotary, ...next.before } : { norm }),
-        lora_scale,
-      },
-      takesPositions: next !== undefined,
-    };
-  });
-  return { stages, release: async () => {} };
-}
-
-/** The sessions of each checkpoint. They are freed with it. */
-const packed = new WeakMap<LoraBase, { runtime: Runtime; sessions: Promise<Session[]> }>();
-
-/** The sessions with a checkpoint's packed weights. Packing takes about two seconds for a gigabyte. */
-function packedSessions(runtime: Runtime, base: LoraBase): Promise<Session[]> {
-  const known = packed.get(base);
-  if (known?.runtime === runtime) return known.sessions;
-  const sessions = pack(runtime, base);
-  packed.set(base, { runtime, sessions });
-  sessions.catch(() => packed.delete(base));
-  return sessions;
-}
-
-async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
-  const { architecture } = base;
-  const sessions: Session[] = [];
-  for (let index = 0; index <= architecture.layers; index++) {
-    const graph = checkpointDecodingGraph(
-      architecture,
-      runtime.device,
-      (started) => new PackedProducts(started, architecture),
-      index === 0 ? 'first' : index - 1,
-    );
-    sessions.push(await runtime.session(graph, matricesOf(base, index)));
-  }
-  return sessions;
-}
-
-/** The matrices of a stage, by their names in its graph. */
-function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
-  const { layers, tiedEmbeddings } = base.architecture;
-  const matrices = new Map<string, Float32Array>();
-  for (const projection of projectionsOf(base.architecture)) {
-    const isNext = beforeAttention.includes(projection);
-    const layer = isNext ? index : index - 1;
-    if (layer < 0 || layer >= layers) continue;
-    const weight = weightOf(base, `${projectionName(layer, projection)}.weight`);
-    matrices.set(isNext ? `${nextLayer}${projection}` : projection, weight);
-  }
-  if (index === layers)
-    matrices.set('head', weightOf(base, tiedEmbeddings ? embeddingName : 'lm_head.weight'));
-  return matrices;
-}
-
-/** An adapter's inputs of `PackedProducts`, with rank 0 for the projections that it does not change. */
-function adapterPartFeeds(
-  runtime: Runtime,
-  { architecture }: LoraBase,
-  adapter: AdapterVector | null,
-  layer: number,
-): Feeds {
-  const feeds: Feeds = {};
-  for (const projection of projectionsOf(architecture)) {
-    const [outputs, inputs] = projectionShape(architecture, projection);
-    feeds[`${projection}.A`] = runtime.float(new Float32Array(0), [1, 0, inputs]);
-    feeds[`${projection}.B`] = runtime.float(new Float32Array(0), [outputs, 0]);
-  }
-  if (!adapter) return feeds;
-  const { rank } = adapter.lora;
-  const parts = Math.ceil(rank / ranksTogether);
-  const part = parts === 1 ? rank : ranksTogether;
-  for (const { input, offset, size, dimensions } of adapterParts(architecture, adapter.lora, layer)) {
-    const values = adapter.vector.subarray(offset, offset + size);
-    const [rows, columns] = dimensions as [number, number];
-    if (input.endsWith('.A'))
-      feeds[input] = runtime.float(withRanks(values, 1, rank * columns, parts * part * columns), [
-        parts,
-        part,
-        columns,
-      ]);
-    else feeds[input] = runtime.float(withRanks(values, rows, rank, parts * part), [rows, parts * part]);
-  }
-  return feeds;
-}
-
-/** Rows of `length` numbers with zeros up to `padded` numbers. */
-function withRanks(values: Float32Array, rows: number, length: number, padded: number): Float32Array {
-  if (length === padded) return values;
-  const result = new Float32Array(rows * padded);
-  for (let row = 0; row < rows; row++)
-    result.set(values.subarray(row * length, (row + 1) * length), row * padded);
-  return result;
-}
-
-async function inPlaceStages(
-  runtime: Runtime,
-  base: LoraBase,
-  adapter: AdapterVector | null,
-): Promise<DecodingStages> {
-  const { architecture } = base;
-  const lora = adapter
-    ? { targets: adapter.lora.targets, scale: adapter.lora.alpha / adapter.lora.rank }
-    : { targets: [], scale: 1 };
-  const sessionOf = (part: 'first' | number) =>
-    runtime.session(
-      checkpointDecodingGraph(
-        architecture,
-        runtime.device,
-        (graph) => new InPlaceProducts(graph, architecture, lora),
-        part,
-      ),
-    );
-  const first = await sessionOf('first');
-  const middle = architecture.layers > 1 ? await sessionOf(0) : null;
-  const last = await sessionOf(architecture.layers - 1);
-  const { embedding, rotary, norm, head } = sharedFeeds(runtime, base);
-  const layers = Array.from({ length: architecture.layers }, (_, layer) => {
-    const weights = weightFeeds(runtime, base, layer);
-    const added = adapter ? adapterFeeds(runtime, architecture, adapter, layer) : {};
-    return split({ ...weights, ...added });
-  });
-  const stageOf = (session: Session, ...weights: (Feeds | undefined)[]): DecodingStage => ({
-    session,
-    weights: Object.assign({}, ...weights),
-    takesPositions: session !== last,
-  });
-  const stages = [
-    stageOf(first, { embedding }, rotary, layers[0]?.before),
-    ...layers.map(({ after }, layer) => {
-      const next = layers[layer + 1];
-      return next && middle
-        ? stageOf(middle, after, rotary, next.before)
-        : stageOf(last, after, { norm, head });
-    }),
-  ];
-  const release = async () => {
-    for (const session of [first, middle, last]) await session?.release();
-  };
-  return { stages, release };
-}
-
-const beforeAttention: readonly string[] = [
+/** What a layer has before its attention. */
+export const beforeAttention: readonly string[] = [
   'input_layernorm',
   'q_proj',
   'k_proj',
@@ -212,7 +29,7 @@ const beforeAttention: readonly string[] = [
 ];
 
 /** Splits a layer's weights into those before its attention, under their names there, and those after it. */
-function split(feeds: Feeds): { before: Feeds; after: Feeds } {
+export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
   const before: Feeds = {};
   const after: Feeds = {};
   for (const [name, tensor] of Object.entries(feeds))
@@ -225,7 +42,7 @@ function split(feeds: Feeds): { before: Feeds; after: Feeds } {
 /** The tables of rotary positions take a while to compute, and all adapters of a checkpoint share them. */
 const tablesOf = new WeakMap<LoraBase, ReturnType<typeof rotaryTables>>();
 
-const embeddingName = 'model.embed_tokens.weight';
+export const embeddingName = 'model.embed_tokens.weight';
 
 interface SharedFeeds {
   embedding: Tensor;
@@ -234,7 +51,8 @@ interface SharedFeeds {
   head: Tensor;
 }
 
-function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
+/** Inputs that all adapters of a checkpoint share. */
+export function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
   const { vocabularySize, width, headWidth, contextLength, positions, tiedEmbeddings } = base.architecture;
   if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
   const tables = tablesOf.get(base) ?? rotaryTables(positions, headWidth, contextLength);
