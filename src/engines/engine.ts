@@ -67,7 +67,7 @@ export interface GenerateRequest {
  * Searches for the likeliest replies instead of sampling them. The score of a reply is the sum of its tokens'
  * log-probabilities (with the end token) divided by (its number of tokens, without the end token) ^ lengthPenalty,
  * the widely used simpler form of Wu et al. 2016 (arXiv:1609.08144). An empty reply counts as one token.
- * Log-probabilities are those of the distribution that sampling would draw from.
+ * Log-probabilities come from the distribution that sampling would draw from.
  */
 export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
   /** Beams kept and replies returned; fewer when a constraint allows fewer. All replies have different tokens. */

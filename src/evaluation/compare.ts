@@ -49,7 +49,7 @@ export interface Comparison {
   /** Keys of scenarios with a score in only one of the two. They are not compared. */
   onlyInA: string[];
   onlyInB: string[];
-  /** How the rewards of `b` differ from those of `a`, in words. A difference in score may then be theirs. */
+  /** How `a` and `b` reward differently, in words: a difference in score may come from this alone. */
   rewardChanges: string[];
 }
 

@@ -52,7 +52,7 @@ export function runModelCall<Result>(
   return withSpan(spanName.modelCall(name), attributes, run, { kind: SpanKind.CLIENT });
 }
 
-/** The status of the client's errors, and of those of AI SDK providers. */
+/** The HTTP status of an error of the client or of an AI SDK provider. */
 function httpStatusOf(error: unknown): unknown {
   if (isRequestError(error)) return error.status;
   return error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;

@@ -1,4 +1,4 @@
-/** The parts of WebAssembly that are used: the types of Node have none, and those of browsers declare much else. */
+/** The parts of WebAssembly that are used. Node's types have none, and the types of browsers declare much else. */
 declare namespace WebAssembly {
   class Memory {
     constructor(descriptor: { initial: number; maximum?: number; shared?: boolean });

@@ -121,7 +121,7 @@ export class Opponents {
  *
  *     await train({ ..., seats: { o: opponents({ players: [{ model: perfect }], beatenAt: 0.8 }) } });
  *
- * Earlier checkpoints are those of the run that `train` makes: outside of it, as in `evaluate`, there are none.
+ * Earlier checkpoints come from the run that `train` makes: outside of it, as in `evaluate`, there are none.
  * @throws OptionError
  */
 export function opponents(options: OpponentsOptions = {}): Opponents {

@@ -19,7 +19,7 @@ interface RolloutBase {
   /** Number of earlier attempts at this index. The counts include every attempt. */
   attempt: number;
   seed: number;
-  /** In an environment with seats: that of the first seat that the model of the run plays. */
+  /** In an environment with seats: the reward of the first seat that the run's model plays. */
   trajectory: Trajectory;
   /**
    * All seats; absent in an environment with one agent. The reward is then the mean of the seats that the model of the run

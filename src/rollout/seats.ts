@@ -12,7 +12,7 @@ export interface SeatPlayer {
   isPolicy: boolean;
 }
 
-/** A seat in a rollout that has begun. Its reward is that of its trajectory. */
+/** A seat in a rollout that has begun. Its reward is its trajectory's. */
 export interface SeatRun {
   readonly seat: string;
   /** Name of the model that played it. */

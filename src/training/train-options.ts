@@ -55,7 +55,7 @@ export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
 export interface SftSettings {
   /** Conversations per gradient step. Default "auto": the service decides. */
   batchSize?: number | 'auto';
-  /** One value, or one for each batch. Default: that of the base model. */
+  /** One value, or one for each batch. Default: the base model's. */
   learningRate?: number | number[];
   /** Which assistant messages are trained on: all, or only the last, with the others as context. Default "all". */
   assistantTurns?: 'all' | 'last';

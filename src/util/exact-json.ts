@@ -50,7 +50,7 @@ export function rememberExact(parsed: unknown, exact: ExactJson | undefined): vo
     else if (Array.isArray(exact)) rememberExact(item, exact[Number(key)]);
 }
 
-/** Like `JSON.stringify`, for values that may contain those of `parseExactJson` or are remembered. */
+/** Like `JSON.stringify`, for values that `parseExactJson` has read or that are remembered. */
 export function exactText(value: unknown): string {
   if (value instanceof JsonNumber) return value.source;
   const exact = typeof value === 'object' && value !== null ? remembered.get(value) : undefined;

@@ -40,7 +40,7 @@ function headerOf(path: string, bytes: number): Uint8Array {
   return header;
 }
 
-/** The sum of a header's bytes, with those of the checksum itself as spaces. */
+/** The sum of a header's bytes, in which the checksum's own bytes count as spaces. */
 const checksumOf = (header: Uint8Array) =>
   header.reduce((sum, byte, index) => sum + (index >= 148 && index < 156 ? 0x20 : byte), 0);
 

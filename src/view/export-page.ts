@@ -13,7 +13,7 @@ interface ExportOptions {
   folders: readonly string[];
   /** A folder that is new or empty. */
   to: string;
-  /** Most rollouts of a run whose conversations are written; those of further steps are left out, evenly. */
+  /** Most rollouts of a run whose conversations are written. Beyond that, steps are left out, evenly. */
   maxRollouts: number;
   /** Called as steps are written: the runs that are done, with a fraction for `run`, and the number of all. */
   onProgress?: ((done: number, total: number, run: string) => void) | undefined;

@@ -76,7 +76,7 @@ function openingIn({ seat, trajectories }: GroupRecord): Omit<Opening, 'run' | '
 export type AskedAs = AskedForm & { tools?: Tool[] };
 
 /**
- * The tool choice is that of the run's first call, so later answers are free of it: a chat that must call a tool never ends.
+ * The tool choice of the run's first call holds for the first answer only: a chat that must call a tool never ends.
  *
  * @param isFirst Whether the request asks for the first answer of the chat.
  */

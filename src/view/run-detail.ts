@@ -82,7 +82,7 @@ function rangeOf(reports: readonly StepReport[]): Range | null {
 
 /**
  * An interval without what lies beyond the range: a mean is never above the largest reward, though a normal interval of
- * it may be. A mean beyond the range shows that the range is not that of the rewards.
+ * it may be. A mean beyond the range shows that the rewards have another range.
  */
 function within(
   interval: Range | null | undefined,

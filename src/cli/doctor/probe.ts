@@ -12,7 +12,7 @@ export interface StepSize {
   group: number;
   /** Tokens of a rollout that the model samples. */
   sampled: number;
-  /** All tokens of a rollout, those of its prompt and of tools too. */
+  /** All tokens of a rollout, with its prompt and the tools' results. */
   sequence: number;
 }
 

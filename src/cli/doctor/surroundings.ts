@@ -140,7 +140,7 @@ async function checkModel(client: Client, asked: string): Promise<Check> {
   }
 }
 
-/** Times of a run are this machine's; those of a job are the service's. */
+/** Times of a run come from this machine, times of a job from the service. */
 async function checkClock(baseUrl: string, apiKey: string): Promise<Check> {
   const { headers, body } = await request(`${baseUrl.replace(/\/$/, '')}/v1/health`, {
     headers: { authorization: `Bearer ${apiKey}` },

@@ -129,7 +129,7 @@ interface Download {
   signal: AbortSignal;
 }
 
-/** Stores the files of a checkpoint in a folder: those of an adapter, or the single one of a tiny model. */
+/** Stores the files of a checkpoint in a folder: an adapter's two, or the single one of a tiny model. */
 async function download({ client, model, folder, signal }: Download): Promise<void> {
   const { decodeTar } = await import('../../util/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
@@ -165,7 +165,7 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
   await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { flush: true });
 }
 
-/** @throws MartingaleError (`wrong_base`) if the adapter belongs to other weights than those of the base. */
+/** @throws MartingaleError (`wrong_base`) if the adapter does not belong to the base's weights. */
 async function readAdapterOf(folder: string, base: Base, model: ExportedModel) {
   const { readAdapter, readBaseWeights } = await import('../../engines/embedded/checkpoint/adapter.ts');
   const { hashCheckpoint } = await import('../../engines/embedded/checkpoint/read-checkpoint.ts');

@@ -1,7 +1,7 @@
 import { CodedTemplate } from '../../language/chat/coded-template.ts';
 import type { Language } from '../../language/chat/read-language.ts';
 
-/** Texts that stand for those of messages. */
+/** Placeholders for the texts of messages. */
 const marks = [
   '\u0001system\u0001',
   '\u0001user\u0001',

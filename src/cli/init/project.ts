@@ -7,7 +7,7 @@ import { martingaleVersion } from '../../util/version.ts';
 export const agents = ['ai-sdk', 'openai', 'agents', 'langgraph', 'mastra', 'python'] as const;
 export type AgentKind = (typeof agents)[number];
 
-/** Packages of an agent beside those of every project. Majors, so that an old npm installs what was tested. */
+/** Packages of an agent, beside what every project has. Majors, so that an old npm installs what was tested. */
 const packagesOf: Record<AgentKind, Record<string, string>> = {
   'ai-sdk': {},
   openai: { openai: '^7.55.0' },

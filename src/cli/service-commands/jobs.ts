@@ -16,7 +16,7 @@ const idLength = 36;
 /** Newest jobs that are listed of each model. */
 const listed = 20;
 
-/** `martingale jobs`: the jobs of all models, those of one, or one job with its events. */
+/** `martingale jobs`: the jobs of all models or of one, or a single job with its events. */
 export const jobsCommand = (): Command =>
   addServiceFlags(
     new Command('jobs')

@@ -46,7 +46,7 @@ export interface CheckpointOptions {
     targets?: LoraSettings['targets'];
   };
   /**
-   * Longest sequence in tokens, prompt and reply together. Default: that of the checkpoint, at most 8192, because keys
+   * Longest sequence in tokens, prompt and reply together. Default: the checkpoint's, at most 8192, because keys
    * and values of longer ones take gigabytes.
    */
   contextLength?: number;

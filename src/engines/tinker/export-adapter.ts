@@ -44,7 +44,7 @@ export async function exportAdapter(
       { cause },
     );
   });
-  // Where the folder of the base model is, is nothing for those who download.
+  // The local path of the base model stays private.
   const config = { ...files.config, base_model_name_or_path: baseModel };
   const both = [
     { path: `adapter/${configFile}`, content: [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)] },

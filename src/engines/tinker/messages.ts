@@ -32,7 +32,7 @@ function datumMessage({ tokens, targets, inputs }: TinkerDatum): ProtobufWriter 
   return writer;
 }
 
-/** The message `ForwardBackwardRequest`. `sequence`: number of the request among those of the model, from 1. */
+/** The message `ForwardBackwardRequest`. `sequence`: number of the model's request, from 1. */
 export function passMessage(
   model: string,
   data: readonly TinkerDatum[],

@@ -20,7 +20,7 @@ export interface SessionOptions {
 }
 
 export interface CreateOptions {
-  /** Default: that of the session. */
+  /** Default: the session's. */
   onWait?: ((reason: string) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -28,7 +28,7 @@ export interface CreateOptions {
 /** How often the server hears that this engine is there. Without that it drops all adapters after five minutes. */
 const heartbeatMs = 10_000;
 
-/** How often, and how long, a place for an adapter is waited for: until the server drops those of a program that died. */
+/** Poll interval and deadline for a free adapter slot. The server frees the slots of a dead program after some minutes. */
 const pauseMs = 1000;
 export const defaultLongestWaitMs = 7 * 60_000;
 

@@ -16,7 +16,7 @@ import { refuseSampling, unsupported } from './refusals.ts';
 export type Reduction = 'mean' | 'sum';
 
 interface Decision {
-  /** Index of its target: that of the token before it. */
+  /** Index of its target, which is the index of the token before it. */
   position: number;
   logprob: number | null;
   span: Span<Constraint>;

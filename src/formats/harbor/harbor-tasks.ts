@@ -38,7 +38,7 @@ export interface HarborTasksOptions {
   sandbox: SandboxKind;
   /** An agent of yours, in place of a model with the tool `bash`. What it leaves in the sandbox is tested. */
   agent?: (context: HarborAgentContext) => unknown;
-  /** Instructions before those of the task. */
+  /** Instructions before the task's own. */
   system?: string;
   /** Makes the tools of a rollout. Default: `bash`, which runs a command in the sandbox. */
   tools?: (context: { sandbox: Sandbox; signal: AbortSignal }) => ToolSet | Promise<ToolSet>;
@@ -64,7 +64,7 @@ const names = {
 
 /** Task folders of Harbor as an environment. */
 export interface HarborTasks {
-  /** The outcome is that of an environment in pieces, or what the `agent` returned. */
+  /** The outcome of an environment in pieces, or what the `agent` returned. */
   readonly environment: Environment<typeof scenarioSchema, unknown>;
   /** One for each task folder, by name. */
   readonly scenarios: readonly HarborScenario[];
@@ -131,7 +131,7 @@ interface OpenTask {
   task: Task;
   /** As its agent uses it, until `endAgent`. */
   sandbox: Sandbox;
-  /** Kills what the agent still runs. Then the sandbox is that of the tests, which root gets. */
+  /** Kills what the agent still runs. Then the tests have the sandbox, as root. */
   endAgent(): Promise<Sandbox>;
   /** When the agent's time is over, as of `performance.now()`. */
   agentEnd: number;
@@ -178,7 +178,7 @@ async function rewardOf({
   return reward;
 }
 
-/** Until the agent returns, or its time is over. Then its sandbox is that of the tests. */
+/** Until the agent returns, or its time is over. Then the tests have its sandbox. */
 async function runOwnAgent(
   agent: NonNullable<HarborTasksOptions['agent']>,
   { sandbox, task, agentEnd, endAgent }: OpenTask,

@@ -13,7 +13,7 @@ export interface Task {
   folder: string;
   instruction: string;
   config: TaskConfig;
-  /** Null: that of its image. */
+  /** Null: its image's. */
   workdir: string | null;
   image: SandboxImage;
   env: Readonly<Record<string, string>>;

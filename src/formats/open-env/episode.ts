@@ -117,7 +117,7 @@ export class Episode {
   #ask(frame: object, signal: AbortSignal): Promise<Frame> {
     return this.#within(signal, async () => {
       const early = this.#frames.shift();
-      // An answer before its question would be taken for that of the next step, and its reward with it.
+      // An answer before its question would be taken for the next step's answer, and its reward with it.
       if (early?.type === 'observation') throw unasked(this.#options.url);
       // An error may come first: a full server says so at once.
       if (early) return early;

@@ -126,7 +126,7 @@ export class InspectedConversations {
 
   /**
    * What the template wrote before a sampled reply, such as empty reasoning; null if it did not write all of the reply.
-   * White space may differ: it is that of the sampled ids which counts.
+   * White space may differ: the white space of the sampled ids counts.
    */
   #before(written: readonly CodedPart[], tokenIds: readonly number[]): CodedPart[] | null {
     const reply = this.#textOf(tokenIds);

@@ -18,7 +18,7 @@ export function tinyLanguage(): Language {
   return { tokenizer, format: chatFormat(tokenizer) };
 }
 
-/** A language for other threads: plain data, with `tokenizer.json` in shared memory. Null: that of the tiny models. */
+/** A language for other threads: plain data, with `tokenizer.json` in shared memory. Null: the tiny models' language. */
 export type SharedLanguage = { path: string; file: Uint8Array<SharedArrayBuffer>; format: ChatFormat } | null;
 
 /**

@@ -44,7 +44,7 @@ export interface RenderOptions {
   values?: Readonly<Record<string, unknown>> | undefined;
   /** Tokens that the model's context holds. Far longer texts are refused. Default: no check. */
   contextLength?: number;
-  /** Whose long texts wait for those of others. */
+  /** Whose long texts wait for the texts of others. */
   caller?: Caller | undefined;
 }
 

@@ -108,7 +108,7 @@ class PatternParser {
     return alternatives;
   }
 
-  /** One alternative, or those of a group that is the whole sequence, since they may have anchors. */
+  /** One alternative, or a group's alternatives if the group is the whole sequence, since they may have anchors. */
   #sequence(): Alternative[] {
     const items: Alternative[][] = [];
     while (!this.#reader.atEnd && !/[|)]/.test(this.#reader.peek()))

@@ -122,7 +122,7 @@ const chosenByAttribute =
     return chosen(itemsOf(value), args, { by: (item) => valueAt(item, path), keep });
   };
 
-/** The filters whose arguments are those of another filter or of a test. */
+/** The filters that pass their arguments to another filter or to a test. */
 const appliers: Readonly<Record<string, Filter>> = {
   map: (value, args, keywords) => {
     if (args.length === 0 && keywords.has('attribute')) {

@@ -19,7 +19,7 @@ export class Template {
   }
 
   /**
-   * `variables`: values of JSON, also those of `parseExactJson`.
+   * `variables`: values of JSON, also as `parseExactJson` reads them.
    * @throws TemplateError; BudgetError if it needs more than the budget.
    */
   render(variables: Readonly<Record<string, unknown>> = {}, budget: RenderBudget = defaultBudget): string {

@@ -24,7 +24,7 @@ export interface Tokenizer {
    * @param most Stops soon after so many. Default: no limit.
    */
   encode(text: string, most?: number): number[];
-  /** Tokens whose bytes are exactly those of the text, but for those that are no token. */
+  /** Tokens with exactly the bytes of the text, without the bytes that are no token. */
   encodeExactly(text: string): number[];
   /** Bytes that are not valid UTF-8 become U+FFFD. Special tokens decode to nothing. */
   decode(tokens: readonly number[]): string;

@@ -54,7 +54,7 @@ export class HubExecutor implements RolloutExecutor {
   readonly url: string;
   readonly apiKey: string;
   readonly #options: HubExecutorOptions;
-  /** Workers limit how many rollouts are in flight; this queue ends those of a closed executor. */
+  /** Ends the rollouts of a closed executor. It limits nothing: workers decide how many are in flight. */
   readonly #queue = new RolloutQueue(Number.POSITIVE_INFINITY);
   #closing: Promise<void> | undefined;
 
@@ -171,7 +171,7 @@ export class HubExecutor implements RolloutExecutor {
   }
 }
 
-/** Models of the same service as that of the run have its address for workers. */
+/** Workers reach all models of the run's service at the address that they have for it. */
 function moveModel(model: SentModel, { serviceUrl }: Reach, ofRun: SentModel): SentModel {
   if (serviceUrl === undefined || model.client.baseUrl !== ofRun.client.baseUrl) return model;
   return { ...model, client: { ...model.client, baseUrl: serviceUrl } };

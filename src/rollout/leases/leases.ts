@@ -147,7 +147,7 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
   return { executor, hub, name, files, leaseMs, onEvent };
 }
 
-/** What it throws must not stop what it is told of. */
+/** Wraps `onEvent`: its errors become warnings. */
 const guarded =
   (onEvent: (event: WorkerEvent) => void) =>
   (event: WorkerEvent): void => {

@@ -83,5 +83,5 @@ export class Inbox {
 /** What a message holds. The other side's version is the same, but it may be anybody's program: check what it says. */
 export const readMessage = (bytes: Uint8Array): unknown => deserialize(bytes);
 
-/** Version of the format of structured clones: older programs cannot read those of newer ones. */
+/** Version of the format of structured clones. A program cannot read a newer version. */
 export const cloneFormat = (): number => serialize(null)[1] ?? 0;

@@ -11,7 +11,7 @@ import { rangeOf, refuseForeignTokens } from '../validation.ts';
 /**
  * Completes a choice whose token ids, sampling and prompt are only in the entries of its log-probabilities. That
  * happens when a client assembled the choice from a stream, or requested token ids in place of the tokens' texts.
- * @throws RequestValidationError when the token ids are not those of one sampled reply.
+ * @throws RequestValidationError when the token ids are not one sampled reply.
  */
 export function wholeChoice(choice: Choice, path: Location): Choice {
   const entries = choice.logprobs?.content ?? [];

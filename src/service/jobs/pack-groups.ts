@@ -42,7 +42,7 @@ export async function packGroups(
 ): Promise<{ file: IncomingFile; packed: PackedTrajectories; error: unknown }> {
   const slices = new TimeSlices();
   const unknown: ValidationIssue[] = [];
-  /** Number of issues before the current group. Its own are listed before those of its trajectories. */
+  /** Number of issues before the current group. A group's own issues are listed before its trajectories' issues. */
   let earlier = 0;
   let error: unknown = null;
   const packed = new PackedTrajectories();

@@ -9,7 +9,7 @@ import { readTrajectory } from './read-trajectory.ts';
 /** Largest text in bytes of the payloads that are kept in memory. Their objects take about four times as much. */
 const maxBytes = 8 * 1024 ** 2;
 
-/** The trajectories of a payload in memory: those of each group, then null. */
+/** The trajectories of a payload in memory: group by group, each followed by null. */
 export class PackedTrajectories {
   #parts: (ParsedTrajectory | null)[] = [];
   #bytes = 0;

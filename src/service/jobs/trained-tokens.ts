@@ -10,7 +10,7 @@ export interface TrainedDatum {
   spans: { choice: number; length: number }[];
 }
 
-/** What a job found of its tokens: those of all spans of all datums, in order. */
+/** What a job found of its tokens: all spans of all datums, in order. */
 export interface JobTokens {
   datums: readonly TrainedDatum[];
   tokens: TrainedTokens;

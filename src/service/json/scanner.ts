@@ -260,7 +260,7 @@ const limitsOfParts: JsonLimits = {
   values: Number.POSITIVE_INFINITY,
 };
 
-/** Yields the children of an object or list as they end, those of each chunk together. Works in time slices. */
+/** Yields the children of an object or list as they end, chunk by chunk. Works in time slices. */
 export async function* childrenOf(
   source: ByteSource,
   range: Range,

@@ -29,7 +29,7 @@ export interface Operation {
   tag: 'inference' | 'models' | 'training' | 'service';
   body?: Body;
   query?: z.ZodObject;
-  /** Request headers besides those of every request. */
+  /** Request headers besides the ones that every request has. */
   headers?: ('Idempotency-Key' | 'Last-Event-ID')[];
   answer: Answer;
   /** Error statuses besides the common ones: see `failuresOf`. */

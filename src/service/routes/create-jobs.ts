@@ -227,7 +227,7 @@ async function acceptSftJob(
   });
 }
 
-/** The job creates the step after the newest one and after those of waiting jobs. */
+/** The job creates the step after the newest one and after the steps of waiting jobs. */
 async function checkTargetStep(
   { store }: ServiceContext,
   { id }: ModelRecord,

@@ -29,7 +29,7 @@ interface DataRequest {
  * operator allows. External data is checked line by line and stored like an upload before the job is
  * accepted, so that every run of the job trains on the same data.
  *
- * @throws BusyError if there is no capacity for its bytes, which count like those of bodies.
+ * @throws BusyError if there is no capacity for its bytes, which count like the bytes of bodies.
  */
 export async function findTrainingData(service: Context, requested: DataRequest): Promise<UploadRecord> {
   const { address, access, accept } = requested;

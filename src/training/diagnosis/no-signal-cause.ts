@@ -80,7 +80,7 @@ function causeByRewards({ equalRewardValues: values, runRange, hasEverDiffered }
     if (only === runRange.max) return 'solved';
     return only === runRange.min ? 'unsolved' : 'constant_reward';
   }
-  // Two different rewards may be those of success and failure.
+  // Two different rewards may mean success and failure.
   return hasEverDiffered || values.length === 2 ? 'always_or_never' : 'reward_ignores_replies';
 }
 

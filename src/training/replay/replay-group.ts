@@ -20,7 +20,7 @@ export interface ReplayOptions {
   concurrency?: number;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   timeoutMs?: number;
-  /** Deadline of each reward, in milliseconds. Default: that of the rollout. */
+  /** Deadline of each reward, in milliseconds. Default: the rollout's. */
   rewardTimeoutMs?: number;
   signal?: AbortSignal;
 }

@@ -119,7 +119,7 @@ export function hubError(
   // `fetch` has the error of a connection as the cause of its own; others are of what was answered.
   const isAnswer = cause instanceof SyntaxError || (cause instanceof TypeError && cause.cause === undefined);
   if (isAnswer) return lie({ hubUrl }, `answers hf:${address} with what is not of a hub: ${cause.message}`);
-  // Errors of a connection are inside those of `fetch`.
+  // `fetch` wraps the errors of connections in its own.
   if (isSystemError(cause))
     return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}`, { cause });
   const status = statusOf(cause);

@@ -75,7 +75,7 @@ export async function writeMerged(
 
 const writtenFormat = (format: string): NumberFormat => (isFormat(format) ? format : 'F16');
 
-/** The numbers of a tensor with those of an adapter added, some rows at a time. A piece is valid until the next is read. */
+/** The numbers of a tensor with an adapter added, some rows at a time. A piece is valid until the next is read. */
 export async function* mergedValues(
   tensor: CheckpointTensor,
   adapter: Adapter,

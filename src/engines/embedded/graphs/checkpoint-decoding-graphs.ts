@@ -18,7 +18,7 @@ export const nextLayer = 'next.';
  * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
  * [outputs, 1] and those of `outputChoices`. WebGPU has no float64, which that needs: there all logits are outputs.
  *
- * Matrix products are those of a `Products`.
+ * `Products` makes the matrix products.
  */
 class CheckpointGraph {
   readonly #graph = new Graph();
@@ -42,7 +42,7 @@ class CheckpointGraph {
     return graph.finish();
   }
 
-  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last those of `#finish`. */
+  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last what `#finish` outputs. */
   proceed(layer: number): Uint8Array {
     const graph = this.#graph;
     const { layers, width } = this.#architecture;
@@ -191,10 +191,7 @@ class CheckpointGraph {
   }
 }
 
-/**
- * On the CPU a graph for each layer, with its weights; elsewhere those of the layers between the first and the last are
- * one, because weights are inputs.
- */
+/** `part`: up to the first attention, or from that layer's attention to the next one. */
 export function checkpointDecodingGraph(
   architecture: Architecture,
   device: Device,

@@ -34,7 +34,7 @@ export interface LayerParts {
    * sequence's queries and MLP are computed (`steps`).
    */
   headShape(positions: 'time' | 'steps', heads: number): Value;
-  /** Selects the rows of these positions from those of all positions; without it, they are all positions. */
+  /** Selects these positions' rows of the rows of all positions. Without it, these are all positions. */
   select?: (states: Value) => Value;
   /** The backward pass of `select`: zeros at positions that were not selected. */
   spread?: (gradient: Value) => Value;

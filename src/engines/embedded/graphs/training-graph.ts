@@ -81,7 +81,7 @@ export abstract class TrainingGraph {
     };
   }
 
-  /** Selects the states at `rows` from those of all positions [tokens, width]. */
+  /** Selects the rows `rows` of the states of all positions [tokens, width]. */
   #select(states: Value): Value {
     return this.graph.op('Gather', [states, 'rows'], { axis: 0 });
   }

@@ -130,7 +130,7 @@ function placeRow(positions: BigInt64Array, { shared, starts }: Branches = whole
       positions[at] = BigInt(shared + at - start);
 }
 
-/** Masks what a token must not attend to [time, time]: later tokens, and those of other sequences. */
+/** Masks what a token must not attend to [time, time]: later tokens, and tokens of other sequences. */
 function maskRow(visible: Float32Array, time: number, { shared, starts }: Branches = whole): void {
   for (let at = 0; at < time; at++) visible.fill(masked, at * time + at + 1, (at + 1) * time);
   for (const [sequence, start] of starts.entries())

@@ -13,7 +13,7 @@ type Attribute = number | string | readonly number[] | { float: number };
 type Attributes = Record<string, Attribute>;
 export type Dimensions = readonly (number | string)[];
 
-/** Versions of the format. Field numbers below are those of onnx.proto, IR version 10. */
+/** Versions of the format. Field numbers below are from onnx.proto, IR version 10. */
 const opset = 21;
 const irVersion = 10;
 const contribDomain = 'com.microsoft';

@@ -84,7 +84,7 @@ export class DrawFeeds {
     });
   }
 
-  /** One mask if it is that of all rows. */
+  /** One mask if all rows have the same. */
   #mask(draws: readonly (Draw | null)[]) {
     const legal = draws.map((draw) => draw?.legal ?? null);
     const different = [...new Set(legal.filter((one) => one !== null))];

@@ -111,7 +111,7 @@ function scale(values: Float64Array, temperature: number): void {
     values[index] = Math.max(lowest, ((values[index] as number) - largest) / temperature);
 }
 
-/** Below this sum of likelihoods in 32 bits, those of the support may have lost digits. */
+/** Below this sum of 32-bit likelihoods, the likelihoods of the support may have lost digits. */
 const smallTotal = 1e-30;
 
 /**

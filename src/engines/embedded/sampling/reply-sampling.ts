@@ -21,7 +21,7 @@ export class ReplySampling {
   readonly #adjustments: LogitAdjustments;
   /** Whether the distribution is the softmax of the legal logits, divided by the temperature. */
   readonly #isSoftmax: boolean;
-  /** Whether it is that of the legal logits as they are. */
+  /** Whether it is the distribution of the legal logits as they are. */
   readonly #isPlain: boolean;
 
   /** Throws an `EngineError` that names an invalid parameter. */

@@ -27,12 +27,12 @@ interface GradientOptions {
   kept?: KeptGradient | undefined;
 }
 
-/** The sequences of a step in micro-batches, whose order is that of their decisions. */
+/** The sequences of a step in micro-batches, in the order of their decisions. */
 export interface PreparedStep {
   sequences: readonly TrainingSequence[];
   /** The log-probability of each decision. `vector`: null for the base model as nothing has trained it. */
   logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]>;
-  /** Adds the gradient of the loss to that of the vector. */
+  /** Adds the gradient of the loss to the vector's gradient. */
   addGradient(vector: TrainedVector, loss: BatchLoss, options: GradientOptions): Promise<void>;
 }
 

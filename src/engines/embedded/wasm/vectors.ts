@@ -4,7 +4,7 @@ import type { FunctionWriter, Local } from './wasm-module.ts';
 /** Bytes of a number. */
 const size = 4;
 
-/** Repeats `body` for the addresses of vectors from that of `at`, which ends at `end`. */
+/** Repeats `body` while `at` goes from vector to vector, up to the address `end`. */
 export function eachVector(code: FunctionWriter, at: Local, end: Code, body: () => void): void {
   code.repeat(() => {
     body();

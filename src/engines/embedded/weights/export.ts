@@ -48,7 +48,7 @@ function adapterArchive(
   { id, lora }: CheckpointModel,
   tensors: { bytes: number; content: AsyncIterable<Uint8Array> },
 ): ExportedWeights {
-  // Where the folder of the base model is, is nothing for those who download.
+  // The local path of the base model stays private.
   const config = encodeAdapterConfig(lora, { baseModel: id });
   const files = [
     { path: `adapter/${adapterConfigFile}`, bytes: config.length, content: [config] },

@@ -81,7 +81,7 @@ export class SafetensorsFile implements TensorFile {
     }
   }
 
-  /** Fills `bytes` with those of the file from a position on. */
+  /** Fills `bytes` from the file, from a position on. */
   async fill(bytes: Uint8Array, position: number): Promise<void> {
     if ((await readInto(this.#handle, bytes, position)) < bytes.length)
       throw new Error(`${this.path} became shorter while it was read`);

@@ -23,7 +23,7 @@ export interface SchemaPart {
   origin: JsonSchema;
 }
 
-/** Schemas that a value must match together, such as those of `allOf` and the keywords beside it. */
+/** Schemas that a value must match together, such as `allOf`'s schemas and the keywords beside it. */
 export class Conjunction {
   readonly parts: readonly SchemaPart[];
 

@@ -25,7 +25,7 @@ export function areDisjoint(schemas: readonly unknown[], types: readonly string[
   );
 }
 
-/** Whether one thing distinguishes all of them: their constants, or those of one property that all require. */
+/** Whether one thing distinguishes all of them: their constants, or the constants of a property that all require. */
 function areDistinctByOne(
   schemas: readonly (Marks | null | undefined)[],
   types: readonly string[] | null,

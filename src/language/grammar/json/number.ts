@@ -32,7 +32,7 @@ function integerBetween(minimum: number, maximum: number): Expression | null {
 
 export const anyInteger = integerBetween(Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY)!;
 
-/** Decimal numerals between two natural numbers, one alternative for each length. `end` follows those of a length. */
+/** Decimal numerals between two natural numbers, one alternative for each length. `end` follows the numerals of a length. */
 function naturalsBetween(low: number, high: number, end?: (length: number) => Expression): Expression[] {
   const alternatives: Expression[] = [];
   for (let length = String(low).length; length <= String(high).length; length++) {

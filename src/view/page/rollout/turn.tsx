@@ -8,7 +8,7 @@ import './rollout.css';
 
 const roles: Record<string, string> = { developer: 'system', function: 'tool' };
 
-/** One turn: who speaks and what came of it at its side, what is said beside it. */
+/** One turn: role and result in the margin, the text next to them. */
 export function Turn({
   turn,
   parting,

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
-/** A key of a panel. `key` is that of the keyboard event: `j`, `Enter`, `?`. */
+/** A key of a panel. `key` as in the keyboard event: `j`, `Enter`, `?`. */
 interface Key {
   key: string;
   /** What it does, for the help: `Next rollout`. */

@@ -144,7 +144,7 @@ function Bar({
 /** The newest version is the strongest; from three behind they look alike. */
 const ageClass = (age: number | null): string => (age === null ? 'own' : `age-${Math.min(3, age)}`);
 
-/** What the shades of the versions mean: those of `lanes`, the newest first. */
+/** What the shades of the versions in `lanes` mean, the newest first. */
 export function VersionLegend({ lanes, newest }: { lanes: readonly Lane[]; newest: number }) {
   const versions = [...new Set(lanes.flatMap(({ version }) => version ?? []))].sort((a, b) => b - a);
   return (

@@ -2,7 +2,7 @@
 export const shadings = ['probability', 'entropy', 'advantage', 'ratio'] as const;
 export type Shading = (typeof shadings)[number];
 
-/** A step of the scale of probabilities: tokens with at least this probability, and below that of the step before. */
+/** A step of the scale of probabilities: tokens with at least this probability, and less than the step before it. */
 interface Shade {
   /** 0 is unmarked; the class of the token is `shade-N`. */
   level: number;

@@ -53,7 +53,7 @@ export const formatName = (type: number): string | undefined => names[type];
 export const typeOf = (format: string): number =>
   Number(Object.keys(names).find((type) => names[Number(type)] === format));
 
-/** The numbers and bytes of a block of a format; those of one byte for a format that is not read. */
+/** The numbers and bytes of a block of a format; of a format that is not read, of one byte. */
 export function blockOf(format: string): { numbers: number; bytes: number } {
   if (isFormat(format)) return { numbers: 1, bytes: formatBytes[format] };
   return packings[format] ?? { numbers: 1, bytes: 0 };

@@ -71,7 +71,7 @@ export async function writeGguf(
   await writeDurably(path, content());
 }
 
-/** Writes an adapter as a GGUF file, which llama.cpp loads beside that of its base. Its numbers stay float32. */
+/** Writes an adapter as a GGUF file, which llama.cpp loads beside the base's file. Its numbers stay float32. */
 export async function writeGgufAdapter(
   source: CheckpointSource,
   adapter: Adapter,

@@ -147,7 +147,7 @@ export function writeAttention(
     return i32.differs(row.get, end.get);
   });
 
-  // Their softmax. What follows the token in its block has no keys, or those of another sequence.
+  // Their softmax. What follows the token in its block has no keys, or another sequence's.
   code.do(row.set(scores.get));
   eachHead(1, () => {
     code.do(end.set(i32.add(score.get, usedBytes.get)));

@@ -14,7 +14,7 @@ import { e2bTemplates } from './templates.ts';
 export interface E2bSandboxOptions {
   /** Key of E2B. Default: the environment variable `E2B_API_KEY`. */
   apiKey?: string;
-  /** Domain of a service of one's own. Default: the environment variable `E2B_DOMAIN`, or that of E2B. */
+  /** Domain of a service of one's own. Default: the environment variable `E2B_DOMAIN`, or E2B's own. */
   domain?: string;
   /** Sandboxes at the same time; further rollouts wait. Default 16. An account of E2B has a limit of its own. */
   maxSandboxes?: number;

@@ -2,7 +2,7 @@ import type { ExecResult } from '../sandbox.ts';
 
 /**
  * A command for `bash -l`, which is what E2B runs, that reads a file and keeps the begin of what it writes, as base64 since
- * E2B makes text of it. What the login writes comes before the `@`; the `PATH` is that of before the login.
+ * E2B makes text of it. What the login writes comes before the `@`; the `PATH` stays as it was before the login.
  */
 export function script(
   command: string,
