@@ -153,6 +153,8 @@ export class RequestError extends MartingaleError<RequestErrorCode> {
   readonly connected: boolean;
   /** The option that raises the exceeded deadline or limit, such as `timeoutMs` or `limits.answerBytes`; null otherwise. */
   readonly option: string | null;
+  /** What earlier attempts of the same call failed with, oldest first: the newest 100. The message sums them up. */
+  earlier: readonly RequestError[] = [];
 
   constructor(code: RequestErrorCode, facts: CallFacts, details: RequestErrorDetails = {}) {
     const { retryAfterMs = null, issues = [], connected = true, option = null, cause } = details;
@@ -175,11 +177,29 @@ export class RequestError extends MartingaleError<RequestErrorCode> {
     this.connected = connected;
     this.option = option;
   }
+
+  /** The error, with the failures of `attempts` attempts before it, of which `earlier` are the newest. */
+  after(earlier: readonly RequestError[], attempts: number): this {
+    if (attempts === 0) return this;
+    this.earlier = earlier;
+    this.message += ` This was attempt ${attempts + 1}; before it: ${summary(earlier)}.`;
+    return this;
+  }
 }
 
 /** Whether a value is a RequestError with one of these codes; without codes, any RequestError. */
 export function isRequestError(error: unknown, ...codes: RequestErrorCode[]): error is RequestError {
   return RequestError.isInstance(error) && (codes.length === 0 || codes.includes(error.code));
+}
+
+/** The failures by status or code, with their numbers: `503 (3 times), connection_failed`. */
+function summary(errors: readonly RequestError[]): string {
+  const counts = new Map<string, number>();
+  for (const { status, code } of errors) {
+    const kind = status === null ? code : `${status}`;
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  return Array.from(counts, ([kind, count]) => (count === 1 ? kind : `${kind} (${count} times)`)).join(', ');
 }
 
 const shortened = (detail: string): string =>

@@ -50,10 +50,12 @@ const maxBackoffMs = 30_000;
 const maxAwayPauseMs = 5_000;
 /** If `Retry-After` is longer than this, the call is not retried and the caller gets the error. */
 const maxRetryAfterMs = 60_000;
+/** Earlier failures of a call that are kept. A service that is away for minutes may give hundreds. */
+const mostEarlier = 100;
 
 /**
- * Runs `attempt` until it succeeds, fails permanently, or is out of retries, and then throws the last error. Waits for
- * an unavailable service that answered before.
+ * Runs `attempt` until it succeeds, fails permanently, or is out of retries, and then throws the last error, which has
+ * the earlier ones. Waits for an unavailable service that answered before.
  */
 export async function withRetries<Result>(
   policy: RetryPolicy,
@@ -62,22 +64,26 @@ export async function withRetries<Result>(
   attempt: () => Promise<Result>,
 ): Promise<Result> {
   let awaySince: number | null = null;
+  const earlier: RequestError[] = [];
   for (let failures = 0; ; failures++) {
     try {
       return await attempt();
     } catch (error) {
-      if (!isRequestError(error) || !mayRepeat(error, repeat)) throw error;
+      if (!isRequestError(error)) throw error;
+      if (!mayRepeat(error, repeat)) throw error.after(earlier, failures);
       // A page from an address at which no service has answered yet: it is the wrong address.
-      if (error.code === 'bad_response' && !isKnown()) throw error;
+      if (error.code === 'bad_response' && !isKnown()) throw error.after(earlier, failures);
       const { status, retryAfterMs } = error;
       const isServiceAway = isAway(error) && isKnown();
       awaySince = isServiceAway ? (awaySince ?? performance.now()) : null;
       const isAwaited = awaySince !== null && performance.now() - awaySince < policy.awayMs;
-      if (failures >= policy.retries && !isAwaited) throw error;
+      if (failures >= policy.retries && !isAwaited) throw error.after(earlier, failures);
       if (isAwaited ? failures > 0 : isAway(error)) onAway?.(error);
       const maxMs = isServiceAway ? maxAwayPauseMs : maxBackoffMs;
       const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterMs, Math.random(), maxMs);
       onRetry?.({ status, attempt: failures + 1, delayMs });
+      earlier.push(error);
+      if (earlier.length > mostEarlier) earlier.shift();
       await pause(delayMs, signal);
     }
   }

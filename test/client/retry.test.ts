@@ -56,9 +56,13 @@ describe('a call that is safe to repeat', () => {
     expect(received).toHaveLength(0);
   });
 
-  it('fails after the last retry with the last error', async () => {
-    const { connect, received } = await serve(fail(500), fail(503));
-    await expect(connect({ retries: 3 }).models.get(uuid(1))).rejects.toMatchObject({ status: 503 });
+  it('fails after the last retry with the last error, which has the earlier ones', async () => {
+    const { connect, received } = await serve(reset, fail(500), fail(500), fail(503));
+    await expect(connect({ retries: 3 }).models.get(uuid(1))).rejects.toMatchObject({
+      status: 503,
+      earlier: [{ code: 'connection_failed' }, { status: 500 }, { status: 500 }],
+      message: expect.stringMatching(/This was attempt 4; before it: connection_failed, 500 \(2 times\)\.$/),
+    });
     expect(received).toHaveLength(4);
   });
 });
