@@ -7,27 +7,69 @@ import type { SeatModels } from './seat-models.ts';
 
 /** How rollouts run. `train`, `evaluate`, `runGroups` and `runGroup` share these settings. */
 export interface RolloutSettings {
-  /** Where rollouts run. The caller closes it. Default: in this thread, `concurrency` at a time. */
+  /**
+   * Where rollouts run. The caller closes it.
+   *
+   * @default this thread, `concurrency` at a time
+   * @example workerThreads({ environment: new URL('./environment.ts', import.meta.url) })
+   */
   executor?: RolloutExecutor | undefined;
-  /** Rollouts in flight at a time; not allowed together with `executor`. Default 256. */
+  /**
+   * Rollouts in flight at a time; not allowed together with `executor`.
+   *
+   * @default 256
+   * @example 32
+   */
   concurrency?: number | undefined;
-  /** What happens to groups in which some rollouts fail. Default: they train with 2 or more completed rollouts. */
+  /**
+   * What happens to groups in which some rollouts fail.
+   *
+   * @default { type: 'minimum', rollouts: 2 }: they train with 2 or more completed rollouts
+   * @example { type: 'retry', attempts: 3 }
+   */
   groupStrategy?: GroupStrategy | undefined;
-  /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
+  /**
+   * Deadline of one rollout and its rewards, in milliseconds.
+   *
+   * @default 600_000 (10 minutes)
+   * @example 60_000
+   */
   timeoutMs?: number | undefined;
-  /** Deadline of each reward, in milliseconds. Default: `timeoutMs`, which also limits the rollout with its rewards. */
+  /**
+   * Deadline of each reward, in milliseconds.
+   *
+   * @default `timeoutMs`, which also limits the rollout with its rewards
+   * @example 10_000
+   */
   rewardTimeoutMs?: number | undefined;
-  /** Deadline of each group, in milliseconds from its start, including waits for free slots. Default: none. */
+  /**
+   * Deadline of each group, in milliseconds from its start, including waits for free slots.
+   *
+   * @default none
+   * @example 300_000
+   */
   groupTimeoutMs?: number | undefined;
-  /** Determines all randomness of the rollouts. Default 0. */
+  /**
+   * Determines all randomness of the rollouts.
+   *
+   * @default 0
+   * @example 7
+   */
   seed?: number | undefined;
   /**
    * For an environment with seats: who plays which seat: a model or `opponents()`, whose trajectories are scored and
-   * kept and not trained on, or a second model that trains, `{ model, trains: true }`. Default: the model of the run
-   * plays every seat.
+   * kept and not trained on, or a second model that trains, `{ model, trains: true }`.
+   *
+   * @default the model of the run plays every seat
+   * @example { buyer: opponents({ players: [{ model: easyBuyer }] }) }
    */
   seats?: SeatModels | undefined;
-  /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
+  /**
+   * A call that cannot be trained on fails its rollout (`error`) or is left out of it (`warn`).
+   *
+   * @default 'error'
+   * @example 'warn'
+   */
   onUnexpectedCall?: 'error' | 'warn' | undefined;
 }
 

@@ -75,68 +75,143 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
   /**
    * Each step takes `groupsPerStep` scenarios. An array is shuffled with the seed, and shuffled again each time all its
    * scenarios have been taken. A source decides its own order, and the run ends when the source does.
+   *
+   * @example [{ question: '2 + 2', answer: 4 }]
    */
   scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
   /**
    * Trains on conversations before the first validation and the first step, to teach the form of an answer, or enough
    * skill for rewards to differ. It is one job, and resuming a run that was stopped or killed during it continues it.
-   * Its events have the phase `warm start`. Default: none.
+   * Its events have the phase `warm start`.
+   *
+   * @default none
+   * @example { examples: conversations, batchSize: 16 }
    */
   warmStart?: WarmStart;
-  /** Number of steps. Each runs its groups and trains once. */
+  /**
+   * Number of steps. Each runs its groups and trains once.
+   *
+   * @example 40
+   */
   steps: number;
+  /**
+   * Number of scenarios of a step. Each gets a group of rollouts.
+   *
+   * @example 8
+   */
   groupsPerStep: number;
-  /** At least 2: rewards are compared within a group. */
+  /**
+   * At least 2: rewards are compared within a group.
+   *
+   * @example 8
+   */
   rolloutsPerGroup: number;
   /**
    * Maximum number of training jobs between the checkpoint that a group samples from and the one that is trained on it.
-   * Default 0: rollouts wait for the job. With S, the groups of the next S steps run while a job trains. The bound
-   * decides when groups are admitted, so no finished group is discarded and slow rollouts train like quick ones. Which
-   * checkpoint a group samples from depends on S alone.
+   * With S, the groups of the next S steps run while a job trains. The bound decides when groups are admitted, so no
+   * finished group is discarded and slow rollouts train like quick ones. Which checkpoint a group samples from depends
+   * on S alone.
+   *
+   * @default 0: rollouts wait for the job
+   * @example 1
    */
   maxStaleness?: number;
-  /** Options of the training jobs, for all steps or by step (`step` counts from 0). Default: the service's defaults. */
+  /**
+   * Options of the training jobs, for all steps or by step (`step` counts from 0).
+   *
+   * @default the service's
+   * @example ({ step, steps }) => ({ learning_rate: 1e-3 * (1 - step / steps) })
+   */
   config?: RlConfig | ((progress: RunProgress) => RlConfig);
-  /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
+  /**
+   * Deadline of one rollout and its rewards, in milliseconds.
+   *
+   * @default 600_000 (10 minutes)
+   * @example 60_000
+   */
   rolloutTimeoutMs?: number;
   /**
-   * Deadline of each reward, in milliseconds. Default: `rolloutTimeoutMs`, which also limits a rollout with its
-   * rewards.
+   * Deadline of each reward, in milliseconds.
+   *
+   * @default `rolloutTimeoutMs`, which also limits a rollout with its rewards
+   * @example 10_000
    */
   rewardTimeoutMs?: number;
-  /** Deadline for drawing the scenarios of a step, in milliseconds. Default 600,000 (10 minutes). */
+  /**
+   * Deadline for drawing the scenarios of a step, in milliseconds.
+   *
+   * @default 600_000 (10 minutes)
+   * @example 30_000
+   */
   scenarioTimeoutMs?: number;
-  /** Deadline of one training job, including its time in the queue, in milliseconds. Default 3,600,000 (1 hour). */
+  /**
+   * Deadline of one training job, including its time in the queue, in milliseconds.
+   *
+   * @default 3_600_000 (1 hour)
+   * @example 600_000
+   */
   jobTimeoutMs?: number;
   /**
    * What to do if the answer to a job's request is lost on a service without idempotency keys (a client with
    * `dialect: 'deployed'`), or the service has forgotten the job. The model's checkpoints are always checked before a
-   * job is requested again. Default: wait 10 minutes for the checkpoint, then stop with a TrainingError
-   * (`training_job_unknown`); a person decides with this option when resuming the run.
+   * job is requested again.
+   *
+   * @default to wait 10 minutes for the checkpoint and then to stop with a TrainingError (`training_job_unknown`); a person
+   * decides with this option when resuming the run
+   * @example { waitMs: 60_000, decision: 'ask_again' }
    */
   lostJob?: LostJobOptions;
-  /** Determines the order of scenarios and all sampling. Default 0. */
+  /**
+   * Determines the order of scenarios and all sampling.
+   *
+   * @default 0
+   * @example 7
+   */
   seed?: number;
+  /**
+   * Measures the policy on scenarios that it is not trained on, before the first and after the last step.
+   *
+   * @default none
+   * @example { scenarios: heldOut, everySteps: 10 }
+   */
   validation?: ValidationOptions<Schema>;
   /**
    * Called after each step and its validation. If it returns a string, which says why, the run ends with reason
-   * `early_stop`: see `earlyStop`. Default: all steps run.
+   * `early_stop`: see `earlyStop`.
+   *
+   * @default all steps run
+   * @example earlyStop({ metric: 'validation_success', goal: 0.95 })
    */
   stopWhen?: StopWhen;
   /**
-   * Ends the run after the step in which a limit is reached, with reason `budget`, without a last validation. Default:
-   * none.
+   * Ends the run after the step in which a limit is reached, with reason `budget`, without a last validation.
+   *
+   * @default none
+   * @example { minutes: 30 }
    */
   budget?: RunBudget;
-  /** Token prices, for costs in reports and for `budget.cost`. Default: costs are null. */
+  /**
+   * Token prices, for costs in reports and for `budget.cost`.
+   *
+   * @default costs are null
+   * @example { promptTokensPerMillion: 0.1, sampledTokensPerMillion: 0.4 }
+   */
   prices?: TokenPrices;
   /**
    * Which checkpoints of the run to keep on the service: a number of newest ones (at least 1), also a number of best
    * ones by `validation`, or `all`. Checkpoints that rollouts still sample from stay until they do not, and checkpoints
-   * from before the run always stay. Default 2.
+   * from before the run always stay.
+   *
+   * @default 2
+   * @example { newest: 2, best: 1, metric: 'success' }
    */
   keepCheckpoints?: number | 'all' | KeepCheckpoints;
-  /** Must not exist or be empty, unless `resume` is set. Default `runs/<ISO date>-<environment>`. */
+  /**
+   * Must not exist or be empty, unless `resume` is set.
+   *
+   * @default `runs/<ISO date>-<environment>`
+   * @example 'runs/first'
+   */
   runDirectory?: string;
   /**
    * Continues the run in `runDirectory`, no matter how it ended, with its data, finished groups, job in flight,
@@ -144,23 +219,32 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
    * completed rollout run again; in an unfinished validation, scenarios with a failed rollout do. Options must be the
    * same, except `steps`, which may grow, and `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`,
    * `lostJob`, `keepCheckpoints`, `budget` and `stopWhen`. `true`: there must be a run. `auto`: starts a run if there
-   * is none. Default false.
+   * is none.
+   *
+   * @default false
+   * @example 'auto'
    */
   resume?: boolean | 'auto';
   /**
    * Receives the events of the run. Its errors do not affect the run; the first becomes a warning
    * (`martingale_listener_failed`).
+   *
+   * @example (event) => console.log(event.type)
    */
   onEvent?: RunListener;
   /**
    * How progress is shown. `true`: a live view on standard error if that is a terminal, else plain lines. `'plain'`:
-   * plain lines on standard error. `'json'`: one JSON object per line on standard output. `false`: nothing. Default: a
-   * live view on standard error if that is a terminal and not in CI, else plain lines.
+   * plain lines on standard error. `'json'`: one JSON object per line on standard output. `false`: nothing.
+   *
+   * @default a live view on standard error if that is a terminal and not in CI, else plain lines
+   * @example 'plain'
    */
   progress?: ProgressOption;
   /**
    * Stops the run cleanly: cancels rollouts and the running job; the directory stays readable. Calls that are better
    * not interrupted, such as the request of a job, get 10 s to finish; then the run returns.
+   *
+   * @example AbortSignal.timeout(3_600_000)
    */
   signal?: AbortSignal;
 }
