@@ -2,8 +2,6 @@ import './platform/check-node.ts';
 
 /** Rollouts on other machines: the executor of the program. Each machine runs `martingale worker`. */
 export {
-  type BullmqOptions,
-  bullmq,
   type LeaseExecutor,
   type LeaseStats,
   type LeasesOptions,

@@ -1,21 +1,13 @@
 import { hostname } from 'node:os';
 import { pathToFileURL } from 'node:url';
-import { Command, InvalidArgumentError, Option } from 'commander';
-import type { RolloutCounts } from '../rollout/index.ts';
-import {
-  kindOf,
-  runQueueWorker,
-  runWorker,
-  WorkerError,
-  type WorkerOptions,
-} from '../rollout/leases/index.ts';
+import { Command, Option } from 'commander';
+import { runWorker } from '../rollout/leases/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { loadEnvironmentModule } from './preflight/environment-file.ts';
 import { exitAfterFlush, listenForInterrupt } from './program-end.ts';
 
 interface WorkerFlags {
-  url?: string;
-  queue?: string;
+  url: string;
   key?: string;
   export: string;
   name: string;
@@ -25,16 +17,11 @@ interface WorkerFlags {
   stopWithin: number;
 }
 
-function queueUrl(text: string): string {
-  if (kindOf(text) !== undefined) return text;
-  throw new InvalidArgumentError('It must be a URL that begins with redis: or postgres:.');
-}
-
 /** Time after the end of leaving for clean-ups, in milliseconds. */
 const cleanUpMs = 30_000;
 
 async function work(file: string, flags: WorkerFlags): Promise<void> {
-  const { name, threads, stopWithin } = flags;
+  const { url, name, threads, wait, stopWithin } = flags;
   const log = (line: string) => process.stderr.write(`${line}\n`);
   const interrupt = listenForInterrupt({
     limitMs: stopWithin * 1000 + cleanUpMs,
@@ -58,10 +45,12 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
       concurrency: flags.concurrency ?? (threads > 0 ? 8 * threads : 64),
       threads,
       leaveWithinMs: stopWithin * 1000,
+      url,
+      waitMs: wait * 1000,
       signal: interrupt.signal,
       log,
     };
-    const counts = await runAs(flags, options);
+    const counts = await runWorker(options);
     const { dispatched, completed, failed, cancelled } = counts;
     log(
       `${dispatched} rollouts: ${completed} completed, ${failed} failed, ${cancelled} cancelled or given back.`,
@@ -73,22 +62,11 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
   }
 }
 
-async function runAs({ url, queue, wait }: WorkerFlags, options: WorkerOptions): Promise<RolloutCounts> {
-  if (queue !== undefined) return runQueueWorker({ ...options, connection: queue, waitMs: wait * 1000 });
-  if (url !== undefined) return runWorker({ ...options, url, waitMs: wait * 1000 });
-  throw new WorkerError('no_program', 'Give --url, the address of a program, or --queue.');
-}
-
 export const workerCommand = (): Command =>
   new Command('worker')
     .description('Run rollouts for a training program on another machine, which uses leases().')
     .argument('<file>', 'the module of the environment, with the same files as those of the program')
-    .option('--url <url>', 'address of the program, such as http://10.0.0.4:7410', serviceUrl)
-    .addOption(
-      new Option('--queue <url>', 'in place of --url: Redis or PostgreSQL of programs that use bullmq()')
-        .argParser(queueUrl)
-        .conflicts('url'),
-    )
+    .requiredOption('--url <url>', 'address of the program, such as http://10.0.0.4:7410', serviceUrl)
     .addOption(new Option('--key <key>', 'the `apiKey` of leases()').env('MARTINGALE_WORKER_KEY'))
     .option('--export <name>', 'the export with the environment', 'default')
     .option('--name <name>', 'what the program calls this worker', `${hostname()}:${process.pid}`)
@@ -105,7 +83,7 @@ export const workerCommand = (): Command =>
     )
     .option(
       '--wait <seconds>',
-      'longest time to wait for a program, or the server of the queue, that cannot be reached',
+      'longest time to wait for a program that cannot be reached',
       wholeNumber(1, 604_800),
       300,
     )

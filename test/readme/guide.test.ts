@@ -38,7 +38,6 @@ import { startEnvServer } from '../formats/open-env/env-server.ts';
 import { startStandardServer } from '../formats/open-reward/standard-server.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { root } from '../support/programs.ts';
-import { hasRedis, startRedis } from '../support/queue-servers.ts';
 import { type Snippet, typeScriptSnippets } from './documents.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */
@@ -643,17 +642,4 @@ it('runs tasks of Harbor in hosted sandboxes', { tags: ['long'] }, async (contex
   expect(await rewardsOf(environment, scenarios[0], says)).toEqual([1, 1]);
   await service.close();
   await podman.close();
-});
-
-it.skipIf(!hasRedis)('hears of rollouts in a queue', async () => {
-  type Queued = (connection: string, url: string, port: number) => Promise<{ close: () => Promise<void> }>;
-  await writeFile(
-    join(folder, 'sums.ts'),
-    (await typeScriptSnippets()).find(({ note }) => note === 'sums.ts')?.code ?? '',
-  );
-  const queuedExecutor = await exported<Queued>('queuedExecutor');
-  const redis = await startRedis();
-  const executor = await queuedExecutor(redis.url, 'http://127.0.0.1:7410', 0);
-  await executor.close();
-  await redis.close();
 });

@@ -54,9 +54,3 @@ export function differingFiles(
   const all = new Set([...Object.keys(ours), ...Object.keys(theirs)]);
   return [...all].filter((file) => ours[file] !== theirs[file]);
 }
-
-/** One short text for all files of an environment. */
-export function versionOf(files: Readonly<Record<string, string>>): string {
-  const lines = Object.entries(files).map(([file, hash]) => `${file} ${hash}`);
-  return createHash('sha256').update(lines.sort().join('\n')).digest('hex').slice(0, 12);
-}

@@ -32,7 +32,6 @@ interface HubExecutorOptions {
   apiKey: string;
   listening: Listening;
   /** Called when the executor closes, after its last rollout. */
-  onClose: (() => Promise<void>) | undefined;
   /** Called when nobody can join any more. */
   onClosed: () => Promise<void>;
 }
@@ -83,10 +82,9 @@ export class HubExecutor implements RolloutExecutor {
   }
 
   async #close(): Promise<void> {
-    const { hub, listening, onClose, onClosed } = this.#options;
+    const { hub, listening, onClosed } = this.#options;
     await this.#queue.close();
     hub.close();
-    await onClose?.();
     for (let waited = 0; hub.hasWorkers && waited < farewellMs; waited += 20) await sleep(20);
     const stopped = listening.stop();
     listening.cut();

@@ -11,13 +11,6 @@ import { RemoteWorker } from './remote-worker.ts';
 import { type FromWorker, fromWorkerSchema, type JoinRequest } from './wire.ts';
 import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
-/** Tells workers which leases wait, where they claim them by themselves. */
-export interface Distributor {
-  announce(lease: Lease): void;
-  /** The lease has ended before anybody claimed it. */
-  withdraw(lease: Lease): void;
-}
-
 interface LeaseHubOptions {
   leaseMs: number;
   graceMs: number;
@@ -44,7 +37,6 @@ export class LeaseHub {
   /** When the next look is due. */
   #lookAt = 0;
   readonly #absence: Absence;
-  #distributor: Distributor | undefined;
 
   constructor(options: LeaseHubOptions) {
     this.#options = options;
@@ -52,20 +44,9 @@ export class LeaseHub {
     this.#absence = new Absence(options);
   }
 
-  /** Announces leases from now on, beside giving them to workers that claim none. */
-  distributeBy(distributor: Distributor, { howToStart }: { howToStart: string }): void {
-    this.#distributor = distributor;
-    this.#absence.howToStart = howToStart;
-  }
-
   /** How a worker is started, as a sentence, for when there is none. */
   set howToStart(sentence: string) {
     this.#absence.howToStart = `${sentence}.`;
-  }
-
-  /** Leases that no worker has. */
-  get waiting(): readonly Lease[] {
-    return [...this.#waiting];
   }
 
   stats(): LeaseStats {
@@ -83,7 +64,7 @@ export class LeaseHub {
   open(options: LeaseOptions): Lease {
     const lease = new Lease(randomUUID(), this.#arrivals++, options);
     this.#leases.set(lease.id, lease);
-    this.#wait(lease);
+    this.#waiting.add(lease);
     if (!this.#watch) {
       this.#lookAt = performance.now() + this.#lookEveryMs;
       this.#watch = setInterval(() => this.#look(), this.#lookEveryMs);
@@ -139,7 +120,6 @@ export class LeaseHub {
     else if (!this.#workers.has(worker.id)) return;
     else if (message.type === 'leaving') worker.isLeaving = true;
     else if (message.type === 'left') this.#remove(worker, 'left');
-    else if (message.type === 'claim') this.#receiveClaim(worker, message.lease);
     else worker.slots.receive(message);
   }
 
@@ -200,12 +180,6 @@ export class LeaseHub {
     this.#assign();
   }
 
-  #receiveClaim(worker: RemoteWorker, id: string): void {
-    const lease = this.#leases.get(id);
-    if (!lease || lease.holder) worker.send({ type: 'gone', lease: id });
-    else this.#give(lease, worker);
-  }
-
   #assign(): void {
     for (let lease = this.#waiting.first; lease; lease = this.#waiting.first) {
       const worker = this.#freest();
@@ -249,7 +223,6 @@ export class LeaseHub {
   #close(lease: Lease): boolean {
     if (!this.#leases.delete(lease.id)) return false;
     this.#waiting.remove(lease);
-    if (!lease.holder) this.#distributor?.withdraw(lease);
     lease.holder?.leases.delete(lease.id);
     lease.holder = undefined;
     if (this.#leases.size === 0) {
@@ -290,12 +263,7 @@ export class LeaseHub {
       return;
     }
     this.#givenAgain++;
-    this.#wait(lease);
-  }
-
-  #wait(lease: Lease): void {
     this.#waiting.add(lease);
-    this.#distributor?.announce(lease);
   }
 
   /** Finds lost workers. While this process was held up, it could not hear of them, and that does not count. */

@@ -42,7 +42,7 @@ export interface LeasesOptions {
   onEvent?: (event: WorkerEvent) => void;
 }
 
-export const leasesNames = {
+const leasesNames = {
   environment: true,
   exportName: true,
   host: true,
@@ -84,11 +84,6 @@ const code = 'invalid_rollout_option';
  */
 export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
   checkOptionNames('leases()', options, leasesNames);
-  return (await openLeases(options)).executor;
-}
-
-/** What `leases` and other ways to distribute leases begin with. */
-export async function openLeases(options: LeasesOptions, onClose?: () => Promise<void>) {
   const {
     environment,
     exportName = 'default',
@@ -140,11 +135,10 @@ export async function openLeases(options: LeasesOptions, onClose?: () => Promise
   });
   const removeKey = await keepKey(listening.url, apiKey);
   hub.howToStart = `Start one: martingale worker <file> --url ${listening.url}${isLocal ? '' : `, with MARTINGALE_WORKER_KEY=${options.apiKey === undefined ? apiKey : '<the apiKey>'}`}`;
-  const executor = new HubExecutor({
-    ...{ hub, budgets, environment: name, reach: { serviceUrl, isLocal }, apiKey, listening, onClose },
+  return new HubExecutor({
+    ...{ hub, budgets, environment: name, reach: { serviceUrl, isLocal }, apiKey, listening },
     onClosed: removeKey,
   });
-  return { executor, hub, name, files, leaseMs, onEvent };
 }
 
 /** Wraps `onEvent`: its errors become warnings. */

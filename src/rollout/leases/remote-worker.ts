@@ -8,7 +8,6 @@ export class RemoteWorker implements LeaseHolder {
   readonly id: string;
   readonly name: string;
   readonly concurrency: number;
-  readonly #claims: boolean;
   readonly outbox = new Outbox<ToWorker>();
   readonly inbox = new Inbox();
   readonly leases = new Map<string, Lease>();
@@ -24,17 +23,16 @@ export class RemoteWorker implements LeaseHolder {
   /** Ends the poll that waits. */
   endPoll: () => void = () => {};
 
-  constructor(id: string, { name, concurrency, claims }: JoinRequest, budgets: BudgetNumbers) {
+  constructor(id: string, { name, concurrency }: JoinRequest, budgets: BudgetNumbers) {
     this.id = id;
     this.name = name;
     this.concurrency = concurrency;
-    this.#claims = claims;
     this.slots = new BudgetSlots(budgets, (message) => this.send(message));
   }
 
   /** How many more leases it can be given. */
   get free(): number {
-    return this.isLeaving || this.#claims ? 0 : this.concurrency - this.leases.size;
+    return this.isLeaving ? 0 : this.concurrency - this.leases.size;
   }
 
   send(message: ToWorker): void {

@@ -7,8 +7,6 @@ export type ToWorker =
   /** Runs a rollout: `start` is a SentStart, as structured clone. */
   | { type: 'run'; lease: string; epoch: number; start: Uint8Array }
   | { type: 'abort'; lease: string; reason: RolloutFailure }
-  /** The answer to a claim of a lease that has ended. */
-  | { type: 'gone'; lease: string }
   /** The program needs no workers any more. */
   | { type: 'closing' }
   | BudgetReply;
@@ -16,7 +14,6 @@ export type ToWorker =
 /** Messages of a worker to the program. What they hold is checked by `fromWorkerSchema`, and a rollout by its lease. */
 export type FromWorker =
   | { type: 'ended'; lease: string; epoch: number; rollout: unknown }
-  | { type: 'claim'; lease: string }
   /** It takes no more leases, and ends those it has. */
   | { type: 'leaving' }
   /** It gives back the leases that it has. */
@@ -28,7 +25,6 @@ const number = z.number().int().min(0);
 
 export const fromWorkerSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ended'), lease: id, epoch: number, rollout: z.unknown() }),
-  z.object({ type: z.literal('claim'), lease: id }),
   z.object({ type: z.literal('leaving') }),
   z.object({ type: z.literal('left') }),
   z.object({ type: z.literal('enter'), call: number, budget: number }),
@@ -65,8 +61,6 @@ export const joinRequestSchema = z.object({
   files: z.record(z.string().max(4096), z.string().max(200)),
   /** Most rollouts at a time. */
   concurrency: z.number().int().min(1).max(100_000),
-  /** Whether it claims leases of which it hears elsewhere. Else it is given leases. */
-  claims: z.boolean(),
 });
 export type JoinRequest = z.output<typeof joinRequestSchema>;
 

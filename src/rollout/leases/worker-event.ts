@@ -2,10 +2,10 @@
 export interface WorkerEvent {
   /**
    * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
-   * may not join. `invalid`: it has sent what is no result; another gets the rollout. `none`: rollouts wait, and there is no worker. `queue_away`: the server of `bullmq()` cannot be reached.
+   * may not join. `invalid`: it has sent what is no result; another gets the rollout. `none`: rollouts wait, and there is no worker.
    */
-  type: 'joined' | 'left' | 'lost' | 'refused' | 'invalid' | 'none' | 'queue_away';
-  /** Name of the worker; empty for `none`, `queue_away` and a worker without the key. */
+  type: 'joined' | 'left' | 'lost' | 'refused' | 'invalid' | 'none';
+  /** Name of the worker; empty for `none` and a worker without the key. */
   worker: string;
   /** What happened, as a sentence. */
   message: string;

@@ -36,7 +36,7 @@ async function joinByHand({ url, apiKey }: { url: string; apiKey: string }, name
   const headers = { ...json, authorization: `Bearer ${apiKey}` };
   const hello = {
     ...{ name, martingale: martingaleVersion, cloneFormat: cloneFormat(), environment: 'echoing' },
-    ...{ files: await environmentFiles(environment), concurrency: 1, claims: false },
+    ...{ files: await environmentFiles(environment), concurrency: 1 },
   };
   const { status, text } = await post(`${url}/workers`, headers, JSON.stringify(hello));
   if (status !== 200) return { status, text };

@@ -11,7 +11,7 @@ it('a call that a worker announces after it has left takes no slot of the budget
   const hub = new LeaseHub({ ...times, maxLosses: 1, budgets, onEvent: () => {} });
   const worker = hub.join({
     ...{ name: 'one', martingale: '', cloneFormat: 15, environment: '', files: {} },
-    ...{ concurrency: 1, claims: false },
+    ...{ concurrency: 1 },
   });
   hub.receive(worker, { type: 'enter', call: 1, budget: number });
   await new Promise(setImmediate);

@@ -299,7 +299,6 @@ it('workers with another key, version or environment are refused by name', async
         environment: 'echoing',
         files: {},
         concurrency: 1,
-        claims: false,
         ...more,
       }),
     });

@@ -24,7 +24,7 @@ const joinAgainMs = 1000;
  */
 export async function runWorker(options: RunWorkerOptions): Promise<RolloutCounts> {
   const { environment, module, url, key, name, concurrency, signal, log } = options;
-  const runner = new WorkerRunner(options, await environmentFiles(module), { claims: false });
+  const runner = new WorkerRunner(options, await environmentFiles(module));
   const connection = new ProgramConnection(url, key);
   let results: FromWorker[] = [];
   try {

@@ -8,7 +8,7 @@ import type { JoinRequest } from '../wire.ts';
 import type { ProgramConnection } from './connection.ts';
 import { WorkerSession } from './worker-session.ts';
 
-/** What every worker needs, however it hears of leases. */
+/** What a worker needs. */
 export interface WorkerOptions {
   environment: Environment;
   /** The module that exports it, and under which name. */
@@ -30,7 +30,7 @@ export interface WorkerOptions {
   log: (line: string) => void;
 }
 
-/** Runs the rollouts of one or several programs, and counts them. */
+/** Runs the rollouts of a program, and counts them. */
 export class WorkerRunner {
   readonly counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
   readonly #environment: Environment;
@@ -41,7 +41,7 @@ export class WorkerRunner {
   readonly #told = new Set<string>();
 
   /** @param files Hashes of the environment's files. */
-  constructor(options: WorkerOptions, files: Record<string, string>, { claims }: { claims: boolean }) {
+  constructor(options: WorkerOptions, files: Record<string, string>) {
     const { environment, module, exportName, name, concurrency, threads } = options;
     this.#environment = environment;
     this.#log = options.log;
@@ -52,7 +52,6 @@ export class WorkerRunner {
       environment: environment.name,
       files,
       concurrency,
-      claims,
     };
     if (threads > 0)
       this.#threads = new ThreadExecutor({ environment: module, exportName, threads, concurrency });

@@ -36,8 +36,6 @@ export class WorkerSession {
   readonly #rollouts: SentRollouts;
   readonly #running = new Map<string, AbortController>();
   readonly #end = new AbortController();
-  /** Claims that have no rollout yet, or whose rollout runs. */
-  readonly #claims = new Map<string, () => void>();
   #isIdle = Promise.withResolvers<void>();
   #heardAt = performance.now();
   #endedAs: SessionEnd | undefined;
@@ -71,25 +69,10 @@ export class WorkerSession {
         'lease_lost',
         'The program has given this rollout to another worker.',
       );
-      for (const lease of this.#claims.keys()) this.#settle(lease);
       for (const running of this.#running.values()) running.abort(reason);
       await this.#isIdle.promise;
     }
     return this.#endedAs ?? 'lost';
-  }
-
-  /** Asks for a lease. Resolves when its rollout has ended, if this worker got it, and when the session ends. */
-  claim(lease: string): Promise<void> {
-    if (this.#end.signal.aborted || this.#endedAs !== undefined) return Promise.resolve();
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#claims.set(lease, resolve);
-    this.#outbox.push({ type: 'claim', lease });
-    return promise;
-  }
-
-  #settle(lease: string): void {
-    this.#claims.get(lease)?.();
-    this.#claims.delete(lease);
   }
 
   /** Takes no more leases, ends its rollouts within the time, gives back the others, and ends the session. */
@@ -155,7 +138,6 @@ export class WorkerSession {
     else if (message.type === 'abort') this.#running.get(message.lease)?.abort(toError(message.reason));
     else if (message.type === 'admitted') this.#budgets.admit(message.call);
     else if (message.type === 'refused') this.#budgets.refuse(message.call, message.failure);
-    else if (message.type === 'gone') this.#settle(message.lease);
     else this.#goAs('closed');
   }
 
@@ -168,7 +150,6 @@ export class WorkerSession {
     this.#running.delete(lease);
     if (!this.#end.signal.aborted)
       sendRollout(ended, (rollout) => this.#outbox.push({ type: 'ended', lease, epoch, rollout }));
-    this.#settle(lease);
     this.#options.onEnded(ended);
     if (this.#running.size === 0) this.#isIdle.resolve();
   }
