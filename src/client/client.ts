@@ -1,4 +1,5 @@
 import type { Health } from '../contract/index.ts';
+import { warn } from '../util/warning.ts';
 import type { Answer } from './call.ts';
 import { isRequestError } from './errors.ts';
 import type { ClientOptions } from './options.ts';
@@ -99,7 +100,8 @@ function warnOfOldVariable(): void {
   const { MARTINGALE_URL: old, MARTINGALE_BASE_URL: address } = process.env;
   if (hasWarned || old === undefined || address !== undefined) return;
   hasWarned = true;
-  process.emitWarning('MARTINGALE_URL is set, and nothing reads it: set MARTINGALE_BASE_URL in its place.', {
-    code: 'martingale_old_variable',
-  });
+  warn(
+    'martingale_old_variable',
+    'MARTINGALE_URL is set, and nothing reads it: set MARTINGALE_BASE_URL in its place.',
+  );
 }

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { type Page, printable } from '../contract/index.ts';
+import { messageOf } from '../util/error.ts';
 import type { Answer } from './call.ts';
 import { RequestError } from './errors.ts';
 import { excerpt } from './status-error.ts';
@@ -34,7 +35,7 @@ export function parseJson({ facts, text }: Answer, what = 'not JSON'): unknown {
     return JSON.parse(text);
   } catch (error) {
     // V8's message quotes the text, so its control characters must be escaped.
-    const cause = new SyntaxError(printable(error instanceof Error ? error.message : String(error)));
+    const cause = new SyntaxError(printable(messageOf(error)));
     throw new RequestError('bad_response', { ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
   }
 }

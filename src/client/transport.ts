@@ -4,6 +4,7 @@ import type { Dispatcher } from 'undici';
 import { Deadline } from '../util/deadline.ts';
 import { OptionError } from '../util/option-error.ts';
 import { TimeSlices } from '../util/time-slices.ts';
+import { warn } from '../util/warning.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
@@ -175,9 +176,9 @@ export class Transport {
     this.#hasWarned = true;
     const { awayMs, retries } = this.#options.retry;
     const howLong = this.#isKnown ? `for ${awayMs / 1000} s (awayMs)` : `up to ${retries} times (retries)`;
-    process.emitWarning(
+    warn(
+      'martingale_service_away',
       `The service at ${this.#options.address.origin} is unavailable. Retrying ${howLong}. ${error.message}`,
-      { code: 'martingale_service_away' },
     );
   }
 

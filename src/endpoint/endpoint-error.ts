@@ -1,5 +1,6 @@
 import { isRequestError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
+import { messageOf } from '../util/error.ts';
 
 type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
 
@@ -58,7 +59,7 @@ export function errorResponse(error: unknown): ErrorResponse {
 export function errorBody(error: unknown): ErrorResponseBody {
   return {
     error: {
-      message: error instanceof Error ? error.message : String(error),
+      message: messageOf(error),
       type: typeOf(statusOf(error)),
       param: paramOf(error),
       code: MartingaleError.isInstance(error) ? error.code : null,

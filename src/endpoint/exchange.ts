@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { messageOf } from '../util/error.ts';
 import { EndpointError, type ErrorResponse } from './endpoint-error.ts';
 
 /*
@@ -26,7 +27,7 @@ export async function readJson(request: IncomingMessage): Promise<unknown> {
   try {
     return JSON.parse(decoder.decode(bytes));
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new EndpointError(400, 'invalid_json', `The body is not JSON in UTF-8: ${reason}`);
   }
 }

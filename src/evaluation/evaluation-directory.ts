@@ -11,8 +11,10 @@ import {
   toGroupRecords,
 } from '../rollout/index.ts';
 import { DurableAppends, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
+import { messageOf } from '../util/error.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
+import { warn } from '../util/warning.ts';
 
 /** The settings that must be equal for a call to continue the evaluation of an earlier call. */
 export interface EvaluationHeader {
@@ -107,9 +109,9 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
   if (differences.length === 0) {
     const changes = rewardChanges(fields.get('rewards'), rewards);
     if (changes.length > 0)
-      process.emitWarning(
+      warn(
+        'martingale_rewards_changed',
         `${path} was begun with other rewards: ${changes.join('; ')}. What is stored there keeps its rewards. Choose another folder to score all with the new ones.`,
-        { code: 'martingale_rewards_changed' },
       );
     return;
   }
@@ -131,7 +133,7 @@ async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
       fromGroupRecord(record);
       records.push(record);
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
+      const reason = messageOf(cause);
       throw new RunError('evaluation_directory_refused', `${path}:${line}: ${reason}`, { cause });
     }
   }

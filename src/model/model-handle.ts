@@ -20,7 +20,7 @@ export interface ModelSettings extends SamplingOverride {
   budget?: CallBudget;
   /**
    * What happens to a call outside of any rollout: `answer` (the default), `warn`, an answer and one process warning
-   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or `error`, a TrajectoryError. The handle passed to a rollout uses the rollout's
+   * (`martingale_outside_rollout`), or `error`, a TrajectoryError. The handle passed to a rollout uses the rollout's
    * `onUnexpectedCall`, unless this is set.
    */
   outsideRollout?: OutsideRollout;

@@ -20,6 +20,7 @@ import {
   unexpectedCall,
 } from '../trajectory/index.ts';
 import { Deadline, untilAborted } from '../util/deadline.ts';
+import { warn } from '../util/warning.ts';
 import type { CallBudget } from './call-budget.ts';
 import { type CompletionSource, StreamedChoice } from './completion-source.ts';
 import { restoreSampled } from './conversation-tree.ts';
@@ -112,7 +113,7 @@ export class PolicyCaller implements EndpointModel {
     if (outsideRollout === 'error') throw unexpectedCall('outside_rollout', message);
     if (warned.has(name)) return;
     warned.add(name);
-    process.emitWarning(message, { type: 'MartingaleWarning', code: 'MARTINGALE_OUTSIDE_ROLLOUT' });
+    warn('martingale_outside_rollout', message);
   }
 
   /**

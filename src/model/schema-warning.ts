@@ -1,6 +1,7 @@
 import type { ResponseFormat, Tool } from '../contract/index.ts';
 import { unenforcedOf } from '../language/grammar/json/keywords.ts';
 import { isObject } from '../util/json.ts';
+import { warn } from '../util/warning.ts';
 
 const warned = new Set<string>();
 const checked = new WeakSet<object>();
@@ -28,5 +29,5 @@ function warnOf(what: string, schema: unknown): void {
   const message = `${what} has a schema with ${unenforced.join(', ')}. JSON Schema gives them no meaning, so they are not enforced: replies may have any value there.`;
   if (unenforced.length === 0 || warned.has(message)) return;
   warned.add(message);
-  process.emitWarning(message, { type: 'MartingaleWarning', code: 'MARTINGALE_SCHEMA_UNENFORCED' });
+  warn('martingale_schema_unenforced', message);
 }

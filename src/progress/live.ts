@@ -1,5 +1,6 @@
 import { printable } from '../contract/index.ts';
 import { shortPath } from '../util/show-value.ts';
+import { warn } from '../util/warning.ts';
 import {
   askedFormLines,
   continuedModelLines,
@@ -73,9 +74,9 @@ function safePanel(panel: Panel): Panel {
       return panel(canvas);
     } catch (error) {
       if (!hasFailed)
-        process.emitWarning(
+        warn(
+          'martingale_view_failed',
           `The live view failed; the run continues. ${error instanceof Error ? error.stack : String(error)}`,
-          { code: 'martingale_view_failed' },
         );
       hasFailed = true;
       return [];

@@ -21,6 +21,7 @@ import {
   watchOtherModels,
 } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
+import { warn } from '../util/warning.ts';
 import { Interruption } from './interruption.ts';
 import { settleUnanswered, whyNothingRecorded } from './missing-answers.ts';
 import { adviceForOwnModel } from './own-model.ts';
@@ -242,10 +243,10 @@ async function cleanUp<Outcome>(
   const failed = (error: unknown) => {
     // The trajectory can no longer be changed.
     if (trajectory.isSealed) {
-      process.emitWarning(`The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`, {
-        type: 'MartingaleWarning',
-        code: 'cleanup_failed',
-      });
+      warn(
+        'martingale_cleanup_failed',
+        `The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`,
+      );
       return;
     }
     trajectory.metrics[cleanupFailedMetric] = 1;

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describeWithLocation } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { warn } from '../util/warning.ts';
 
 /** The environment and rollout that the current code belongs to. */
 export interface CodeOwner {
@@ -24,7 +25,7 @@ const isOwned = () => owners.getStore() !== undefined;
 const onRejection = Object.assign(
   (reason: unknown): void => {
     const owner = owners.getStore();
-    if (owner) warn(owner, reason);
+    if (owner) warnOfPromise(owner, reason);
     else handleLikeNode(reason, { listener: onRejection, mark: ownsRejection });
   },
   { [ownsRejection]: isOwned },
@@ -42,7 +43,7 @@ export function guardUnawaited<Result>(owner: CodeOwner, work: () => Promise<Res
   return owners.run(owner, work);
 }
 
-function warn({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
+function warnOfPromise({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
   // Caused by the end of the rollout itself.
   if (trajectory?.isClosed && isEnding(reason, trajectory.signal)) return;
   const what = `A promise that was not awaited rejected: ${describeWithLocation(reason)}`;
@@ -50,10 +51,7 @@ function warn({ environment, group, trajectory }: CodeOwner, reason: unknown): v
   if (warnings++ >= maxWarnings) return;
   const where = `environment "${environment}"${group === undefined ? '' : `, group ${group}`}`;
   const more = warnings === maxWarnings ? ' Further ones appear only in the logs of their trajectories.' : '';
-  process.emitWarning(`${where}: ${what}. Await it, or catch it.${more}`, {
-    type: 'MartingaleWarning',
-    code: 'promise_left_behind',
-  });
+  warn('martingale_promise_left_behind', `${where}: ${what}. Await it, or catch it.${more}`);
 }
 
 /** Codes of the errors with which the end of a rollout aborts its pending work. */

@@ -13,6 +13,7 @@ import {
 } from '@opentelemetry/api';
 import { MartingaleError } from '../contract/basics.ts';
 import type { ChatCompletionRequest, Choice } from '../contract/index.ts';
+import { messageOf } from '../util/error.ts';
 import { martingaleVersion } from '../util/version.ts';
 import { errorType, genAi } from './names.ts';
 
@@ -77,7 +78,7 @@ export function observeEnd<Result>(
 }
 
 function fail(span: Span, error: unknown): void {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   span.recordException(error instanceof Error ? error : message);
   span.setAttribute(errorType, errorKind(error));
   span.setStatus({ code: SpanStatusCode.ERROR, message });

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { warn } from '../util/warning.ts';
 import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 import type { RunContext } from './run-context.ts';
@@ -85,9 +86,9 @@ export async function keepPruned<Schema extends z.ZodType, Outcome>({
       pruneCheckpoints({ model, steps: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
     );
   } catch (error) {
-    process.emitWarning(
+    warn(
+      'martingale_checkpoints_not_deleted',
       `Old checkpoints of ${model.name} could not be deleted; the run continues: ${String(error)}`,
-      { code: 'martingale_checkpoints_not_deleted' },
     );
     return checkpoints;
   }

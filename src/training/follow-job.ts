@@ -2,6 +2,7 @@ import type { Client } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
 import { maxTimerMs } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { warn } from '../util/warning.ts';
 import { jobFailed, TrainingError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 
@@ -90,9 +91,7 @@ async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Pro
       client.trainingJobs.cancel(jobId, { signal: graceSignal }),
     );
   } catch (error) {
-    process.emitWarning(`Training job ${jobId} could not be cancelled: ${String(error)}`, {
-      code: 'martingale_job_not_cancelled',
-    });
+    warn('martingale_job_not_cancelled', `Training job ${jobId} could not be cancelled: ${String(error)}`);
   }
 }
 

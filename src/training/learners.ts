@@ -3,6 +3,7 @@ import { withoutStep } from '../contract/index.ts';
 import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
 import { isTrainedSeat, type RolloutGroup, type SeatModels } from '../rollout/index.ts';
 import { RunError } from '../util/run-error.ts';
+import { warn } from '../util/warning.ts';
 import { pruneCheckpoints } from './checkpoints.ts';
 import { invalidRunOption } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -143,9 +144,9 @@ export async function pruneLearners<Schema extends z.ZodType, Outcome>({
         pruneCheckpoints({ ...left, signal: graceSignal }),
       );
     } catch (error) {
-      process.emitWarning(
+      warn(
+        'martingale_checkpoints_not_deleted',
         `Old checkpoints of ${name} could not be deleted; the run continues: ${String(error)}`,
-        { code: 'martingale_checkpoints_not_deleted' },
       );
     }
   }

@@ -1,5 +1,6 @@
 import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { failureKinds, type RolloutGroup } from '../rollout/index.ts';
+import { warn } from '../util/warning.ts';
 import { newAlarms, RunDiagnosis } from './diagnosis/diagnose.ts';
 import type { RunFigures } from './diagnosis/run-so-far.ts';
 
@@ -10,21 +11,21 @@ import type { RunFigures } from './diagnosis/run-so-far.ts';
 function safeListener(listener: RunListener): RunListener {
   let hasFailed = false;
   return (event) => {
-    const warn = (error: unknown) => {
+    const onThrown = (error: unknown) => {
       if (hasFailed) return;
       hasFailed = true;
       const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
-      process.emitWarning(
+      warn(
+        'martingale_listener_failed',
         `onEvent threw at an event "${event.type}". The run continues; later errors are not shown. ${what}`,
-        { code: 'martingale_listener_failed' },
       );
     };
     try {
       // An asynchronous listener rejects instead of throwing.
       const ended: unknown = listener(event);
-      if (ended instanceof Promise) ended.catch(warn);
+      if (ended instanceof Promise) ended.catch(onThrown);
     } catch (error) {
-      warn(error);
+      onThrown(error);
     }
   };
 }

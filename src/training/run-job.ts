@@ -3,6 +3,7 @@ import type { Span } from '@opentelemetry/api';
 import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
+import { warn } from '../util/warning.ts';
 import { TrainingError } from './errors.ts';
 import { followJob, type JobOutcome, type JobProgress } from './follow-job.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -138,7 +139,10 @@ class Job {
       if (error instanceof TrainingError && error.isProcessLost && this.#mayRepeat()) {
         this.#repeated++;
         const { name } = this.#options;
-        warn(`${name}: ${error.message} It is requested again, ${this.#repeated} of ${maxRepeated} times.`);
+        warn(
+          'martingale_job_unknown',
+          `${name}: ${error.message} It is requested again, ${this.#repeated} of ${maxRepeated} times.`,
+        );
         return { create: this.#newJob() };
       }
       if (!isRequestError(error, 'not_found')) throw error;
@@ -158,7 +162,8 @@ class Job {
     await this.#save(state);
     // An earlier run has reported the lost job, and a person has now decided what to do.
     const isDecided = isTold === true && decision !== 'stop';
-    if (!isDecided) warn(`${name}: ${why} Waiting up to ${waitMs} ms for its checkpoint.`);
+    if (!isDecided)
+      warn('martingale_job_unknown', `${name}: ${why} Waiting up to ${waitMs} ms for its checkpoint.`);
     const waitedMs = isDecided ? 0 : waitMs;
     const trace = await pollForJob({ model, jobId, from: state.from, waitMs: waitedMs, signal });
     if (trace.type === 'checkpoint') return this.#end(state);
@@ -170,7 +175,7 @@ class Job {
     }
     if (decision === 'take_as_done') return this.#end(state);
     if (decision === 'ask_again' && trace.type === 'nothing' && this.#created < maxCreated) {
-      warn(`${name}: no checkpoint appeared, so it is requested again.`);
+      warn('martingale_job_unknown', `${name}: no checkpoint appeared, so it is requested again.`);
       return { create: this.#newJob() };
     }
     await this.#save({ ...state, lost: { why, jobId, isTold: true } });
@@ -196,12 +201,10 @@ class Job {
       const steps = isUntrained ? [] : after;
       if (steps.length > 1)
         warn(
+          'martingale_job_unknown',
           `${name}: the model has more than one checkpoint after step ${state.from}. Something else trains it too.`,
         );
-      if (untrained)
-        process.emitWarning(`${name} took no gradient step. ${untrained.message}`, {
-          code: 'martingale_job_untrained',
-        });
+      if (untrained) warn('martingale_job_untrained', `${name} took no gradient step. ${untrained.message}`);
       const outcome = { gradientSteps, untrained, step: own ?? steps[0] ?? state.from };
       await this.#save({ ...state, outcome });
       return { end: outcome };
@@ -234,8 +237,4 @@ function describe(trace: JobTrace, from: number, waitMs: number): string {
     return `it has the checkpoints ${trace.steps.join(' and ')} after step ${from}, but a job makes only one`;
   if (trace.type === 'job') return 'the service knows the job but not its events';
   return `no checkpoint after step ${from} appeared within ${waitMs} ms`;
-}
-
-function warn(message: string): void {
-  process.emitWarning(message, { code: 'martingale_job_unknown' });
 }

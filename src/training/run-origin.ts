@@ -3,6 +3,7 @@ import { withoutStep } from '../contract/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { VersionChange } from '../progress/index.ts';
 import { withDeadline } from '../util/deadline.ts';
+import { messageOf } from '../util/error.ts';
 import { isObject } from '../util/json.ts';
 import { martingaleVersion } from '../util/version.ts';
 import { type ModelSource, requestedModelOf } from './model-source.ts';
@@ -68,7 +69,7 @@ export function scenarioSchemaOf(schema: z.ZodType): Record<string, unknown> {
   try {
     return { ...z.toJSONSchema(schema, { io: 'input' }) };
   } catch (error) {
-    return { unavailable: error instanceof Error ? error.message : String(error) };
+    return { unavailable: messageOf(error) };
   }
 }
 

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';
 import type { WholeRolloutSettings } from '../rollout/index.ts';
+import { messageOf } from '../util/error.ts';
 import { LoopDelay } from '../util/loop-delay.ts';
 import { reachedLimit } from './budget.ts';
 import { keepPruned } from './checkpoints.ts';
@@ -166,7 +167,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     if (!this.#context) return this.#directory.discard();
     // The original error matters more than an event that could not be written.
     await this.#directory.settle().catch(() => undefined);
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
     await this.#saveState();
     const results = { reports: this.#reports, counts, usage: this.#usage, validation: this.#validation };

@@ -4,6 +4,7 @@ import type { RlConfig } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { warn } from '../util/warning.ts';
 import { configNames } from './job-config.ts';
 import { knowsKeys } from './lost-job.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
@@ -101,22 +102,23 @@ export async function logOnce({ directory, name, ...options }: LogOnceOptions): 
   const file = runFiles.logged(name);
   const before = await directory.read(file);
   if (before?.state === 'stored') return;
-  if (before?.state === 'asked') return warn(options, 'The run ended before the service had answered.');
+  if (before?.state === 'asked')
+    return warnNotLogged(options, 'The run ended before the service had answered.');
   await directory.write(file, { state: 'asked' });
   try {
     await logTrajectories(options);
   } catch (error) {
-    if (mayHaveActed(error)) return warn(options, error.message);
+    if (mayHaveActed(error)) return warnNotLogged(options, error.message);
     if (isRequestError(error)) await directory.write(file, { state: 'refused' });
     throw error;
   }
   await directory.write(file, { state: 'stored' });
 }
 
-function warn({ model, split }: LogTrajectoriesOptions, why: string): void {
-  process.emitWarning(
+function warnNotLogged({ model, split }: LogTrajectoriesOptions, why: string): void {
+  warn(
+    'martingale_log_unknown',
     `Trajectories of the split "${split}" may not have been logged with ${model.name}; they are not sent again. They ` +
       `are in the run directory, and the run continues. ${why}`,
-    { code: 'martingale_log_unknown' },
   );
 }

@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { isRequestError } from '../client/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
-import { hasCode } from '../util/error.ts';
+import { hasCode, messageOf } from '../util/error.ts';
 import { byteLines } from '../util/json-lines.ts';
+import { warn } from '../util/warning.ts';
 import { knowsKeys } from './lost-job.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { tokensFile } from './run-files.ts';
@@ -37,10 +38,11 @@ export async function recordTokens(
   } catch (error) {
     if (signal.aborted || isRequestError(error, 'not_found')) return;
     if (isRequestError(error) && (error.status === 405 || error.status === 501)) return;
-    const why = error instanceof Error ? error.message : String(error);
-    process.emitWarning(`Step ${step}: what the job found of its tokens is not recorded. ${why}`, {
-      code: 'martingale_tokens_unknown',
-    });
+    const why = messageOf(error);
+    warn(
+      'martingale_tokens_unknown',
+      `Step ${step}: what the job found of its tokens is not recorded. ${why}`,
+    );
     return;
   }
   if (found.size > 0) await directory.writeTokens(step, found.values());

@@ -5,6 +5,7 @@ import { inOneLine, scenarioKey, titleOfScenario } from '../environment/index.ts
 import { hasSignal } from '../learning/index.ts';
 import { type GroupRecord, type GroupSeat, parseGroupRecord, seatNotPlayed } from '../rollout/index.ts';
 import type { TrajectoryRecord } from '../trajectory/index.ts';
+import { messageOf } from '../util/error.ts';
 import { byteLines } from '../util/json-lines.ts';
 import type { FailureRow, RolloutRow, Stretch } from './api.ts';
 import { stretchesOf } from './stretches.ts';
@@ -115,8 +116,7 @@ async function readGroupFile(path: string, size: number): Promise<GroupFile> {
         groups.set(record.group, factsOf(record, { offset, bytes: bytes.length }));
         addFailures(failures, record);
       } catch (error) {
-        if (problems.length < maxProblems)
-          problems.push(`line ${number}: ${error instanceof Error ? error.message : String(error)}`);
+        if (problems.length < maxProblems) problems.push(`line ${number}: ${messageOf(error)}`);
       }
       offset = end;
     }

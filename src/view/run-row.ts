@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { withoutStep } from '../contract/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isRunActive, type RunReader, readRun } from '../training/index.ts';
+import { messageOf } from '../util/error.ts';
 import { largestOf } from '../util/extremes.ts';
 import { isObject } from '../util/json.ts';
 import type { RunRow, RunStatus } from './api.ts';
@@ -22,7 +23,7 @@ export async function readRow(run: FoundRun): Promise<RunRow> {
       ...emptyRow(run),
       changed: await changedAt(run.folder),
       status: 'broken',
-      problem: error instanceof Error ? error.message : String(error),
+      problem: messageOf(error),
     };
   }
 }

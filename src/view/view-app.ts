@@ -2,6 +2,7 @@ import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
 import { textOf } from '../trajectory/index.ts';
+import { messageOf } from '../util/error.ts';
 import { isLocalHost, isSameKey, newKey } from '../util/server-access.ts';
 import type { ServiceOpening } from './api.ts';
 import type { Changes } from './changes.ts';
@@ -104,7 +105,7 @@ export function createViewApp({ views, changes, service, page, secret, codes }: 
   });
   app.onError((error, context) => {
     const status = error instanceof ViewError ? statuses[error.code] : 500;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     return context.json({ error: { message } }, status, headers);
   });
   app.notFound(() => {

@@ -25,7 +25,7 @@ test('keywords that JSON Schema does not define are told once for each tool', as
   expect(warned).toHaveBeenCalledOnce();
   expect(warned).toHaveBeenCalledWith(
     expect.stringMatching(/^The tool "paint" has .*"format": "color", "markdownDescription".* not enforced/),
-    { type: 'MartingaleWarning', code: 'MARTINGALE_SCHEMA_UNENFORCED' },
+    { type: 'MartingaleWarning', code: 'martingale_schema_unenforced' },
   );
 });
 

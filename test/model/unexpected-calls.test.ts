@@ -106,7 +106,7 @@ describe('outside a rollout', () => {
     expect(warned).toHaveBeenCalledOnce();
     expect(warned).toHaveBeenCalledWith(expect.stringContaining(name), {
       type: 'MartingaleWarning',
-      code: 'MARTINGALE_OUTSIDE_ROLLOUT',
+      code: 'martingale_outside_rollout',
     });
   });
 
@@ -117,7 +117,7 @@ describe('outside a rollout', () => {
     await ask(
       new ModelHandle({ client: service.client, name: 'local/shop/other' }).with({ outsideRollout: 'warn' }),
     );
-    expect(await heard).toMatchObject([{ code: 'MARTINGALE_OUTSIDE_ROLLOUT' }]);
+    expect(await heard).toMatchObject([{ code: 'martingale_outside_rollout' }]);
   });
 
   test('the user’s own setting of a handle applies in rollouts too, and judges are never outside', async () => {

@@ -1,6 +1,7 @@
 import { access, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeFolder } from '../../util/durable-files.ts';
+import { messageOf } from '../../util/error.ts';
 import { OptionError } from '../../util/option-error.ts';
 
 export const runOptionError = (option: string, message: string) =>
@@ -18,7 +19,7 @@ export async function createRunDirectory(path: string): Promise<void> {
   const files = await makeFolder(path)
     .then(() => readdir(path))
     .catch((error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw runOptionError(
         'runDirectory',
         `The run directory ${path} cannot be created: ${reason}. Choose another with --run-directory.`,

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { showValue } from '../../util/show-value.ts';
+import { warn } from '../../util/warning.ts';
 import type { Engine } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
@@ -136,9 +137,9 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   );
   const started = await engine.start();
   if (runtime === 'auto' && started === 'onnxruntime-web')
-    process.emitWarning(
+    warn(
+      'martingale_slow_runtime',
       `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to hide this warning.`,
-      { type: 'MartingaleWarning', code: 'slow_runtime' },
     );
   return engine;
 }

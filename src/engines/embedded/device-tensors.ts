@@ -1,4 +1,5 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { messageOf } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { Graph } from './onnx/graph.ts';
 import type { Feeds, Session } from './onnx/session.ts';
@@ -93,7 +94,7 @@ export class DeviceTensors {
 }
 
 function deviceMissing(error: unknown): EngineError {
-  const reason = (error instanceof Error ? error.message : String(error)).trim();
+  const reason = messageOf(error).trim();
   const adapter = reason.slice(Math.max(0, reason.indexOf('Failed to get a WebGPU adapter')));
   return new EngineError(
     'device_missing',

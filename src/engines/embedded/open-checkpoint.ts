@@ -5,6 +5,7 @@ import { type Language, readLanguage } from '../../language/chat/read-language.t
 import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
+import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
 import { maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
@@ -86,9 +87,9 @@ async function fetched(address: string, onProgress?: (progress: FetchProgress) =
     ...(onProgress ? { onProgress } : {}),
   });
   if (isOffline)
-    process.emitWarning(
+    warn(
+      'martingale_hub_unreachable',
       `${address}: the hub is not reachable, so commit ${commit} is used, which was fetched before`,
-      { type: 'MartingaleWarning', code: 'hub_unreachable' },
     );
   return folder;
 }

@@ -1,5 +1,5 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
-import { hasCode } from '../../util/error.ts';
+import { hasCode, messageOf } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { DeviceTensors } from './device-tensors.ts';
 import type { ExternalWeights, Session } from './onnx/session.ts';
@@ -182,7 +182,7 @@ async function importRuntime(choice: RuntimeChoice) {
         missing ??= name;
         problems.push(`${name} is not installed`);
       } else {
-        const [reason] = (error instanceof Error ? error.message : String(error)).split('\n', 1);
+        const [reason] = messageOf(error).split('\n', 1);
         problems.push(`${name} cannot be loaded here (${reason})`);
       }
     }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { decodeTar, encodeTar, tarBytes } from '../../util/tar.ts';
 import { EngineError, type ExportedWeights } from '../engine.ts';
@@ -37,7 +38,7 @@ export async function exportAdapter(
     }
   });
   const files = await filesOf(archive).catch((cause: unknown) => {
-    const problem = cause instanceof Error ? cause.message : String(cause);
+    const problem = messageOf(cause);
     throw new EngineError(
       'engine_unsupported',
       `the training server ${api.url} gave no LoRA adapter in PEFT's form: ${problem}. Its files are in the folder of its checkpoints`,

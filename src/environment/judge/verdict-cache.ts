@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { appendLine, makeFolder, readIfExists } from '../../util/durable-files.ts';
 import { OptionError } from '../../util/option-error.ts';
+import { warn } from '../../util/warning.ts';
 import { describeThrown } from '../thrown.ts';
 
 const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
@@ -34,10 +35,10 @@ export class VerdictCache {
     try {
       await appendLine(file, { key, verdict }, { durable: false });
     } catch (error) {
-      process.emitWarning(`The verdict cannot be stored in "${file}": ${describeThrown(error)}`, {
-        type: 'MartingaleWarning',
-        code: 'verdict_not_stored',
-      });
+      warn(
+        'martingale_verdict_not_stored',
+        `The verdict cannot be stored in "${file}": ${describeThrown(error)}`,
+      );
     }
   }
 

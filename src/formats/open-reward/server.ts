@@ -3,7 +3,7 @@ import { createParser } from 'eventsource-parser';
 import { Agent, type Dispatcher, request } from 'undici';
 import { MartingaleError } from '../../contract/index.ts';
 import { AnswerTooLarge, readText, redirectOf, withinBytes } from '../../util/answers.ts';
-import { hasCode } from '../../util/error.ts';
+import { hasCode, messageOf } from '../../util/error.ts';
 
 /**
  * - `environment_server_away`: it cannot be reached, fails, or goes silent
@@ -207,7 +207,7 @@ export class OpenRewardServer {
   }
 
   #away(path: string, cause: unknown): OpenRewardError {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     return new OpenRewardError(
       'environment_server_away',
       `the environment server ${this.url} did not answer ${path} to the end: ${why}`,

@@ -3,6 +3,7 @@ import { hasCode } from '../../util/error.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { isLoopback, newKey } from '../../util/server-access.ts';
+import { warn } from '../../util/warning.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
@@ -105,7 +106,7 @@ export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
     });
   if (serviceUrl !== undefined && !/^https?:$/.test(URL.parse(serviceUrl)?.protocol ?? ''))
     throw invalidOption(code, 'serviceUrl', serviceUrl, 'Pass a URL such as http://10.0.0.5:8000.');
-  const onEvent = guarded(options.onEvent ?? warn);
+  const onEvent = guarded(options.onEvent ?? warnOf);
   const leaseMs = requireMilliseconds('leaseMs', options.leaseMs ?? 30_000);
   const budgets = new BudgetNumbers();
   const hub = new LeaseHub({
@@ -149,11 +150,11 @@ const guarded =
       onEvent(event);
     } catch (error) {
       const message = `\`onEvent\` threw: ${describeThrown(error)}`;
-      process.emitWarning(message, { type: 'MartingaleWarning', code: 'martingale_worker_event' });
+      warn('martingale_worker_event', message);
     }
   };
 
-function warn({ type, message }: WorkerEvent): void {
+function warnOf({ type, message }: WorkerEvent): void {
   if (type === 'joined' || type === 'left') return;
-  process.emitWarning(message, { type: 'MartingaleWarning', code: `martingale_worker_${type}` });
+  warn(`martingale_worker_${type}`, message);
 }

@@ -1,5 +1,6 @@
 import { type Signal, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { messageOf } from '../../util/error.ts';
 import { isExport, readAnswer } from './export-answers.ts';
 
 /** An answer of the API, or why there is none yet. */
@@ -70,7 +71,7 @@ async function refresh(path: string, entry: Entry): Promise<void> {
     entry.isStale = true;
     entry.loaded.value = {
       data: entry.loaded.peek().data,
-      error: error instanceof Error ? error.message : String(error),
+      error: messageOf(error),
     };
   } finally {
     entry.isFetching = false;

@@ -65,7 +65,7 @@ describe('a verdict', () => {
     await mkdir(cacheFile);
     const warned = once(process, 'warning');
     expect(await judge(group(answering('good'), answering('middling')))).toEqual([0.9, 0.5]);
-    expect((await warned)[0]).toMatchObject({ code: 'verdict_not_stored' });
+    expect((await warned)[0]).toMatchObject({ code: 'martingale_verdict_not_stored' });
     await expect(judgeOf({ cacheFile }).judge(pair())).rejects.toThrow(OptionError);
   });
 

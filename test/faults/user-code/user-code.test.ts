@@ -50,7 +50,7 @@ describe.concurrent('code of an environment', () => {
         counts: { dispatched: 48, completed: 36, failed: 12, cancelled: 0 },
       }),
     );
-    expect(warnings[0]).toMatchObject({ code: 'promise_left_behind', warning: /the second time/ });
+    expect(warnings[0]).toMatchObject({ code: 'martingale_promise_left_behind', warning: /the second time/ });
   });
 
   test('whose unawaited promises reject gets five warnings and a log line each time', {
@@ -76,7 +76,7 @@ describe.concurrent('code of an environment', () => {
       expect(status).toBe(0);
       expect(said).toContainEqual(expect.objectContaining(finished));
       expect(warnings[0]).toMatchObject({
-        code: 'promise_left_behind',
+        code: 'martingale_promise_left_behind',
         // The line that made the error is in the user's code.
         warning: expect.stringMatching(/ \(at \/.*user-code\/program\.ts:\d+:\d+\)\. Await it/),
       });

@@ -1,5 +1,6 @@
 import { isAbsolute, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { messageOf } from '../../../util/error.ts';
 import { EngineError, type ProcessorCall } from '../../engine.ts';
 
 /** The options that a factory gets, once for each reply. */
@@ -71,7 +72,7 @@ async function load(name: string, address: string): Promise<LogitsProcessorFacto
   try {
     ({ default: factory } = await import(address));
   } catch (error) {
-    throw unusable(name, address, error instanceof Error ? error.message : String(error));
+    throw unusable(name, address, messageOf(error));
   }
   if (isFactory(factory)) return factory;
   const problem = factory === undefined ? 'has no default export' : `exports ${typeof factory} as default`;
@@ -147,7 +148,7 @@ function run<Result>(name: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
-    throw failed(name, error instanceof Error ? error.message : String(error));
+    throw failed(name, messageOf(error));
   }
 }
 

@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
 import type { Reply } from '../../../language/constraint/constraint.ts';
 import type { ConstraintPlan } from '../../../language/grammar/compiler.ts';
+import { messageOf } from '../../../util/error.ts';
 import {
   type BeamSearchRequest,
   EngineError,
@@ -105,7 +106,7 @@ export function toFailure(error: unknown): WorkerFailure {
   const systemCode = systemCodeOf(error);
   const system = systemCode === undefined ? {} : { systemCode };
   if (MartingaleError.isInstance(error)) return { code: error.code, message: error.message, ...system };
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   if (systemCode === undefined && outOfMemory.test(message))
     return {
       code: 'out_of_memory',

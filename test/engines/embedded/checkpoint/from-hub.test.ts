@@ -37,6 +37,6 @@ test('a checkpoint of the hub is a base model, and stays one when the hub is awa
   expect(await open()).toContain('Tiny-Qwen2');
   expect(warn).toHaveBeenCalledWith(
     expect.stringContaining(`commit ${commit} is used`),
-    expect.objectContaining({ code: 'hub_unreachable' }),
+    expect.objectContaining({ code: 'martingale_hub_unreachable' }),
   );
 });

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ConnectionOpts } from 'e2b';
+import { messageOf } from '../../../../util/error.ts';
 import { HarborError } from '../../errors.ts';
 import type { SandboxImage } from '../sandbox.ts';
 import { hashOfFolder, TaskImages } from '../task-images.ts';
@@ -28,7 +29,7 @@ export function e2bTemplates(Template: TemplateMaker, connection: ConnectionOpts
         signal: AbortSignal.timeout(buildTimeoutMs),
         onBuildLogs: ({ message }) => said.push(message),
       }).catch((cause: unknown) => {
-        const why = `${cause instanceof Error ? cause.message : String(cause)}\n${said.slice(-10).join('\n')}`;
+        const why = `${messageOf(cause)}\n${said.slice(-10).join('\n')}`;
         throw new HarborError('sandbox_failed', `E2B could not build ${name}: ${why.slice(0, 1000)}`, {
           cause,
         });
