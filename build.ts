@@ -26,7 +26,7 @@ const started = [
   'engines/embedded/trainer/graph-worker',
   'engines/embedded/trainer/worker',
   'language/chat/long-texts-thread',
-  'language/constraint/checker/worker',
+  'language/compiler/worker',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',
 ];

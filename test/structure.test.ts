@@ -214,7 +214,28 @@ test.each([
   ['engines/tinker/index.ts', [...ofLanguage, 'undici', 'zod']],
   ['engines/embedded/sampler/worker.ts', ofLanguage],
   ['engines/embedded/trainer/worker.ts', ofLanguage],
-  ['language/constraint/checker/worker.ts', ofLanguage],
+  ['language/compiler/worker.ts', ofLanguage],
 ])('importing %s loads only what it needs at once', async (entry, packages) => {
   expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
+});
+
+test('imports between the folders of a room go one way, but in the embedded engine', async () => {
+  /** By folder: which of its folders imports which. */
+  const within = new Map<string, Map<string, string[]>>();
+  for (const file of await allFiles())
+    for (const target of await importsOf(file)) {
+      const [from, to] = [file.split('/'), target.split('/')];
+      let depth = 0;
+      while (from[depth] === to[depth]) depth++;
+      // The rooms themselves are tested above, and a file that is not in a folder is none.
+      if (depth === 0 || depth > from.length - 2 || depth > to.length - 2) continue;
+      const [parent, one] = [from.slice(0, depth).join('/'), from[depth] as string];
+      const imports = within.get(parent) ?? new Map<string, string[]>();
+      within.set(parent, imports.set(one, [...(imports.get(one) ?? []), to[depth] as string]));
+    }
+  const circles = [...within].flatMap(([parent, imports]) => {
+    const all = new Map([...imports.values()].flat().map((folder) => [folder, imports.get(folder) ?? []]));
+    return circlesIn(new Map([...all, ...imports])).map((circle) => `${parent}: ${circle.sort().join(', ')}`);
+  });
+  expect(circles.filter((circle) => !circle.startsWith('engines/embedded:'))).toEqual([]);
 });

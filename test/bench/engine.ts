@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine, GenerateRequest } from '../../src/engines/engine.ts';
-import type { Constraint } from '../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../src/learning/index.ts';
 
 export const benchModel = 'martingale-tiny';

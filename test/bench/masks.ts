@@ -1,7 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { Constraint } from '../../src/language/constraint/constraint.ts';
-import { type CompiledConstraint, GrammarCompiler } from '../../src/language/grammar/compiler.ts';
+import { GrammarCompiler } from '../../src/language/compiler/compiler.ts';
+import type { Constraint } from '../../src/language/grammar/constraint.ts';
+import type { CompiledConstraint } from '../../src/language/grammar/constraint-state.ts';
 import { makeLargeVocabulary } from '../language/grammar/large-vocabulary.ts';
 import { randomChooser } from '../language/grammar/support.ts';
 

@@ -17,7 +17,7 @@ import type {
   Weights,
 } from '../../src/engines/engine.ts';
 import { EngineError } from '../../src/engines/engine.ts';
-import type { Constraint, Reply } from '../../src/language/constraint/constraint.ts';
+import type { Constraint, Reply } from '../../src/language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 
 /** Special tokens, after the bytes (tokens 0 to 255). Token 260 is "ab", a second way to write two bytes. */

@@ -1,6 +1,6 @@
 import { type Language, openLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
-import type { Reply } from '../../language/constraint/constraint.ts';
-import { GrammarCompiler } from '../../language/grammar/compiler.ts';
+import { GrammarCompiler } from '../../language/compiler/compiler.ts';
+import type { Reply } from '../../language/grammar/constraint.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';

@@ -1,6 +1,6 @@
 import { type Language, type SharedLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
-import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
-import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import { ConstraintChecker } from '../../language/compiler/checker.ts';
+import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';

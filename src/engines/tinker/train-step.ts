@@ -1,4 +1,4 @@
-import type { Constraint } from '../../language/constraint/constraint.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
 import {
   type Datum,
   datumLoss,

@@ -1,8 +1,9 @@
 import { exactText } from '../../util/exact-json.ts';
+import { escapeForPattern } from '../../util/pattern.ts';
 import { LanguageError } from '../error.ts';
 import { isNode, type Node } from '../jinja/nodes.ts';
 import { Template } from '../jinja/template.ts';
-import { escapeForPattern, renderTemplate } from './skeleton.ts';
+import { renderTemplate } from './skeleton.ts';
 
 /** A piece of a rendered prompt: an added token that the template wrote, or text of any origin. */
 export type CodedPart = { type: 'special'; token: number } | { type: 'text'; text: string };

@@ -1,4 +1,5 @@
 import type { ExactJson } from '../../util/exact-json.ts';
+import { escapeForPattern } from '../../util/pattern.ts';
 import { LanguageError, messageOf } from '../error.ts';
 import { BudgetError } from '../jinja/budget.ts';
 import type { Template } from '../jinja/template.ts';
@@ -190,8 +191,6 @@ export function cutAtMarks(
 /** Whether a template has a variable of this name. */
 export const mentions = (template: string, name: string): boolean =>
   new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);
-
-export const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /** The parts up to the last occurrence of a slot, where the reply continues; null if it does not occur. */
 export function partsUpTo(parts: readonly PromptPart[], slot: number): PromptPart[] | null {

@@ -1,8 +1,8 @@
 import type { ResponseFormat, StructuredOutputs } from '../../contract/index.ts';
 import { isObject } from '../../util/json.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
+import type { Grammar, JsonSchema, JsonStyle } from '../grammar/constraint.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import type { Grammar, JsonSchema, JsonStyle } from './constraint.ts';
 
 /** Parses JSON in a text of the request; undefined if it is not JSON. Throws if it is too large. */
 type ParseJson = (text: string, location: Location) => unknown;

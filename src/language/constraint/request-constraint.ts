@@ -9,8 +9,14 @@ import { canonicalJson, sha256 } from '../../util/json.ts';
 import { mentions } from '../chat/skeleton.ts';
 import { callText } from '../chat/text-calls.ts';
 import { invalidField, unsupportedField } from '../error.ts';
+import type {
+  Constraint,
+  Grammar,
+  JsonSchema,
+  WrittenCalls,
+  WrittenReasoning,
+} from '../grammar/constraint.ts';
 import type { ChatFormat, ReasoningTags } from '../tokenizer/tokenizer.ts';
-import type { Constraint, Grammar, JsonSchema, WrittenCalls, WrittenReasoning } from './constraint.ts';
 import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */

@@ -1,8 +1,16 @@
-import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
+import type { Constraint } from './constraint.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TextState } from './text-state.ts';
 import { TokenSet } from './token-set.ts';
+import type { TokenTrie } from './token-trie.ts';
+
+export interface CompiledConstraint {
+  /** The state of a reply that has not begun. */
+  start(): ConstraintState;
+  /** The text tokens of its vocabulary. */
+  readonly trie: TokenTrie;
+}
 
 /** The state of a reply under its constraint. It depends only on the constraint and the tokens so far. */
 export interface ConstraintState {

@@ -1,14 +1,13 @@
-import type { Constraint, Reply } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { CompiledConstraint } from './compiler.ts';
-import type { ConstraintState } from './constraint-state.ts';
+import type { Constraint, Reply } from './constraint.ts';
+import type { CompiledConstraint, ConstraintState } from './constraint-state.ts';
 import { isWritten } from './reasoning-state.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 /**
  * The tokens of a reply as sampling under its constraint would produce them, including the end token. Forced tokens are
- * taken as they are. At a decision, the longest legal token that matches is taken; in free text that of the tokenizer's
+ * taken as they are. At a decision, the longest legal token that matches is taken; in free text the one of the tokenizer's
  * encoding. `compiled` is the reply's compiled constraint.
  * @throws LanguageError that shows where the reply leaves its constraint.
  */

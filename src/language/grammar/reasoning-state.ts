@@ -1,5 +1,5 @@
-import type { Constraint, WrittenReasoning } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
+import type { Constraint, WrittenReasoning } from './constraint.ts';
 import type { ConstraintState } from './constraint-state.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TokenSet } from './token-set.ts';

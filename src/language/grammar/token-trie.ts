@@ -1,5 +1,5 @@
 import { append } from '../../util/extremes.ts';
-import { escapeForPattern } from '../chat/skeleton.ts';
+import { escapeForPattern } from '../../util/pattern.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { TokenSet } from './token-set.ts';
 

@@ -1,6 +1,5 @@
-import type { NamedJson, TextOrCalls } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import { freeTextRules } from '../extensions/structural-tag/free-text.ts';
+import type { NamedJson, TextOrCalls } from './constraint.ts';
 import {
   ANY_CHARACTER,
   type CodePointRange,
@@ -17,6 +16,7 @@ import {
   rule,
   sequence,
 } from './expression.ts';
+import { freeTextRules } from './free-text.ts';
 import { JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 

@@ -1,8 +1,8 @@
-import type { WrittenReasoning } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import { freeTextRules } from '../extensions/structural-tag/free-text.ts';
+import type { WrittenReasoning } from './constraint.ts';
 import type { ConstraintState } from './constraint-state.ts';
 import { type GrammarSource, literal, rule } from './expression.ts';
+import { freeTextRules } from './free-text.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TextState } from './text-state.ts';
 import type { TokenSet } from './token-set.ts';

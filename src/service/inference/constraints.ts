@@ -2,7 +2,6 @@ import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
-import type { Constraint } from '../../language/constraint/constraint.ts';
 import { contentLocation } from '../../language/constraint/content-grammar.ts';
 import {
   allowsCalls,
@@ -11,6 +10,7 @@ import {
   toConstraint,
 } from '../../language/constraint/request-constraint.ts';
 import type { Location } from '../../language/error.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
 import { maxConstraintLength, toolsJson } from '../../language/grammar/limits.ts';
 import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import { SharedWork } from '../../util/shared-work.ts';

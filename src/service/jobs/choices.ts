@@ -1,8 +1,8 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { choiceToTurn } from '../../language/chat/conversation.ts';
-import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';

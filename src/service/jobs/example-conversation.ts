@@ -2,7 +2,7 @@ import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
 import { callText } from '../../language/chat/text-calls.ts';
-import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
 import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';

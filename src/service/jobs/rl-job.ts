@@ -1,6 +1,6 @@
 import { type ParsedTrajectory, rlConfigSchema, type Untrained } from '../../contract/index.ts';
 import type { Weights } from '../../engines/engine.ts';
-import type { Constraint } from '../../language/constraint/constraint.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
 import {
   type BatchCounts,
   makeDatums,

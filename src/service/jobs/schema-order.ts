@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../../language/constraint/constraint.ts';
+import type { JsonSchema } from '../../language/grammar/constraint.ts';
 import { References } from '../../language/grammar/json/references.ts';
 import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';

@@ -1,8 +1,8 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, SamplingParameters } from '../../engines/engine.ts';
 import { type Conversation, choiceToTurn, toTurn } from '../../language/chat/conversation.ts';
-import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
 import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { SampledSequence } from '../../learning/index.ts';

@@ -12,8 +12,8 @@ import { findDecisions } from '../../../src/engines/embedded/trainer/decisions.t
 import { readWeights } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Engine, GenerateRequest } from '../../../src/engines/engine.ts';
 import { readLanguage } from '../../../src/language/chat/read-language.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../src/learning/index.ts';
 import { sharedFolder } from '../../support/files.ts';
 import { generateCheckpoint } from './checkpoint/generated.ts';

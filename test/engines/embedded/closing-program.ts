@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../../src/engines/engine.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../../src/learning/index.ts';
 import { Bench, base, batchOf } from './support.ts';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
 import type { GenerateRequest, Generation, Weights } from '../../../src/engines/engine.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { Bench, baseModel } from './support.ts';
 
 describe('the embedded engine', () => {

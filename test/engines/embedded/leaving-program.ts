@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../../src/learning/index.ts';
 import { Bench, base, batchOf } from './support.ts';
 

@@ -9,7 +9,7 @@ import type {
   TrainingBatch,
   Weights,
 } from '../../../src/engines/engine.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { type Datum, type LossConfig, plainSampling } from '../../../src/learning/index.ts';
 
 export const baseModel = 'martingale-tiny';

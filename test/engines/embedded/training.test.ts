@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../src/contract/index.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { type Datum, resolveRlConfig } from '../../../src/learning/index.ts';
 import { Bench, base, baseModel, batchOf } from './support.ts';
 

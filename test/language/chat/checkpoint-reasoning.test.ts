@@ -5,8 +5,9 @@ import { endsInReasoning } from '../../../src/language/chat/prompt-reasoning.ts'
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { ConversationRenderer, type RenderOptions } from '../../../src/language/chat/render.ts';
 import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
+import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
 import { type ConstraintFields, toConstraint } from '../../../src/language/constraint/request-constraint.ts';
-import { type CompiledConstraint, GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import type { CompiledConstraint } from '../../../src/language/grammar/constraint-state.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 import type { ChatFormat } from '../../../src/language/tokenizer/tokenizer.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { Grammar, JsonSchema } from '../../../src/language/constraint/constraint.ts';
 import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
+import type { Grammar, JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import { admits, compiler, format, textOf } from '../grammar/support.ts';
 
 const object = { type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] };

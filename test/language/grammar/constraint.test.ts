@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import {
   compiler,

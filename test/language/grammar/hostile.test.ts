@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MartingaleError } from '../../../src/contract/index.ts';
-import type { Grammar } from '../../../src/language/constraint/constraint.ts';
+import type { Grammar } from '../../../src/language/grammar/constraint.ts';
 import { compiler, randomChooser, textOf, walk } from './support.ts';
 
 const regex = (pattern: string): Grammar => ({ type: 'regex', pattern });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MartingaleError } from '../../../src/contract/index.ts';
-import type { JsonSchema } from '../../../src/language/constraint/constraint.ts';
+import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import { admits, compiler, textOf } from './support.ts';
 
 const a = { type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] };

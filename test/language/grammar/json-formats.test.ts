@@ -1,7 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
-import type { JsonSchema } from '../../../src/language/constraint/constraint.ts';
+import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import { PATTERN_OF_FORMAT } from '../../../src/language/grammar/json/formats.ts';
 import { unenforcedOf } from '../../../src/language/grammar/json/keywords.ts';
 import { admits, compiler, randomChooser, textOf, tokenizer, walk } from './support.ts';

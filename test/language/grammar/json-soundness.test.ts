@@ -2,7 +2,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MartingaleError } from '../../../src/contract/index.ts';
-import type { JsonSchema } from '../../../src/language/constraint/constraint.ts';
+import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import { admits, compiler, randomChooser, SEED, textOf, tokenizer, walk } from './support.ts';
 
 const validatorOf = (schema: JsonSchema) =>

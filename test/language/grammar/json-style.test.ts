@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import type { JsonStyle } from '../../../src/language/constraint/constraint.ts';
+import type { JsonStyle } from '../../../src/language/grammar/constraint.ts';
 import { admits, compiler, randomChooser, SEED, schemaOf, textOf, tokenizer, walk } from './support.ts';
 
 const jsonOf = (schema: Record<string, unknown>, style: JsonStyle = {}) =>

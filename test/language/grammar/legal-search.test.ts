@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Constraint, Grammar } from '../../../src/language/constraint/constraint.ts';
+import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
+import { grammarSource } from '../../../src/language/compiler/grammar-source.ts';
 import { Automaton, type AutomatonState } from '../../../src/language/grammar/automaton.ts';
 import { buildByteGraph } from '../../../src/language/grammar/byte-graph.ts';
-import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import type { Constraint, Grammar } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
-import { grammarSource } from '../../../src/language/grammar/grammar-source.ts';
 import { LegalTokenSearch } from '../../../src/language/grammar/legal-search.ts';
 import { RunTokensCache } from '../../../src/language/grammar/run-tokens.ts';
 import { TokenTrie } from '../../../src/language/grammar/token-trie.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
-import type { JsonSchema } from '../../../src/language/constraint/constraint.ts';
+import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import { compiler, randomChooser, textOf, tokenizer, walk } from './support.ts';
 
 /** Schemas of the tools of published MCP servers, as they list them, without descriptions. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Grammar } from '../../../src/language/constraint/constraint.ts';
-import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
+import type { Grammar } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { ANY_CHARACTER, characters } from '../../../src/language/grammar/expression.ts';
 import { Writable } from '../../../src/language/grammar/writable.ts';

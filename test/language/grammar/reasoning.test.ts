@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { compiler, format, randomChooser, replay, shown, tokenizer, walk } from './support.ts';
 

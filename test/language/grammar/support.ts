@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { Constraint, Grammar, JsonSchema } from '../../../src/language/constraint/constraint.ts';
-import { type CompiledConstraint, GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
-import type { ConstraintState } from '../../../src/language/grammar/constraint-state.ts';
+import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
+import type { Constraint, Grammar, JsonSchema } from '../../../src/language/grammar/constraint.ts';
+import type { CompiledConstraint, ConstraintState } from '../../../src/language/grammar/constraint-state.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 

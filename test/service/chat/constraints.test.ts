@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 

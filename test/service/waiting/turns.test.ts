@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Caller } from '../../../src/engines/engine.ts';
 import { EngineError } from '../../../src/engines/engine.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { TurnView } from '../../../src/view/api.ts';
-import { commonPrefix, partingOf } from '../../../src/view/page/group/parting.ts';
+import { commonPrefix, partingOf } from '../../../src/view/page/rollout/parting.ts';
 
 const user = (text: string): TurnView => ({ role: 'user', text });
 const reply = (text: string, more: Partial<TurnView> = {}): TurnView => ({

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cut, oneLine, visibleRuns } from '../../../src/view/page/rollout/visible-text.ts';
+import { cut, oneLine, visibleRuns } from '../../../src/view/page/parts/visible-text.ts';
 
 const shown = (text: string) =>
   visibleRuns(text)

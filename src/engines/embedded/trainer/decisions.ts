@@ -1,4 +1,4 @@
-import type { Constraint } from '../../../language/constraint/constraint.ts';
+import type { Constraint } from '../../../language/grammar/constraint.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
 import type { TokenSet } from '../../../language/grammar/token-set.ts';
 import type { Datum, Span } from '../../../learning/index.ts';

@@ -1,9 +1,9 @@
 import type { Tool } from '../../../contract/index.ts';
 import { exactText, JsonNumber, parseExactJson } from '../../../util/exact-json.ts';
+import { escapeForPattern } from '../../../util/pattern.ts';
 import type { Conversation } from '../../chat/conversation.ts';
 import {
   cutAtMarks,
-  escapeForPattern,
   type Marks,
   markOf,
   type PromptPart,

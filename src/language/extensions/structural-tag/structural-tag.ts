@@ -10,12 +10,12 @@ import {
   rule,
   sequence,
 } from '../../grammar/expression.ts';
+import { type FreeText, freeTextRules } from '../../grammar/free-text.ts';
 import { compactLayout } from '../../grammar/json/layout.ts';
 import { SchemaCompiler } from '../../grammar/json/schema.ts';
 import { maxRepetitions } from '../../grammar/limits.ts';
 import { plainSpelling, wholeMatch } from '../../grammar/regex.ts';
 import { ebnfLanguage } from '../ebnf/ebnf.ts';
-import { type FreeText, freeTextRules } from './free-text.ts';
 import { checkTriggers, Fields, readTag, type Tag } from './tags.ts';
 
 /**

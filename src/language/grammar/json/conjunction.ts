@@ -1,7 +1,7 @@
 import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { constrains } from './keywords.ts';
 
 /** A schema, and the JSON pointer to it, for messages. */

@@ -1,5 +1,5 @@
 import { canonicalJson, isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { ALL_TYPES, constantsIn, isOfType, typesNamedIn } from './types.ts';
 
 /** What distinguishes the values of a schema; null if the schema does not say. */

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { canonicalJson, isObject, type JsonObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { anyMatch, plainSpelling } from '../regex.ts';
 import { matcherOf } from '../regular.ts';
 import { isConstraining, listOf, namesOf, refusal, schemasOf } from './conjunction.ts';

@@ -1,6 +1,6 @@
 import { append } from '../../../util/extremes.ts';
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { hasMeaning } from './formats.ts';
 
 /** Keywords that describe a schema and do not constrain its values. */

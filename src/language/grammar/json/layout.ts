@@ -1,5 +1,5 @@
-import type { JsonStyle } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
+import type { JsonStyle } from '../constraint.ts';
 import {
   characters,
   choice,

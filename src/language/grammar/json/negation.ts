@@ -1,5 +1,5 @@
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { maxSchemaDepth } from '../limits.ts';
 import { isConstraining } from './conjunction.ts';
 import { constrains } from './keywords.ts';

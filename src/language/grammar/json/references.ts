@@ -1,5 +1,5 @@
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { innerSchemas } from './keywords.ts';
 
 /** Resolves relative `$id`s of documents without one of their own. */

@@ -1,6 +1,6 @@
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
+import type { JsonSchema } from '../constraint.ts';
 import { choice, type Expression, rule } from '../expression.ts';
 import { maxSchemaDepth } from '../limits.ts';
 import { withoutUnproductive } from '../productive.ts';

@@ -1,5 +1,5 @@
 import { isObject } from '../../../util/json.ts';
-import type { JsonSchema } from '../../constraint/constraint.ts';
+import type { JsonSchema } from '../constraint.ts';
 import type { Conjunction } from './conjunction.ts';
 import { PATTERN_OF_FORMAT, RANGE_OF_FORMAT } from './formats.ts';
 import { KEYWORDS_OF_TYPE } from './keywords.ts';

@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { TurnView } from '../../api.ts';
 import { counted, formatNumber } from '../parts/format.ts';
+import { type Parting, partingOf } from '../rollout/parting.ts';
 import { Turn, Turns } from '../rollout/turn.tsx';
-import { type Parting, partingOf } from './parting.ts';
 import './group.css';
 
 /** A conversation beside others. */

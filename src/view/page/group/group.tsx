@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import type { GroupDetail, RolloutSummary } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { formatNumber, formatSeconds, formatSigned, inWords } from '../parts/format.ts';
+import { Near } from '../parts/near.tsx';
 import { Data } from '../parts/states.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { ModelText } from '../rollout/model-text.tsx';
@@ -73,18 +74,6 @@ function Teaches({ detail: { hasSignal, isSolved, dropped } }: { detail: GroupDe
   if (hasSignal) return <Tag is="good">Signal</Tag>;
   if (isSolved) return <Tag is="good">Every rollout solved it: nothing is left to learn</Tag>;
   return <Tag is="plain">No signal: rewards are equal</Tag>;
-}
-
-export function Near({ word, address }: { word: string; address: string | null }) {
-  return address === null ? (
-    <button type="button" class="button" disabled>
-      {word}
-    </button>
-  ) : (
-    <a class="button" href={address}>
-      {word}
-    </a>
-  );
 }
 
 const toColumn = (

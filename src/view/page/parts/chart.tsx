@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { largestOf, smallestOf } from '../../../util/extremes.ts';
-import { colour, theme } from '../shell/theme.ts';
+import { colour, theme } from './theme.ts';
 import './chart.css';
 import { formatCount, formatNumber } from './format.ts';
 

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import './model-text.css';
-import { cut, visibleRuns } from './visible-text.ts';
+import { cut, visibleRuns } from '../parts/visible-text.ts';
 
 /** Characters that show at first, and with each press of the button: about twenty screens. */
 const firstPart = 4_000;

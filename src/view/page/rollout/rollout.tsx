@@ -1,8 +1,8 @@
 import type { HistoryDetail, RolloutDetail, TurnView } from '../../api.ts';
 import { useApi } from '../api-client.ts';
-import { Near } from '../group/group.tsx';
 import { type Figure, Figures } from '../parts/figures.tsx';
 import { counted, formatNumber, formatSeconds, formatSigned, inWords } from '../parts/format.ts';
+import { Near } from '../parts/near.tsx';
 import { Data } from '../parts/states.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { addressOf, goTo, type PanelProps, place, setQuery } from '../router.ts';

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from 'preact';
 import type { ToolUse, TurnView } from '../../api.ts';
-import type { Parting } from '../group/parting.ts';
 import { counted, formatSigned } from '../parts/format.ts';
+import { oneLine } from '../parts/visible-text.ts';
 import { ModelText } from './model-text.tsx';
-import { oneLine } from './visible-text.ts';
+import type { Parting } from './parting.ts';
 import './rollout.css';
 
 const roles: Record<string, string> = { developer: 'system', function: 'tool' };

@@ -3,8 +3,8 @@ import type { RunDetail } from '../../api.ts';
 import { differencesOf } from '../../differences.ts';
 import { useApi } from '../api-client.ts';
 import { Chart, type Line, LineSwatch, type Tone } from '../parts/chart.tsx';
+import { type Curve, curvesOf, valuesOf } from '../parts/curves.ts';
 import { addressOf, setQuery } from '../router.ts';
-import { type Curve, curvesOf, valuesOf } from '../run/curves.ts';
 
 const tones: readonly Tone[] = ['series-1', 'series-2', 'series-3', 'series-4'];
 

@@ -4,11 +4,11 @@ import { useApi } from '../api-client.ts';
 import { counted, formatAge, formatCost, formatNumber } from '../parts/format.ts';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
+import { StatusTag } from '../parts/status.tsx';
+import { subtitleOf } from '../parts/titles.ts';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { useKeys } from '../shell/keys.ts';
 import { Overlay } from './overlay.tsx';
-import { StatusTag } from './status.tsx';
-import { subtitleOf } from './titles.ts';
 import './runs.css';
 
 /** At most this many runs lie over each other: more cannot be told apart. */

@@ -3,6 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { RunDetail } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { Chart, type Interval, type Tone } from '../parts/chart.tsx';
+import { type Curve, curvesOf, isUnchanged, valuesOf } from '../parts/curves.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
 import {
   formatAge,
@@ -13,13 +14,12 @@ import {
   formatShare,
 } from '../parts/format.ts';
 import { Data, Nothing } from '../parts/states.tsx';
+import { StatusTag } from '../parts/status.tsx';
+import { subtitleOf } from '../parts/titles.ts';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
-import { StatusTag } from '../run-list/status.tsx';
-import { subtitleOf } from '../run-list/titles.ts';
 import { useKeys } from '../shell/keys.ts';
 import { Alarms } from './alarms.tsx';
 import { Config } from './config.tsx';
-import { type Curve, curvesOf, isUnchanged, valuesOf } from './curves.ts';
 import { Unchanged } from './unchanged.tsx';
 import { Validations } from './validations.tsx';
 import './run.css';

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { StepReport } from '../../../progress/report.ts';
+import { type Curve, valuesOf } from '../parts/curves.ts';
 import { formatNumber } from '../parts/format.ts';
-import { type Curve, valuesOf } from './curves.ts';
 
 /** The curves that never moved, in one line; their charts open below it. */
 export function Unchanged({

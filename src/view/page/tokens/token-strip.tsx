@@ -1,6 +1,6 @@
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { cut, visibleRuns } from '../rollout/visible-text.ts';
+import { cut, visibleRuns } from '../parts/visible-text.ts';
 import { type Chunk, chunksOf, guessHeight } from './chunks.ts';
 
 /** What a token looks like. */

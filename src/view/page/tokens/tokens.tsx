@@ -3,7 +3,7 @@ import { largestOf } from '../../../util/extremes.ts';
 import type { HistoryDetail, SampledReply, TokenRow } from '../../api.ts';
 import { counted, formatNumber, formatShare, formatSigned } from '../parts/format.ts';
 import { Nothing } from '../parts/states.tsx';
-import { oneLine } from '../rollout/visible-text.ts';
+import { oneLine } from '../parts/visible-text.ts';
 import { type PanelProps, setQuery } from '../router.ts';
 import {
   entropyLevel,

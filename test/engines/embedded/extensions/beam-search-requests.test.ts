@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { BeamSearchRequest, Generation } from '../../../../src/engines/engine.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
 import { Bench, baseModel } from '../support.ts';

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
 import type { SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { Generation } from '../../../../src/engines/engine.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import {
   codec,

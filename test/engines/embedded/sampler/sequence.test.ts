@@ -3,7 +3,7 @@ import { ConversationCodec } from '../../../../src/engines/embedded/conversation
 import type { LogitsProcessorFactory } from '../../../../src/engines/embedded/index.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import type { Grammar } from '../../../../src/language/constraint/constraint.ts';
+import type { Grammar } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling, type SamplingParameters } from '../../../../src/learning/index.ts';
 import { logitRows, logprobsOf } from '../logit-rows.ts';
 

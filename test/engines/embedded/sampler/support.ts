@@ -12,7 +12,7 @@ import {
 } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
-import type { Constraint, Grammar } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint, Grammar } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 
 export const architecture = fullyTrained({

@@ -7,7 +7,7 @@ import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import type { Runtime, Session } from '../../../../src/engines/embedded/runtime.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { codec, runtime } from '../sampler/support.ts';

@@ -14,7 +14,7 @@ import { findDecisions } from '../../../../src/engines/embedded/trainer/decision
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import {
   type Datum,
   klPenaltyShifts,

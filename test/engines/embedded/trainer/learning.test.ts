@@ -5,7 +5,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { codecOfTokens, randomModel } from '../checkpoint/models.ts';

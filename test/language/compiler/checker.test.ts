@@ -1,11 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
-import {
-  type CheckerOptions,
-  ConstraintChecker,
-} from '../../../../src/language/constraint/checker/checker.ts';
-import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
-import { randomChooser, textOf, walk } from '../../grammar/support.ts';
+import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
+import { type CheckerOptions, ConstraintChecker } from '../../../src/language/compiler/checker.ts';
+import type { Constraint } from '../../../src/language/grammar/constraint.ts';
+import { randomChooser, textOf, walk } from '../grammar/support.ts';
 
 const open = (options: CheckerOptions = {}) => {
   const checker = new ConstraintChecker(options);

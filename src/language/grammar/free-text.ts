@@ -1,4 +1,4 @@
-import { LanguageError } from '../../error.ts';
+import { LanguageError } from '../error.ts';
 import {
   characters,
   choice,
@@ -9,7 +9,7 @@ import {
   rangesOf,
   rule,
   sequence,
-} from '../../grammar/expression.ts';
+} from './expression.ts';
 
 export interface FreeText {
   /** What must follow once a trigger has been written. The text continues only if `follow` says so. */

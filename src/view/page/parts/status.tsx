@@ -1,5 +1,5 @@
 import type { RunRow } from '../../api.ts';
-import { Tag } from '../parts/tag.tsx';
+import { Tag } from './tag.tsx';
 
 const words = {
   running: ['plain', 'Running'],

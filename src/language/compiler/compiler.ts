@@ -1,35 +1,28 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { Constraint, Grammar } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { Automaton, type AutomatonState } from './automaton.ts';
-import { type ByteGraph, buildByteGraph, nodeCount } from './byte-graph.ts';
+import { Automaton, type AutomatonState } from '../grammar/automaton.ts';
+import { type ByteGraph, buildByteGraph, nodeCount } from '../grammar/byte-graph.ts';
+import type { Constraint, Grammar } from '../grammar/constraint.ts';
 import {
   type Branch,
   BranchedState,
   Branches,
-  type ConstraintState,
+  type CompiledConstraint,
   checkBranches,
-} from './constraint-state.ts';
-import type { GrammarSource } from './expression.ts';
+} from '../grammar/constraint-state.ts';
+import type { GrammarSource } from '../grammar/expression.ts';
+import { checkDepth, checkLength } from '../grammar/limits.ts';
+import { checkReasoning, isWritten, ReasoningState } from '../grammar/reasoning-state.ts';
+import { RunTokensCache } from '../grammar/run-tokens.ts';
+import { StateMemory } from '../grammar/state-memory.ts';
+import { FreeTextState, GrammarText, type Vocabulary } from '../grammar/text-state.ts';
+import { LegalSets } from '../grammar/token-set.ts';
+import { TokenTrie } from '../grammar/token-trie.ts';
+import { Writable } from '../grammar/writable.ts';
+import { reasoningSource, WrittenReasoningState } from '../grammar/written-reasoning.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { grammarSource } from './grammar-source.ts';
-import { checkDepth, checkLength } from './limits.ts';
-import { checkReasoning, isWritten, ReasoningState } from './reasoning-state.ts';
-import { RunTokensCache } from './run-tokens.ts';
-import { StateMemory } from './state-memory.ts';
-import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
-import { LegalSets } from './token-set.ts';
-import { TokenTrie } from './token-trie.ts';
-import { Writable } from './writable.ts';
-import { reasoningSource, WrittenReasoningState } from './written-reasoning.ts';
-
-export interface CompiledConstraint {
-  /** The state of a reply that has not begun. */
-  start(): ConstraintState;
-  /** The text tokens of its vocabulary. */
-  readonly trie: TokenTrie;
-}
 
 interface Assembled extends CompiledConstraint {
   automata: Automaton[];

@@ -1,12 +1,5 @@
 import type { AlarmKind, StepReport } from '../../../progress/report.ts';
-import {
-  formatCost,
-  formatCount,
-  formatNumber,
-  formatSeconds,
-  formatShare,
-  inWords,
-} from '../parts/format.ts';
+import { formatCost, formatCount, formatNumber, formatSeconds, formatShare, inWords } from './format.ts';
 
 /** A curve of a run: which figures of the reports it shows, and which alarms belong to it. */
 export interface Curve {

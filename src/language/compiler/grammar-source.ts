@@ -1,12 +1,12 @@
-import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import { ebnfLanguage } from '../extensions/ebnf/ebnf.ts';
 import { structuralTagLanguage } from '../extensions/structural-tag/structural-tag.ts';
-import { choice, type GrammarSource, literal } from './expression.ts';
-import { compactLayout, JsonLayout } from './json/layout.ts';
-import { SchemaCompiler } from './json/schema.ts';
-import { plainSpelling, wholeMatch } from './regex.ts';
-import { namedJson, textOrCalls } from './tool-calls.ts';
+import type { Grammar, JsonStyle } from '../grammar/constraint.ts';
+import { choice, type GrammarSource, literal } from '../grammar/expression.ts';
+import { compactLayout, JsonLayout } from '../grammar/json/layout.ts';
+import { SchemaCompiler } from '../grammar/json/schema.ts';
+import { plainSpelling, wholeMatch } from '../grammar/regex.ts';
+import { namedJson, textOrCalls } from '../grammar/tool-calls.ts';
 
 /** The language of a grammar of any kind except free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
