@@ -28,7 +28,11 @@ export async function packedStages(
   base: LoraBase,
   adapter: AdapterVector | null,
 ): Promise<DecodingStages> {
-  const sessions = await packedSessions(runtime, base);
+  const { sessions: packing, release } = takePacked(runtime, base);
+  const sessions = await packing.catch(async (error: unknown) => {
+    await release();
+    throw error;
+  });
   const scale = adapter ? adapter.lora.alpha / adapter.lora.rank : 1;
   const { embedding, rotary, norm } = sharedFeeds(runtime, base);
   const layers = Array.from({ length: base.architecture.layers }, (_, layer) =>
@@ -48,33 +52,56 @@ export async function packedStages(
       takesPositions: next !== undefined,
     };
   });
-  return { stages, release: async () => {} };
+  return { stages, release };
 }
 
-/** The sessions of each checkpoint. They are freed with it. */
-const packed = new WeakMap<LoraBase, { runtime: Runtime; sessions: Promise<Session[]> }>();
+/** The sessions of a checkpoint's packed weights, and how many use them. */
+interface Packed {
+  sessions: Promise<Session[]>;
+  users: number;
+}
 
-/** The sessions with a checkpoint's packed weights. Packing takes about two seconds for a gigabyte. */
-function packedSessions(runtime: Runtime, base: LoraBase): Promise<Session[]> {
-  const known = packed.get(base);
-  if (known?.runtime === runtime) return known.sessions;
-  const sessions = pack(runtime, base);
-  packed.set(base, { runtime, sessions });
-  sessions.catch(() => packed.delete(base));
-  return sessions;
+const packed = new WeakMap<Runtime, Map<LoraBase, Packed>>();
+
+/**
+ * The sessions with a checkpoint's packed weights, until `release` is called. They are packed for the first user, which
+ * takes about two seconds for a gigabyte, and freed by the last one.
+ */
+export function takePacked(
+  runtime: Runtime,
+  base: LoraBase,
+): { sessions: Promise<Session[]>; release: () => Promise<void> } {
+  const ofRuntime = packed.get(runtime) ?? new Map<LoraBase, Packed>();
+  packed.set(runtime, ofRuntime);
+  const entry = ofRuntime.get(base) ?? { sessions: pack(runtime, base), users: 0 };
+  ofRuntime.set(base, entry);
+  entry.users++;
+  // What could not be packed is tried again by the next user.
+  entry.sessions.catch(() => ofRuntime.get(base) === entry && ofRuntime.delete(base));
+  const release = async () => {
+    if (--entry.users > 0) return;
+    if (ofRuntime.get(base) === entry) ofRuntime.delete(base);
+    for (const session of await entry.sessions.catch(() => [])) await session.release();
+  };
+  return { sessions: entry.sessions, release };
 }
 
 async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
   const { architecture } = base;
   const sessions: Session[] = [];
-  for (let index = 0; index <= architecture.layers; index++) {
-    const graph = checkpointDecodingGraph(
-      architecture,
-      runtime.device,
-      (started) => new PackedProducts(started, architecture),
-      index === 0 ? 'first' : index - 1,
-    );
-    sessions.push(await runtime.session(graph, matricesOf(base, index)));
+  try {
+    for (let index = 0; index <= architecture.layers; index++) {
+      const graph = checkpointDecodingGraph(
+        architecture,
+        runtime.device,
+        (started) => new PackedProducts(started, architecture),
+        index === 0 ? 'first' : index - 1,
+      );
+      sessions.push(await runtime.session(graph, matricesOf(base, index)));
+    }
+  } catch (error) {
+    for (const session of sessions) await session.release();
+    throw error;
   }
   return sessions;
 }

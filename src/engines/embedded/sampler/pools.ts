@@ -1,11 +1,12 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
-import type { BaseModels } from '../base-models.ts';
+import type { BaseModels, CheckpointModel } from '../base-models.ts';
 import { freeAll, type Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
 import { CheckpointDecoder } from './checkpoint-decoder.ts';
 import type { Decoder } from './decoder.ts';
+import { takePacked } from './packed-stages.ts';
 import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
 import { TinyDecoder } from './tiny/tiny-decoder.ts';
@@ -28,6 +29,8 @@ export class Pools {
   readonly #entries = new Map<string, Entry>();
   /** Keys of dropped weights that are still in use or being loaded. */
   readonly #dropped = new Set<string>();
+  /** Releases the packed weights of each checkpoint that was opened. */
+  readonly #packed = new Map<CheckpointModel, () => Promise<void>>();
   #closed = false;
 
   constructor(
@@ -100,6 +103,7 @@ export class Pools {
       const pool = await loading.catch(() => null);
       await pool?.close();
     }
+    for (const release of this.#packed.values()) await release();
   }
 
   /** The entry of the weights, which becomes the most recent one. */
@@ -140,6 +144,9 @@ export class Pools {
       return decoder;
     }
     const adapter = this.#models.isBare(weights) ? null : { lora: model.lora, vector: await load() };
+    // Packed weights stay, because the next checkpoint of a policy needs them again.
+    if (this.#runtime.device === 'cpu' && !this.#packed.has(model))
+      this.#packed.set(model, takePacked(this.#runtime, model).release);
     return CheckpointDecoder.create(this.#runtime, model, adapter);
   }
 

@@ -1,0 +1,52 @@
+import { expect, it } from 'vitest';
+import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { takePacked } from '../../../../src/engines/embedded/sampler/packed-stages.ts';
+import { smallModel } from '../../../../src/engines/embedded/self-test/random-model.ts';
+
+/** A runtime that counts sessions, of which creating number `failing` fails. */
+async function watched(failing = 0) {
+  const runtime = await loadRuntime('auto', 1);
+  const counts = { made: 0, live: 0 };
+  const session: Runtime['session'] = async (model, weights) => {
+    if (++counts.made === failing) throw new Error('no memory');
+    const made = await runtime.session(model, weights);
+    counts.live++;
+    return {
+      run: made.run,
+      release: async () => {
+        counts.live--;
+        await made.release();
+      },
+    };
+  };
+  return { runtime: { ...runtime, session }, counts };
+}
+
+it('packs a checkpoint once for all adapters, and frees the weights with the last user', async () => {
+  const { runtime, counts } = await watched();
+  const model = smallModel();
+  const sessions = model.architecture.layers + 1;
+  const [first, second] = await Promise.all([
+    CheckpointDecoder.create(runtime, model, null),
+    CheckpointDecoder.create(runtime, model, null),
+  ]);
+  const { release } = takePacked(runtime, model);
+  expect(counts).toEqual({ made: sessions, live: sessions });
+  await first.close();
+  await second.close();
+  expect(counts.live).toBe(sessions);
+  await release();
+  expect(counts.live).toBe(0);
+});
+
+it('leaves nothing of weights that could not be packed, and packs them for the next user', async () => {
+  const { runtime, counts } = await watched(2);
+  const model = smallModel();
+  await expect(CheckpointDecoder.create(runtime, model, null)).rejects.toThrow('no memory');
+  expect(counts.live).toBe(0);
+  const decoder = await CheckpointDecoder.create(runtime, model, null);
+  expect(counts.live).toBe(model.architecture.layers + 1);
+  await decoder.close();
+  expect(counts.live).toBe(0);
+});
