@@ -40,10 +40,16 @@ const shapes = {
   },
 };
 
-describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('a checkpoint on the CPU, by %s', (name) => {
-  it.each(Object.entries(shapes))(
-    'gives the same bits in any batch, chunk and width, and on one thread or two: %s',
-    async (_, { rank, ...architecture }) => {
+const cases = Object.entries(shapes).flatMap(([shape, sizes]) => [
+  { shape, sizes, name: 'onnxruntime-node' as const },
+  // Slower, so that the largest is left out.
+  ...(sizes.mlpWidth > 2000 ? [] : [{ shape, sizes, name: 'onnxruntime-web' as const }]),
+]);
+
+describe('a checkpoint on the CPU', () => {
+  it.each(cases)(
+    'gives the same bits in any batch, chunk and width, and on one thread or two: $shape by $name',
+    async ({ name, sizes: { rank, ...architecture } }) => {
       const random = new Random(7);
       const lora = { rank, alpha: 2 * rank, targets: projections };
       const model = randomModel('random', architecture, lora);
