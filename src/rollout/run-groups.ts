@@ -1,3 +1,10 @@
+/*
+ * What always holds of groups:
+ * - Each scenario gives one group, in the order of the scenarios, whatever the order in which they end.
+ * - No rollout throws: it ends completed, failed or cancelled. Only `onGroup` and bad input make `runGroups` throw.
+ * - `onGroup` gets each group that ran once, and none after one call has thrown.
+ * - When `runGroups` returns or throws, all of its rollouts have ended.
+ */
 import type { z } from 'zod';
 import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';

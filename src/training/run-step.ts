@@ -1,3 +1,11 @@
+/*
+ * What always holds of a step:
+ * - A group is in the journal before it is trained on or logged, and nothing changes it after that.
+ * - The job begins when all groups have ended and all earlier steps have trained, never sooner.
+ * - Groups are logged once, also if their job fails; the job does not wait for the log.
+ * - A step without a completed rollout fails the run; one without a signal keeps its checkpoint.
+ * - When the step ends, in whatever way, its jobs and its log have ended too.
+ */
 import { basename } from 'node:path';
 import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
@@ -102,18 +110,19 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       return rolloutFigures(rollouts.groups);
     });
     recorded.catch(() => undefined);
-    const ended = await running.catch(async (error: unknown) => {
-      // Nothing may go on after the run has ended.
+    // Nothing may go on after the step has ended.
+    const afterAll = async (error: unknown): Promise<never> => {
       await Promise.allSettled([recorded, others]);
       throw error;
-    });
+    };
+    const ended = await running.catch(afterAll);
     const job = ended?.outcome ?? null;
     training ??= job ? clock.lap() : 0;
     const checkpoint = clock.lap();
     const jobId = job && !job.untrained ? ended?.jobId : undefined;
     const groupsOfJob = trainable.filter((_, at) => (groups[at]?.trajectories.length ?? 0) > 0);
-    if (jobId !== undefined) await recordTokens(run, { step, jobId, groups: groupsOfJob });
-    const figures = await recorded;
+    if (jobId !== undefined) await recordTokens(run, { step, jobId, groups: groupsOfJob }).catch(afterAll);
+    const figures = await recorded.catch(afterAll);
     const learners = await others;
     const log = clock.lap();
 

@@ -1,3 +1,12 @@
+/*
+ * What always holds of a run:
+ * - Every emitted event but those of single rollouts is appended to the directory before the listener gets it.
+ * - A step is finished when its state is on disk. Its metrics are written before that, its journal is deleted after.
+ * - `state.policySteps` has one entry for the start and one for each finished step.
+ * - A run ends once, by `end` or `fail`: all rollouts have ended by then, and each counts as completed, failed or
+ *   cancelled.
+ * - Old checkpoints are deleted in the background, one round at a time, and never fail the run.
+ */
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';

@@ -1,3 +1,10 @@
+/*
+ * What always holds of the queue:
+ * - One job runs at a time, and the jobs of a model in their order.
+ * - A job ends once, and its end is in the store before anybody hears of it.
+ * - What stops a run without ending its job (shutdown, crash, fault of the machine) queues the job again.
+ * - A cancellation resolves when the job has ended: as cancelled, or as it had ended by then.
+ */
 import { messageOf, ServiceError } from '../errors.ts';
 import { lostRunsMessage, maxLost } from '../store/lost-runs.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
