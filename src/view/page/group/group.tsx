@@ -2,12 +2,12 @@ import { useState } from 'preact/hooks';
 import type { GroupDetail, RolloutSummary } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { formatNumber, formatSeconds, formatSigned, inWords } from '../parts/format.ts';
+import { useKeys } from '../parts/keys.ts';
 import { Near } from '../parts/near.tsx';
 import { Data } from '../parts/states.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { ModelText } from '../rollout/model-text.tsx';
 import { addressOf, goTo, type PanelProps } from '../router.ts';
-import { useKeys } from '../shell/keys.ts';
 import { type Column, Columns } from './columns.tsx';
 import './group.css';
 

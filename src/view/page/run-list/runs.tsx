@@ -2,12 +2,12 @@ import { useMemo, useState } from 'preact/hooks';
 import type { RunRow, RunsList } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { counted, formatAge, formatCost, formatNumber } from '../parts/format.ts';
+import { useKeys } from '../parts/keys.ts';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
 import { StatusTag } from '../parts/status.tsx';
 import { subtitleOf } from '../parts/titles.ts';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
-import { useKeys } from '../shell/keys.ts';
 import { Overlay } from './overlay.tsx';
 import './runs.css';
 

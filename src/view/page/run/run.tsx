@@ -13,11 +13,11 @@ import {
   formatSeconds,
   formatShare,
 } from '../parts/format.ts';
+import { useKeys } from '../parts/keys.ts';
 import { Data, Nothing } from '../parts/states.tsx';
 import { StatusTag } from '../parts/status.tsx';
 import { subtitleOf } from '../parts/titles.ts';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
-import { useKeys } from '../shell/keys.ts';
 import { Alarms } from './alarms.tsx';
 import { Config } from './config.tsx';
 import { Unchanged } from './unchanged.tsx';

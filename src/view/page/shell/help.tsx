@@ -1,4 +1,4 @@
-import { activeKeys } from './keys.ts';
+import { activeKeys } from '../parts/keys.ts';
 
 const names: Record<string, string> = { Escape: 'esc', Enter: 'enter', ArrowLeft: '←', ArrowRight: '→' };
 

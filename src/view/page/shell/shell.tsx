@@ -1,11 +1,11 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { connection } from '../api-client.ts';
+import { useKeys } from '../parts/keys.ts';
 import { theme, toggleTheme } from '../parts/theme.ts';
 import { useRunTitles } from '../parts/titles.ts';
 import { addressOf, goTo, place } from '../router.ts';
 import { crumbsOf, panelAt } from '../routes.tsx';
 import { Help, showHelp } from './help.tsx';
-import { useKeys } from './keys.ts';
 
 /** The page around a panel: crumbs, whether the page is live, help and theme. */
 export function Shell() {
