@@ -1,10 +1,10 @@
 import type { ModelMessage, ToolSet } from 'ai';
+import type { RolloutModel } from '../../model/index.ts';
 import { pieceError } from '../errors.ts';
 import { toolErrorMetric } from '../metrics.ts';
-import type { RolloutContext } from '../options.ts';
 import { describeThrown } from '../thrown.ts';
 import { traceTools } from '../tools.ts';
-import type { LoopOutcome, LoopPieces, TurnContext } from './pieces.ts';
+import type { LoopOutcome, LoopPieces, PieceContext, TurnContext } from './pieces.ts';
 
 /** The conversation so far. It remains when a limit interrupts the conversation. */
 export type LoopProgress<Parsed> = Omit<LoopOutcome<Parsed>, 'stopReason'>;
@@ -16,7 +16,7 @@ export type LoopProgress<Parsed> = Omit<LoopOutcome<Parsed>, 'stopReason'>;
  */
 export async function runLoop<Scenario, State, Parsed>(
   pieces: LoopPieces<Scenario, State, Parsed>,
-  { model, ...context }: RolloutContext<Scenario, State>,
+  { model, ...context }: PieceContext<Scenario, State> & { model: RolloutModel },
   progress: LoopProgress<Parsed>,
 ): Promise<string> {
   // Loads the AI SDK, which programs without such a loop need not wait for.
