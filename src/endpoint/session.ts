@@ -10,7 +10,7 @@ import type {
   Usage,
 } from '../contract/index.ts';
 import type { PromptMessages } from '../trajectory/index.ts';
-import { ResponseMemory } from './responses/response-memory.ts';
+import { ResponseMemory } from './response-memory.ts';
 
 /** A model call, independent of its protocol. */
 export interface ModelRequest {

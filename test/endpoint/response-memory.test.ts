@@ -3,7 +3,7 @@ import {
   conversationOf,
   type RememberedResponse,
   ResponseMemory,
-} from '../../src/endpoint/responses/response-memory.ts';
+} from '../../src/endpoint/response-memory.ts';
 
 const response = (content: string, previous?: RememberedResponse): RememberedResponse => ({
   previous,

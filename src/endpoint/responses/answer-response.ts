@@ -4,6 +4,7 @@ import type { Choice, FinishReason, Message } from '../../contract/index.ts';
 import { reasoningOf, sampledMessage } from '../../trajectory/index.ts';
 import { errorBody, invalid } from '../endpoint-error.ts';
 import { type EndpointAnswer, eventFrame } from '../exchange.ts';
+import { conversationOf, type RememberedResponse } from '../response-memory.ts';
 import {
   answerComplete,
   answerStreamed,
@@ -14,7 +15,6 @@ import {
 } from '../session.ts';
 import { readInput } from './input-items.ts';
 import { chatSettings, type ResponseBody, readResponseBody } from './response-body.ts';
-import { conversationOf, type RememberedResponse } from './response-memory.ts';
 import { incompleteReason, type ResponseEnd, responseObject } from './response-object.ts';
 import { type ResponseEvent, ResponseOutput } from './response-output.ts';
 

@@ -3,7 +3,7 @@ import { type Message, optional, type ToolCall } from '../../contract/index.ts';
 import { assistantMessage } from '../../trajectory/index.ts';
 import { invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, parse } from '../read-fields.ts';
-import type { ResponseMemory } from './response-memory.ts';
+import type { ResponseMemory } from '../response-memory.ts';
 import { decodeReasoning } from './response-object.ts';
 
 /** Assembles an assistant message from the items of a reply. */

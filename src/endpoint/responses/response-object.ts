@@ -1,36 +1,6 @@
 import type { FinishReason, Usage } from '../../contract/index.ts';
+import type { OutputItem } from '../response-memory.ts';
 import type { ResponseBody } from './response-body.ts';
-
-/** Output items of the Responses API. */
-export interface ReasoningItem {
-  id: string;
-  type: 'reasoning';
-  status: ItemStatus;
-  summary: [];
-  content: { type: 'reasoning_text'; text: string }[];
-  /** The text for clients that keep only this field of an item. Present if requested. */
-  encrypted_content?: string;
-}
-
-export interface MessageItem {
-  id: string;
-  type: 'message';
-  status: ItemStatus;
-  role: 'assistant';
-  content: { type: 'output_text'; text: string; annotations: []; logprobs: [] }[];
-}
-
-export interface FunctionCallItem {
-  id: string;
-  type: 'function_call';
-  status: ItemStatus;
-  call_id: string;
-  name: string;
-  arguments: string;
-}
-
-export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
-export type OutputItem = ReasoningItem | MessageItem | FunctionCallItem;
 
 export const encodeReasoning = (text: string): string => Buffer.from(text, 'utf8').toString('base64');
 export const decodeReasoning = (encoded: string): string => Buffer.from(encoded, 'base64').toString('utf8');

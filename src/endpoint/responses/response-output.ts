@@ -1,13 +1,13 @@
 import type { ToolCall } from '../../contract/index.ts';
-import { itemId } from './response-memory.ts';
 import {
-  encodeReasoning,
   type FunctionCallItem,
   type ItemStatus,
+  itemId,
   type MessageItem,
   type OutputItem,
   type ReasoningItem,
-} from './response-object.ts';
+} from '../response-memory.ts';
+import { encodeReasoning } from './response-object.ts';
 
 /** An event of a streamed response, without its sequence number. */
 export interface ResponseEvent {

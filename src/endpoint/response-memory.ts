@@ -1,6 +1,36 @@
-import type { Message } from '../../contract/index.ts';
-import { EndpointError } from '../endpoint-error.ts';
-import type { OutputItem } from './response-object.ts';
+import type { Message } from '../contract/index.ts';
+import { EndpointError } from './endpoint-error.ts';
+
+/** Output items of the Responses API. */
+export interface ReasoningItem {
+  id: string;
+  type: 'reasoning';
+  status: ItemStatus;
+  summary: [];
+  content: { type: 'reasoning_text'; text: string }[];
+  /** The text for clients that keep only this field of an item. Present if requested. */
+  encrypted_content?: string;
+}
+
+export interface MessageItem {
+  id: string;
+  type: 'message';
+  status: ItemStatus;
+  role: 'assistant';
+  content: { type: 'output_text'; text: string; annotations: []; logprobs: [] }[];
+}
+
+export interface FunctionCallItem {
+  id: string;
+  type: 'function_call';
+  status: ItemStatus;
+  call_id: string;
+  name: string;
+  arguments: string;
+}
+
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+export type OutputItem = ReasoningItem | MessageItem | FunctionCallItem;
 
 /** One answered request: the messages it added, and the response it continued from. */
 export interface RememberedResponse {
