@@ -1,6 +1,6 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Admission } from './admission/admission.ts';
-import type { Bodies } from './bodies/bodies.ts';
+import type { Bodies, BodyLimits } from './bodies/bodies.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { Constraints } from './inference/constraints.ts';
 import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts';
@@ -14,16 +14,6 @@ import type { Store } from './store/store.ts';
 import type { ServiceLog } from './telemetry.ts';
 import type { TrainingDataSources } from './training-data/sources.ts';
 import type { Connections } from './wire/wire.ts';
-
-/** Largest bodies, in bytes. */
-export interface BodyLimits {
-  /** Chat completions. Default 16 MiB. */
-  chat: number;
-  /** Paths under /v1/preview: trajectories and training data. Default 256 MiB. */
-  preview: number;
-}
-
-export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 256 * 1024 ** 2 };
 
 /** What route handlers work with. */
 export interface ServiceContext {

@@ -2,7 +2,8 @@ import '../platform/check-node.ts';
 
 export type { ServiceLimits } from './admission/admission.ts';
 export { createApp } from './app.ts';
-export type { BodyLimits, ServiceContext } from './context.ts';
+export type { BodyLimits } from './bodies/bodies.ts';
+export type { ServiceContext } from './context.ts';
 export { RequestValidationError, ServiceError } from './errors.ts';
 export { openKeys } from './open-service.ts';
 export { type RunningService, type StartServiceOptions, startService } from './start-service.ts';

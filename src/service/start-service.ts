@@ -4,7 +4,7 @@ import { isLoopback } from '../util/server-access.ts';
 import { checkEntity } from './access.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';
-import { type BodyLimits, defaultBodyLimits } from './context.ts';
+import { type BodyLimits, defaultBodyLimits } from './bodies/bodies.ts';
 import { badOption, ServiceError } from './errors.ts';
 import { folderError, openKeys, openService } from './open-service.ts';
 import { keepClean } from './store/cleaning.ts';

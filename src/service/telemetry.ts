@@ -4,7 +4,6 @@ import { routePath } from 'hono/route';
 import { projectHeader, projectHeaderAlias } from '../contract/index.ts';
 import {
   activeTraceparent,
-  attribute,
   errorType,
   genAi,
   http,
@@ -13,7 +12,6 @@ import {
   spanName,
   withSpan,
 } from '../telemetry/index.ts';
-import type { JobRecord, JobSuccess } from './store/store.ts';
 
 /** One line of the service's log. It never contains keys or bodies. */
 export interface LogEntry {
@@ -111,26 +109,4 @@ export async function* traceStreamed<Item>(
 export function submittedBy(context: Context): string | null {
   const sent = context.req.header('traceparent') ?? null;
   return linksTo(sent).length > 0 ? sent : activeTraceparent();
-}
-
-/**
- * Runs a training job in its own span. The job outlives its request and may run after a restart, so the
- * span links to the request's span instead of being its child.
- */
-export function traceJob(job: JobRecord, run: () => Promise<JobSuccess>): Promise<JobSuccess> {
-  const attributes = {
-    [attribute.jobId]: job.id,
-    [attribute.jobKind]: job.kind,
-    [attribute.modelId]: job.modelId,
-  };
-  return withSpan(
-    spanName.trainingJob,
-    attributes,
-    async (span) => {
-      const success = await run();
-      span.setAttribute(attribute.policyVersion, success.checkpoint.step);
-      return success;
-    },
-    { kind: SpanKind.CONSUMER, parent: remoteContext(null), links: linksTo(job.traceparent) },
-  );
 }

@@ -3,7 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Admission, resolveLimits } from '../../src/service/admission/admission.ts';
-import { defaultBodyLimits } from '../../src/service/context.ts';
+import { defaultBodyLimits } from '../../src/service/bodies/bodies.ts';
 import { createApp, KeyStore } from '../../src/service/index.ts';
 import { openService } from '../../src/service/open-service.ts';
 import { openApiDocument } from '../../src/service/openapi/document.ts';

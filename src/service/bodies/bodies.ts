@@ -5,6 +5,16 @@ import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type BodyPiecesOptions, bodyPieces } from './body-pieces.ts';
 
+/** Largest bodies, in bytes. */
+export interface BodyLimits {
+  /** Chat completions. Default 16 MiB. */
+  chat: number;
+  /** Paths under /v1/preview: trajectories and training data. Default 256 MiB. */
+  preview: number;
+}
+
+export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 256 * 1024 ** 2 };
+
 /** The whole body of a request: in memory if small, else in a file that is deleted after the request. */
 export interface ReceivedBody {
   bytes: number;

@@ -5,7 +5,7 @@ import {
   type ParsedMessage,
   type Usage,
 } from '../../contract/index.ts';
-import type { BaseModel, GenerationDelta } from '../../engines/engine.ts';
+import type { BaseModel, Engine, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
@@ -14,15 +14,20 @@ import { hasContentGrammar } from '../../language/constraint/request-constraint.
 import type { Constraint } from '../../language/grammar/constraint.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
-import type { ServiceContext } from '../context.ts';
 import { invalidField } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
+import type { Constraints } from './constraints.ts';
 import { toPrompt } from './prompt.ts';
-import { tokenReportOf } from './reply/token-report.ts';
-import type { BaseModelTools } from './resolve-model.ts';
+import type { BaseModelTools, ModelResolver } from './resolve-model.ts';
 import { toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
+import { tokenReportOf } from './token-report.ts';
 
-type ChatService = Pick<ServiceContext, 'engine' | 'models' | 'constraints' | 'tools'>;
+interface ChatService {
+  engine: Engine;
+  models: ModelResolver;
+  constraints: Constraints;
+  tools: (baseModel: string) => BaseModelTools;
+}
 
 /** A request turned into tokens, ready to sample. */
 export type PreparedChat = Awaited<ReturnType<typeof prepareChat>>;

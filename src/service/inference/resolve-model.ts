@@ -7,7 +7,7 @@ import type { Access } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { CheckpointRecord, ModelRecord, Store } from '../store/store.ts';
-import { TokenTexts } from './reply/token-report.ts';
+import { TokenTexts } from './token-report.ts';
 
 /** What a model name in a request currently refers to. */
 export interface ResolvedModel {

@@ -8,10 +8,10 @@
 import { messageOf, ServiceError } from '../errors.ts';
 import { lostRunsMessage, maxLost } from '../store/lost-runs.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
-import { type ServiceLog, traceJob } from '../telemetry.ts';
+import type { ServiceLog } from '../telemetry.ts';
 import { JobOrder, type NextJob } from './job-order.ts';
 import { jobFaultOf, maxEngineDeaths, queueFaultOf, Recovery } from './recovery.ts';
-import { type TrainJobDependencies, trainJob } from './train-job.ts';
+import { type TrainJobDependencies, traceJob, trainJob } from './train-job.ts';
 
 interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   /** Called when a job has ended. */

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { SpanKind } from '@opentelemetry/api';
 import type { Untrained } from '../../contract/index.ts';
 import type { Engine, TrainedTokens, TrainingBatch, TrainRequest } from '../../engines/engine.ts';
+import { attribute, linksTo, remoteContext, spanName, withSpan } from '../../telemetry/index.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, JobSuccess, ModelRecord, Store } from '../store/store.ts';
@@ -121,3 +123,25 @@ export interface PreparedTraining {
 
 /** A job that is ready to run: its batches, or why there is nothing to train on. */
 export type PreparedJob = PreparedTraining | { untrained: Untrained };
+
+/**
+ * Runs a training job in its own span. The job outlives its request and may run after a restart, so the
+ * span links to the request's span instead of being its child.
+ */
+export function traceJob(job: JobRecord, run: () => Promise<JobSuccess>): Promise<JobSuccess> {
+  const attributes = {
+    [attribute.jobId]: job.id,
+    [attribute.jobKind]: job.kind,
+    [attribute.modelId]: job.modelId,
+  };
+  return withSpan(
+    spanName.trainingJob,
+    attributes,
+    async (span) => {
+      const success = await run();
+      span.setAttribute(attribute.policyVersion, success.checkpoint.step);
+      return success;
+    },
+    { kind: SpanKind.CONSUMER, parent: remoteContext(null), links: linksTo(job.traceparent) },
+  );
+}

@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
-import type { ServiceContext } from '../context.ts';
 import { messageOf, ServiceError } from '../errors.ts';
+import type { ServiceLog } from '../telemetry.ts';
 import type { DataFiles } from './files.ts';
 import type { Store } from './store.ts';
 
@@ -88,14 +88,22 @@ export async function removeUnused({ store, files, now = Date.now() }: Unused): 
 
 const everyMs = 3_600_000;
 
+interface Cleaned {
+  store: Store;
+  files: DataFiles;
+  log: ServiceLog;
+  /** Ends the cleaning. */
+  closing: AbortSignal;
+}
+
 /** Removes unused data every hour until the service closes. */
-export function keepClean(service: Pick<ServiceContext, 'store' | 'files' | 'log' | 'closing'>): void {
-  const { closing, log } = service;
+export function keepClean(service: Cleaned): void {
+  const { store, files, log, closing } = service;
   const started = Date.now() - performance.now();
   const clean = async () => {
     try {
       // The smaller of both clocks: if the clock jumps ahead, nothing becomes older.
-      await removeUnused({ ...service, now: Math.min(Date.now(), started + performance.now()) });
+      await removeUnused({ store, files, now: Math.min(Date.now(), started + performance.now()) });
     } catch (error) {
       // Retried in an hour, and at the next start.
       if (!closing.aborted) log({ level: 'warn', event: 'cleaning_failed', error: messageOf(error) });

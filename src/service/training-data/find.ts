@@ -1,17 +1,23 @@
 import type { Access } from '../access.ts';
-import type { ServiceContext } from '../context.ts';
+import type { Admission } from '../admission/admission.ts';
+import type { BodyLimits } from '../bodies/bodies.ts';
 import { RequestValidationError } from '../errors.ts';
+import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
-import type { UploadRecord } from '../store/store.ts';
+import type { Store, UploadRecord } from '../store/store.ts';
 import { readFileUrl } from './from-file.ts';
 import { fetchUrl } from './from-web.ts';
 import { type CheckedData, checkTrainingData, keepTrainingData } from './keep.ts';
-import { type DataTaker, type FoundData, refuse } from './sources.ts';
+import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
-type Context = Pick<
-  ServiceContext,
-  'store' | 'files' | 'bodyLimits' | 'trainingData' | 'admission' | 'closing'
->;
+interface Context {
+  store: Store;
+  files: DataFiles;
+  bodyLimits: BodyLimits;
+  trainingData: TrainingDataSources;
+  admission: Admission;
+  closing: AbortSignal;
+}
 
 interface DataRequest {
   /** The `training_data_url` of the request. */

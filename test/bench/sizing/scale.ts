@@ -1,5 +1,5 @@
 import { getHeapStatistics } from 'node:v8';
-import { defaultBodyLimits } from '../../../src/service/context.ts';
+import { defaultBodyLimits } from '../../../src/service/bodies/bodies.ts';
 import { type Costs, free } from './check.ts';
 import { type SimulatedFigures, type SimulatedRun, simulate } from './simulate.ts';
 import type { MeasuredUnits } from './units.ts';

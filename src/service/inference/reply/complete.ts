@@ -4,7 +4,7 @@ import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { reportLogprobs, reportSampling } from './token-report.ts';
+import { reportLogprobs, reportSampling } from '../token-report.ts';
 
 /** Samples all choices of a request and returns the whole answer. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {

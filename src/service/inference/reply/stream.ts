@@ -3,8 +3,8 @@ import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
 import type { Deadline } from '../../../util/deadline.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
+import { reportLogprobs, reportSampling } from '../token-report.ts';
 import { ReplyUpdates } from './reply-updates.ts';
-import { reportLogprobs, reportSampling } from './token-report.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 

@@ -4,10 +4,10 @@ import type {
   ParsedChatCompletionRequest,
   PromptLogprob,
   Sampling,
-} from '../../../contract/index.ts';
-import type { GenerationDelta, ScoredToken } from '../../../engines/engine.ts';
-import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
-import { tokenIdsHash } from '../../../language/tokenizer/tokenizer.ts';
+} from '../../contract/index.ts';
+import type { GenerationDelta, ScoredToken } from '../../engines/engine.ts';
+import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 
 /** What an answer reports about the sampled tokens. */
 export interface TokenReport {
