@@ -51,9 +51,26 @@ const apart: readonly (readonly [string, string])[] = [
   ].flatMap((floor) => [[floor, 'service'] as const, [floor, 'engines'] as const]),
 ];
 
+/** What still goes against the way of the embedded engine's other imports, until it is rebuilt. Add none. */
+const againstTheWay = [
+  'checkpoint/source.ts imports checkpoint/gguf/gguf-source.ts',
+  'extensions/beam-search.ts imports sampler/sequence.ts',
+  'extensions/beam-search.ts imports sampling/distribution.ts',
+  'extensions/prompt-scores.ts imports sampler/decoder.ts',
+  'extensions/prompt-scores.ts imports sampler/sequence.ts',
+  'extensions/prompt-scores.ts imports sampling/distribution.ts',
+  'lora/lora-model.ts imports trainer/batch-loss.ts',
+  'lora/lora-model.ts imports trainer/decisions.ts',
+  'lora/lora-model.ts imports trainer/kept-gradient.ts',
+  'runtime.ts imports threads/device-lock.ts',
+  'runtime.ts imports threads/native-gate.ts',
+  'weights/export.ts imports base-models.ts',
+  'weights/export.ts imports checkpoint/adapter.ts',
+].map((text) => text.replace(/(^| imports )/g, '$1engines/embedded/'));
+
 async function importsOf(file: string): Promise<string[]> {
   const text = await readFile(join(source, file), 'utf8');
-  return [...text.matchAll(/(?:from |import |import\()'(\.[^']+)'/g)].map(([, path = '']) =>
+  return [...text.matchAll(/(?:from |import |import\(\s*)'(\.[^']+)'/g)].map(([, path = '']) =>
     relative(source, resolve(source, dirname(file), path)),
   );
 }
@@ -219,23 +236,48 @@ test.each([
   expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
 });
 
-test('imports between the folders of a room go one way, but in the embedded engine', async () => {
-  /** By folder: which of its folders imports which. */
-  const within = new Map<string, Map<string, string[]>>();
+/** An import within a room: of two entries of the same folder, each a folder or a file. */
+interface InnerImport {
+  folder: string;
+  from: string;
+  to: string;
+  text: string;
+}
+
+async function importsWithinRooms(): Promise<InnerImport[]> {
+  const found: InnerImport[] = [];
   for (const file of await allFiles())
-    for (const target of await importsOf(file)) {
-      const [from, to] = [file.split('/'), target.split('/')];
+    for (const imported of await importsOf(file)) {
+      const [path, target] = [file.split('/'), imported.split('/')];
       let depth = 0;
-      while (from[depth] === to[depth]) depth++;
-      // The rooms themselves are tested above, and a file that is not in a folder is none.
-      if (depth === 0 || depth > from.length - 2 || depth > to.length - 2) continue;
-      const [parent, one] = [from.slice(0, depth).join('/'), from[depth] as string];
-      const imports = within.get(parent) ?? new Map<string, string[]>();
-      within.set(parent, imports.set(one, [...(imports.get(one) ?? []), to[depth] as string]));
+      while (depth < path.length && path[depth] === target[depth]) depth++;
+      const [from, to] = [path[depth], target[depth]];
+      if (depth === 0 || from === undefined || to === undefined) continue;
+      found.push({ folder: path.slice(0, depth).join('/'), from, to, text: `${file} imports ${imported}` });
     }
-  const circles = [...within].flatMap(([parent, imports]) => {
-    const all = new Map([...imports.values()].flat().map((folder) => [folder, imports.get(folder) ?? []]));
-    return circlesIn(new Map([...all, ...imports])).map((circle) => `${parent}: ${circle.sort().join(', ')}`);
+  return found;
+}
+
+/** The circles, each followed by its imports, of which those that go against most others come first. */
+function circlesOf(imports: readonly InnerImport[]): string[] {
+  const byFolder = Map.groupBy(imports, ({ folder }) => folder);
+  return [...byFolder].flatMap(([folder, own]) => {
+    const byEntry = Map.groupBy(own, ({ from }) => from);
+    const targets = new Map([...byEntry].map(([from, list]) => [from, list.map(({ to }) => to)]));
+    return circlesIn(targets).flatMap((circle) => {
+      const inside = own.filter(({ from, to }) => circle.includes(from) && circle.includes(to));
+      const count = (from: string, to: string) =>
+        inside.filter((one) => one.from === from && one.to === to).length;
+      const surplus = ({ from, to }: InnerImport) => count(from, to) - count(to, from);
+      const texts = inside.sort((a, b) => surplus(a) - surplus(b)).map(({ text }) => text);
+      return [`${folder}: ${circle.join(', ')}`, ...texts];
+    });
   });
-  expect(circles.filter((circle) => !circle.startsWith('engines/embedded:'))).toEqual([]);
+}
+
+test('the folders of a room, and the files beside them, import each other one way', async () => {
+  const imports = await importsWithinRooms();
+  const texts = imports.map(({ text }) => text);
+  expect(againstTheWay.filter((text) => !texts.includes(text))).toEqual([]);
+  expect(circlesOf(imports.filter(({ text }) => !againstTheWay.includes(text)))).toEqual([]);
 });
