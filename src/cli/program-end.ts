@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { MartingaleError, printableLines } from '../contract/index.ts';
-import { hasCode, isSystemError } from '../util/error.ts';
+import { hasCode, isSystemError, traceOf } from '../util/error.ts';
 
 /** Exit status of an interrupted program, as shells expect it: 128 plus the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
@@ -153,5 +153,5 @@ export function describeFailure(error: unknown): string {
 function describe(error: unknown): string {
   if (MartingaleError.isInstance(error)) return `error: ${error.message} [${error.code}]`;
   if (isSystemError(error)) return `error: ${error.message}${remedyOf(error)}`;
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return traceOf(error);
 }

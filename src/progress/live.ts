@@ -1,4 +1,5 @@
 import { printable } from '../contract/index.ts';
+import { traceOf } from '../util/error.ts';
 import { shortPath } from '../util/show-value.ts';
 import { warn } from '../util/warning.ts';
 import {
@@ -74,10 +75,7 @@ function safePanel(panel: Panel): Panel {
       return panel(canvas);
     } catch (error) {
       if (!hasFailed)
-        warn(
-          'martingale_view_failed',
-          `The live view failed; the run continues. ${error instanceof Error ? error.stack : String(error)}`,
-        );
+        warn('martingale_view_failed', `The live view failed; the run continues. ${traceOf(error)}`);
       hasFailed = true;
       return [];
     }

@@ -1,5 +1,6 @@
 import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { failureKinds, type RolloutGroup } from '../rollout/index.ts';
+import { traceOf } from '../util/error.ts';
 import { warn } from '../util/warning.ts';
 import { newAlarms, RunDiagnosis } from './diagnosis/diagnose.ts';
 import type { RunFigures } from './diagnosis/run-so-far.ts';
@@ -14,10 +15,9 @@ function safeListener(listener: RunListener): RunListener {
     const onThrown = (error: unknown) => {
       if (hasFailed) return;
       hasFailed = true;
-      const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
       warn(
         'martingale_listener_failed',
-        `onEvent threw at an event "${event.type}". The run continues; later errors are not shown. ${what}`,
+        `onEvent threw at an event "${event.type}". The run continues; later errors are not shown. ${traceOf(error)}`,
       );
     };
     try {

@@ -7,6 +7,10 @@ export const hasCode = (error: unknown, ...codes: readonly string[]): error is E
 /** What an error says; any other thrown value as a text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+/** The stack of an error, which begins with its message; any other thrown value as a text. */
+export const traceOf = (error: unknown): string =>
+  error instanceof Error ? (error.stack ?? error.message) : String(error);
+
 /** Whether the operating system refused something: a file, a disk, a socket. */
 export const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 

@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { privateFile, writeFolderAtomically } from '../../util/durable-files.ts';
+import { messageOf } from '../../util/error.ts';
 import { EngineError, type Weights } from '../engine.ts';
 
 const fileName = 'tinker.json';
@@ -33,7 +34,7 @@ export async function pathOf({ folder }: Weights): Promise<string | null> {
   } catch (cause) {
     throw new EngineError(
       'checkpoint_missing',
-      `${join(folder, fileName)} cannot be read: ${cause instanceof Error ? cause.message : cause}`,
+      `${join(folder, fileName)} cannot be read: ${messageOf(cause)}`,
       { cause },
     );
   }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import {
@@ -131,7 +132,7 @@ export class TinkerApi {
     try {
       return read(body);
     } catch (error) {
-      throw this.#unknown(`a result cannot be read: ${(error as Error).message}`);
+      throw this.#unknown(`a result cannot be read: ${messageOf(error)}`);
     }
   }
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type MessageEvent, WebSocket } from 'undici';
+import { describeThrown } from '../../environment/index.ts';
 import { withDeadline } from '../../util/deadline.ts';
 import { type Connection, connect } from './connection.ts';
 import { OpenEnvError } from './error.ts';
@@ -158,7 +159,7 @@ export class Episode {
         'environment_server_refused',
         `the environment server ${url} answered the WebSocket /ws with ${problem}`,
       );
-    return problem instanceof Error ? away(url, problem.message || problem.name, problem) : null;
+    return problem instanceof Error ? away(url, describeThrown(problem), problem) : null;
   }
 
   #fail(error: OpenEnvError): void {

@@ -1,5 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import type { z } from 'zod';
+import { describeThrown } from '../../environment/index.ts';
 import { readText } from '../../util/answers.ts';
 import { OpenEnvError } from './error.ts';
 import { away, startingOf, whileStarting } from './starting.ts';
@@ -51,10 +52,7 @@ async function ask<Schema extends z.ZodType>(
     status = answer.statusCode;
     text = await readText(answer.body, maxAnswerBytes);
   } catch (cause) {
-    throw (
-      startingOf(cause) ??
-      away(url, cause instanceof Error ? cause.message || cause.name : String(cause), cause)
-    );
+    throw startingOf(cause) ?? away(url, describeThrown(cause), cause);
   }
   const starting = startingOf(status);
   if (starting) throw starting;

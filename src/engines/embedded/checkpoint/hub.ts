@@ -2,7 +2,7 @@ import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { Readable } from 'node:stream';
 import { AnswerTooLarge, readAnswer, redirectOf } from '../../../util/answers.ts';
-import { isSystemError } from '../../../util/error.ts';
+import { isSystemError, messageOf } from '../../../util/error.ts';
 import { guardedLookup, isPublic, listOf } from '../../../util/public-addresses.ts';
 import { EngineError } from '../../engine.ts';
 
@@ -128,15 +128,13 @@ export function hubError(
       status === 401 || status === 403
         ? 'Accept its terms on the hub and set HF_TOKEN, or check the name'
         : 'Check the name and the revision';
-    const answer = cause instanceof Error ? cause.message : cause;
     return new EngineError(
       'hub_refused',
-      `hf:${address}: ${hubUrl} answered ${status}: ${answer}. ${remedy}`,
+      `hf:${address}: ${hubUrl} answered ${status}: ${messageOf(cause)}. ${remedy}`,
       { cause },
     );
   }
-  const reason =
-    cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : cause;
+  const reason = messageOf(cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause);
   const message =
     `hf:${address} cannot be fetched: ${hubUrl} is not reachable (${reason}). ` +
     'Try again, which continues where it stopped, or give the folder of a checkpoint that is here';

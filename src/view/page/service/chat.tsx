@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { messageOf } from '../../../util/error.ts';
 import type { ChatMessage, ServiceQuestion, ServiceReply } from '../../api.ts';
 import { post } from '../api-client.ts';
 import { setQuery } from '../router.ts';
@@ -35,8 +36,7 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
     void post<ServiceReply>('service/chat', body)
       .then((reply) => change(at, side, ({ said }) => ({ ...unanswered, said: [...said, reply] })))
       .catch((error: unknown) => {
-        const problem = error instanceof Error ? error.message : String(error);
-        change(at, side, ({ said }) => ({ said, problem, isAwaited: false }));
+        change(at, side, ({ said }) => ({ said, problem: messageOf(error), isAwaited: false }));
       });
   };
 
