@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type Trajectory, trajectoryClosed } from '../trajectory/index.ts';
+import { httpUrl, startListening, stopListening } from '../util/http-server.ts';
 import { answerRequest, keyPrefix } from './answer-request.ts';
 import { EndpointError } from './endpoint-error.ts';
 import { type EndpointModel, EndpointSession } from './session.ts';
@@ -32,11 +32,8 @@ export class EndpointServer {
 
   static async start(): Promise<EndpointServer> {
     const started = new EndpointServer();
-    started.#server.listen({ host: '127.0.0.1', port: 0, backlog });
-    await once(started.#server, 'listening');
-    const address = started.#server.address();
-    if (typeof address !== 'object' || address === null) throw new TypeError('The endpoint has no address.');
-    started.baseUrl = `http://127.0.0.1:${address.port}/v1`;
+    const port = await startListening(started.#server, { host: '127.0.0.1', port: 0, backlog });
+    started.baseUrl = `${httpUrl('127.0.0.1', port)}/v1`;
     return started;
   }
 
@@ -70,14 +67,7 @@ export class EndpointServer {
     for (const session of this.#sessions.values()) session.end(closed);
     this.#sessions.clear();
     // Waiting clients get their error before their connections are closed.
-    const sweep = setInterval(() => this.#server.closeIdleConnections(), 10);
-    const cut = setTimeout(() => this.#server.closeAllConnections(), closeTimeoutMs);
-    await new Promise((resolve) => {
-      this.#server.close(resolve);
-      this.#server.closeIdleConnections();
-    });
-    clearInterval(sweep);
-    clearTimeout(cut);
+    await stopListening(this.#server, closeTimeoutMs);
   }
 
   #ofScope(trajectory: Trajectory | undefined): Map<EndpointModel, EndpointSession> {

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import type { Hono } from 'hono';
+import { httpUrl, startListening } from './http-server.ts';
 
 /** Clients keep connections for a minute; one that is closed just as a call begins would lose it. */
 const keepAliveMs = 75_000;
@@ -24,16 +25,13 @@ export async function listen(
 ): Promise<Listening> {
   const server = createServer(getRequestListener(app.fetch));
   server.keepAliveTimeout = keepAliveMs;
-  server.listen({ port, host, backlog });
-  await once(server, 'listening');
+  const listensOn = await startListening(server, { port, host, backlog });
   if (idle) {
     server.unref();
     server.on('connection', (socket) => socket.unref());
   }
-  const address = server.address();
-  const listensOn = typeof address === 'object' && address ? address.port : port;
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${listensOn}`,
+    url: httpUrl(host, listensOn),
     stop: () => {
       const closed = once(server, 'close');
       server.close();

@@ -1,6 +1,6 @@
-import type { AddressInfo } from 'node:net';
-import { serve } from '@hono/node-server';
+import { createAdaptorServer } from '@hono/node-server';
 import { createClient } from '../client/index.ts';
+import { httpUrl, startListening } from '../util/http-server.ts';
 import { newKey } from '../util/server-access.ts';
 import { Changes } from './changes.ts';
 import { pageFiles } from './page-files.ts';
@@ -38,12 +38,8 @@ export async function startView({ folders, port, service: shown }: ViewOptions):
     secret,
     codes,
   });
-  const server = await new Promise<ReturnType<typeof serve>>((resolve, reject) => {
-    const starting = serve({ fetch: app.fetch, hostname: '127.0.0.1', port }, () => resolve(starting));
-    starting.once('error', reject);
-  });
-  const address = server.address() as AddressInfo;
-  const base = `http://127.0.0.1:${address.port}`;
+  const server = createAdaptorServer({ fetch: app.fetch, hostname: '127.0.0.1' });
+  const base = httpUrl('127.0.0.1', await startListening(server, { port, host: '127.0.0.1' }));
   return {
     url: `${base}/?key=${secret}`,
     openingUrl: () => `${base}/open?code=${codes.make()}`,

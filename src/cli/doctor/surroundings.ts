@@ -6,6 +6,7 @@ import { request } from 'undici';
 import type { Client } from '../../client/index.ts';
 import { counted } from '../../progress/index.ts';
 import { hasCode, messageOf } from '../../util/error.ts';
+import { startListening } from '../../util/http-server.ts';
 import { findModel } from '../find-model.ts';
 import { openClient } from '../open-client.ts';
 import { gigabytes } from './needs.ts';
@@ -83,9 +84,7 @@ async function checkRecords(data: string): Promise<Check[]> {
 async function checkPort(port: number): Promise<Check> {
   const server = createServer();
   try {
-    await new Promise<void>((listening, failed) => {
-      server.once('error', failed).listen(port, '127.0.0.1', listening);
-    });
+    await startListening(server, { port, host: '127.0.0.1' });
     return { name: 'port', isWell: true, text: `${port} is free on 127.0.0.1` };
   } catch (error) {
     const inUse = hasCode(error, 'EADDRINUSE');

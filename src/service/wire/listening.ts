@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { createServer as createProbe } from 'node:net';
+import { httpUrl, startListening, stopListening } from '../../util/http-server.ts';
 import type { ServiceError } from '../errors.ts';
 import { Answering, type AnsweringOptions } from './answering.ts';
 
@@ -65,11 +66,8 @@ export class Listening {
     const free = listeners === 1 ? port : await findFree(host, port);
     try {
       let chosen = free;
-      for (const server of servers) {
-        server.listen({ port: chosen, host, backlog, ...(listeners > 1 && { reusePort: true }) });
-        await once(server, 'listening');
-        chosen = portOf(server);
-      }
+      const shared = { host, backlog, ...(listeners > 1 && { reusePort: true }) };
+      for (const server of servers) chosen = await startListening(server, { port: chosen, ...shared });
       return new Listening(servers, { host, port: chosen, answering });
     } catch (error) {
       answering.closed();
@@ -80,7 +78,7 @@ export class Listening {
 
   /** The service's base address. */
   get url(): string {
-    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.#port}`;
+    return httpUrl(this.#host, this.#port);
   }
 
   /** Calls `look` with each server. */
@@ -93,19 +91,9 @@ export class Listening {
    * `reason`; at the deadline all connections are closed.
    */
   async stop({ timeoutMs, reason }: { timeoutMs: number; reason: ServiceError }): Promise<void> {
-    const each = (work: (server: Server) => void) => () => this.#servers.forEach(work);
-    const closeIdle = each((server) => server.closeIdleConnections());
-    const cut = setTimeout(
-      each((server) => server.closeAllConnections()),
-      timeoutMs,
-    );
+    const stopped = this.#servers.map((server) => stopListening(server, timeoutMs));
     this.#answering.close({ withinMs: timeoutMs, reason });
-    const sweep = setInterval(closeIdle, 20);
-    const closed = this.#servers.map((server) => new Promise<unknown>((resolve) => server.close(resolve)));
-    closeIdle();
-    await Promise.all(closed);
-    clearTimeout(cut);
-    clearInterval(sweep);
+    await Promise.all(stopped);
     this.#answering.closed();
   }
 }
@@ -113,16 +101,8 @@ export class Listening {
 /** Returns the port (a free one for 0) if nobody listens on it. Rejects with the system's errors. */
 async function findFree(host: string, port: number): Promise<number> {
   const probe = createProbe();
-  probe.listen({ port, host });
-  await once(probe, 'listening');
-  const found = portOf(probe);
+  const found = await startListening(probe, { port, host });
   probe.close();
   await once(probe, 'close');
   return found;
-}
-
-function portOf(server: { address(): unknown }): number {
-  const address = server.address();
-  if (typeof address === 'object' && address !== null && 'port' in address) return Number(address.port);
-  throw new TypeError('the server has no address');
 }

@@ -1,6 +1,6 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
-import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
+import { httpUrl, startListening } from '../../../../util/http-server.ts';
 
 /** For `bash`: what it reads goes to a port of its machine, and what comes from there is what it writes. */
 const connectTo = (port: number): string =>
@@ -35,14 +35,12 @@ export async function exposePort(
     for (const stream of [socket, child.stdin, child.stdout, child]) stream.on('error', end);
     socket.on('close', end);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const listensOn = await startListening(server, { port: 0, host: '127.0.0.1' });
   server.unref();
   const close = () => {
     server.close();
     for (const socket of sockets) socket.destroy();
   };
   signal.addEventListener('abort', close, { once: true });
-  const address = server.address();
-  return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+  return httpUrl('127.0.0.1', listensOn);
 }
