@@ -6,9 +6,10 @@ import {
   chatCompletionRequestSchema,
   refusedChatFields,
 } from '../contract/index.ts';
+import { dataFrame } from '../util/event-stream.ts';
 import { isObject } from '../util/json.ts';
 import { errorBody, invalid, unsupported } from './endpoint-error.ts';
-import { dataFrame, type EndpointAnswer } from './exchange.ts';
+import type { EndpointAnswer } from './exchange.ts';
 import { asFields, checkNames, parse } from './read-fields.ts';
 import {
   answerComplete,

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../util/error.ts';
+import { dataFrame, eventStreamHeaders } from '../util/event-stream.ts';
 import { EndpointError, type ErrorResponse } from './endpoint-error.ts';
 
 /*
@@ -58,19 +59,12 @@ function readBytes(request: IncomingMessage): Promise<Uint8Array> {
 
 const tooLarge = () => new EndpointError(413, 'body_too_large', `The body is larger than ${maxBody} bytes.`);
 
-const eventHeaders = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache',
-  // Stops proxies from buffering the events.
-  'x-accel-buffering': 'no',
-};
-
 export async function writeAnswer(response: ServerResponse, answer: EndpointAnswer): Promise<void> {
   if ('json' in answer) {
     writeJson(response, { status: 200, headers: {}, body: answer.json });
     return;
   }
-  response.writeHead(200, eventHeaders);
+  response.writeHead(200, eventStreamHeaders);
   for await (const frame of answer.frames) {
     if (!response.write(frame)) await drained(response);
     if (response.closed) return;
@@ -98,5 +92,4 @@ export function writeJson(response: ServerResponse, { status, headers, body }: E
   response.end(text);
 }
 
-export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 export const eventFrame = (type: string, data: object) => `event: ${type}\n${dataFrame(data)}`;

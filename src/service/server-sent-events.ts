@@ -1,14 +1,8 @@
 import type { Context } from 'hono';
+import { eventStreamHeaders } from '../util/event-stream.ts';
 import { messageOf } from './errors.ts';
 import type { ServiceLog } from './telemetry.ts';
 import { wireOf } from './wire/wire.ts';
-
-const headers = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache',
-  // Keeps proxies such as nginx from buffering the events.
-  'x-accel-buffering': 'no',
-};
 
 interface StreamOptions {
   log: ServiceLog;
@@ -75,7 +69,6 @@ export function serverSentEvents(
   const encoded = async function* (signal: AbortSignal) {
     for await (const frame of frames(signal)) yield encoder.encode(frame);
   };
-  return new Response(streamedBody(context, encoded, { log, event: 'stream_failed', ended }), { headers });
+  const body = streamedBody(context, encoded, { log, event: 'stream_failed', ended });
+  return new Response(body, { headers: eventStreamHeaders });
 }
-
-export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;

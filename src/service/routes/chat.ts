@@ -1,6 +1,7 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
 import { Deadline } from '../../util/deadline.ts';
+import { dataFrame } from '../../util/event-stream.ts';
 import { accessOf, tenantOf } from '../access.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
@@ -9,7 +10,7 @@ import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { operations } from '../openapi/operations.ts';
-import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
+import { serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
 import { wireOf } from '../wire/wire.ts';
 import { readChatRequest } from './chat-request.ts';

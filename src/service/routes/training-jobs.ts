@@ -7,6 +7,7 @@ import {
   type TrainingJob,
   type Upload,
 } from '../../contract/index.ts';
+import { dataFrame } from '../../util/event-stream.ts';
 import { type Access, accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError, unknownCursor } from '../errors.ts';
@@ -179,4 +180,4 @@ function wantsStream(context: Context): boolean {
   return chosen === stream;
 }
 
-const toFrame = (event: TrainingEvent) => `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;
+const toFrame = (event: TrainingEvent) => `id: ${event.id}\n${dataFrame(event)}`;

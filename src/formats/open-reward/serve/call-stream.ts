@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describeThrown } from '../../../environment/index.ts';
+import { eventStreamHeaders } from '../../../util/event-stream.ts';
 
 /** How long the result of a call is kept for a client whose connection was cut. */
 const lingerMs = 60_000;
@@ -104,11 +105,5 @@ export function eventStream(events: (signal: AbortSignal) => AsyncGenerator<stri
     },
     cancel: () => left.abort(),
   });
-  return new Response(body, {
-    headers: {
-      'content-type': 'text/event-stream; charset=utf-8',
-      'cache-control': 'no-cache',
-      'x-accel-buffering': 'no',
-    },
-  });
+  return new Response(body, { headers: eventStreamHeaders });
 }
