@@ -1,4 +1,5 @@
-import { type Message, printable, type TrajectoryBody } from '../contract/index.ts';
+import { printable, type TrajectoryBody } from '../contract/index.ts';
+import { readableMessage } from '../trajectory/index.ts';
 import { largestOf } from '../util/extremes.ts';
 import { shortPath } from '../util/show-value.ts';
 import { count, decimal, orDash, percent } from './format.ts';
@@ -156,8 +157,6 @@ export function printBeforeAfter(comparison: BeforeAfter, stream: NodeJS.WriteSt
   stream.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));
 }
 
-type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;
-
 /** One shown entry of a conversation: a message, a thought or a tool call. */
 interface Entry {
   role: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
@@ -172,22 +171,8 @@ const roleStyles: Record<Entry['role'], Style> = {
   tool: 'yellow',
 };
 
-function contentText(content: Content | null | undefined): string {
-  if (content === null || content === undefined) return '';
-  return typeof content === 'string'
-    ? content
-    : content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
-}
-
-interface Reply {
-  content?: Content | null | undefined;
-  reasoning_content?: string | null | undefined;
-  tool_calls?: { function: { name: string; arguments: string } }[] | null | undefined;
-}
-
-function entriesOfReply({ content, reasoning_content: reasoning, tool_calls }: Reply): Entry[] {
-  const text = contentText(content);
-  const calls = (tool_calls ?? []).map(({ function: { name, arguments: input } }) => `${name} ${input}`);
+function entriesOfReply({ text, reasoning, toolCalls }: ReturnType<typeof readableMessage>): Entry[] {
+  const calls = toolCalls.map(({ function: { name, arguments: input } }) => `${name} ${input}`);
   const texts = text === '' ? calls : [text, ...calls];
   const replies = (texts.length === 0 ? ['(nothing)'] : texts).map(
     (shown): Entry => ({ role: 'agent', text: shown }),
@@ -197,11 +182,9 @@ function entriesOfReply({ content, reasoning_content: reasoning, tool_calls }: R
 
 /** The entries of a trajectory's main conversation. */
 const entriesOf = ({ messages_and_choices }: TrajectoryBody): Entry[] =>
-  messages_and_choices.flatMap((entry): Entry[] => {
-    if ('message' in entry) return entriesOfReply(entry.message);
-    const { role } = entry;
-    if (role === 'assistant') return entriesOfReply(entry);
-    const text = contentText(entry.content);
+  messages_and_choices.map(readableMessage).flatMap((message): Entry[] => {
+    const { role, text } = message;
+    if (role === 'assistant') return entriesOfReply(message);
     if (role === 'user') return [{ role, text }];
     if (role === 'tool' || role === 'function') return [{ role: 'tool', text }];
     const isKnown = role === 'system' || role === 'developer';

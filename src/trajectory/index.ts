@@ -1,5 +1,6 @@
 export { History } from './history.ts';
 export { addUses, type Observations, type ToolUses } from './observations.ts';
+export { readableMessage } from './readable-message.ts';
 export {
   type AskedForm,
   askedFormOf,

@@ -1,5 +1,5 @@
-import type { Choice, Message } from '../contract/index.ts';
-import { type TrajectoryRecord, textOf } from '../trajectory/index.ts';
+import type { Choice } from '../contract/index.ts';
+import { readableMessage, type TrajectoryRecord } from '../trajectory/index.ts';
 import type { HistoryDetail, SampledReply, TokenRow, ToolUse, TurnView } from './api.ts';
 import { conversationsOf } from './group-file.ts';
 
@@ -62,10 +62,17 @@ function turnsOf(
   const toolNames = new Map<string, string>();
   return entries.map((entry, at): TurnView => {
     const call = calls.get(at);
-    const turn = 'message' in entry ? sampledTurn(entry) : messageTurn(entry, toolNames);
-    for (const { id, name } of turn.tools ?? []) if (id !== undefined) toolNames.set(id, name);
+    const { role, text, reasoning, toolCalls } = readableMessage(entry);
+    for (const { id, function: called } of toolCalls) toolNames.set(id, called.name);
     return {
-      ...turn,
+      role,
+      text,
+      ...(reasoning ? { reasoning } : {}),
+      ...(toolCalls.length > 0 ? { tools: toolCalls.map(toUse) } : {}),
+      ...('message' in entry ? sampledFields(entry) : {}),
+      ...('message' in entry || entry.role !== 'tool'
+        ? {}
+        : { tool: toolNames.get(entry.tool_call_id ?? '') }),
       ...(call ? { call: call.index } : {}),
       ...(call?.spoken ? { tokens: call.spoken.sampled_tokens } : {}),
       ...(call?.reward === undefined ? {} : { reward: call.reward }),
@@ -74,29 +81,10 @@ function turnsOf(
   });
 }
 
-function sampledTurn({ message, finish_reason: finish, token_ids: ids }: Choice): TurnView {
-  const { content, reasoning_content: reasoning, tool_calls: calls } = message;
-  return {
-    role: 'assistant',
-    text: content ?? '',
-    ...(reasoning || message.reasoning ? { reasoning: reasoning || message.reasoning || '' } : {}),
-    ...(calls?.length ? { tools: calls.map(toUse) } : {}),
-    ...(ids ? { tokens: ids.length } : {}),
-    finish,
-  };
-}
-
-function messageTurn(message: Message, toolNames: ReadonlyMap<string, string>): TurnView {
-  const turn: TurnView = { role: message.role, text: textOf(message.content) };
-  if (message.role === 'tool') return { ...turn, tool: toolNames.get(message.tool_call_id ?? '') };
-  if (message.role !== 'assistant') return turn;
-  const reasoning = message.reasoning_content || message.reasoning;
-  return {
-    ...turn,
-    ...(reasoning ? { reasoning } : {}),
-    ...(message.tool_calls?.length ? { tools: message.tool_calls.map(toUse) } : {}),
-  };
-}
+const sampledFields = ({ token_ids: ids, finish_reason: finish }: Choice) => ({
+  ...(ids ? { tokens: ids.length } : {}),
+  finish,
+});
 
 const toUse = (call: { id?: string; function: { name: string; arguments: string } }): ToolUse => ({
   ...(call.id === undefined ? {} : { id: call.id }),

@@ -2,13 +2,13 @@ import { expect, it } from 'vitest';
 import { conversationLines } from '../../src/progress/comparison.ts';
 import { paint } from '../../src/progress/text.ts';
 
-it('shows reasoning before the reply', () => {
+it.each(['reasoning', 'reasoning_content'])('shows what a message has as %s before the reply', (field) => {
   const lines = conversationLines(
     'after',
     {
       messages_and_choices: [
         { role: 'user', content: 'where is 12' },
-        { role: 'assistant', reasoning_content: 'look it up', content: 'on its way' },
+        { role: 'assistant', [field]: 'look it up', content: 'on its way' },
       ],
       reward: 1,
     },

@@ -1,6 +1,6 @@
 import type { Choice, Message, ToolCall } from '../../contract/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
-import { type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
+import { readableMessage, type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
 /**
@@ -77,18 +77,15 @@ function conversationOf(
 
 function stepOf(entry: Message | Choice, model: string | undefined): Step {
   const isSampled = 'message' in entry;
-  const message = isSampled ? { ...entry.message, role: 'assistant' as const } : entry;
-  const text = textOf(message.content);
-  if (message.role !== 'assistant')
-    return { source: message.role === 'user' || message.role === 'tool' ? 'user' : 'system', message: text };
-  const reasoning = message.reasoning_content || message.reasoning;
-  const calls: readonly ToolCall[] = message.tool_calls ?? [];
+  const { role, text, reasoning, toolCalls } = readableMessage(entry);
+  if (role !== 'assistant')
+    return { source: role === 'user' || role === 'tool' ? 'user' : 'system', message: text };
   return {
     source: 'agent',
     message: text,
     ...(reasoning ? { reasoning_content: reasoning } : {}),
     ...(isSampled && model !== undefined ? { model_name: model } : {}),
-    ...(calls.length > 0 ? { tool_calls: calls.map(callOf) } : {}),
+    ...(toolCalls.length > 0 ? { tool_calls: toolCalls.map(callOf) } : {}),
     ...(isSampled && entry.token_ids ? { metrics: metricsOf(entry) } : {}),
   };
 }

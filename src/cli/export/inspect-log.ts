@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Choice, Message } from '../../contract/index.ts';
 import { titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
-import { type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
+import { readableMessage, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { largestOf } from '../../util/extremes.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
@@ -133,12 +133,11 @@ function choiceOf(choice: Choice, model: string) {
 /** A message as Inspect has it: reasoning is a part of its content, arguments of tools are values. */
 function messageOf(entry: Message | Choice, model: string): object {
   const isSampled = 'message' in entry;
-  const message = isSampled ? { ...entry.message, role: 'assistant' as const } : entry;
-  const text = textOf(message.content);
-  const base = { id: randomUUID(), role: message.role === 'developer' ? 'system' : message.role };
-  if (message.role === 'tool') return { ...base, content: text, tool_call_id: message.tool_call_id };
-  if (message.role !== 'assistant') return { ...base, content: text };
-  const reasoning = message.reasoning_content || message.reasoning;
+  const { role, text, reasoning, toolCalls } = readableMessage(entry);
+  const base = { id: randomUUID(), role: role === 'developer' ? 'system' : role };
+  if (!isSampled && entry.role === 'tool')
+    return { ...base, content: text, tool_call_id: entry.tool_call_id };
+  if (role !== 'assistant') return { ...base, content: text };
   return {
     ...base,
     content: reasoning
@@ -148,9 +147,9 @@ function messageOf(entry: Message | Choice, model: string): object {
         ]
       : text,
     ...(isSampled ? { source: 'generate', model } : {}),
-    ...(message.tool_calls?.length
+    ...(toolCalls.length > 0
       ? {
-          tool_calls: message.tool_calls.map(({ id, function: called }) => ({
+          tool_calls: toolCalls.map(({ id, function: called }) => ({
             id,
             function: called.name,
             arguments: argumentsOf(called.arguments),

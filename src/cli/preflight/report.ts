@@ -1,7 +1,7 @@
 import { printable } from '../../contract/index.ts';
 import { counted, duration } from '../../progress/index.ts';
 import { describeFailureKinds, type RolloutGroup } from '../../rollout/index.ts';
-import { type Trajectory, textOf, toTrajectoryRecord } from '../../trajectory/index.ts';
+import { readableMessage, type Trajectory, toTrajectoryRecord } from '../../trajectory/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import { percentage, shortNumber, turnLines } from '../run-commands/text.ts';
 import type { PreflightFigures } from './figures.ts';
@@ -21,10 +21,8 @@ function exampleLines(trajectory: Trajectory): string[] {
   );
   const { messages_and_choices: entries } = toTrajectoryRecord(trajectory);
   const turns = entries.map((entry) => {
-    const message = 'message' in entry ? entry.message : entry;
-    const text = textOf(message.content);
-    const calls = 'tool_calls' in message ? (message.tool_calls ?? []) : [];
-    return { role: message.role, text, tools: calls.map((call) => call.function) };
+    const { role, text, toolCalls } = readableMessage(entry);
+    return { role, text, tools: toolCalls.map((call) => call.function) };
   });
   return [
     `reward ${shortNumber(trajectory.reward)}${parts.length > 0 ? ` (${printable(parts.join(', '))})` : ''}`,
