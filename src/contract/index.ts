@@ -5,6 +5,7 @@ export * from './chat/request.ts';
 export * from './chat/response.ts';
 export { engineArgumentSchema } from './chat/sampling-fields.ts';
 export * from './chat/structured-outputs.ts';
+export * from './chat/text-of.ts';
 export * from './chat/tools.ts';
 export * from './error.ts';
 export * from './error-body.ts';

@@ -12,7 +12,6 @@ export {
   replyKey,
   sampledMessage,
   type TrajectoryCall,
-  textOf,
 } from './recorded-call.ts';
 export {
   currentTrajectory,

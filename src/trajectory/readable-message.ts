@@ -1,5 +1,5 @@
-import type { Choice, Message, ToolCall } from '../contract/index.ts';
-import { reasoningOf, textOf } from './recorded-call.ts';
+import { type Choice, type Message, type ToolCall, textOf } from '../contract/index.ts';
+import { reasoningOf } from './recorded-call.ts';
 
 /** A message or a sampled reply, as people read it. */
 interface ReadableMessage {

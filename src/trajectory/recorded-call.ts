@@ -1,4 +1,11 @@
-import type { ChatCompletionRequest, Choice, Message, Tool, ToolCall } from '../contract/index.ts';
+import {
+  type ChatCompletionRequest,
+  type Choice,
+  type Message,
+  type Tool,
+  type ToolCall,
+  textOf,
+} from '../contract/index.ts';
 
 /** When a call began, got its slot, and was answered, in milliseconds from the start of its rollout. */
 export type CallTimes = readonly [begun: number, sent: number, answered: number];
@@ -132,10 +139,4 @@ function plainContent(content: Message['content']): unknown {
   if (!Array.isArray(content)) return content ?? '';
   const [only] = content;
   return content.length === 1 && only?.type === 'text' ? only.text : content;
-}
-
-/** The content as one string, because agent libraries may split a reply into parts. */
-export function textOf(content: Message['content']): string {
-  if (!Array.isArray(content)) return content ?? '';
-  return content.map((part) => (part.type === 'text' ? part.text : part.refusal)).join('');
 }

@@ -1,15 +1,9 @@
-import type { Choice, Message, Tool } from '../contract/index.ts';
+import { type Choice, type Message, type Tool, textOf } from '../contract/index.ts';
 import { append } from '../util/extremes.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
 import { type Conversation, History, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
-import {
-  type AskedForm,
-  type CallTimes,
-  type RecordedCall,
-  sampledMessage,
-  textOf,
-} from './recorded-call.ts';
+import { type AskedForm, type CallTimes, type RecordedCall, sampledMessage } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
 import { type UnexpectedCallReason, unexpectedCall, unexpectedReasons } from './trajectory-error.ts';
 import type { UnrewardedTrajectory } from './trajectory-options.ts';

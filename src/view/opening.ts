@@ -1,7 +1,7 @@
-import { type Message, parseModelName, type Tool, withoutStep } from '../contract/index.ts';
+import { type Message, parseModelName, type Tool, textOf, withoutStep } from '../contract/index.ts';
 import type { GroupRecord } from '../rollout/index.ts';
 import { readRun } from '../training/index.ts';
-import { type AskedForm, textOf } from '../trajectory/index.ts';
+import type { AskedForm } from '../trajectory/index.ts';
 import type { RunRow } from './api.ts';
 import { inOrder, nameOfWhich, whichOf } from './which.ts';
 

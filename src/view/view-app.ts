@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { z } from 'zod';
-import { textOf } from '../trajectory/index.ts';
+import { textOf } from '../contract/index.ts';
 import { messageOf } from '../util/error.ts';
 import { isLocalHost, isSameKey, newKey } from '../util/server-access.ts';
 import type { ServiceOpening } from './api.ts';

@@ -1,6 +1,6 @@
-import type { Choice, Message, ToolCall } from '../../contract/index.ts';
+import { type Choice, type Message, type ToolCall, textOf } from '../../contract/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
-import { readableMessage, type TrajectoryRecord, textOf } from '../../trajectory/index.ts';
+import { readableMessage, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
 /**

@@ -1,9 +1,8 @@
-import type { ChatCompletionRequest } from '../../contract/index.ts';
+import { type ChatCompletionRequest, textOf } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
 import { average } from '../../evaluation/index.ts';
 import { type ScriptedReply, scriptedModel } from '../../model/index.ts';
 import { type RolloutGroup, runGroups } from '../../rollout/index.ts';
-import { textOf } from '../../trajectory/index.ts';
 import { Deadline } from '../../util/deadline.ts';
 
 /** A way to answer without understanding. */

@@ -1,4 +1,4 @@
-import { requestLimits } from '../../contract/basics.ts';
+import { requestLimits, textOf } from '../../contract/basics.ts';
 import type { Choice, ParsedMessage, Tool } from '../../contract/index.ts';
 import { isDeeperThan } from '../../util/json.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
@@ -30,7 +30,6 @@ export interface Conversation {
 }
 
 type AssistantMessage = Extract<ParsedMessage, { role: 'assistant' }>;
-type ContentPart = { text: string } | { refusal: string };
 
 /** Converts a message of a request to a turn. Fields that a template cannot show are refused, not dropped. */
 export function toTurn(message: ParsedMessage, location: Location): Turn {
@@ -135,12 +134,6 @@ export function choiceToTurn(choice: Choice, location: Location): Turn {
       tokenIds ?? choice,
     );
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };
-}
-
-function textOf(content: string | ContentPart[] | undefined): string {
-  if (content === undefined) return '';
-  if (typeof content === 'string') return content;
-  return content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
 }
 
 /** Characters of all texts in a value; a number, such as a token id, counts as one. */
