@@ -20,52 +20,21 @@ export const numberList = (element: z.ZodNumber, maximum: number): z.ZodArray<z.
   new NumberArray({ type: 'array', element, maximum }).max(maximum, tooManyElements(maximum));
 
 /**
- * Makes an object's schema skip the optional fields that a value lacks: with many of them, they take most of the time.
- * Changes and returns the schema. A value with an issue is parsed once more, by the original schema.
- */
-export function sparse<Schema extends z.ZodObject>(schema: Schema): Schema {
-  const { parse } = schema._zod;
-  const fields = new Map<string, z.core.$ZodType>(Object.entries(schema.shape));
-  /** The fields that cannot be skipped: required ones, and those with a default. */
-  let needed: string[] | undefined;
-  const parsePresent: typeof parse = (payload, context) => {
-    const { value } = payload;
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return parse(payload, context);
-    needed ??= [...fields.keys()].filter((name) => !isSkippable(fields.get(name)));
-    if (!needed.every((name) => name in value)) return parse(payload, context);
-    const parsed: Record<string, unknown> = {};
-    for (const [name, item] of Object.entries(value)) {
-      const result = fields.get(name)?._zod.run({ value: item, issues: [] }, context);
-      if (!result) continue;
-      if (result instanceof Promise || result.issues.length > 0) return parse(payload, context);
-      parsed[name] = result.value;
-    }
-    payload.value = parsed;
-    return payload;
-  };
-  // Zod calls `run`, which is `parse` for a schema without checks of its own.
-  schema._zod.parse = parsePresent;
-  schema._zod.run = parsePresent;
-  return schema;
-}
-
-function isSkippable(field: z.core.$ZodType | undefined): boolean {
-  if (!field) return true;
-  const { success, data } = z.safeParse(field, undefined);
-  return success && data === undefined;
-}
-
-/**
- * Lets the values pass at once for which `accepts` is true. The schema must accept them too, and not change them.
- * Changes and returns the schema.
+ * A copy of a schema, faster for values that it accepts: `shortcut` returns a parsed copy of a value, as the schema
+ * would, or `z.INVALID` to leave it to the schema. Zod compiles the schema when it is first needed.
  */
 export function withShortcut<Schema extends z.ZodType>(
   schema: Schema,
-  accepts: (value: unknown) => boolean,
+  shortcut: (value: unknown) => z.output<Schema> | typeof z.INVALID,
 ): Schema {
-  const { run } = schema._zod;
-  schema._zod.run = (payload, context) => (accepts(payload.value) ? payload : run(payload, context));
-  return schema;
+  let compiled: Schema | undefined;
+  return z.withParser(schema, (value) => {
+    const parsed = shortcut(value);
+    if (parsed !== z.INVALID) return parsed;
+    compiled ??= z.compile(schema);
+    const result = compiled.safeParse(value);
+    return result.success ? result.data : z.INVALID;
+  });
 }
 
 /** A number used in computations, bounded so that weights stay in their range. */
@@ -152,6 +121,7 @@ function countOf(value: unknown): number {
 /** Of a longer list with a wrong element, only that one is reported. Asking the schema about each takes ten times as long. */
 const maxShortList = 256;
 
+/** A class, because a list of `z.withParser` is copied: that takes up to twice as long. */
 interface NumberArray extends z.ZodArray<z.ZodNumber> {}
 
 interface NumberArrayDefinition extends z.core.$ZodArrayDef<z.ZodNumber> {

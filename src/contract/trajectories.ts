@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { boundedNumber, list, optional, record, sparse, text } from './bounded.ts';
+import { boundedNumber, list, optional, record, text } from './bounded.ts';
 import { messageSchema } from './chat/messages.ts';
 import { choiceSchema } from './chat/response.ts';
 import { toolSchema } from './chat/tools.ts';
@@ -33,7 +33,7 @@ const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges })
   )
   .meta({ additionalProperties: { type: 'null' } });
 
-const trajectory = z
+export const trajectorySchema = z
   .object({
     exchanges: optional(exchanges).describe(
       'Refused unless its lists are empty: conversations are read from messages_and_choices and additional_histories.',
@@ -52,7 +52,6 @@ const trajectory = z
     start_time: optional(z.iso.datetime({ offset: true, local: true }).max(trainingLimits.timestamp)),
   })
   .meta({ id: 'Trajectory' });
-export const trajectorySchema = sparse(trajectory);
 
 export const trajectoryGroupSchema = z
   .object({

@@ -4,6 +4,7 @@ import {
   type ChatCompletionChunk,
   type Choice,
   chatCompletionRequestSchema,
+  compiledChatRequestSchema,
   refusedChatFields,
 } from '../contract/index.ts';
 import { dataFrame } from '../util/event-stream.ts';
@@ -45,7 +46,7 @@ function readChatBody(body: unknown): ParsedChatRequest {
   const fields = asFields(body);
   if (isTextOnly(fields.modalities)) delete fields.modalities;
   const cleaned = { ...withoutObfuscation(fields), messages: withoutClientFields(fields.messages) };
-  const parsed = parse(chatCompletionRequestSchema, checkNames(cleaned, known, remedies));
+  const parsed = parse(compiledChatRequestSchema(), checkNames(cleaned, known, remedies));
   const { messages, model: _, seed, stream = false, stream_options, n = 1, ...answer } = parsed;
   const { tools, function_call, logprobs = false, return_token_ids = false, ...rest } = answer;
   const { tool_choice = function_call, max_tokens, max_completion_tokens, ...settings } = rest;

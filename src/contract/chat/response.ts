@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { answeredTokens, boundedNumber, list, record, sparse, text, withShortcut } from '../bounded.ts';
+import { answeredTokens, boundedNumber, list, record, text, withShortcut } from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
@@ -15,7 +15,7 @@ export const topLogprobSchema = z
 const logprobsMeaning =
   'Natural logarithms of the probabilities of the sampled tokens, each under the distribution that it was sampled from. That distribution covers the tokens that the constraint and the other fields allow at this position. It is computed after logits_processors, logit_bias and penalties, divided by the temperature (by 1 if the temperature is 0), cut by top_k, top_p and min_p, and renormalised over the remaining tokens. A token without alternatives has 0. A probability of 0 is written as -9999.';
 
-const samplingFields = z
+export const samplingSchema = z
   .object({
     temperature: boundedNumber(),
     top_p: boundedNumber(),
@@ -59,7 +59,6 @@ const samplingFields = z
     description:
       'Reproduces the distribution that a choice was sampled from. An absent field was off. constraint is the hash of the grammar. For training, send choices back unchanged, including this object.',
   });
-export const samplingSchema = sparse(samplingFields);
 
 const promptIds = () =>
   answeredTokens()
@@ -86,14 +85,18 @@ const logprobEntrySchema = topLogprobSchema.extend({
     .describe("Added by us, next to the first token_id of a choice: the choice's fields of the same names."),
 });
 
-/** Whether a value is a list of entries without alternatives, as most choices have. */
-const areBareEntries = (value: unknown): boolean =>
-  Array.isArray(value) && value.length <= requestLimits.tokens && value.every(isBareEntry);
+/** A copy of a list of entries without alternatives, as most choices have. */
+const copyBareEntries = (value: unknown): LogprobEntry[] | typeof z.INVALID =>
+  Array.isArray(value) && value.length <= requestLimits.tokens && value.every(isBareEntry)
+    ? value.slice()
+    : z.INVALID;
+
+type LogprobEntry = z.output<typeof logprobEntrySchema>;
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
 
-function isBareEntry(entry: unknown): boolean {
+function isBareEntry(entry: unknown): entry is LogprobEntry {
   if (!isRecord(entry)) return false;
   let fields = 0;
   for (const _ in entry) fields++;
@@ -116,7 +119,7 @@ const areBytes = (value: unknown): boolean =>
 /** One entry for each sampled token, including the end token. */
 export const logprobsSchema = z
   .object({
-    content: withShortcut(list(logprobEntrySchema, requestLimits.tokens), areBareEntries).nullish(),
+    content: withShortcut(list(logprobEntrySchema, requestLimits.tokens), copyBareEntries).nullish(),
   })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 

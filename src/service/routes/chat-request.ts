@@ -3,6 +3,7 @@ import {
   chatCompletionRequestSchema,
   chatFieldAliases,
   chatLimits,
+  compiledChatRequestSchema,
   documentSchema,
   list,
   messageSchema,
@@ -52,7 +53,7 @@ async function parseRequest(content: Buffer): Promise<ParsedChatCompletionReques
   const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
   if (slices?.over) await slices.pause();
   if (isObject(body)) refuseForeignFields(body);
-  if (!slices || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
+  if (!slices || !isObject(body)) return validateBody(compiledChatRequestSchema(), body);
   refuseUnknownFields(body, fieldsOf(chatCompletionRequestSchema));
   const frame = readItem(frameSchema, body, ['body']);
   const issues = 'issues' in frame ? [...frame.issues] : [];
