@@ -64,8 +64,6 @@ const againstTheWay = [
   'lora/lora-model.ts imports trainer/kept-gradient.ts',
   'runtime.ts imports threads/device-lock.ts',
   'runtime.ts imports threads/native-gate.ts',
-  'weights/export.ts imports base-models.ts',
-  'weights/export.ts imports checkpoint/adapter.ts',
 ].map((text) => text.replace(/(^| imports )/g, '$1engines/embedded/'));
 
 async function importsOf(file: string): Promise<string[]> {

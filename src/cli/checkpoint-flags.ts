@@ -10,6 +10,7 @@ import { taskBar } from './task-bar.ts';
 export interface CheckpointFlags {
   checkpoint: string[];
   adapter?: string;
+  train?: CheckpointOptions['train'];
   loraRank?: number;
   loraAlpha?: number;
   loraTargets?: Targets;
@@ -35,6 +36,12 @@ export function addCheckpointFlags(command: Command): Command {
     .option(
       '--adapter <folder>',
       "LoRA adapter in PEFT's form with which the models of the checkpoint begin: its rank, alpha and targets count",
+    )
+    .addOption(
+      new Option(
+        '--train <what>',
+        'what training changes of the checkpoints: an adapter (lora), or all weights of small ones (default lora)',
+      ).choices(['lora', 'all']),
     )
     .option('--lora-rank <number>', 'rank of the adapters that training makes (default 16)', wholeNumber(1))
     .option('--lora-alpha <number>', 'alpha of the adapters (default twice the rank)', positiveNumber)
@@ -81,6 +88,7 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
   const {
     checkpoint,
     adapter,
+    train,
     loraRank,
     loraAlpha,
     loraTargets,
@@ -107,6 +115,7 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
   return checkpoint.map((folder) => ({
     folder,
     adapter,
+    train,
     lora,
     contextLength: context,
     format,
@@ -118,6 +127,7 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
 export function checkpointArguments({
   checkpoint,
   adapter,
+  train,
   loraRank,
   loraAlpha,
   loraTargets,
@@ -131,6 +141,7 @@ export function checkpointArguments({
   return [
     ...checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
     ['adapter', adapter && shellWord(adapter)],
+    ['train', train],
     ['lora-rank', loraRank],
     ['lora-alpha', loraAlpha],
     ['lora-targets', loraTargets?.join(',')],

@@ -79,6 +79,7 @@ function tinkerOptions(flags: EngineFlags) {
     throw wrong('checkpoint', "must be given once, with a folder of the server's base model");
   const unused = {
     adapter: flags.adapter,
+    train: flags.train,
     'lora-alpha': flags.loraAlpha,
     'lora-targets': flags.loraTargets,
     context: flags.context,

@@ -70,7 +70,7 @@ describe('martingale doctor', () => {
         keyValueBytes: 4 * 2 * 2 * 2 * 8 * 50 * 3,
         trainedTogether: 20,
         // Values, gradient and two moments of A and B: rank 4, beside the inputs and outputs of seven matrices.
-        adapterBytes: 4 * 4 * 2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)),
+        trainedBytes: 4 * 4 * 2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)),
       },
       refusals: [],
     });

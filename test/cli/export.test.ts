@@ -7,6 +7,7 @@ import { generateText } from 'ai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createClient } from '../../src/client/index.ts';
+import { readCheckpoint } from '../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { inspectCheckpoint } from '../../src/engines/embedded/open-checkpoint.ts';
 import type { Engine } from '../../src/engines/engine.ts';
@@ -27,7 +28,10 @@ beforeAll(async () => {
   base = await generateCheckpoint(parent, 'qwen3');
   engine = await createEmbeddedEngine({
     threads: 1,
-    checkpoints: [{ folder: base, id: 'generated', lora: { rank: 3, targets: ['q_proj', 'down_proj'] } }],
+    checkpoints: [
+      { folder: base, id: 'generated', lora: { rank: 3, targets: ['q_proj', 'down_proj'] } },
+      { folder: base, id: 'whole', train: 'all' },
+    ],
   });
   service = await startService({ engine, dataFolder: join(parent, 'data') });
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
@@ -37,6 +41,8 @@ beforeAll(async () => {
     { role: 'assistant' as const, content: 'b' },
   ];
   await sft({ model, examples: [{ messages }], learningRate: 0.05 });
+  const whole = await openModel({ client, project: 'shop', name: 'whole', baseModel: 'whole' });
+  await sft({ model: whole, examples: [{ messages }], learningRate: 0.01 });
   await train({
     environment: defineEnvironment({
       name: 'choose',
@@ -162,6 +168,46 @@ describe('martingale export', () => {
     expect(await readFile(join(part, 'Modelfile'), 'utf8')).toMatch(
       new RegExp(`^FROM ${base}\nADAPTER \\./chooser-step1-adapter\\.gguf\n`),
     );
+  });
+
+  it('writes all trained weights as one file, as a whole folder, or as GGUF', async () => {
+    const [file, merged, gguf] = ['weights', 'replaced', 'packed'].map((name) => join(parent, name)) as [
+      string,
+      string,
+      string,
+    ];
+    expect(await run(file, ['shop/whole'])).toMatchObject({ errors: '', status: 0 });
+    expect(await readdir(file)).toEqual(['whole-step1.safetensors']);
+    const trained = await valuesOf(join(file, 'whole-step1.safetensors'));
+    const old = await valuesOf(join(base, 'model.safetensors'));
+    const flags = ['shop/whole', '--checkpoint', base];
+    expect(await run(merged, [...flags, '--merged'])).toMatchObject({ status: 0 });
+    expect((await readdir(merged)).sort()).toEqual((await readdir(base)).sort());
+    const written = await valuesOf(join(merged, 'model.safetensors'));
+    for (const name of [
+      'model.embed_tokens.weight',
+      'model.norm.weight',
+      'model.layers.1.mlp.up_proj.weight',
+    ]) {
+      expect(trained(name)).not.toEqual(old(name));
+      expect(written(name)).toEqual(trained(name));
+    }
+    expect((await run(gguf, [...flags, '--to', 'gguf'])).status).toBe(0);
+    const { source } = await inspectCheckpoint({ folder: join(gguf, 'whole-step1-f16.gguf') });
+    const { weights } = await readCheckpoint(source);
+    const norm = trained('model.layers.0.input_layernorm.weight');
+    expect(weights.get('model.layers.0.input_layernorm.weight')).toEqual(norm);
+    const up = weights.get('model.layers.1.mlp.up_proj.weight') ?? [];
+    for (const [index, value] of trained('model.layers.1.mlp.up_proj.weight').entries())
+      expect(up[index]).toBeCloseTo(value, 2);
+    for (const [more, message] of [
+      [[], /has all its weights trained, .* leave out --checkpoint, or add --merged or --to gguf/],
+      [['--to', 'gguf', '--adapter'], /has all its weights trained, and no adapter: leave out --adapter/],
+    ] as const)
+      expect(await run(join(parent, 'none'), [...flags, ...more])).toMatchObject({
+        errors: expect.stringMatching(message),
+        status: 1,
+      });
   });
 
   it('says of a model that was trained under a form that the form was not learned', async () => {

@@ -1,4 +1,4 @@
-import { adapterShapes } from '../../engines/embedded/lora/adapter-vector.ts';
+import { trainedShapes } from '../../engines/embedded/lora/adapter-vector.ts';
 import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/training-memory.ts';
 import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
@@ -19,8 +19,8 @@ export interface Needs {
   trainingBytes: number | null;
   /** Sequences that are trained together. */
   trainedTogether: number;
-  /** The adapter with its gradient and Adam's state. */
-  adapterBytes: number;
+  /** What is trained, an adapter or all weights, with its gradient and Adam's state. */
+  trainedBytes: number;
   /** Of a process with a service and an engine, before it has a checkpoint. */
   processBytes: number;
   totalBytes: number;
@@ -43,7 +43,7 @@ interface Use {
 }
 
 export function needsOf(
-  { architecture, parameters, lora, id }: InspectedCheckpoint,
+  { architecture, parameters, trained, id }: InspectedCheckpoint,
   { sequence }: StepSize,
   { batch, device, trainingLimit, usable }: Use,
 ): Needs {
@@ -51,11 +51,13 @@ export function needsOf(
   const weightBytes = parameters * bytesPerFloat;
   // An embedding that is not the head too is looked up, never multiplied.
   const lookedUp = architecture.tiedEmbeddings ? 0 : architecture.vocabularySize * architecture.width;
-  const packedBytes = device === 'cpu' ? (parameters - lookedUp) * bytesPerFloat : 0;
+  // Weights that are all trained have a copy of their own for each checkpoint: the old one and the new one.
+  const copies = trained === 'all' ? 2 : 1;
+  const packedBytes = device === 'cpu' ? copies * (parameters - lookedUp) * bytesPerFloat : 0;
   const keyValueBytes = 2 * layers * keyValueHeads * headWidth * sequence * batch * bytesPerFloat;
   const prefixCacheBytes = checkpointPrefixBytes(defaultPrefixBytes(true));
-  const adapterValues = adapterShapes(architecture, lora).reduce((sum, { size }) => sum + size, 0);
-  const adapterBytes = 4 * adapterValues * bytesPerFloat;
+  const trainedValues = trainedShapes(architecture, trained).reduce((sum, { size }) => sum + size, 0);
+  const trainedBytes = 4 * trainedValues * bytesPerFloat;
   const refusals: string[] = [];
   if (sequence > contextLength)
     refusals.push(
@@ -75,7 +77,7 @@ export function needsOf(
     packedBytes +
     keyValueBytes +
     prefixCacheBytes +
-    adapterBytes +
+    trainedBytes +
     (training ?? 0) +
     processBytes;
   if (totalBytes > usable)
@@ -89,7 +91,7 @@ export function needsOf(
     prefixCacheBytes,
     trainingBytes: training,
     trainedTogether,
-    adapterBytes,
+    trainedBytes,
     processBytes,
     totalBytes,
     refusals,

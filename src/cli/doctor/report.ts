@@ -93,7 +93,7 @@ function modelRows(
     `${layers}${size}, ${vocabularySize} tokens in the vocabulary, ${contextLength} of context`,
   ]);
   if (memory) {
-    const { weightBytes, packedBytes, keyValueBytes, prefixCacheBytes, adapterBytes, processBytes } = memory;
+    const { weightBytes, packedBytes, keyValueBytes, prefixCacheBytes, trainedBytes, processBytes } = memory;
     const { totalBytes, trainedTogether, batch } = memory;
     const sequences = trainedTogether === 1 ? 'one sequence' : `${trainedTogether} sequences`;
     rows.push(
@@ -110,7 +110,7 @@ function modelRows(
           ? `more than the ${gigabytes(trainingBytes)} that are allowed`
           : `${gigabytes(memory.trainingBytes)} for ${sequences} of ${sequence} tokens at once`,
       ],
-      ['memory: adapter', `${gigabytes(adapterBytes)} with its gradient and Adam's state`],
+      ['memory: what is trained', `${gigabytes(trainedBytes)} with its gradient and Adam's state`],
       ['memory: the process', gigabytes(processBytes)],
       ['memory: all', gigabytes(totalBytes)],
     );

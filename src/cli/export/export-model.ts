@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
 import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
-import type { Adapter } from '../../engines/embedded/checkpoint/adapter.ts';
 import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
+import type { TrainedChange } from '../../engines/embedded/checkpoint/merge.ts';
 import { isFree, writeDurably, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
 import { showFetch } from '../checkpoint-flags.ts';
@@ -129,7 +129,7 @@ interface Download {
   signal: AbortSignal;
 }
 
-/** Stores the files of a checkpoint in a folder: an adapter's two, or the single one of a tiny model. */
+/** Stores the files of a checkpoint in a folder: an adapter's two, or the single one of a model with all its weights. */
 async function download({ client, model, folder, signal }: Download): Promise<void> {
   const { decodeTar } = await import('../../util/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
@@ -146,47 +146,57 @@ async function download({ client, model, folder, signal }: Download): Promise<vo
   for (const name of missing) throw badArchive(model, `has no ${name}`);
 }
 
-/** @throws MartingaleError (`bad_option`) for a model without an adapter, whose download has all its weights. */
-async function checkAdapter(folder: string, { name, baseModel }: ExportedModel): Promise<void> {
-  const { adapterWeightsFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
-  if ((await readdir(folder)).includes(adapterWeightsFile)) return;
-  throw badOption(
-    `${name} is a model of ${baseModel}, which has no LoRA adapter: leave out --merged, --to and --checkpoint`,
-  );
-}
-
 /** Names the base model in PEFT's configuration by an address where PEFT finds it. */
 async function nameBase(folder: string, base: Base, model: ExportedModel): Promise<void> {
-  await checkAdapter(folder, model);
-  await readAdapterOf(folder, base, model);
+  await using change = await readChange(folder, base, model);
+  if (!('tensors' in change))
+    throw badOption(
+      `${model.name} has all its weights trained, and no adapter beside a base: leave out --checkpoint, or add --merged or --to gguf`,
+    );
   const { adapterConfigFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
   const path = join(folder, adapterConfigFile);
   const config = { ...JSON.parse(await readFile(path, 'utf8')), base_model_name_or_path: base.address };
   await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { flush: true });
 }
 
-/** @throws MartingaleError (`wrong_base`) if the adapter does not belong to the base's weights. */
-async function readAdapterOf(folder: string, base: Base, model: ExportedModel) {
-  const { readAdapter, readBaseWeights } = await import('../../engines/embedded/checkpoint/adapter.ts');
+/**
+ * What training has made of the base: the adapter, or all weights, in a folder.
+ * @throws MartingaleError (`wrong_base`) if it does not belong to the base's weights, `bad_option` for a model without a base.
+ */
+async function readChange(
+  folder: string,
+  base: Base,
+  model: ExportedModel,
+): Promise<TrainedChange & AsyncDisposable> {
+  const { adapterWeightsFile, readAdapter, readBaseWeights } = await import(
+    '../../engines/embedded/checkpoint/adapter.ts'
+  );
   const { hashCheckpoint } = await import('../../engines/embedded/checkpoint/read-checkpoint.ts');
-  const wrong = (cause?: unknown) =>
-    new MartingaleError(
+  const [first = ''] = (await readdir(folder)).filter((name) => name.endsWith('.safetensors'));
+  const isAdapter = first === adapterWeightsFile;
+  const expected = await readBaseWeights(join(folder, first));
+  if (expected === undefined && !isAdapter)
+    throw badOption(
+      `${model.name} is a model of ${model.baseModel}, which has no LoRA adapter: leave out --merged, --to and --checkpoint`,
+    );
+  if (expected === undefined) throw badArchive(model, 'does not say which base weights it belongs to');
+  if (expected !== (await hashCheckpoint(base.source)))
+    throw new MartingaleError(
       'wrong_base',
       `${model.name} was trained on ${model.baseModel}, with other weights than those in ${base.folder}: pass the folder ` +
         `that the service has as ${model.baseModel} with --checkpoint`,
-      { cause },
     );
-  const expected = await readBaseWeights(folder);
-  if (expected === undefined) throw badArchive(model, 'does not say which base weights it belongs to');
-  if (expected !== (await hashCheckpoint(base.source))) throw wrong();
-  return await readAdapter(folder, base.architecture);
+  if (isAdapter)
+    return { ...(await readAdapter(folder, base.architecture)), [Symbol.asyncDispose]: async () => {} };
+  const { openTrainedWeights } = await import('../../engines/embedded/checkpoint/merge.ts');
+  return openTrainedWeights(join(folder, first), base.architecture);
 }
 
 /** Writes a model with its base at hand. */
 type Write = (given: {
   base: Base;
   model: ExportedModel;
-  adapter: Adapter;
+  change: TrainedChange;
   to: string;
   signal: AbortSignal;
   onProgress: (done: number, total: number) => void;
@@ -212,24 +222,24 @@ function writerOf({
     return {
       flag: '--merged',
       shown: 'merged into',
-      write: async ({ base, adapter, to, ...options }) => {
+      write: async ({ base, change, to, ...options }) => {
         const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
         const template = chatTemplate === undefined ? undefined : base.language.format.template;
-        await writeMerged(base.source, adapter, to, { ...options, chatTemplate: template });
+        await writeMerged(base.source, change, to, { ...options, chatTemplate: template });
       },
     };
   if (form !== 'gguf') return null;
   return {
     flag: '--to gguf',
     shown: adapterOnly ? 'as an adapter of' : 'merged into',
-    write: async ({ base, model, adapter, to, ...options }) => {
+    write: async ({ base, model, change, to, ...options }) => {
       const { writeGgufFiles } = await import('./gguf.ts');
       await writeNewFolder(to, (folder) =>
         writeGgufFiles({
           folder,
           base,
           name: model.name,
-          adapter,
+          change,
           type: type ?? 'f16',
           adapterOnly,
           ...options,
@@ -251,10 +261,9 @@ async function exportWritten({ base, to, write, ...rest }: WrittenExport): Promi
   const folder = await mkdtemp(join(tmpdir(), 'martingale-export-'));
   try {
     await refusingFullDisks(folder, () => download({ ...rest, folder }));
-    await checkAdapter(folder, model);
-    const adapter = await readAdapterOf(folder, base, model);
+    await using change = await readChange(folder, base, model);
     const onProgress = (done: number, total: number) => bar.show(done, total, `of ${basename(to)}`);
-    await refusingFullDisks(to, () => write({ base, model, adapter, to, signal, onProgress }));
+    await refusingFullDisks(to, () => write({ base, model, change, to, signal, onProgress }));
   } finally {
     bar.clear();
     await rm(folder, { recursive: true, force: true });

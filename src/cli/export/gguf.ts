@@ -1,6 +1,7 @@
 import { basename, join } from 'node:path';
-import type { Adapter } from '../../engines/embedded/checkpoint/adapter.ts';
+import { MartingaleError } from '../../contract/index.ts';
 import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
+import type { TrainedChange } from '../../engines/embedded/checkpoint/merge.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
 import { writeDurably } from '../../util/durable-files.ts';
 
@@ -11,7 +12,7 @@ interface GgufFiles {
   base: InspectedCheckpoint & { address: string };
   /** Of the trained model, with its step. */
   name: string;
-  adapter: Adapter;
+  change: TrainedChange;
   type: GgufType;
   /** Only the adapter, for use beside the base. */
   adapterOnly: boolean;
@@ -24,7 +25,7 @@ export async function writeGgufFiles({
   folder,
   base,
   name,
-  adapter,
+  change,
   type,
   adapterOnly,
   ...rest
@@ -35,8 +36,14 @@ export async function writeGgufFiles({
   const file = `${basename(name).replace(':', '-')}-${adapterOnly ? 'adapter' : type}.gguf`;
   const path = join(folder, file);
   const { format } = base.language;
-  if (adapterOnly) await writeGgufAdapter(base.source, adapter, path, { name });
-  else await writeGguf(base.source, adapter, path, { name, type, format, ...rest });
+  if (adapterOnly) {
+    if (!('tensors' in change))
+      throw new MartingaleError(
+        'bad_option',
+        `${name} has all its weights trained, and no adapter: leave out --adapter`,
+      );
+    await writeGgufAdapter(base.source, change, path, { name });
+  } else await writeGguf(base.source, change, path, { name, type, format, ...rest });
   const from = adapterOnly ? base.address : `./${file}`;
   const { ollamaTemplate } = await import('./ollama-template.ts');
   const template = ollamaTemplate(base.language);

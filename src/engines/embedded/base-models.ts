@@ -1,7 +1,7 @@
 import type { SharedLanguage } from '../../language/chat/read-language.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
-import { adapterShapes, type LoraSettings } from './lora/adapter-vector.ts';
+import { type Trained, trainedShapes } from './lora/adapter-vector.ts';
 import type { LoraBase } from './lora/layer-feeds.ts';
 import { Random } from './random.ts';
 import {
@@ -23,12 +23,13 @@ export interface TinyModel extends BaseModel {
   seed: number;
 }
 
-/** A checkpoint in Hugging Face form, trained by LoRA. */
+/** A checkpoint in Hugging Face form. */
 export interface CheckpointModel extends BaseModel, LoraBase {
   kind: 'checkpoint';
   parameters: number;
   folder: string;
-  lora: LoraSettings;
+  /** What training changes: a LoRA adapter, or all weights. */
+  trained: Trained;
   /** The adapter that its models begin with, as a flat vector in shared memory; null without one. */
   start: Float32Array | null;
   /** Its tokenizer and chat format. */
@@ -86,20 +87,23 @@ export class BaseModels {
     throw new EngineError('unknown_base_model', `unknown base model ${id}; known: ${known}`);
   }
 
-  /** The tensors that training changes: all parameters of a tiny model, the adapter of a checkpoint. */
+  /** The tensors that training changes. */
   trainedShapes(id: string): readonly TensorShape[] {
     const model = this.find(id);
     if (model.kind === 'tiny') return tensorShapes(model.architecture);
-    return adapterShapes(model.architecture, model.lora);
+    return trainedShapes(model.architecture, model.trained);
   }
 
   /** What the trained tensors belong to: an adapter fits the weights and settings that it was trained with. */
   originOf(id: string): TensorOrigin {
     const model = this.find(id);
     if (model.kind === 'tiny') return {};
-    const { rank, alpha, targets } = model.lora;
+    const { trained, weightsHash: base_weights } = model;
+    if (trained === 'all') return { base_weights, trained };
+    const { rank, alpha, targets } = trained;
     return {
-      base_weights: model.weightsHash,
+      base_weights,
+      trained: 'lora',
       lora_rank: String(rank),
       lora_alpha: String(alpha),
       lora_targets: targets.join(','),
@@ -112,6 +116,7 @@ export class BaseModels {
     const shapes = this.trainedShapes(id);
     if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
     if (model.kind === 'tiny') return initializeWeights(model.architecture, model.seed);
+    if (model.trained === 'all') return ownWeights(model, shapes);
     return model.start ? Float32Array.from(model.start) : initialAdapter(shapes);
   }
 
@@ -120,6 +125,12 @@ export class BaseModels {
     const model = this.find(id);
     return folder === null && (model.kind === 'tiny' || model.start === null);
   }
+}
+
+function ownWeights({ weights }: CheckpointModel, shapes: readonly TensorShape[]): Float32Array {
+  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  for (const { name, offset } of shapes) vector.set(weights.get(name) as Float32Array, offset);
+  return vector;
 }
 
 /** A is uniform in +-1 / sqrt(inputs) and B is 0, as PEFT initializes them. */

@@ -12,8 +12,8 @@ import { type Device, devices, installCommand, type RuntimeChoice, runtimeOfEnvi
 
 export interface EmbeddedEngineOptions {
   /**
-   * Checkpoints to sample from and to train by LoRA, besides the tiny models. Each is read once, as float32, and its
-   * weights are never changed. Default: none.
+   * Checkpoints to sample from and to train, besides the tiny models. Each is read once, as float32; training makes
+   * adapters, or changes a copy of its weights. Default: none.
    *
    * @example [{ folder: './Qwen3-0.6B', lora: { rank: 16 }, contextLength: 4096 }]
    */
@@ -115,7 +115,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
       'bad_option',
       `prefixCacheBytes must be a whole number, 0 or more, not ${prefixCacheBytes}`,
     );
-  checkDevice(device, checkpoints.length);
+  checkDevice(device, checkpoints);
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
   const opened = await openCheckpoints(checkpoints, options.onFetch);
@@ -144,10 +144,15 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   return engine;
 }
 
-function checkDevice(device: Device, checkpoints: number): void {
+function checkDevice(device: Device, checkpoints: readonly CheckpointOptions[]): void {
   if (!devices.includes(device))
     throw new EngineError('bad_option', `device must be ${devices.join(' or ')}, not ${showValue(device)}`);
-  if (device !== 'cpu' && checkpoints === 0)
+  if (device !== 'cpu' && checkpoints.some(({ train }) => train === 'all'))
+    throw new EngineError(
+      'bad_option',
+      `checkpoints: train is 'all', which needs the device cpu: on ${device} weights stay as they are, and adapters are trained. Use 'lora', or leave the device out`,
+    );
+  if (device !== 'cpu' && checkpoints.length === 0)
     throw new EngineError(
       'bad_option',
       `the device ${device} is for checkpoints, and there are none: the tiny models run on the CPU. Add a checkpoint, or leave the device out`,

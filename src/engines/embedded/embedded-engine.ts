@@ -19,11 +19,11 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel } from './base-models.ts';
+import { exportWeights } from './export-weights.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
 import type { CallOptions } from './threads/worker-thread.ts';
 import { TrainerThreads } from './trainer/trainer-threads.ts';
-import { exportWeights } from './weights/export.ts';
 
 /** The engine of `createEmbeddedEngine`, whose options are checked. */
 export class EmbeddedEngine implements Engine {

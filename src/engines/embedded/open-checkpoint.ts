@@ -8,7 +8,7 @@ import { readRegularFile } from '../../util/regular-file.ts';
 import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
-import { maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
+import { adapterWeightsFile, maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { ollamaFile, ollamaFolders } from './checkpoint/ollama.ts';
@@ -16,7 +16,7 @@ import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
 import type { CheckpointSource } from './checkpoint/tensor-files.ts';
 import { checkpointTensors, projections } from './checkpoint/tensors.ts';
-import { adapterVector, type LoraSettings } from './lora/adapter-vector.ts';
+import { adapterVector, type LoraSettings, mostTrainedValues, type Trained } from './lora/adapter-vector.ts';
 
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
@@ -37,6 +37,12 @@ export interface CheckpointOptions {
    * KL penalty. `lora` is the adapter's. Default: an adapter that changes nothing.
    */
   adapter?: string;
+  /**
+   * What training changes: `lora`, an adapter beside the weights, or `all` weights, which takes four more copies of them
+   * in memory and two on disk for each checkpoint: at most 268 million, on the CPU, and without `adapter` and `lora`.
+   * Default `lora`.
+   */
+  train?: 'lora' | 'all';
   /** The adapters that training makes. A target's matrix W acts as W + B A * alpha / rank. */
   lora?: {
     /** Default 16. */
@@ -98,7 +104,10 @@ async function fetched(address: string, onProgress?: (progress: FetchProgress) =
 const defaultContextLength = 8192;
 
 /** LoRA learns best at about ten times the rates of full training, whatever its rank. */
-const defaults = { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 };
+const defaults = {
+  lora: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
+  all: { rlLearningRate: 1e-5, sftLearningRate: 2e-5, sftBatchSize: 16 },
+} as const;
 
 /**
  * Reads checkpoints with their tokenizers, one after another.
@@ -125,7 +134,7 @@ export async function openCheckpoints(
 
 /** What a checkpoint's folder says of it without its weights. */
 export interface InspectedCheckpoint
-  extends Pick<CheckpointModel, 'id' | 'architecture' | 'lora' | 'start' | 'parameters'> {
+  extends Pick<CheckpointModel, 'id' | 'architecture' | 'trained' | 'start' | 'parameters'> {
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
   source: CheckpointSource;
@@ -144,6 +153,7 @@ export async function inspectCheckpoint(
     folder: address,
     id = idOf(address),
     adapter,
+    train = 'lora',
     lora = {},
     contextLength,
     format = {},
@@ -151,7 +161,7 @@ export async function inspectCheckpoint(
   }: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<InspectedCheckpoint> {
-  const settings = adapter === undefined ? loraSettings(lora) : null;
+  const settings = trainedOf({ train, adapter, lora });
   checkStyles(format);
   const folder = await locate(address, onFetch);
   const source = await openSource(folder);
@@ -175,9 +185,29 @@ export async function inspectCheckpoint(
     .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
     .reduce((sum, size) => sum + size, 0);
   const begun = settings
-    ? { lora: settings, start: null }
+    ? { trained: settings, start: null }
     : await readStart(resolve(adapter ?? ''), own, lora);
+  if (train === 'all' && parameters > mostTrainedValues)
+    throw badOption(
+      `train is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained: use 'lora'`,
+    );
   return { id, folder, source, modelType, architecture, language, parameters, ...begun };
+}
+
+/** What training changes, as the options say; null for the adapter in a folder. */
+function trainedOf({
+  train,
+  adapter,
+  lora,
+}: Required<Pick<CheckpointOptions, 'train' | 'lora'>> & Pick<CheckpointOptions, 'adapter'>): Trained | null {
+  if (train !== 'lora' && train !== 'all') throw badOption(`train must be 'lora' or 'all', not ${train}`);
+  if (train === 'lora') return adapter === undefined ? loraSettings(lora) : null;
+  const [given] = Object.entries({ adapter, ...lora }).find(([, value]) => value !== undefined) ?? [];
+  if (given === undefined) return train;
+  const option = given === 'adapter' ? given : `lora.${given}`;
+  throw badOption(
+    `train is 'all', and ${option} is for adapters: leave one of them out. To go on from an adapter, merge it into its checkpoint first (martingale export --merged)`,
+  );
 }
 
 async function openCheckpoint(
@@ -194,7 +224,8 @@ async function openCheckpoint(
   const model: CheckpointModel = {
     kind: 'checkpoint',
     ...inspected,
-    ...{ contextLength, vocabularySize, weights, endTokens, defaults, language: shared },
+    ...{ contextLength, vocabularySize, weights, endTokens, language: shared },
+    defaults: defaults[inspected.trained === 'all' ? 'all' : 'lora'],
     weightsHash,
   };
   return { model, language };
@@ -205,7 +236,7 @@ async function readStart(
   folder: string,
   architecture: CheckpointModel['architecture'],
   given: NonNullable<CheckpointOptions['lora']>,
-): Promise<Pick<CheckpointModel, 'lora' | 'start'>> {
+): Promise<Pick<CheckpointModel, 'trained' | 'start'>> {
   const adapter = await readAdapter(folder, architecture);
   const lora = loraSettings(adapter);
   for (const name of ['rank', 'alpha', 'targets'] as const) {
@@ -215,12 +246,12 @@ async function readStart(
     if (wanted !== '' && wanted !== own)
       throw badOption(`lora.${name} is ${wanted}, but the adapter in ${folder} has ${own}: leave it out`);
   }
-  return { lora, start: adapterVector(architecture, adapter) };
+  return { trained: lora, start: adapterVector(architecture, adapter) };
 }
 
 /** Adapters of martingale name the weights that they belong to. */
 async function checkBase(adapter: string, folder: string, weightsHash: string): Promise<void> {
-  const expected = await readBaseWeights(adapter);
+  const expected = await readBaseWeights(join(adapter, adapterWeightsFile));
   if (expected !== undefined && expected !== weightsHash)
     throw badOption(
       `the adapter in ${adapter} was trained on other weights than those in ${folder}: give it the checkpoint that it was trained on`,

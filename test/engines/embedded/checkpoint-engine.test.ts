@@ -5,7 +5,7 @@ import { readCheckpoint } from '../../../src/engines/embedded/checkpoint/read-ch
 import { projections } from '../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { adapterShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
+import { type Trained, trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
 import { LoraModel } from '../../../src/engines/embedded/lora/lora-model.ts';
 import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
 import { findDecisions } from '../../../src/engines/embedded/trainer/decisions.ts';
@@ -17,7 +17,7 @@ import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../src/learning/index.ts';
 import { sharedFolder } from '../../support/files.ts';
 import { generateCheckpoint } from './checkpoint/generated.ts';
-import { datumOf } from './support.ts';
+import { cispo, datumOf } from './support.ts';
 
 const parent = sharedFolder();
 let folder: string;
@@ -31,6 +31,7 @@ beforeAll(async () => {
     checkpoints: [
       { folder, lora: { rank: 4 } },
       { folder: other, id: 'other', contextLength: 128 },
+      { folder, id: 'whole', train: 'all' },
     ],
   });
 });
@@ -61,18 +62,22 @@ function request(seed: number, more: Partial<GenerateRequest> = {}): GenerateReq
 }
 
 /** The log-probabilities of training for what was sampled. */
-async function trainedLogprobs(asked: GenerateRequest, adapter: Float32Array | null): Promise<number[][]> {
+async function trainedLogprobs(
+  asked: GenerateRequest,
+  vector: Float32Array | null,
+  trained: Trained = lora,
+): Promise<number[][]> {
   const reply = await engine.generate(asked);
   const codec = new ConversationCodec(new Map(), await readLanguage(folder));
   const sequence = await findDecisions(datumOf(asked, reply, 1), codec);
-  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(folder), lora);
+  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(folder), trained);
   const batches = model.toBatches([sequence], 2 ** 30);
-  const trained = await model.logprobs(batches, adapter, new AbortController().signal);
+  const computed = await model.logprobs(batches, vector, new AbortController().signal);
   await model.release();
   const sampled = sequence.decisions.map(
     ({ position }) => reply.logprobs[position + 1 - asked.prompt.length],
   );
-  return [sampled as number[], [...trained]];
+  return [sampled as number[], computed];
 }
 
 describe('a checkpoint in the embedded engine', () => {
@@ -82,6 +87,7 @@ describe('a checkpoint in the embedded engine', () => {
       'martingale-small',
       id,
       'other',
+      'whole',
     ]);
     const [, , model, other] = engine.baseModels;
     expect(model).toMatchObject({ contextLength: 512, vocabularySize: 709 });
@@ -175,35 +181,51 @@ describe('a checkpoint in the embedded engine', () => {
     await expect(engine.generate(request(1, { prompt: [709] }))).rejects.toThrow(/ids are 0 to 708/);
   });
 
-  it('is trained by LoRA; the adapter is sampled from as it was trained', async () => {
-    const asked = request(9, { constraint: regex('[a-d]{12}') });
+  it.each<[string, string, Trained]>([
+    ['by LoRA', id, lora],
+    ['in all its weights', 'whole', 'all'],
+  ])('is trained %s; what was trained is sampled from', async (_, baseModel, trained) => {
+    const base = { baseModel, folder: null };
+    const asked = request(9, { weights: base, constraint: regex('[a-d]{12}') });
     const reply = await engine.generate(asked);
-    const encoded = await engine.encodeReplies(id, [{ parts: ['abcd'], constraint: null }]);
-    expect(engine.tokenizer(id).decode(encoded[0] ?? [])).toBe('abcd');
-    const trained = { baseModel: id, folder: join(parent, 'trained') };
+    const encoded = await engine.encodeReplies(baseModel, [{ parts: ['abcd'], constraint: null }]);
+    expect(engine.tokenizer(baseModel).decode(encoded[0] ?? [])).toBe('abcd');
+    const weights = { baseModel, folder: join(parent, `trained-${baseModel}`) };
     const loss = { type: 'cross_entropy' } as const;
     const metrics: Record<string, number>[] = [];
     const batch = { datums: [datumOf(asked, reply, 1)], loss, reference: null, learningRate: 1e-2 };
     await engine.train({
-      from: { baseModel: id, folder: null },
-      folder: trained.folder,
+      from: base,
+      folder: weights.folder,
       batches: Array(8).fill(batch),
       onStep: (step) => metrics.push(step),
     });
     expect(metrics).toHaveLength(8);
+    expect(metrics[0]?.logprob_difference_max).toBeLessThan(1e-4);
     const sum = (logprobs: readonly number[]) => logprobs.reduce((total, value) => total + value, 0);
-    const again = { ...asked, weights: trained, sampling: { ...plainSampling, temperature: 0 } };
+    const again = { ...asked, weights, sampling: { ...plainSampling, temperature: 0 } };
     const likeliest = await engine.generate(again);
-    expect(engine.tokenizer(id).decode(likeliest.tokens)).toBe(engine.tokenizer(id).decode(reply.tokens));
-    const resampled = await engine.generate({ ...asked, weights: trained });
+    expect(engine.tokenizer(baseModel).decode(likeliest.tokens)).toBe(
+      engine.tokenizer(baseModel).decode(reply.tokens),
+    );
+    const resampled = await engine.generate({ ...asked, weights });
     expect(sum(resampled.logprobs)).not.toBeCloseTo(sum(reply.logprobs), 2);
     const { architecture } = await readCheckpoint(folder);
-    const adapter = await readWeights(trained.folder, adapterShapes(architecture, lora));
-    const [sampled = [], computed = []] = await trainedLogprobs({ ...asked, weights: trained }, adapter);
+    const vector = await readWeights(weights.folder, trainedShapes(architecture, trained));
+    const [sampled = [], computed = []] = await trainedLogprobs({ ...asked, weights }, vector, trained);
     for (const [index, logprob] of computed.entries())
       expect(Math.abs(logprob - (sampled[index] as number))).toBeLessThan(1e-4);
-    // The base model is as before.
+    // The base model is as before, and it is the reference of a penalty.
     expect((await engine.generate(asked)).tokens).toEqual(reply.tokens);
+    const klPenalty = { coefficient: 0.1, source: 'current_learner' } as const;
+    const penalised = { ...batch, loss: { ...cispo, klPenalty }, reference: base, learningRate: 1e-5 };
+    await engine.train({
+      from: weights,
+      folder: `${weights.folder}-further`,
+      batches: [penalised],
+      onStep: (step) => metrics.push(step),
+    });
+    expect(metrics[8]?.kl_policy_ref).toBeGreaterThan(0.1);
   });
 });
 
@@ -222,6 +244,12 @@ describe('checkpoints are refused at creation', () => {
     expect(await open({ lora: { rank: 0 } })).toMatch(/lora.rank .* not 0/);
     expect(await open({ lora: { alpha: -1 } })).toMatch(/lora.alpha .* not -1/);
     expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
+    expect(await open({ train: 'some' })).toMatch(/train must be 'lora' or 'all', not some/);
+    expect(await open({ train: 'all', lora: { alpha: 2 } })).toMatch(/train is 'all', and lora.alpha is for/);
+    expect(await open({ train: 'all', adapter: folder })).toMatch(/and adapter is for adapters.*merge it/);
+    expect(await refusal({ checkpoints: [{ folder, train: 'all' }], device: 'webgpu' })).toMatch(
+      /train is 'all', which needs the device cpu/,
+    );
     expect(await open({ format: { toolCalls: 'xml' } })).toMatch(/format.toolCalls .* hermes, .* not xml/);
     expect(await open({ format: { reasoning: 'r' } })).toMatch(/format.reasoning .* think, none, not r/);
   });

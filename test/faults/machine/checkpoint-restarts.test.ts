@@ -109,6 +109,11 @@ test.each<[string, () => Omit<CheckpointOptions, 'id'>, string]>([
   ],
   ['another alpha', () => ({ folder, lora: { alpha: 4 } }), 'lora_alpha 32, but its base model has 4'],
   ['other targets', () => ({ folder, lora: { targets: ['q_proj'] } }), 'its base model has q_proj now'],
+  [
+    'all weights in place of an adapter',
+    () => ({ folder, train: 'all' }),
+    'trained lora, but its base model has all now',
+  ],
   ['other weights of the same shapes', () => ({ folder: other }), 'base_weights sha256-'],
 ])('a model is refused by name after a start with %s', (_, checkpoint, problem) =>
   served([checkpoint()], async (calls) => {

@@ -106,9 +106,9 @@ export async function readAdapter(
   return { rank, alpha, targets, tensors };
 }
 
-/** The hash of the base weights that an adapter of martingale names: see `hashWeights`. Undefined for other adapters. */
-export async function readBaseWeights(folder: string): Promise<string | undefined> {
-  await using file = await SafetensorsFile.open(join(folder, adapterWeightsFile));
+/** The hash of the base weights that a file of martingale names: see `hashWeights`. Undefined for other files. */
+export async function readBaseWeights(path: string): Promise<string | undefined> {
+  await using file = await SafetensorsFile.open(path);
   return file.metadata.base_weights;
 }
 

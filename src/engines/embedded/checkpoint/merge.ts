@@ -1,13 +1,15 @@
 import { basename, join } from 'node:path';
 import { isFree, writeDurably, writeNewFolder } from '../../../util/durable-files.ts';
 import { EngineError } from '../../engine.ts';
+import type { Architecture } from '../weights/architecture.ts';
 import { fromFloat32, isFormat, type NumberFormat } from '../weights/number-formats.ts';
 import { encodeHeader } from '../weights/safetensors.ts';
 import { type Adapter, addAdapter } from './adapter.ts';
 import { readConfig } from './config.ts';
 import { selectTensors } from './read-checkpoint.ts';
 import { openSource } from './source.ts';
-import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
+import { type CheckpointSource, type CheckpointTensor, TensorFiles } from './tensor-files.ts';
+import { checkpointTensors, embeddingTensor, headTensor } from './tensors.ts';
 
 const templateFile = 'chat_template.jinja';
 
@@ -20,18 +22,18 @@ export interface WriteOptions {
 }
 
 /**
- * Writes a checkpoint with an adapter merged into its weights, as a folder that transformers loads: with
- * W + B A * alpha / rank in place of each target's W, rounded to its number format as PEFT's `merge_and_unload` does.
- * Quantized numbers of a GGUF file become float16. The folder appears completely or not at all.
+ * Writes a checkpoint after training as a folder that transformers loads: with W + B A * alpha / rank in place of each
+ * target's W, as PEFT's `merge_and_unload` does, or with all weights replaced. Numbers are rounded to their formats in the
+ * checkpoint. Quantized numbers of a GGUF file become float16. The folder appears completely or not at all.
  *
- * @param base The checkpoint that the adapter was trained on: a folder, or a GGUF file.
+ * @param base The checkpoint that was trained: a folder, or a GGUF file.
  * @param folder Must not exist yet, or be empty.
  * @param options.chatTemplate In place of the checkpoint's own.
  * @throws EngineError (`bad_option`) when it is not, or when the base cannot be read.
  */
 export async function writeMerged(
   base: string | CheckpointSource,
-  adapter: Adapter,
+  change: TrainedChange,
   folder: string,
   { chatTemplate, signal, onProgress }: WriteOptions & { chatTemplate?: string | undefined } = {},
 ): Promise<void> {
@@ -61,7 +63,7 @@ export async function writeMerged(
         );
         for (const tensor of own) {
           onProgress?.(written++, total);
-          for await (const values of mergedValues(tensor, adapter)) {
+          for await (const values of mergedValues(tensor, change)) {
             signal?.throwIfAborted();
             yield fromFloat32(writtenFormat(tensor.format), values);
           }
@@ -75,16 +77,48 @@ export async function writeMerged(
 
 const writtenFormat = (format: string): NumberFormat => (isFormat(format) ? format : 'F16');
 
-/** The numbers of a tensor with an adapter added, some rows at a time. A piece is valid until the next is read. */
+/** All weights of a checkpoint as training has made them, by their names. */
+interface TrainedWeights {
+  weights: ReadonlyMap<string, CheckpointTensor>;
+}
+
+/** Opens a file with all weights of an architecture. @throws EngineError (`bad_checkpoint`) if it has others */
+export async function openTrainedWeights(
+  path: string,
+  architecture: Architecture,
+): Promise<TrainedWeights & AsyncDisposable> {
+  const files = await TensorFiles.openFile(path);
+  try {
+    const tensors = files.select(checkpointTensors(architecture), { by: 'the checkpoint that was trained' });
+    const weights = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+    return { weights, [Symbol.asyncDispose]: () => files[Symbol.asyncDispose]() };
+  } catch (error) {
+    await files[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** What training has made of a checkpoint. */
+export type TrainedChange = Adapter | TrainedWeights;
+
+/** The numbers of a tensor after training, some rows at a time. A piece is valid until the next is read. */
 export async function* mergedValues(
   tensor: CheckpointTensor,
-  adapter: Adapter,
+  change: TrainedChange,
 ): AsyncGenerator<Float32Array> {
+  if ('weights' in change) {
+    const { weights } = change;
+    // Some files have a copy of a tied head, and old ones the rotary frequencies.
+    const isCopy = tensor.name === headTensor && !weights.has(headTensor);
+    const own = weights.get(isCopy ? embeddingTensor : tensor.name) ?? tensor;
+    yield* own.file.values(own, pieceNumbers);
+    return;
+  }
   const name = tensor.name.replace(/\.weight$/, '');
-  const isTarget = adapter.tensors.has(`${name}.lora_A.weight`);
+  const isTarget = change.tensors.has(`${name}.lora_A.weight`);
   let firstRow = 0;
   for await (const values of tensor.file.values(tensor, pieceNumbers)) {
-    if (isTarget) addAdapter(adapter, name, values, firstRow);
+    if (isTarget) addAdapter(change, name, values, firstRow);
     yield values;
     firstRow += values.length / (tensor.dimensions.at(-1) ?? 1);
   }

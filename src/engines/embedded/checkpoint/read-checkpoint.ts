@@ -11,7 +11,7 @@ import {
   readTensor,
   type TensorFiles,
 } from './tensor-files.ts';
-import { checkpointTensors } from './tensors.ts';
+import { checkpointTensors, embeddingTensor, headTensor } from './tensors.ts';
 
 /** A checkpoint whose weights are in memory. */
 interface Checkpoint extends CheckpointConfig {
@@ -20,9 +20,6 @@ interface Checkpoint extends CheckpointConfig {
   /** Each tensor by its name in the files, as float32 in shared memory: threads that get it share one copy. */
   weights: ReadonlyMap<string, Float32Array>;
 }
-
-const embeddings = 'model.embed_tokens.weight';
-const head = 'lm_head.weight';
 
 /**
  * Reads Llama 3, SmolLM2, Qwen2.5 or Qwen3: a folder in Hugging Face form, with weights in float32, bfloat16 or float16 in
@@ -124,16 +121,16 @@ export async function selectTensors(
   const shapes = checkpointTensors(architecture);
   // Old checkpoints store the rotary frequencies, which the configuration determines.
   const rules = { by: 'config.json', ignores: (name: string) => name.endsWith('.rotary_emb.inv_freq') };
-  const copy = files.files.find(({ tensors }) => tensors.has(head));
+  const copy = files.files.find(({ tensors }) => tensors.has(headTensor));
   if (!architecture.tiedEmbeddings || !copy) return files.select(shapes, rules);
   const [table, ...rest] = files.select(
-    [...shapes, { name: head, dimensions: [architecture.vocabularySize, architecture.width] }],
+    [...shapes, { name: headTensor, dimensions: [architecture.vocabularySize, architecture.width] }],
     rules,
   );
   const last = rest.pop();
   if (!table || !last || !(await areEqual(table, last)))
     throw badCheckpoint(
-      `${copy.path}: ${head} differs from ${embeddings}, but tie_word_embeddings in config.json is true: set it to false`,
+      `${copy.path}: ${headTensor} differs from ${embeddingTensor}, but tie_word_embeddings in config.json is true: set it to false`,
     );
   return [table, ...rest];
 }

@@ -18,6 +18,12 @@ export interface NamedShape {
   dimensions: readonly number[];
 }
 
+/** The table of the tokens' embeddings. */
+export const embeddingTensor = 'model.embed_tokens.weight';
+/** The matrix of a head that is not the embeddings. */
+export const headTensor = 'lm_head.weight';
+export const finalNormTensor = 'model.norm.weight';
+
 /** The name of a projection's matrix, without `.weight`. */
 export function projectionName(layer: number, projection: Projection): string {
   const block = ['gate_proj', 'up_proj', 'down_proj'].includes(projection) ? 'mlp' : 'self_attn';
@@ -47,7 +53,7 @@ export function projectionShape(architecture: Architecture, projection: Projecti
 export function checkpointTensors(architecture: Architecture): NamedShape[] {
   const { vocabularySize, width, layers, headWidth, attentionBias, queryKeyNorm, tiedEmbeddings } =
     architecture;
-  const tensors: [string, number[]][] = [['model.embed_tokens.weight', [vocabularySize, width]]];
+  const tensors: [string, number[]][] = [[embeddingTensor, [vocabularySize, width]]];
   for (let layer = 0; layer < layers; layer++) {
     const prefix = `model.layers.${layer}`;
     tensors.push([`${prefix}.input_layernorm.weight`, [width]]);
@@ -63,7 +69,7 @@ export function checkpointTensors(architecture: Architecture): NamedShape[] {
       for (const norm of ['q_norm', 'k_norm'])
         tensors.push([`${prefix}.self_attn.${norm}.weight`, [headWidth]]);
   }
-  tensors.push(['model.norm.weight', [width]]);
-  if (!tiedEmbeddings) tensors.push(['lm_head.weight', [vocabularySize, width]]);
+  tensors.push([finalNormTensor, [width]]);
+  if (!tiedEmbeddings) tensors.push([headTensor, [vocabularySize, width]]);
   return tensors.map(([name, dimensions]) => ({ name, dimensions }));
 }

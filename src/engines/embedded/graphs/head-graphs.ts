@@ -17,20 +17,24 @@ class HeadGraph {
   readonly norm: Norm;
   readonly architecture: Architecture;
 
-  constructor(architecture: Architecture) {
+  /** `keepsGradients`: whether a backward pass outputs `norm.gradient` and `embedding.gradient`. */
+  constructor(architecture: Architecture, keepsGradients = false) {
     this.architecture = architecture;
     const { width, vocabularySize, normEpsilon } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['rows', width]);
     const gain = graph.input('norm', 'float32', [width]);
     graph.input('embedding', 'float32', [vocabularySize, width]);
-    this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient: null, isFused: false });
+    const keepGradient = keepsGradients
+      ? (gradient: Value) => graph.output('norm.gradient', gradient, [width])
+      : null;
+    this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient, isFused: false });
   }
 
   /** Logits [rows, vocabulary], with what the backward pass through the norm needs. */
-  logits(): { logits: Value; inverse: Value } {
-    const { output, inverse } = this.norm.forward('state');
-    return { logits: this.graph.op('Gemm', [output, 'embedding'], { transB: 1 }), inverse };
+  logits(): { logits: Value; normed: Value; inverse: Value } {
+    const { output: normed, inverse } = this.norm.forward('state');
+    return { logits: this.graph.op('Gemm', [normed, 'embedding'], { transB: 1 }), normed, inverse };
   }
 
   /**
@@ -44,7 +48,7 @@ class HeadGraph {
     graph.input('sets', 'int64', ['rows']);
     const reduce = (operator: string, values: Value) =>
       graph.op(operator, [values, graph.integers(-1)], { keepdims: 1 });
-    const { logits, inverse } = this.logits();
+    const { logits, normed, inverse } = this.logits();
     const mask = graph.op('Gather', ['masks', 'sets'], { axis: 0 });
     const adjusted = graph.op('Add', [graph.op('Mul', [logits, 'inverse_temperature']), mask]);
     const shifted = graph.op('Sub', [adjusted, reduce('ReduceMax', adjusted)]);
@@ -52,7 +56,15 @@ class HeadGraph {
     const total = reduce('ReduceSum', likelihoods);
     const logTotal = graph.op('Log', [total]);
     const mean = graph.op('Div', [reduce('ReduceSum', graph.op('Mul', [likelihoods, shifted])), total]);
-    return { inverse, shifted, likelihoods, total, logTotal, entropy: graph.op('Sub', [logTotal, mean]) };
+    const entropy = graph.op('Sub', [logTotal, mean]);
+    return { normed, inverse, shifted, likelihoods, total, logTotal, entropy };
+  }
+
+  /** Outputs the gradient of the head's matrix, from dLoss/dlogits [rows, vocabulary] and the normed states. */
+  outputMatrixGradient(logitsGradient: Value, normed: Value): void {
+    const { vocabularySize, width } = this.architecture;
+    const gradient = this.graph.op('Gemm', [logitsGradient, normed], { transA: 1 });
+    this.graph.output('embedding.gradient', gradient, [vocabularySize, width]);
   }
 
   /** From the gradient [rows, width] of the normed states to the output `state_gradient`. */
@@ -85,15 +97,17 @@ export function headLogprobsGraph(architecture: Architecture): Uint8Array {
 
 /**
  * The backward pass of `headLogprobsGraph`, computed again from the states. Inputs: `targets` [rows],
- * `slope` and `entropy_slope` [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width].
+ * `slope` and `entropy_slope` [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width]. With
+ * `trainsHead` also `norm.gradient`, and the gradient of the head's matrix in two parts: `embedding.gradient`
+ * [vocabulary, width], and `target.gradient` [rows, width], to be added to the rows of the targets.
  *
  * With p the probabilities, H the entropy, s and h the slopes: dLoss/da_j = s * ([j = target] - p_j)
  * - h * p_j * (log p_j + H).
  */
-export function headSlopesGraph(architecture: Architecture): Uint8Array {
-  const head = new HeadGraph(architecture);
+export function headSlopesGraph(architecture: Architecture, trainsHead = false): Uint8Array {
+  const head = new HeadGraph(architecture, trainsHead);
   const { graph } = head;
-  const { inverse, shifted, likelihoods, total, logTotal, entropy } = head.distribution();
+  const { normed, inverse, shifted, likelihoods, total, logTotal, entropy } = head.distribution();
   graph.input('targets', 'int64', ['rows']);
   graph.input('slope', 'float32', ['rows', 1]);
   graph.input('entropy_slope', 'float32', ['rows', 1]);
@@ -108,6 +122,12 @@ export function headSlopesGraph(architecture: Architecture): Uint8Array {
   const weights = graph.op('Mul', [likelihoods, factor]);
   const chosen = graph.op('Mul', [graph.op('Gather', ['embedding', 'targets'], { axis: 0 }), 'slope']);
   const difference = graph.op('Sub', [chosen, graph.op('Gemm', [weights, 'embedding'])]);
+  if (trainsHead) {
+    const scale = graph.op('Mul', ['slope', 'inverse_temperature']);
+    graph.output('target.gradient', graph.op('Mul', [normed, scale]), ['rows', architecture.width]);
+    const negative = graph.op('Neg', [graph.op('Mul', [normed, 'inverse_temperature'])]);
+    head.outputMatrixGradient(weights, negative);
+  }
   head.outputGradient(graph.op('Mul', [difference, 'inverse_temperature']), inverse);
   return graph.finish();
 }
@@ -119,12 +139,16 @@ export function headLogitsGraph(architecture: Architecture): Uint8Array {
   return head.graph.finish();
 }
 
-/** The backward pass of `headLogitsGraph`. Input: `logits_gradient` [rows, vocabulary]. Output: `state_gradient`. */
-export function headLogitsBackwardGraph(architecture: Architecture): Uint8Array {
-  const head = new HeadGraph(architecture);
+/**
+ * The backward pass of `headLogitsGraph`. Input: `logits_gradient` [rows, vocabulary]. Output: `state_gradient`; with
+ * `trainsHead` also `norm.gradient` and `embedding.gradient`.
+ */
+export function headLogitsBackwardGraph(architecture: Architecture, trainsHead = false): Uint8Array {
+  const head = new HeadGraph(architecture, trainsHead);
   const { graph } = head;
   graph.input('logits_gradient', 'float32', ['rows', architecture.vocabularySize]);
-  const { inverse } = head.norm.forward('state');
+  const { output: normed, inverse } = head.norm.forward('state');
+  if (trainsHead) head.outputMatrixGradient('logits_gradient', normed);
   head.outputGradient(graph.op('Gemm', ['logits_gradient', 'embedding']), inverse);
   return graph.finish();
 }

@@ -235,7 +235,7 @@ export class Layer {
   #placeBackward(name: NormName, gradient: Value, raw?: Value, inverse?: Value): Value {
     const { graph, norm, rotary } = this.#parts;
     const turned = rotary ? this.#rotate(gradient, graph.op('Neg', [rotary.sines])) : gradient;
-    return raw === undefined || inverse === undefined ? turned : norm(name).backward(turned, raw, inverse);
+    return raw === undefined || inverse === undefined ? turned : norm(name).backward(turned, raw, inverse, 3);
   }
 
   #rotate(states: Value, sines: Value): Value {

@@ -17,7 +17,11 @@ export interface LoraTargets {
   scale: number;
 }
 
-const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
+/** What of the layers is trained: adapters beside their weights, or all weights. */
+type TrainedPart = LoraTargets | 'all';
+
+/** The projections that have biases where an architecture has them. */
+export const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
 
 /**
  * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
@@ -31,15 +35,15 @@ const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
  * the graphs have kernels on WebGPU; on the CPU the runtime fuses transpositions and scales into the products. The shapes
  * are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
  */
-export function loraForwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, lora);
+export function loraForwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained);
   graph.output('next', layer.next(layer.forward('state')), ['tokens', architecture.width]);
   return graph.finish();
 }
 
 /** The same forward pass, with what `loraTapeGraph` takes from it as further outputs: see `keptShapes`. */
-export function loraKeepingGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, lora);
+export function loraKeepingGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained);
   const tape = layer.forward('state');
   graph.output('next', layer.next(tape), ['tokens', architecture.width]);
   for (const [part, shape] of keptShapes(architecture))
@@ -49,11 +53,11 @@ export function loraKeepingGraph(architecture: Architecture, lora: LoraTargets):
 
 /**
  * The backward pass of any one layer. It runs the layer forward again, so that only the inputs of the layers have to be
- * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and
- * `<projection>.A.gradient` and `<projection>.B.gradient` of the adapter.
+ * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and of
+ * each trained input `<input>.gradient`: of `<projection>.A` and `<projection>.B`, or of all weights.
  */
-export function loraBackwardGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, lora, true);
+export function loraBackwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, true);
   graph.input('gradient', 'float32', ['tokens', architecture.width]);
   const stateGradient = layer.backward('gradient', layer.forward('state'));
   graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
@@ -61,8 +65,8 @@ export function loraBackwardGraph(architecture: Architecture, lora: LoraTargets)
 }
 
 /** The backward pass on what a forward pass has kept. Inputs beside those of `loraBackwardGraph`: `keptShapes`. */
-export function loraTapeGraph(architecture: Architecture, lora: LoraTargets): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, lora, true);
+export function loraTapeGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, true);
   graph.input('gradient', 'float32', ['tokens', architecture.width]);
   const kept = Object.fromEntries(
     Array.from(keptShapes(architecture), ([part, shape]) => [
@@ -102,16 +106,18 @@ export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions
   return shapes;
 }
 
+const noAdapters: LoraTargets = { targets: [], scale: 1 };
+
 class LoraGraph {
   readonly graph = new Graph();
   readonly layer: Layer;
   readonly #architecture: Architecture;
-  readonly #lora: LoraTargets;
+  readonly #trained: TrainedPart;
   readonly #keepsGradients: boolean;
 
-  constructor(architecture: Architecture, lora: LoraTargets, keepsGradients = false) {
+  constructor(architecture: Architecture, trained: TrainedPart, keepsGradients = false) {
     this.#architecture = architecture;
-    this.#lora = lora;
+    this.#trained = trained;
     this.#keepsGradients = keepsGradients;
     const { width, heads, headWidth, positions } = architecture;
     const { graph } = this;
@@ -138,15 +144,27 @@ class LoraGraph {
   }
 
   #norm(name: NormName): Norm {
-    const { width, headWidth, normEpsilon } = this.#architecture;
-    const gain = this.graph.input(name, 'float32', [name.endsWith('_layernorm') ? width : headWidth]);
-    return new Norm(this.graph, { gain, epsilon: normEpsilon, keepGradient: null, isFused: false });
+    const { width, headWidth, normEpsilon: epsilon } = this.#architecture;
+    const dimensions = [name.endsWith('_layernorm') ? width : headWidth];
+    const gain = this.graph.input(name, 'float32', dimensions);
+    const keepGradient = this.#keepsWeights
+      ? (gradient: Value) => this.#outputGradient(name, gradient, dimensions)
+      : null;
+    return new Norm(this.graph, { gain, epsilon, keepGradient, isFused: false });
+  }
+
+  get #keepsWeights(): boolean {
+    return this.#keepsGradients && this.#trained === 'all';
+  }
+
+  #outputGradient(input: string, gradient: Value, dimensions: Dimensions): void {
+    this.graph.output(`${input}.gradient`, gradient, dimensions);
   }
 
   /** y = x W^T + bias + scale * (x A^T) B^T. */
   #linear(name: Projection): Linear {
     const { graph } = this;
-    const { targets, scale: strength } = this.#lora;
+    const { targets, scale: strength } = this.#trained === 'all' ? noAdapters : this.#trained;
     const [outputs, inputs] = projectionShape(this.#architecture, name);
     const weight = graph.input(name, 'float32', [outputs, inputs]);
     const hasBias = this.#architecture.attentionBias && biased.includes(name);
@@ -167,6 +185,12 @@ class LoraGraph {
       },
       backward: (gradient, input, { scale = 1, added } = {}) => {
         const sum = added === undefined ? [] : [added];
+        if (this.#keepsWeights) {
+          const ofWeight = graph.op('Gemm', [gradient, input], { transA: 1 });
+          this.#outputGradient(name, ofWeight, [outputs, inputs]);
+          const ofBias = () => graph.op('ReduceSum', [gradient, graph.integers(0)], { keepdims: 0 });
+          if (hasBias) this.#outputGradient(`${name}.bias`, ofBias(), [outputs]);
+        }
         const fromWeight = graph.op('Gemm', [gradient, weight, ...sum], { alpha: { float: scale } });
         if (!isAdapted) return fromWeight;
         const lowGradient = graph.op('Gemm', [gradient, b], { alpha: { float: strength } });
@@ -174,8 +198,8 @@ class LoraGraph {
           const low = graph.op('Gemm', [input, a], transposed);
           const ofA = graph.op('Gemm', [lowGradient, input], { transA: 1 });
           const ofB = graph.op('Gemm', [gradient, low], { transA: 1, alpha: { float: strength } });
-          graph.output(`${a}.gradient`, ofA, ['rank', inputs]);
-          graph.output(`${b}.gradient`, ofB, [outputs, 'rank']);
+          this.#outputGradient(a, ofA, ['rank', inputs]);
+          this.#outputGradient(b, ofB, [outputs, 'rank']);
         }
         return graph.op('Gemm', [lowGradient, a, fromWeight], { alpha: { float: scale } });
       },

@@ -60,15 +60,16 @@ export class Norm {
   }
 
   /**
-   * From dLoss/doutput to dLoss/dinput. With h = x * inverse, y = h * g: dg = sum_rows(dy * h) and
-   * dx = (dy * g - h * mean(dy * h * g)) * inverse.
+   * From dLoss/doutput to dLoss/dinput. With h = x * inverse, y = h * g: dg is the sum of dy * h over all axes but the
+   * last, and dx = (dy * g - h * mean(dy * h * g)) * inverse. `leading`: how many axes are before the last. Default 1.
    */
-  backward(gradient: Value, input: Value, inverse: Value): Value {
+  backward(gradient: Value, input: Value, inverse: Value, leading = 1): Value {
     const { gain, keepGradient } = this.#options;
     const graph = this.#graph;
     const scaled = graph.op('Mul', [input, inverse]);
     const product = graph.op('Mul', [gradient, scaled]);
-    keepGradient?.(graph.op('ReduceSum', [product, graph.integers(0)], { keepdims: 0 }));
+    const axes = Array.from({ length: leading }, (_, axis) => axis);
+    keepGradient?.(graph.op('ReduceSum', [product, graph.integers(...axes)], { keepdims: 0 }));
     const outer = graph.op('Mul', [gradient, gain]);
     const mean = graph.op('ReduceMean', [graph.op('Mul', [product, gain]), graph.integers(-1)], {
       keepdims: 1,

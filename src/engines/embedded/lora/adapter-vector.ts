@@ -1,13 +1,42 @@
 import { type Adapter, adapterTensors } from '../checkpoint/adapter.ts';
+import { checkpointTensors, type NamedShape } from '../checkpoint/tensors.ts';
 import type { Architecture, TensorShape } from '../weights/architecture.ts';
 
 /** What decides the shape and the effect of an adapter. */
 export type LoraSettings = Pick<Adapter, 'rank' | 'alpha' | 'targets'>;
 
-/** The tensors of an adapter as parts of one flat vector, which is what the optimizer updates. */
-export function adapterShapes(architecture: Architecture, lora: LoraSettings): TensorShape[] {
+/** What training changes of a checkpoint: an adapter beside its weights, or all weights. */
+export type Trained = LoraSettings | 'all';
+
+/** The tensors that are trained as parts of one flat vector, which is what the optimizer updates. */
+export const trainedShapes = (architecture: Architecture, trained: Trained): TensorShape[] =>
+  trained === 'all' ? inOneVector(checkpointTensors(architecture)) : adapterShapes(architecture, trained);
+
+/** Most values of a flat vector: with the gradient and Adam's averages they are 4 GB, all that a memory can have. */
+export const mostTrainedValues = 268_000_000;
+
+/** Most elements of the rows that `GradientSum.addRows` takes. */
+export const mostRowElements = 2 ** 20;
+
+/** Where the gradient of the flat vector is added up. */
+export interface GradientSum {
+  /** Adds to the elements from an offset on. */
+  add(offset: number, added: Float32Array): void;
+  /** Adds rows of the same width, each at the offset that `add` is called with; an offset may come again. */
+  addRows(
+    rows: Float32Array,
+    width: number,
+    place: (add: (row: number, offset: number) => void) => void,
+  ): void;
+}
+
+/** The tensors of an adapter in a flat vector. */
+export const adapterShapes = (architecture: Architecture, lora: LoraSettings): TensorShape[] =>
+  inOneVector(adapterTensors(architecture, lora));
+
+function inOneVector(tensors: readonly NamedShape[]): TensorShape[] {
   let offset = 0;
-  return adapterTensors(architecture, lora).map(({ name, dimensions }) => {
+  return tensors.map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
     const shape = { name, dimensions: [...dimensions], offset, size };
     offset += size;

@@ -1,4 +1,5 @@
-import type { Tensor } from 'onnxruntime-common';
+import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { finalNormTensor } from '../checkpoint/tensors.ts';
 import {
   headLogitsBackwardGraph,
   headLogitsGraph,
@@ -9,7 +10,9 @@ import {
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import type { LoraBase } from './layer-feeds.ts';
+import type { Architecture, TensorShape } from '../weights/architecture.ts';
+import { type GradientSum, type Trained, trainedShapes } from './adapter-vector.ts';
+import { headOf, type LoraBase, partFeeds, type TrainedTensor, weightOf } from './layer-feeds.ts';
 import { headRows } from './training-memory.ts';
 
 /** A decision whose sampling parameters are a temperature and a set of legal tokens. */
@@ -33,11 +36,26 @@ interface TokenProbabilities {
   entropies: Float32Array;
 }
 
+/** Where a backward pass adds what it computes. */
+interface HeadGradients {
+  /** dLoss/dstates, [tokens, width]. */
+  gradient: Float32Array;
+  sum: GradientSum;
+}
+
 /** Derivatives of the loss, one for each decision. */
 interface ProbabilitySlopes {
   logprobs: ArrayLike<number>;
   entropies: ArrayLike<number>;
 }
+
+/** The states before the head [tokens, width], and what is trained; null for the checkpoint as it is. */
+export interface HeadStates {
+  states: Float32Array;
+  vector: Float32Array | null;
+}
+
+type HeadSessions = Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>;
 
 /**
  * Runs the head of a checkpoint on the states before it, in chunks of decisions, so that memory does not depend on their
@@ -46,40 +64,36 @@ interface ProbabilitySlopes {
 export class HeadRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
+  /** The checkpoint's own weights. */
   readonly #weights: Feeds;
-  readonly #sessions: Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>;
+  readonly #trained: Record<'norm' | 'embedding', TrainedTensor> | null;
+  readonly #sessions: HeadSessions;
 
-  private constructor(
-    runtime: Runtime,
-    base: LoraBase,
-    sessions: Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>,
-  ) {
+  private constructor(runtime: Runtime, base: LoraBase, trained: Trained, sessions: HeadSessions) {
     this.#runtime = runtime;
     this.#base = base;
     this.#sessions = sessions;
-    const { width, vocabularySize, tiedEmbeddings } = base.architecture;
-    const weight = (name: string) => base.weights.get(name) as Float32Array;
-    const head = tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight';
+    const { architecture } = base;
+    const { width, vocabularySize } = architecture;
     this.#weights = {
-      norm: runtime.constant(weight('model.norm.weight'), [width]),
-      embedding: runtime.constant(weight(head), [vocabularySize, width]),
+      norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
+      embedding: runtime.constant(weightOf(base, headOf(architecture)), [vocabularySize, width]),
     };
+    this.#trained = trained === 'all' ? trainedHead(architecture) : null;
   }
 
-  static async create(runtime: Runtime, base: LoraBase): Promise<HeadRunner> {
+  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<HeadRunner> {
     const { architecture } = base;
-    return new HeadRunner(runtime, base, {
+    const trainsHead = trained === 'all';
+    return new HeadRunner(runtime, base, trained, {
       logprobs: await runtime.session(headLogprobsGraph(architecture)),
-      slopes: await runtime.session(headSlopesGraph(architecture)),
+      slopes: await runtime.session(headSlopesGraph(architecture, trainsHead)),
       logits: await runtime.session(headLogitsGraph(architecture)),
-      logitsBackward: await runtime.session(headLogitsBackwardGraph(architecture)),
+      logitsBackward: await runtime.session(headLogitsBackwardGraph(architecture, trainsHead)),
     });
   }
 
-  async probabilities(
-    states: Float32Array,
-    decisions: readonly PlainDecision[],
-  ): Promise<TokenProbabilities> {
+  async probabilities(states: HeadStates, decisions: readonly PlainDecision[]): Promise<TokenProbabilities> {
     const logprobs = new Float32Array(decisions.length);
     const entropies = new Float32Array(decisions.length);
     for (const [start, chunk] of inChunks(decisions)) {
@@ -93,12 +107,12 @@ export class HeadRunner {
     return { logprobs, entropies };
   }
 
-  /** Adds dLoss/dstates to `gradient` [tokens, width]. */
+  /** Adds dLoss/dstates to `gradient` [tokens, width], and to `sum` the gradient of what is trained of the head. */
   async addSlopes(
-    states: Float32Array,
+    states: HeadStates,
     decisions: readonly PlainDecision[],
     slopes: ProbabilitySlopes,
-    gradient: Float32Array,
+    { gradient, sum }: HeadGradients,
   ): Promise<void> {
     for (const [start, chunk] of inChunks(decisions)) {
       const column = (values: ArrayLike<number>) => {
@@ -113,6 +127,7 @@ export class HeadRunner {
       });
       const rows = chunk.map(({ row }) => row);
       this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
+      this.#addTrained(sum, outputs, tokensOf(chunk));
     }
   }
 
@@ -120,16 +135,16 @@ export class HeadRunner {
    * The logits of at most `headRows` states, for sampling parameters that the graphs do not know. The caller frees them
    * (`freeAll`).
    */
-  async logits(states: Float32Array, rows: readonly number[]): Promise<LogitRows> {
+  async logits(states: HeadStates, rows: readonly number[]): Promise<LogitRows> {
     return logitRowsOf(await this.#sessions.logits.run(this.#stateFeeds(states, rows)));
   }
 
-  /** Adds dLoss/dstates to `gradient` [tokens, width], from dLoss/dlogits [rows, vocabulary]. */
+  /** As `addSlopes`, from dLoss/dlogits [rows, vocabulary]. */
   async addLogitsGradient(
-    states: Float32Array,
+    states: HeadStates,
     rows: readonly number[],
     logitsGradient: Float32Array,
-    gradient: Float32Array,
+    { gradient, sum }: HeadGradients,
   ): Promise<void> {
     const { vocabularySize } = this.#base.architecture;
     const outputs = await this.#sessions.logitsBackward.run({
@@ -137,21 +152,24 @@ export class HeadRunner {
       logits_gradient: this.#runtime.float(logitsGradient, [rows.length, vocabularySize]),
     });
     this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
+    this.#addTrained(sum, outputs);
   }
 
   async release(): Promise<void> {
     for (const session of Object.values(this.#sessions)) await session.release();
   }
 
-  #stateFeeds(states: Float32Array, rows: readonly number[]): Feeds {
+  #stateFeeds({ states, vector }: HeadStates, rows: readonly number[]): Feeds {
     const { width } = this.#base.architecture;
+    const trained =
+      vector && this.#trained ? partFeeds(this.#runtime, Object.values(this.#trained), vector) : {};
     const gathered = new Float32Array(rows.length * width);
     for (const [index, row] of rows.entries())
       gathered.set(states.subarray(row * width, (row + 1) * width), index * width);
-    return { ...this.#weights, state: this.#runtime.float(gathered, [rows.length, width]) };
+    return { ...this.#weights, ...trained, state: this.#runtime.float(gathered, [rows.length, width]) };
   }
 
-  #decisionFeeds(states: Float32Array, chunk: readonly PlainDecision[]): Feeds {
+  #decisionFeeds(states: HeadStates, chunk: readonly PlainDecision[]): Feeds {
     const { vocabularySize } = this.#base.architecture;
     const legalOf = chunk.map(({ legal }) => legal());
     const sets = [...new Set(legalOf)];
@@ -175,6 +193,22 @@ export class HeadRunner {
     };
   }
 
+  /** `targets`: the tokens whose rows of the head's matrix get `target.gradient`. */
+  #addTrained(sum: GradientSum, outputs: InferenceSession.OnnxValueMapType, targets: number[] = []): void {
+    if (!this.#trained) return;
+    for (const { input, offset } of Object.values(this.#trained)) {
+      const part = outputs[`${input}.gradient`]?.data as Float32Array;
+      sum.add(offset, part);
+      freeAll([part]);
+    }
+    if (targets.length === 0) return;
+    const { width } = this.#base.architecture;
+    const { offset } = this.#trained.embedding;
+    sum.addRows(outputs['target.gradient']?.data as Float32Array, width, (add) => {
+      for (const [index, token] of targets.entries()) add(index, offset + token * width);
+    });
+  }
+
   #integers(values: readonly number[], dimensions: readonly number[]): Tensor {
     return this.#runtime.integer(BigInt64Array.from(values, BigInt), dimensions);
   }
@@ -186,6 +220,16 @@ export class HeadRunner {
         total[row * width + at] = (total[row * width + at] as number) + (added[index * width + at] as number);
     freeAll([added]);
   }
+}
+
+/** The norm and the matrix of a head in the vector of all weights. */
+function trainedHead(architecture: Architecture): Record<'norm' | 'embedding', TrainedTensor> {
+  const shapes = trainedShapes(architecture, 'all');
+  const find = (name: string) => shapes.find((shape) => shape.name === name) as TensorShape;
+  return {
+    norm: { ...find(finalNormTensor), input: 'norm' },
+    embedding: { ...find(headOf(architecture)), input: 'embedding' },
+  };
 }
 
 const tokensOf = (chunk: readonly PlainDecision[]) => chunk.map(({ token }) => token);

@@ -1,9 +1,15 @@
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
-import { normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
+import {
+  embeddingTensor,
+  headTensor,
+  type NamedShape,
+  projectionName,
+  projectionShape,
+} from '../checkpoint/tensors.ts';
+import { biased, normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
-import { adapterShapes, type LoraSettings } from './adapter-vector.ts';
+import type { Architecture, TensorShape } from '../weights/architecture.ts';
+import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
 import type { Branches } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
@@ -18,6 +24,10 @@ export interface AdapterVector {
   vector: Float32Array;
 }
 
+/** The matrix of the head, in the files. */
+export const headOf = ({ tiedEmbeddings }: Architecture): string =>
+  tiedEmbeddings ? embeddingTensor : headTensor;
+
 /** A tensor of a checkpoint by its name in the files. */
 export function weightOf({ weights }: LoraBase, name: string): Float32Array {
   const data = weights.get(name);
@@ -25,38 +35,67 @@ export function weightOf({ weights }: LoraBase, name: string): Float32Array {
   return data;
 }
 
-/** A layer's frozen weights as inputs of the graphs: each under the name of its projection or norm, or `<name>.bias`. */
-export function weightFeeds(runtime: Runtime, base: LoraBase, layer: number): Feeds {
-  const feeds = vectorFeeds(runtime, base, layer);
-  for (const projection of projectionsOf(base.architecture)) {
-    const data = weightOf(base, `${projectionName(layer, projection)}.weight`);
-    feeds[projection] = runtime.constant(data, projectionShape(base.architecture, projection));
-  }
-  return feeds;
+/** A tensor of a layer: its name in the files, and the input of the graphs that it is. */
+interface LayerTensor extends NamedShape {
+  input: string;
 }
 
-/** Those of `weightFeeds` that are no matrices: norms and biases. */
-export function vectorFeeds(runtime: Runtime, base: LoraBase, layer: number): Feeds {
-  const { headWidth, width, attentionBias } = base.architecture;
-  const feeds: Feeds = {};
-  const feed = (input: string, name: string, size: number) => {
-    feeds[input] = runtime.constant(weightOf(base, name), [size]);
-  };
-  if (attentionBias)
-    for (const projection of ['q_proj', 'k_proj', 'v_proj'] as const) {
-      const [outputs] = projectionShape(base.architecture, projection);
-      feed(`${projection}.bias`, `${projectionName(layer, projection)}.bias`, outputs);
-    }
-  for (const norm of normsOf(base.architecture)) {
+/** A layer's weights: each is the input with the name of its projection or norm, or `<name>.bias`. */
+function layerTensors(architecture: Architecture, layer: number): LayerTensor[] {
+  const { headWidth, width, attentionBias } = architecture;
+  const tensors: LayerTensor[] = [];
+  for (const projection of projectionsOf(architecture)) {
+    const name = projectionName(layer, projection);
+    const dimensions = projectionShape(architecture, projection);
+    tensors.push({ input: projection, name: `${name}.weight`, dimensions });
+    if (attentionBias && biased.includes(projection))
+      tensors.push({ input: `${projection}.bias`, name: `${name}.bias`, dimensions: [dimensions[0]] });
+  }
+  for (const norm of normsOf(architecture)) {
     const isPerHead = norm === 'q_norm' || norm === 'k_norm';
     const name = `model.layers.${layer}.${isPerHead ? 'self_attn.' : ''}${norm}.weight`;
-    feed(norm, name, isPerHead ? headWidth : width);
+    tensors.push({ input: norm, name, dimensions: [isPerHead ? headWidth : width] });
   }
-  return feeds;
+  return tensors;
+}
+
+/** A layer's weights in the files as inputs of the graphs. */
+export const weightFeeds = (runtime: Runtime, base: LoraBase, layer: number): Feeds =>
+  constants(runtime, base, layerTensors(base.architecture, layer));
+
+/** Those of `weightFeeds` that are no matrices: norms and biases. */
+export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Feeds =>
+  constants(
+    runtime,
+    base,
+    layerTensors(base.architecture, layer).filter(({ dimensions }) => dimensions.length === 1),
+  );
+
+const constants = (runtime: Runtime, base: LoraBase, tensors: readonly LayerTensor[]): Feeds =>
+  Object.fromEntries(
+    tensors.map(({ input, name, dimensions }) => [input, runtime.constant(weightOf(base, name), dimensions)]),
+  );
+
+/** A trained tensor of a layer in the flat vector, and the input of the graphs that it is. */
+export interface TrainedTensor extends TensorShape {
+  input: string;
+}
+
+/** The tensors of each layer that are trained. */
+export function trainedTensors(architecture: Architecture, trained: Trained): TrainedTensor[][] {
+  const layers = [...new Array(architecture.layers).keys()];
+  if (trained !== 'all') return layers.map((layer) => adapterParts(architecture, trained, layer));
+  const shapes = new Map(trainedShapes(architecture, trained).map((shape) => [shape.name, shape]));
+  return layers.map((layer) =>
+    layerTensors(architecture, layer).map(({ input, name }) => ({
+      ...(shapes.get(name) as TensorShape),
+      input,
+    })),
+  );
 }
 
 /** The adapter's tensors in a layer, each with its name in the graphs: `<projection>.A` or `<projection>.B`. */
-export function adapterParts(architecture: Architecture, lora: LoraSettings, layer: number) {
+export function adapterParts(architecture: Architecture, lora: LoraSettings, layer: number): TrainedTensor[] {
   const { targets } = lora;
   const count = targets.length * 2;
   return adapterShapes(architecture, lora)
@@ -71,13 +110,17 @@ export function adapterFeeds(
   { lora, vector }: AdapterVector,
   layer: number,
 ): Feeds {
-  return Object.fromEntries(
-    adapterParts(architecture, lora, layer).map(({ input, offset, size, dimensions }) => [
+  return partFeeds(runtime, adapterParts(architecture, lora, layer), vector);
+}
+
+/** Parts of a flat vector as inputs of the graphs. */
+export const partFeeds = (runtime: Runtime, parts: readonly TrainedTensor[], vector: Float32Array): Feeds =>
+  Object.fromEntries(
+    parts.map(({ input, offset, size, dimensions }) => [
       input,
       runtime.float(vector.subarray(offset, offset + size), dimensions),
     ]),
   );
-}
 
 /** Padded rows that run together. */
 export interface PaddedTokens {

@@ -1,5 +1,6 @@
 import type { Tensor } from 'onnxruntime-common';
 import { EngineError } from '../../engine.ts';
+import { embeddingTensor } from '../checkpoint/tensors.ts';
 import {
   loraBackwardGraph,
   loraForwardGraph,
@@ -7,23 +8,27 @@ import {
   loraTapeGraph,
 } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
-import type { LoraSettings } from './adapter-vector.ts';
+import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
 import {
-  adapterFeeds,
-  adapterParts,
   batchFeeds,
   type LoraBase,
   type PaddedTokens,
+  partFeeds,
+  type TrainedTensor,
+  trainedTensors,
   weightFeeds,
+  weightOf,
 } from './layer-feeds.ts';
 
 /** A forward pass through the layers, of which the input of each layer is kept. */
 export interface LayerPass {
+  batch: PaddedTokens;
   /** [tokens, width]: the input of each layer, then the last layer's output. */
   states: Tensor[];
   /** What each layer kept for the backward pass; null where that pass computes it again. */
   tapes: (Feeds | null)[];
-  adapter: Float32Array | null;
+  /** What is trained; null for a pass of the checkpoint as it is. */
+  vector: Float32Array | null;
   shared: Feeds;
   /** When it is aborted, no further layer runs. */
   signal: AbortSignal | undefined;
@@ -36,67 +41,75 @@ export interface PassOptions {
 }
 
 /**
- * Runs sequences through the layers of a checkpoint with a LoRA adapter, forward and backward, one layer at a time: the
- * same graphs for all layers, on weights that stay where they are in memory.
+ * Runs sequences through the layers of a checkpoint, with a LoRA adapter or with weights that are all trained, forward and
+ * backward, one layer at a time: the same graphs for all layers, on weights that stay where they are in memory.
  */
 export class LayerRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
-  readonly #lora: LoraSettings;
   readonly #sessions: LayerSessions;
+  /** The checkpoint's own weights. */
   readonly #layers: Feeds[];
+  readonly #trained: TrainedTensor[][];
+  /** Offset of the embeddings in the vector; null if they are not trained. */
+  readonly #embeddings: number | null;
 
-  private constructor(runtime: Runtime, base: LoraBase, lora: LoraSettings, sessions: LayerSessions) {
+  private constructor(runtime: Runtime, base: LoraBase, trained: Trained, sessions: LayerSessions) {
+    const { architecture } = base;
     this.#runtime = runtime;
     this.#base = base;
-    this.#lora = lora;
     this.#sessions = sessions;
-    this.#layers = Array.from({ length: base.architecture.layers }, (_, layer) =>
+    this.#layers = Array.from({ length: architecture.layers }, (_, layer) =>
       weightFeeds(runtime, base, layer),
     );
+    this.#trained = trainedTensors(architecture, trained);
+    const table = trainedShapes(architecture, trained).find(({ name }) => name === embeddingTensor);
+    this.#embeddings = table?.offset ?? null;
   }
 
-  static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LayerRunner> {
+  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<LayerRunner> {
     const { architecture } = base;
-    const targets = { targets: lora.targets, scale: lora.alpha / lora.rank };
-    return new LayerRunner(runtime, base, lora, {
-      base: await runtime.session(loraForwardGraph(architecture, { targets: [], scale: 1 })),
-      forward: await runtime.session(loraForwardGraph(architecture, targets)),
-      backward: await runtime.session(loraBackwardGraph(architecture, targets)),
-      keeping: await runtime.session(loraKeepingGraph(architecture, targets)),
-      fromTape: await runtime.session(loraTapeGraph(architecture, targets)),
+    const none = { targets: [], scale: 1 };
+    const part =
+      trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
+    return new LayerRunner(runtime, base, trained, {
+      base: await runtime.session(loraForwardGraph(architecture, none)),
+      forward: await runtime.session(loraForwardGraph(architecture, part)),
+      backward: await runtime.session(loraBackwardGraph(architecture, part)),
+      keeping: await runtime.session(loraKeepingGraph(architecture, part)),
+      fromTape: await runtime.session(loraTapeGraph(architecture, part)),
     });
   }
 
-  /** `adapter`: the flat vector; null runs the base model. */
+  /** `vector`: what is trained, flat; null runs the checkpoint as it is. */
   async forward(
     batch: PaddedTokens,
-    adapter: Float32Array | null,
+    vector: Float32Array | null,
     { keptLayers = 0, signal }: PassOptions = {},
   ): Promise<LayerPass> {
     const shared = batchFeeds(this.#runtime, this.#base.architecture, batch);
-    const states = [this.#embed(batch)];
+    const states = [this.#embed(batch, vector)];
     const tapes: (Feeds | null)[] = [];
     const { base, forward, keeping } = this.#sessions;
-    for (const [layer, weights] of this.#layers.entries()) {
+    for (const layer of this.#layers.keys()) {
       await untilMessagesArrived(signal);
-      const feeds = { ...shared, ...weights, ...this.#adapterFeeds(adapter, layer) };
-      const keeps = adapter !== null && layer >= this.#layers.length - keptLayers;
-      const session = keeps ? keeping : adapter ? forward : base;
+      const feeds = { ...shared, ...this.#weights(vector, layer) };
+      const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
+      const session = keeps ? keeping : vector ? forward : base;
       const { next, ...tape } = await session.run({ ...feeds, state: states[layer] as Tensor });
       states.push(next as Tensor);
       tapes.push(keeps ? (tape as Feeds) : null);
     }
-    return { states, tapes, adapter, shared, signal };
+    return { batch, states, tapes, vector, shared, signal };
   }
 
   /**
-   * Adds the adapter's gradient to `total`, a vector like the adapter's, from dLoss/dstates of the last layer's output
-   * [tokens, width]. Ends the pass.
+   * Adds the gradient of what is trained to `sum`, from dLoss/dstates of the last layer's output [tokens, width]. Ends the
+   * pass.
    */
-  async backward(pass: LayerPass, gradient: Float32Array, total: Float32Array): Promise<void> {
-    const { states, tapes, shared, adapter, signal } = pass;
-    if (!adapter) throw new Error('a forward pass of the base model has no gradient');
+  async backward(pass: LayerPass, gradient: Float32Array, sum: GradientSum): Promise<void> {
+    const { batch, states, tapes, shared, vector, signal } = pass;
+    if (!vector) throw new Error('a forward pass of the base model has no gradient');
     const { width } = this.#base.architecture;
     let outer = this.#runtime.float(gradient, [gradient.length / width, width]);
     for (let layer = this.#layers.length - 1; layer >= 0; layer--) {
@@ -106,23 +119,23 @@ export class LayerRunner {
       const session = tape ? this.#sessions.fromTape : this.#sessions.backward;
       const outputs = await session.run({
         ...shared,
-        ...this.#layers[layer],
-        ...this.#adapterFeeds(adapter, layer),
+        ...this.#weights(vector, layer),
         ...tape,
         state: states[layer] as Tensor,
         gradient: outer,
       });
       freeTensors(Object.values(tape ?? {}));
       const { state_gradient: next, ...gradients } = outputs;
-      for (const { input, offset } of this.#adapterParts(layer)) {
+      for (const { input, offset } of this.#trained[layer] as TrainedTensor[]) {
         const part = gradients[`${input}.gradient`]?.data as Float32Array;
-        for (let index = 0; index < part.length; index++)
-          total[offset + index] = (total[offset + index] as number) + (part[index] as number);
+        sum.add(offset, part);
         freeAll([part]);
       }
       freeTensors([outer]);
       outer = next as Tensor;
     }
+    if (this.#embeddings !== null)
+      addEmbeddings(sum, this.#embeddings, { ...batch, width, gradient: outer.data as Float32Array });
     freeTensors([outer]);
     this.end(pass);
   }
@@ -136,10 +149,12 @@ export class LayerRunner {
     for (const session of Object.values(this.#sessions)) await session.release();
   }
 
-  #embed({ sequences, time }: PaddedTokens): Tensor {
-    const { architecture, weights } = this.#base;
-    const { width, vocabularySize } = architecture;
-    const table = weights.get('model.embed_tokens.weight') as Float32Array;
+  #embed({ sequences, time }: PaddedTokens, vector: Float32Array | null): Tensor {
+    const { width, vocabularySize } = this.#base.architecture;
+    const table =
+      vector && this.#embeddings !== null
+        ? vector.subarray(this.#embeddings, this.#embeddings + vocabularySize * width)
+        : weightOf(this.#base, embeddingTensor);
     const states = new Float32Array(sequences.length * time * width);
     for (const [row, tokens] of sequences.entries())
       for (const [at, token] of tokens.entries()) {
@@ -153,19 +168,36 @@ export class LayerRunner {
     return this.#runtime.float(states, [sequences.length * time, width]);
   }
 
-  /** The adapter's tensors in a layer, each with its name in the graphs. */
-  #adapterParts(layer: number) {
-    return adapterParts(this.#base.architecture, this.#lora, layer);
-  }
-
-  #adapterFeeds(vector: Float32Array | null, layer: number): Feeds {
-    if (!vector) return {};
-    return adapterFeeds(this.#runtime, this.#base.architecture, { lora: this.#lora, vector }, layer);
+  /** A layer's inputs: the checkpoint's weights, and in their place or beside them what is trained. */
+  #weights(vector: Float32Array | null, layer: number): Feeds {
+    const own = this.#layers[layer] as Feeds;
+    if (!vector) return own;
+    return { ...own, ...partFeeds(this.#runtime, this.#trained[layer] as TrainedTensor[], vector) };
   }
 }
 
+/**
+ * Adds the gradient of the embedded tokens [tokens, width] to the rows of the tokens in the table at `offset`, one after
+ * another: many positions share a token.
+ */
+function addEmbeddings(
+  sum: GradientSum,
+  offset: number,
+  { sequences, time, width, gradient }: PaddedTokens & { width: number; gradient: Float32Array },
+): void {
+  const rows = Math.max(1, Math.floor(mostRowElements / width));
+  for (const [row, tokens] of sequences.entries())
+    for (let start = 0; start < tokens.length; start += rows) {
+      const some = tokens.slice(start, start + rows);
+      const first = (row * time + start) * width;
+      sum.addRows(gradient.subarray(first, first + some.length * width), width, (add) => {
+        for (const [index, token] of some.entries()) add(index, offset + token * width);
+      });
+    }
+}
+
 interface LayerSessions {
-  /** Forward without the adapter. */
+  /** Forward without anything that is trained. */
   base: Session;
   forward: Session;
   backward: Session;

@@ -11,8 +11,8 @@ import {
 } from '../trainer/batch-loss.ts';
 import type { Decision, TrainingSequence } from '../trainer/decisions.ts';
 import type { KeptGradient } from '../trainer/kept-gradient.ts';
-import type { LoraSettings } from './adapter-vector.ts';
-import { HeadRunner, type PlainDecision } from './head-runner.ts';
+import type { GradientSum, Trained } from './adapter-vector.ts';
+import { HeadRunner, type HeadStates, type PlainDecision } from './head-runner.ts';
 import type { LoraBase } from './layer-feeds.ts';
 import { type LayerPass, LayerRunner, type PassOptions } from './layer-runner.ts';
 import { type Row, rowIndex, toRows } from './shared-prefixes.ts';
@@ -31,7 +31,8 @@ export interface LoraBatch {
 }
 
 interface GradientOptions {
-  total?: Float32Array;
+  signal: AbortSignal;
+  /** What an earlier process has added to the sum of the same batches. */
   kept?: KeptGradient | undefined;
 }
 
@@ -43,7 +44,7 @@ interface PlacedDecision {
   index: number;
 }
 
-/** A checkpoint that is trained by LoRA. Its parameters are the flat vector of the adapter. */
+/** A checkpoint in training. What is trained, a LoRA adapter or all its weights, is one flat vector. */
 export class LoraModel {
   readonly #base: LoraBase;
   readonly #layers: LayerRunner;
@@ -61,10 +62,10 @@ export class LoraModel {
     this.#head = head;
   }
 
-  static async create(runtime: Runtime, base: LoraBase, lora: LoraSettings): Promise<LoraModel> {
-    const layers = await LayerRunner.create(runtime, base, lora);
+  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<LoraModel> {
+    const layers = await LayerRunner.create(runtime, base, trained);
     const { device } = runtime;
-    return new LoraModel({ base, device }, layers, await HeadRunner.create(runtime, base));
+    return new LoraModel({ base, device }, layers, await HeadRunner.create(runtime, base, trained));
   }
 
   /**
@@ -89,17 +90,17 @@ export class LoraModel {
   }
 
   /**
-   * The log-probabilities of all decisions, in the order of the batches. `adapter`: the flat vector, or null for the base
+   * The log-probabilities of all decisions, in the order of the batches. `vector`: what is trained, or null for the base
    * model, which is the reference of a KL penalty.
    */
   async logprobs(
     batches: readonly LoraBatch[],
-    adapter: Float32Array | null,
+    vector: Float32Array | null,
     signal: AbortSignal,
   ): Promise<number[]> {
     const logprobs: number[] = [];
     for (const batch of batches) {
-      const pass = await this.#forward(batch, adapter, { signal });
+      const pass = await this.#forward(batch, vector, { signal });
       const probabilities = await this.#probabilities(pass, placed(batch));
       for (const { logprob } of probabilities) logprobs.push(logprob);
       this.#layers.end(pass);
@@ -107,17 +108,14 @@ export class LoraModel {
     return logprobs;
   }
 
-  /**
-   * Adds the gradient of the batches' loss to `total`, in the layout of the adapter's vector, and returns it. `kept`: what
-   * an earlier process has added to `total` of the same batches.
-   */
-  async gradientOf(
+  /** Adds the gradient of the batches' loss to `sum`. `vector`: what is trained. */
+  async addGradient(
     batches: readonly LoraBatch[],
-    adapter: Float32Array,
+    vector: Float32Array,
     loss: BatchLoss,
-    signal: AbortSignal,
-    { total = new Float32Array(adapter.length), kept }: GradientOptions = {},
-  ): Promise<Float32Array> {
+    sum: GradientSum,
+    { signal, kept }: GradientOptions,
+  ): Promise<void> {
     for (const batch of batches) {
       const { keptLayers } = batch;
       const decisions = placed(batch);
@@ -126,13 +124,13 @@ export class LoraModel {
         addLoss(loss, batch, finished);
         continue;
       }
-      const pass = await this.#forward(batch, adapter, { keptLayers, signal });
+      const pass = await this.#forward(batch, vector, { keptLayers, signal });
       const probabilities = await this.#probabilities(pass, decisions);
       const slopes = addLoss(loss, batch, probabilities);
-      await this.#layers.backward(pass, await this.#headBackward(pass, decisions, slopes), total);
-      await kept?.add(probabilities, total);
+      const outer = await this.#headBackward(pass, decisions, slopes, sum);
+      await this.#layers.backward(pass, outer, sum);
+      await kept?.add(probabilities);
     }
-    return total;
   }
 
   /** On WebGPU every output is copied from the device and back, which takes longer than computing it again. */
@@ -145,14 +143,10 @@ export class LoraModel {
     await this.#head.release();
   }
 
-  #forward(
-    { rows, time }: LoraBatch,
-    adapter: Float32Array | null,
-    options: PassOptions,
-  ): Promise<LayerPass> {
+  #forward({ rows, time }: LoraBatch, vector: Float32Array | null, options: PassOptions): Promise<LayerPass> {
     const sequences = rows.map(({ tokens }) => tokens);
     const branches = rows.map((row) => row.branches);
-    return this.#layers.forward({ sequences, time, branches }, adapter, options);
+    return this.#layers.forward({ sequences, time, branches }, vector, options);
   }
 
   async #probabilities(pass: LayerPass, decisions: readonly PlacedDecision[]): Promise<Probability[]> {
@@ -182,9 +176,10 @@ export class LoraModel {
     pass: LayerPass,
     decisions: readonly PlacedDecision[],
     slopes: readonly Slope[],
+    sum: GradientSum,
   ): Promise<Float32Array> {
     const states = statesOf(pass);
-    const gradient = new Float32Array(states.length);
+    const gradient = new Float32Array(states.states.length);
     const { plain, others } = divide(decisions);
     const own = plain.map(({ index }) => slopes[index] as Slope);
     await this.#head.addSlopes(
@@ -194,7 +189,7 @@ export class LoraModel {
         logprobs: own.map(({ weight, slope }) => weight * slope),
         entropies: own.map(({ weight, bonus }) => -weight * bonus),
       },
-      gradient,
+      { gradient, sum },
     );
     for (const chunk of chunks(others)) {
       const logits = await this.#head.logits(states, rowsOf(chunk));
@@ -206,7 +201,7 @@ export class LoraModel {
         addLogitsGradient(decision, distribution, options, logitsGradient, row * rowLength(logits));
       }
       freeAll(Object.values(logits));
-      await this.#head.addLogitsGradient(states, rowsOf(chunk), logitsGradient, gradient);
+      await this.#head.addLogitsGradient(states, rowsOf(chunk), logitsGradient, { gradient, sum });
     }
     return gradient;
   }
@@ -253,7 +248,10 @@ function divide(decisions: readonly PlacedDecision[]) {
   return { plain, others };
 }
 
-const statesOf = ({ states }: LayerPass): Float32Array => states.at(-1)?.data as Float32Array;
+const statesOf = ({ states, vector }: LayerPass): HeadStates => ({
+  states: states.at(-1)?.data as Float32Array,
+  vector,
+});
 const rowsOf = (decisions: readonly PlacedDecision[]) => decisions.map(({ row }) => row);
 
 function* chunks(decisions: readonly PlacedDecision[]): Generator<PlacedDecision[]> {

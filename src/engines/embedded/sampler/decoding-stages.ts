@@ -1,7 +1,8 @@
 import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
+import { embeddingTensor, finalNormTensor } from '../checkpoint/tensors.ts';
 import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { type LoraBase, weightOf } from '../lora/layer-feeds.ts';
+import { headOf, type LoraBase, weightOf } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
@@ -42,8 +43,6 @@ export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
 /** The tables of rotary positions take a while to compute, and all adapters of a checkpoint share them. */
 const tablesOf = new WeakMap<LoraBase, ReturnType<typeof rotaryTables>>();
 
-export const embeddingName = 'model.embed_tokens.weight';
-
 interface SharedFeeds {
   embedding: Tensor;
   rotary: Feeds;
@@ -59,11 +58,11 @@ export function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
   tablesOf.set(base, tables);
   const table = (values: Float32Array) => runtime.constant(values, [contextLength, headWidth / 2]);
   const matrix = (name: string) => runtime.constant(weightOf(base, name), [vocabularySize, width]);
-  const embedding = matrix(embeddingName);
+  const embedding = matrix(embeddingTensor);
   return {
     embedding,
     rotary: { cosines: table(tables.cosines), sines: table(tables.sines) },
-    norm: runtime.constant(weightOf(base, 'model.norm.weight'), [width]),
-    head: tiedEmbeddings ? embedding : matrix('lm_head.weight'),
+    norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
+    head: tiedEmbeddings ? embedding : matrix(headOf(base.architecture)),
   };
 }

@@ -5,6 +5,7 @@ import { PackedProducts, ranksTogether } from '../graphs/products.ts';
 import {
   type AdapterVector,
   adapterParts,
+  headOf,
   type LoraBase,
   vectorFeeds,
   weightOf,
@@ -14,7 +15,6 @@ import {
   beforeAttention,
   type DecodingStage,
   type DecodingStages,
-  embeddingName,
   sharedFeeds,
   split,
 } from './decoding-stages.ts';
@@ -108,7 +108,7 @@ async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
 
 /** The matrices of a stage, by their names in its graph. */
 function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
-  const { layers, tiedEmbeddings } = base.architecture;
+  const { layers } = base.architecture;
   const matrices = new Map<string, Float32Array>();
   for (const projection of projectionsOf(base.architecture)) {
     const isNext = beforeAttention.includes(projection);
@@ -117,8 +117,7 @@ function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
     const weight = weightOf(base, `${projectionName(layer, projection)}.weight`);
     matrices.set(isNext ? `${nextLayer}${projection}` : projection, weight);
   }
-  if (index === layers)
-    matrices.set('head', weightOf(base, tiedEmbeddings ? embeddingName : 'lm_head.weight'));
+  if (index === layers) matrices.set('head', weightOf(base, headOf(base.architecture)));
   return matrices;
 }
 

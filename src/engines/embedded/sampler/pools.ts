@@ -1,6 +1,7 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import type { BaseModels, CheckpointModel } from '../base-models.ts';
+import { embeddingTensor } from '../checkpoint/tensors.ts';
 import { freeAll, type Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
@@ -11,8 +12,8 @@ import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
 import { TinyDecoder } from './tiny/tiny-decoder.ts';
 
-/** Sets of weights kept loaded, besides those in use. */
-const idlePoolsKept = 3;
+/** Sets of weights kept loaded, besides those in use; of checkpoints of which all weights are trained, which are large. */
+const idlePoolsKept = { all: 3, large: 1 };
 
 interface Entry {
   loading: Promise<Pool>;
@@ -31,6 +32,8 @@ export class Pools {
   readonly #dropped = new Set<string>();
   /** Releases the packed weights of each checkpoint that was opened. */
   readonly #packed = new Map<CheckpointModel, () => Promise<void>>();
+  /** The pools with weights of their own of a checkpoint. */
+  readonly #large = new WeakSet<Pool>();
   #closed = false;
 
   constructor(
@@ -127,8 +130,10 @@ export class Pools {
   }
 
   async #load(weights: Weights): Promise<Pool> {
-    const { architecture } = this.#models.find(weights.baseModel);
-    return new Pool(await this.#openDecoder(weights), architecture, this.#settings);
+    const model = this.#models.find(weights.baseModel);
+    const pool = new Pool(await this.#openDecoder(weights), model.architecture, this.#settings);
+    if (model.kind === 'checkpoint' && model.trained === 'all') this.#large.add(pool);
+    return pool;
   }
 
   async #openDecoder(weights: Weights): Promise<Decoder> {
@@ -143,17 +148,45 @@ export class Pools {
       freeAll([vector]);
       return decoder;
     }
-    const adapter = this.#models.isBare(weights) ? null : { lora: model.lora, vector: await load() };
+    const { trained } = model;
+    const isBare = this.#models.isBare(weights);
+    if (trained === 'all' && !isBare) return this.#openTrained(model, await load());
+    const adapter = isBare || trained === 'all' ? null : { lora: trained, vector: await load() };
     // Packed weights stay, because the next checkpoint of a policy needs them again.
     if (this.#runtime.device === 'cpu' && !this.#packed.has(model))
       this.#packed.set(model, takePacked(this.#runtime, model).release);
     return CheckpointDecoder.create(this.#runtime, model, adapter);
   }
 
+  /** A decoder for weights that are all trained: the packed copy is its own, and goes with it. */
+  async #openTrained(model: CheckpointModel, vector: Float32Array): Promise<Decoder> {
+    const views = this.#models.trainedShapes(model.id).map(({ name, dimensions, offset, size }) => ({
+      name,
+      dimensions,
+      values: vector.subarray(offset, offset + size),
+    }));
+    const weights = new Map(
+      views.map(({ name, dimensions, values }) => [
+        name,
+        dimensions.length === 1 || name === embeddingTensor ? values.slice() : values,
+      ]),
+    );
+    const decoder = await CheckpointDecoder.create(this.#runtime, { ...model, weights }, null);
+    // The matrices are packed, and all else was copied.
+    for (const { name, values } of views) if (weights.get(name) === values) weights.delete(name);
+    freeAll([vector]);
+    return decoder;
+  }
+
   #evict(): void {
     const idle = [...this.#entries].flatMap(([key, { pool }]) => (pool?.idle ? [{ key, pool }] : []));
-    for (const { key, pool } of idle.slice(0, Math.max(0, idle.length - idlePoolsKept)))
-      this.#release(key, pool);
+    const large = idle.filter(({ pool }) => this.#large.has(pool));
+    for (const [pools, kept] of [
+      [idle, idlePoolsKept.all],
+      [large, idlePoolsKept.large],
+    ] as const)
+      for (const { key, pool } of pools.slice(0, Math.max(0, pools.length - kept)))
+        if (this.#entries.has(key)) this.#release(key, pool);
   }
 
   /** Does not wait, and ignores errors: if the runtime keeps the memory, there is no remedy. */

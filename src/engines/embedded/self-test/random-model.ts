@@ -1,4 +1,5 @@
 import { checkpointTensors, projections } from '../checkpoint/tensors.ts';
+import type { Trained } from '../lora/adapter-vector.ts';
 import { Random } from '../random.ts';
 import { partOf, type TestedModel } from './trial.ts';
 
@@ -23,8 +24,14 @@ export function smallModel(): TestedModel {
     tiedEmbeddings: false,
     ...usual,
   } as const;
-  return randomModel('a small random model', architecture, { rank: 4, alpha: 8, targets: projections });
+  return randomModel('a small random model', architecture, wholeAdapter);
 }
+
+const wholeAdapter = { rank: 4, alpha: 8, targets: projections };
+
+/** The adapter that a checkpoint is tested with: its own, or one on all matrices if all weights are trained. */
+export const testedAdapter = ({ trained }: { trained: Trained }): TestedModel['lora'] =>
+  trained === 'all' ? wholeAdapter : trained;
 
 /** A model of the same shapes as the tested part of another, with usual settings and random weights. */
 export const usualModel = ({ id, architecture, lora }: TestedModel): TestedModel =>

@@ -1,4 +1,4 @@
-import { adapterShapes } from '../lora/adapter-vector.ts';
+import { adapterShapes, type GradientSum } from '../lora/adapter-vector.ts';
 import { HeadRunner } from '../lora/head-runner.ts';
 import { LayerRunner } from '../lora/layer-runner.ts';
 import type { ExactDecision, ExactRun } from './exact-model.ts';
@@ -25,40 +25,43 @@ export async function testTraining(trial: Trial): Promise<void> {
     }
   };
   const layers = await LayerRunner.create(trial.runtime, base, adapter.lora);
-  const head = await HeadRunner.create(trial.runtime, base);
+  const total = new Float32Array(adapter.vector.length);
+  const sum = sumOf(total);
+  const head = await HeadRunner.create(trial.runtime, base, adapter.lora);
   try {
     const batch = { sequences: [tokens, tokens.slice(0, 2)], time: tokens.length };
     const pass = await layers.forward(batch, adapter.vector);
     const states = pass.states.at(-1)?.data as Float32Array;
+    const before = { states, vector: adapter.vector };
     compare('states', rowsOf(states, width), [...exact.states, ...exact.states.slice(0, 2)]);
     const rows = [...tokens.keys()];
-    const { logits } = await head.logits(states, rows);
+    const { logits } = await head.logits(before, rows);
     compare('logits', rowsOf(logits, vocabularySize), exact.logits);
     const plain = decisions.map(({ legal, ...decision }, row) => ({
       ...decision,
       row,
       legal: () => legal,
     }));
-    const { logprobs, entropies } = await head.probabilities(states, plain);
+    const { logprobs, entropies } = await head.probabilities(before, plain);
     // Together, because entropies alone may be near 0.
     const probabilities = [[...logprobs, ...entropies]];
     compare('log-probabilities and entropies', probabilities, [[...loss.logprobs, ...loss.entropies]]);
     const byLogits = new Float32Array(states.length);
     const slopes = Float32Array.from(loss.logitGradients.flatMap((row) => [...row]));
-    await head.addLogitsGradient(states, rows, slopes, byLogits);
+    await head.addLogitsGradient(before, rows, slopes, { gradient: byLogits, sum });
     compareGradients('gradient by the logits', byLogits);
     const gradient = new Float32Array(states.length);
     const own = {
       logprobs: decisions.map(({ slope }) => slope),
       entropies: decisions.map(({ entropySlope }) => entropySlope),
     };
-    await head.addSlopes(states, plain, own, gradient);
+    await head.addSlopes(before, plain, own, { gradient, sum });
     compareGradients('gradient by the probabilities', gradient);
     layers.end(pass);
     for (const keptLayers of trial.runtime.device === 'cpu' ? [0, 1] : [0]) {
-      const total = new Float32Array(adapter.vector.length);
+      total.fill(0);
       const again = await layers.forward(batch, adapter.vector, { keptLayers });
-      await layers.backward(again, gradient.slice(), total);
+      await layers.backward(again, gradient.slice(), sum);
       for (const { name, offset, size } of adapterShapes(base.architecture, adapter.lora)) {
         const expected = loss.gradients.get(name) as Float64Array;
         const cancellation = loss.cancellations.get(name.replace(/\.lora_[AB]\.weight$/, '')) ?? 0;
@@ -93,3 +96,12 @@ function someDecisions({ logits }: ExactRun): ExactDecision[] {
     return { token, temperature, legal, slope: isEven ? -1 : 0.5, entropySlope: isEven ? 0 : 0.2 };
   });
 }
+
+/** Adds to a vector, as the trainer's vector does. Nothing of the head is trained here. */
+const sumOf = (total: Float32Array): GradientSum => ({
+  add: (offset, added) => {
+    for (const [index, value] of added.entries())
+      total[offset + index] = (total[offset + index] as number) + value;
+  },
+  addRows: () => {},
+});

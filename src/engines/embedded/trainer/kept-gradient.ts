@@ -22,6 +22,7 @@ const headerBytes = 48;
 export class KeptGradient {
   readonly #path: string;
   readonly #hash: () => Buffer;
+  readonly #total: Float32Array;
   readonly #everyMs: number;
   /** Of all decisions so far: log-probability and entropy by turns. */
   readonly #probabilities: number[] = [];
@@ -33,10 +34,11 @@ export class KeptGradient {
   private constructor(
     path: string,
     hash: () => Buffer,
-    { everyMs, finished }: { everyMs: number; finished: Float64Array },
+    { total, everyMs, finished }: { total: Float32Array; everyMs: number; finished: Float64Array },
   ) {
     this.#path = path;
     this.#hash = hash;
+    this.#total = total;
     this.#everyMs = everyMs;
     for (const value of finished) this.#probabilities.push(value);
     this.#finished = finished.length / 2;
@@ -47,7 +49,7 @@ export class KeptGradient {
    * Takes up what an earlier process has kept of the same step, if anything.
    * @param values What is trained. It must not change until the step ends.
    * @param step All else that the gradient depends on; it must be serializable.
-   * @param total Gets the gradient of the finished batches.
+   * @param total The gradient of all batches so far. It gets that of the finished ones.
    */
   static async open(
     path: string,
@@ -64,7 +66,8 @@ export class KeptGradient {
       (known ??= createHash('sha256').update(serialize(step)).update(bytesOf(values)).digest());
     const found = await read(path, hash, total.length).catch(() => null);
     if (found) total.set(found.gradient);
-    return new KeptGradient(path, hash, { everyMs, finished: found?.probabilities ?? new Float64Array() });
+    const finished = found?.probabilities ?? new Float64Array();
+    return new KeptGradient(path, hash, { total, everyMs, finished });
   }
 
   /** The probabilities of the next batch's decisions if it is finished; otherwise it must be computed and added. */
@@ -78,18 +81,19 @@ export class KeptGradient {
     }));
   }
 
-  /** Takes a batch that is finished. @param total The gradient of all batches so far. */
-  async add(probabilities: readonly Probability[], total: Float32Array): Promise<void> {
+  /** Takes a batch that is finished, whose gradient is in the total. */
+  async add(probabilities: readonly Probability[]): Promise<void> {
     for (const { logprob, entropy } of probabilities) this.#probabilities.push(logprob, entropy);
     const startedAt = performance.now();
     if (startedAt < this.#nextAt) return;
     // Such as for a full disk, which must not stay full because of it.
-    await this.#write(total).catch(() => rm(`${this.#path}.partial`, { force: true }).catch(() => undefined));
+    await this.#write().catch(() => rm(`${this.#path}.partial`, { force: true }).catch(() => undefined));
     const now = performance.now();
     this.#nextAt = now + Math.max(this.#everyMs, (now - startedAt) / writeShare);
   }
 
-  async #write(total: Float32Array): Promise<void> {
+  async #write(): Promise<void> {
+    const total = this.#total;
     const header = Buffer.alloc(headerBytes);
     this.#hash().copy(header);
     header.writeDoubleLE(total.length, 32);

@@ -1,14 +1,11 @@
 import { gradientName } from '../graphs/backward-graph.ts';
+import type { GradientSum } from '../lora/adapter-vector.ts';
 import { freeAll } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { type Architecture, isLookup, tensorShapes } from '../weights/architecture.ts';
 import { type BatchLoss, logprobOf } from './batch-loss.ts';
 import type { Gradients, GraphRunner } from './graph-runner.ts';
 import type { BatchTokens, MicroBatch } from './micro-batches.ts';
-import type { TrainedVector } from './trained-vector.ts';
-
-/** Where gradients are added up. */
-type GradientSum = Pick<TrainedVector, 'add' | 'addRows'>;
 
 /** Weights of a tiny model, and what runs the graphs on them. */
 interface RunningModel {

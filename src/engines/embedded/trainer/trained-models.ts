@@ -72,10 +72,9 @@ export class TrainedModels {
         const batches = graphs.toBatches(sequences, this.#bytes);
         return {
           sequences: batches.flatMap(sequencesOf),
-          logprobs: (adapter, signal) => graphs.logprobs(batches, adapter, signal),
-          addGradient: async ({ values, gradient: total }, loss, { signal, kept }) => {
-            await graphs.gradientOf(batches, values, loss, signal, { total, kept });
-          },
+          logprobs: (vector, signal) => graphs.logprobs(batches, vector, signal),
+          addGradient: (vector, loss, options) =>
+            graphs.addGradient(batches, vector.values, loss, vector, options),
         };
       },
     };
@@ -85,7 +84,7 @@ export class TrainedModels {
     if (this.#checkpoint?.id === model.id) return this.#checkpoint.graphs;
     await this.#checkpoint?.graphs.release();
     this.#checkpoint = undefined;
-    const graphs = await LoraModel.create(this.#runtimes.checkpoint, model, model.lora);
+    const graphs = await LoraModel.create(this.#runtimes.checkpoint, model, model.trained);
     this.#checkpoint = { id: model.id, graphs };
     return graphs;
   }

@@ -1,4 +1,5 @@
 import { EngineError } from '../../engine.ts';
+import { type GradientSum, mostRowElements } from '../lora/adapter-vector.ts';
 import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
 import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from './vector-functions.ts';
@@ -7,13 +8,13 @@ import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from 
 const size = 4;
 
 /** Most elements that are copied into the memory at once. */
-const stagedElements = 2 ** 20;
+const stagedElements = mostRowElements;
 
 /**
  * What a job trains, as one flat vector, with its gradient and Adam's state, in a memory of WebAssembly that threads
  * share: its functions go over millions of numbers at the speed of the memory.
  */
-export class TrainedVector {
+export class TrainedVector implements GradientSum {
   /** Of what is trained. Other threads may read it. */
   readonly values: Float32Array;
   readonly #gradient: Float32Array;
@@ -45,7 +46,7 @@ export class TrainedVector {
     if (layout.end > mostMemoryBytes)
       throw new EngineError(
         'too_large',
-        `training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB; train an adapter of a lower rank`,
+        `training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB; train an adapter of a lower rank, or an adapter in place of all weights`,
       );
     const memory = createMemory(layout.end, { isShared: true });
     const [all, gradient, first, second, staged, factors, squares] = parts.map(
@@ -95,7 +96,7 @@ export class TrainedVector {
 
   /**
    * Adds rows [rows, width] to the gradient, each at the places that `add` is called with, one after another. They must
-   * have at most as many elements as the vector, and 1,048,576.
+   * have at most as many elements as the vector, and `mostRowElements`.
    */
   addRows(
     rows: Float32Array,

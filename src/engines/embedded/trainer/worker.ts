@@ -2,6 +2,7 @@ import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import { ConversationCodecs } from '../conversation-codec.ts';
+import { testedAdapter } from '../self-test/random-model.ts';
 import { selfTest } from '../self-test/self-test.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
@@ -27,7 +28,9 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
     switch (call.type) {
       case 'self-test': {
         const model = models.find(call.baseModel);
-        return model.kind === 'checkpoint' ? selfTest(checkpointRuntime, model) : undefined;
+        return model.kind === 'checkpoint'
+          ? selfTest(checkpointRuntime, { ...model, lora: testedAdapter(model) })
+          : undefined;
       }
       case 'begin':
         datums = [];

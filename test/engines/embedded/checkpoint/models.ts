@@ -9,12 +9,15 @@ import type { DecisionCodec } from '../../../../src/engines/embedded/trainer/dec
 import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { codec } from '../sampler/support.ts';
 
+/** The adapters that training makes of these models. */
+export const adapterOfTests = { rank: 4, alpha: 8, targets: projections };
+
 /** A checkpoint as a base model. */
 function modelOf(id: string, folder: string, { architecture, weights }: LoraBase): CheckpointModel {
   const { contextLength, vocabularySize } = architecture;
   return {
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
-    lora: { rank: 4, alpha: 8, targets: projections },
+    trained: adapterOfTests,
     start: null,
     language: null,
     endTokens: [],

@@ -42,7 +42,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
   );
   const batch = { sequences: tokens.map((all, row) => all.slice(0, lengths[row])), time };
   const layers = await LayerRunner.create(runtime, checkpoint, adapter);
-  const head = await HeadRunner.create(runtime, checkpoint);
+  const head = await HeadRunner.create(runtime, checkpoint, adapter);
   const vector = adapterVector(architecture, adapter);
   afterAll(async () => {
     await layers.release();
@@ -73,7 +73,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
     const positions = batch.sequences.flatMap(({ length }, row) =>
       Array.from({ length }, (_, at) => row * time + at),
     );
-    const { logits } = await head.logits(states, positions);
+    const { logits } = await head.logits({ states, vector: weights }, positions);
     const { vocabularySize } = architecture;
     const expected = positions.flatMap((row) =>
       Array.from(floats(reference).subarray(row * vocabularySize, (row + 1) * vocabularySize)),
@@ -87,15 +87,20 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
     const gradientAt = async (weights: Float32Array) => {
       const pass = await layers.forward(batch, weights);
       const states = pass.states.at(-1)?.data as Float32Array;
-      const { logprobs } = await head.probabilities(states, decisions);
+      const before = { states, vector: weights };
+      const { logprobs } = await head.probabilities(before, decisions);
       const gradient = new Float32Array(states.length);
-      await head.addSlopes(states, decisions, { logprobs: slopes, entropies: slopes.map(() => 0) }, gradient);
-      const total = new Float32Array(weights.length);
-      await layers.backward(pass, gradient, total);
-      return { logprobs, total };
+      const sum = new TrainedVector(weights, null);
+      const given = { logprobs: slopes, entropies: slopes.map(() => 0) };
+      await head.addSlopes(before, decisions, given, { gradient, sum });
+      await layers.backward(pass, gradient, sum);
+      return { logprobs, total: sum.gradient };
     };
     const base = await layers.forward(batch, null);
-    const plain = await head.probabilities(base.states.at(-1)?.data as Float32Array, decisions);
+    const plain = await head.probabilities(
+      { states: base.states.at(-1)?.data as Float32Array, vector: null },
+      decisions,
+    );
     expect(difference(plain.logprobs, pick(floats('logprobs')))).toBeLessThan(1e-5);
 
     const { logprobs, total } = await gradientAt(vector);

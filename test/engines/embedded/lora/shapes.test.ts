@@ -13,7 +13,7 @@ import {
   loraKeepingGraph,
   loraTapeGraph,
 } from '../../../../src/engines/embedded/graphs/lora-graphs.ts';
-import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { HeadRunner, type PlainDecision } from '../../../../src/engines/embedded/lora/head-runner.ts';
 import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
 import {
@@ -24,6 +24,7 @@ import {
 } from '../../../../src/engines/embedded/lora/training-memory.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { testScale, testSeed } from '../../../support/size.ts';
 import { float64Decision, float64States } from './float64-model.ts';
@@ -52,6 +53,7 @@ const architectures: fc.Arbitrary<Architecture> = fc
 
 const cases = fc.record({
   architecture: architectures,
+  trainsAll: fc.boolean(),
   rank: fc.integer({ min: 1, max: 5 }),
   alpha: fc.constantFrom(1, 3, 16),
   targets: fc.subarray([...projections], { minLength: 1 }),
@@ -62,12 +64,15 @@ const cases = fc.record({
   seed: fc.nat(),
 });
 
-describe('layers and head of a checkpoint with LoRA', () => {
+describe('layers and head of a checkpoint with LoRA, or with all weights in training', () => {
   it('give, for any shape, the probabilities of a float64 model, and gradients that are their slopes', async () => {
     await fc.assert(
       fc.asyncProperty(
         cases,
-        async ({ architecture, rank, alpha, lengths, padding, keptLayers, temperatures, seed, ...rest }) => {
+        async ({ rank, alpha, lengths, padding, keptLayers, temperatures, seed, trainsAll, ...rest }) => {
+          // The sum of the gradients takes rows of whole vectors.
+          const width = trainsAll ? 4 * Math.ceil(rest.architecture.width / 4) : rest.architecture.width;
+          const architecture = { ...rest.architecture, width };
           const random = new Random(seed);
           const targets = rest.targets.filter(
             (name) => architecture.mlp === 'gated-silu' || name !== 'gate_proj',
@@ -82,11 +87,16 @@ describe('layers and head of a checkpoint with LoRA', () => {
               return [name, name.endsWith('norm.weight') ? draw(size, 0.2, 1) : draw(size, 0.4)];
             }),
           );
-          const shapes = adapterShapes(architecture, lora);
+          const trained = trainsAll ? 'all' : lora;
+          const shapes = trainedShapes(architecture, trained);
           const vector = draw(
             shapes.reduce((sum, { size }) => sum + size, 0),
-            0.3,
+            trainsAll ? 0.05 : 0.3,
           );
+          if (trainsAll)
+            for (const { name, offset, size } of shapes)
+              for (let at = 0; at < size; at++)
+                vector[offset + at] = (vector[offset + at] as number) + (weights.get(name)?.[at] as number);
           const { vocabularySize } = architecture;
           const token = () => Math.floor(random.uniform() * vocabularySize);
           const sequences = lengths.map((length) => Array.from({ length }, token));
@@ -129,12 +139,13 @@ describe('layers and head of a checkpoint with LoRA', () => {
             );
 
           const base = { architecture, weights };
-          const layers = await LayerRunner.create(runtime, base, lora);
-          const head = await HeadRunner.create(runtime, base);
+          const layers = await LayerRunner.create(runtime, base, trained);
+          const head = await HeadRunner.create(runtime, base, trained);
           try {
             const pass = await layers.forward({ sequences, time }, vector, { keptLayers });
             const states = pass.states.at(-1)?.data as Float32Array;
-            const { logprobs, entropies } = await head.probabilities(states, decisions);
+            const before = { states, vector };
+            const { logprobs, entropies } = await head.probabilities(before, decisions);
             for (const [index, { logprob, entropy }] of reference(vector).entries()) {
               expect(Math.abs((logprobs[index] as number) - logprob)).toBeLessThan(
                 2e-4 * (1 + Math.abs(logprob)),
@@ -142,9 +153,10 @@ describe('layers and head of a checkpoint with LoRA', () => {
               expect(Math.abs((entropies[index] as number) - entropy)).toBeLessThan(2e-4);
             }
             const gradient = new Float32Array(states.length);
-            await head.addSlopes(states, decisions, slopes, gradient);
-            const total = new Float32Array(vector.length);
-            await layers.backward(pass, gradient, total);
+            const sum = new TrainedVector(vector, null);
+            await head.addSlopes(before, decisions, slopes, { gradient, sum });
+            await layers.backward(pass, gradient, sum);
+            const total = sum.gradient;
             // The slope along the gradient itself and along a random direction, by central differences in float64.
             const length = Math.sqrt(total.reduce((sum, value) => sum + value * value, 0));
             for (const direction of [total.map((value) => value / (length || 1)), draw(total.length, 1)]) {

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels, type CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
+import { type Trained, trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
@@ -8,7 +9,7 @@ import type { Weights } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
-import { codecOfTokens, randomModel } from '../checkpoint/models.ts';
+import { adapterOfTests, codecOfTokens, randomModel } from '../checkpoint/models.ts';
 import { runtime } from '../sampler/support.ts';
 import { batchOf } from '../support.ts';
 
@@ -40,13 +41,23 @@ function sampleReplies(prompt: number, logits: Float32Array, random: Random) {
   return { right, datums };
 }
 
+/** `vector`: an adapter, or all weights. */
+function decoderOf({ trained, ...model }: CheckpointModel, vector: Float32Array): Promise<CheckpointDecoder> {
+  if (trained !== 'all') return CheckpointDecoder.create(runtime, model, { lora: trained, vector });
+  const shapes = trainedShapes(model.architecture, trained);
+  const weights = shapes.map(
+    ({ name, offset, size }) => [name, vector.subarray(offset, offset + size)] as const,
+  );
+  return CheckpointDecoder.create(runtime, { ...model, weights: new Map(weights) }, null);
+}
+
 describe('a small checkpoint with random weights', () => {
   const folder = sharedFolder();
 
   /** Samples and trains by turns, each from the last checkpoint; checks that the right replies become nearly all. */
-  async function learn(seed: number): Promise<void> {
-    const model = randomModel('random', seed);
-    const { id, vocabularySize, lora } = model;
+  async function learn(seed: number, trained: Trained): Promise<void> {
+    const model = { ...randomModel('random', seed), trained };
+    const { id, vocabularySize } = model;
     const models = new BaseModels([model]);
     const trainer = new Trainer(runtime, { models, codecOf: () => codecOfTokens(vocabularySize) });
     const random = new Random(seed);
@@ -54,7 +65,7 @@ describe('a small checkpoint with random weights', () => {
     const rates: number[] = [];
     for (let step = 0; step < 30; step++) {
       const vector = await models.loadVector(weights);
-      const decoder = await CheckpointDecoder.create(runtime, model, { lora, vector });
+      const decoder = await decoderOf(model, vector);
       decoder.cache.reserve(prompts.length, 8, 0);
       const chunks = prompts.map((tokens) => ({ tokens, start: 0, end: tokens.length }));
       const { logits } = await decoder.run(0, chunks);
@@ -67,12 +78,12 @@ describe('a small checkpoint with random weights', () => {
       );
       await decoder.close();
       rates.push(groups.reduce((sum, { right }) => sum + right, 0) / prompts.length);
-      const to = join(folder, `${seed}-${step}`);
+      const to = join(folder, `${trained === 'all' ? trained : 'lora'}-${seed}-${step}`);
       await trainer.begin(weights);
       await trainer.step(
         batchOf(
           groups.flatMap(({ datums }) => datums),
-          1e-2,
+          trained === 'all' ? 2e-3 : 1e-2,
         ),
       );
       await trainer.save(to);
@@ -84,7 +95,12 @@ describe('a small checkpoint with random weights', () => {
     expect(last.reduce((sum, rate) => sum + rate, 0) / last.length).toBeGreaterThan(0.9);
   }
 
-  it('learns by LoRA which tokens are rewarded', () => learn(1));
+  it('learns by LoRA which tokens are rewarded', () => learn(1, adapterOfTests));
 
-  it.each([2, 3, 4, 5])('learns it with seed %i', { tags: ['long'] }, (seed) => learn(seed));
+  it('learns it in all its weights', () => learn(1, 'all'));
+
+  it.each([2, 3, 4, 5])('learns it with seed %i', { tags: ['long'] }, async (seed) => {
+    await learn(seed, adapterOfTests);
+    await learn(seed, 'all');
+  });
 });

@@ -3,7 +3,7 @@ import { writeDurably } from '../../../../util/durable-files.ts';
 import type { Architecture } from '../../weights/architecture.ts';
 import { type Adapter, adapterTensors } from '../adapter.ts';
 import { type CheckpointConfig, readConfig } from '../config.ts';
-import { mergedValues, type WriteOptions } from '../merge.ts';
+import { mergedValues, type TrainedChange, type WriteOptions } from '../merge.ts';
 import { selectTensors } from '../read-checkpoint.ts';
 import { rotaryFrequencies } from '../rotary-tables.ts';
 import type { CheckpointSource, CheckpointTensor } from '../tensor-files.ts';
@@ -32,7 +32,7 @@ interface GgufExport extends WriteOptions {
 }
 
 /**
- * Writes a checkpoint with an adapter merged into its weights as one GGUF file, which llama.cpp and what is built on it
+ * Writes a checkpoint after training as one GGUF file, which llama.cpp and what is built on it
  * load. Matrices become float16 or Q8_0 (float16 where rows are no whole blocks of 32), everything else float32.
  *
  * @param path Must not exist yet.
@@ -40,7 +40,7 @@ interface GgufExport extends WriteOptions {
  */
 export async function writeGguf(
   source: CheckpointSource,
-  adapter: Adapter,
+  change: TrainedChange,
   path: string,
   { name, type, format, signal, onProgress }: GgufExport,
 ): Promise<void> {
@@ -65,7 +65,7 @@ export async function writeGguf(
     for (const [index, tensor] of tensors.entries()) {
       onProgress?.(index, tensors.length);
       const shape = shapeOf(tensor);
-      yield* padded(shape, packed(tensor, { adapter, shape, family: modelType, architecture, signal }));
+      yield* padded(shape, packed(tensor, { change, shape, family: modelType, architecture, signal }));
     }
   }
   await writeDurably(path, content());
@@ -123,7 +123,7 @@ const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShap
 };
 
 interface Packing {
-  adapter: Adapter;
+  change: TrainedChange;
   shape: GgufTensorShape;
   family: string;
   architecture: Architecture;
@@ -132,7 +132,7 @@ interface Packing {
 
 async function* packed(
   tensor: CheckpointTensor,
-  { adapter, shape: { format }, family, architecture, signal }: Packing,
+  { change, shape: { format }, family, architecture, signal }: Packing,
 ): AsyncGenerator<Uint8Array> {
   const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
   const isInterleaved = interleavedHeads(tensor.name, { family, heads, keyValueHeads }) !== null;
@@ -140,7 +140,7 @@ async function* packed(
   // Pieces may end within a head.
   const whole = isInterleaved ? new Float32Array((tensor.dimensions[0] ?? 0) * width) : null;
   let filled = 0;
-  for await (const values of mergedValues(tensor, adapter)) {
+  for await (const values of mergedValues(tensor, change)) {
     signal?.throwIfAborted();
     whole?.set(values, filled);
     filled += values.length;

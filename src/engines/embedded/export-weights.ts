@@ -1,20 +1,21 @@
-import { encodeTar, tarBytes } from '../../../util/tar.ts';
-import type { ExportedWeights, Weights } from '../../engine.ts';
-import type { BaseModels, CheckpointModel, TinyModel } from '../base-models.ts';
+import { encodeTar, tarBytes } from '../../util/tar.ts';
+import type { ExportedWeights, Weights } from '../engine.ts';
+import type { BaseModels, EmbeddedBaseModel } from './base-models.ts';
 import {
   adapterConfigFile,
   adapterWeightsFile,
   encodeAdapterConfig,
   encodeAdapterHeader,
-} from '../checkpoint/adapter.ts';
-import type { TensorShape } from './architecture.ts';
-import { openWeights, unreadableCheckpoint } from './checkpoint-files.ts';
-import { encodeVectorHeader } from './vector-file.ts';
+} from './checkpoint/adapter.ts';
+import type { LoraSettings } from './lora/adapter-vector.ts';
+import type { TensorShape } from './weights/architecture.ts';
+import { openWeights, unreadableCheckpoint } from './weights/checkpoint-files.ts';
+import { encodeVectorHeader } from './weights/vector-file.ts';
 
 /**
  * Exports weights. Of a tiny model: one safetensors file, float32 tensors by name, matrices as [inputs, outputs], whose
  * metadata has the `format`, the `base_model` and the sizes of its architecture. Of a checkpoint: a tar archive with a
- * folder `adapter` that PEFT loads. Rejects with an `EngineError` when the weights cannot be read. If they are deleted
+ * folder `adapter` that PEFT loads; if all weights were trained, one safetensors file with the names of Hugging Face. Rejects with an `EngineError` when the weights cannot be read. If they are deleted
  * during the export, reading the chunks fails.
  */
 export async function exportWeights(models: BaseModels, weights: Weights): Promise<ExportedWeights> {
@@ -26,10 +27,11 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();
+  const lora = model.kind === 'checkpoint' && model.trained !== 'all' ? model.trained : null;
   const header =
-    model.kind === 'tiny'
-      ? encodeVectorHeader(shapes, metadataOf(model))
-      : encodeAdapterHeader(shapes, model.weightsHash);
+    lora && model.kind === 'checkpoint'
+      ? encodeAdapterHeader(shapes, model.weightsHash)
+      : encodeVectorHeader(shapes, metadataOf(model));
   async function* content(): AsyncGenerator<Uint8Array> {
     yield header;
     if (folder === null) yield new Uint8Array((await models.loadVector(weights)).buffer);
@@ -39,13 +41,14 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
     }
   }
   const bytes = header.length + valuesOf(shapes) * 4;
-  if (model.kind === 'tiny') return { extension: '.safetensors', bytes, chunks: content() };
-  return adapterArchive(model, { bytes, content: content() });
+  if (!lora) return { extension: '.safetensors', bytes, chunks: content() };
+  return adapterArchive(model.id, lora, { bytes, content: content() });
 }
 
 /** PEFT's two files of an adapter, in one archive because an export is one file. */
 function adapterArchive(
-  { id, lora }: CheckpointModel,
+  id: string,
+  lora: LoraSettings,
   tensors: { bytes: number; content: AsyncIterable<Uint8Array> },
 ): ExportedWeights {
   // The local path of the base model stays private.
@@ -59,7 +62,11 @@ function adapterArchive(
 
 const valuesOf = (shapes: readonly TensorShape[]) => shapes.reduce((sum, { size }) => sum + size, 0);
 
-function metadataOf({ id, architecture }: TinyModel): Record<string, string> {
+function metadataOf(model: EmbeddedBaseModel): Record<string, string> {
+  const { id, architecture } = model;
+  // Loaders of the format's Python library require `format`.
+  const common = { format: 'pt', base_model: id };
+  if (model.kind === 'checkpoint') return { ...common, base_weights: model.weightsHash };
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const { vocabularySize, width, layers, heads, contextLength, previousTokens, mlpWidth } = architecture;
   const sizes = Object.entries({
@@ -71,6 +78,5 @@ function metadataOf({ id, architecture }: TinyModel): Record<string, string> {
     previousTokens,
     expansion: mlpWidth / width,
   }).map(([name, value]) => [snakeCase(name), String(value)]);
-  // Loaders of the format's Python library require `format`.
-  return { format: 'pt', base_model: id, ...Object.fromEntries(sizes) };
+  return { ...common, ...Object.fromEntries(sizes) };
 }
