@@ -1,9 +1,9 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
 import { OptionError } from '../util/option-error.ts';
-import { repeated, shellWord, wholeNumber } from './flags.ts';
+import { positiveNumber, repeated, shellWord, wholeNumber } from './flags.ts';
 import { taskBar } from './task-bar.ts';
 
 /** The values of the flags that `addCheckpointFlags` adds. */
@@ -182,12 +182,6 @@ export function describeFormat({ templateFrom, textCalls, textReasoning }: ChatF
   const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
   const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
   return `${template}, ${calls}, ${textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning'}`;
-}
-
-function positiveNumber(text: string): number {
-  const value = Number(text);
-  if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
-  throw new InvalidArgumentError('It must be a number above 0.');
 }
 
 /** Bytes, from 10^9 of them. */

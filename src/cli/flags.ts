@@ -25,6 +25,13 @@ export function anyNumber(min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_
   };
 }
 
+/** Parser of a flag with a number above 0. */
+export function positiveNumber(text: string): number {
+  const value = Number(text);
+  if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
+  throw new InvalidArgumentError('It must be a number above 0.');
+}
+
 /** Parser of a flag with the URL of a service. */
 export function serviceUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;

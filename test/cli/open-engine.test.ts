@@ -28,10 +28,11 @@ test.each<[string, Partial<EngineFlags>, RegExp]>([
   ['a checkpoint of the hub', { tinkerUrl, checkpoint: ['hf:a/b'] }, /--checkpoint must be given once/],
   ['plain http beyond this machine', { tinkerUrl: 'http://gpu-box:8001', checkpoint }, /must be https/],
   [
-    'an option of local models',
+    'the alpha of local adapters',
     { tinkerUrl, checkpoint, loraAlpha: 8 },
     /--lora-alpha is set on the training/,
   ],
+  ['what local training changes', { tinkerUrl, checkpoint, train: 'all' }, /--train is set on the training/],
   [
     'its address without the engine',
     { engine: 'embedded', tinkerUrl },

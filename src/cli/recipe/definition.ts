@@ -127,6 +127,7 @@ export interface ResolvedRecipe extends LearningRecipe {
   description: string;
   command: string;
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
+  takesLearningRate: boolean;
 }
 
 /** @throws OptionError for an unknown option, for an invalid project name, and for both `environment` and `learn`. */
@@ -160,6 +161,7 @@ export function resolveRecipe<Schema extends z.ZodType, Outcome>(
     command,
     defaults,
     talkCommand,
+    takesLearningRate: recipe.learn === undefined,
     learn: recipe.learn ?? learnFromEnvironment(recipe),
   };
 }
@@ -179,16 +181,24 @@ function learnFromEnvironment<Schema extends z.ZodType, Outcome>(
     validation,
     ...rest
   } = recipe;
-  return async ({ model, settings }) => {
+  return async ({ model, settings, options: { learningRate } }) => {
     const { seed } = settings;
     return train<Schema, Outcome>({
       ...rest,
+      ...(learningRate === undefined ? {} : { config: withLearningRate(rest.config, learningRate) }),
       scenarios: typeof scenarios === 'function' ? await scenarios({ seed }) : scenarios,
       validation: typeof validation === 'function' ? await validation({ seed }) : validation,
       model,
       ...settings,
     });
   };
+}
+
+type Config = TrainSettings<z.ZodType, unknown>['config'];
+
+function withLearningRate(config: Config, learning_rate: number): Config {
+  if (typeof config !== 'function') return { ...config, learning_rate };
+  return (...given) => ({ ...config(...given), learning_rate });
 }
 
 /** How a process was started. `process` has these fields. */

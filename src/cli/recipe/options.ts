@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import type { IfExists } from '../../model/index.ts';
 import { addCheckpointFlags, type CheckpointFlags, checkpointArguments } from '../checkpoint-flags.ts';
-import { serviceUrl, wholeNumber } from '../flags.ts';
+import { positiveNumber, serviceUrl, wholeNumber } from '../flags.ts';
 
 /** The parsed flags of a recipe. */
 export interface RecipeOptions extends CheckpointFlags {
@@ -10,6 +10,8 @@ export interface RecipeOptions extends CheckpointFlags {
   steps: number;
   groups: number;
   rolloutsPerGroup: number;
+  /** Of recipes with an environment. Default: the recipe's, else the base model's. */
+  learningRate?: number;
   threads?: number;
   baseUrl?: string;
   apiKey?: string;
@@ -28,10 +30,17 @@ interface ProgramDescription {
   command: string;
   description: string;
   defaults: { steps: number; groups: number; rolloutsPerGroup: number; baseModel: string };
+  /** Whether the learning rate can be chosen: a recipe with its own `learn` has its own. */
+  takesLearningRate: boolean;
 }
 
-export const recipeProgram = ({ command, description, defaults }: ProgramDescription): Command =>
-  addCheckpointFlags(new Command(command))
+export function recipeProgram({
+  command,
+  description,
+  defaults,
+  takesLearningRate,
+}: ProgramDescription): Command {
+  const program = addCheckpointFlags(new Command(command))
     .description(description)
     .option('--json', 'write one JSON object per line to standard output', false)
     .option('--seed <number>', 'seed of all random choices of the run', wholeNumber(0, 2 ** 32 - 1), 1)
@@ -72,6 +81,13 @@ export const recipeProgram = ({ command, description, defaults }: ProgramDescrip
         'records are stored in the run directory.',
     )
     .showHelpAfterError(`(${command} --help lists the flags)`);
+  if (!takesLearningRate) return program;
+  return program.option(
+    '--learning-rate <number>',
+    "learning rate of the training (default: the recipe's, else the base model's)",
+    positiveNumber,
+  );
+}
 
 /** Parses the flags of a recipe. For `--help` and invalid flags it prints a text and exits. */
 export function readOptions(argv: readonly string[], program: Command): RecipeOptions {

@@ -40,7 +40,7 @@ const evaluated = (evaluation: Evaluation<unknown>): EvaluatedModel => ({
 
 /** The flags that a similar run needs again. */
 function repeatedFlags({ recipe, options }: RunContext): { runFlags: string; serviceFlags: string } {
-  const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads, ifExists } = options;
+  const { groups, rolloutsPerGroup, learningRate, baseUrl, apiKey, baseModel, threads, ifExists } = options;
   // Never show the key. A key from the environment needs no flag.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
   const flag = (name: string, value: string | number | undefined, usual?: string | number) =>
@@ -48,6 +48,7 @@ function repeatedFlags({ recipe, options }: RunContext): { runFlags: string; ser
   const runFlags = [
     flag('groups', groups, recipe.defaults.groups),
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
+    flag('learning-rate', learningRate),
     flag('threads', threads),
     flag('base-model', baseModel),
     checkpointArguments(options),

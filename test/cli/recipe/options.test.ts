@@ -2,12 +2,13 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { readOptions, recipeProgram } from '../../../src/cli/recipe/options.ts';
 import { recipe } from './recipe.ts';
 
-const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe));
+const parse = (...flags: string[]) =>
+  readOptions(['node', 'train.ts', ...flags], recipeProgram({ ...recipe, takesLearningRate: true }));
 
 /** The text on standard error for invalid flags. */
 function problem(...flags: string[]): string {
   let text = '';
-  const program = recipeProgram(recipe)
+  const program = recipeProgram({ ...recipe, takesLearningRate: true })
     .exitOverride()
     .configureOutput({
       writeErr: (part) => {
@@ -37,7 +38,7 @@ describe('the flags of a recipe', () => {
 
   it('are parsed', () => {
     const flags =
-      '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --if-exists new --run-directory runs/x';
+      '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --if-exists new --run-directory runs/x --learning-rate 3e-5';
     expect(parse(...flags.split(' '))).toMatchObject({
       json: true,
       seed: 3,
@@ -47,7 +48,13 @@ describe('the flags of a recipe', () => {
       threads: 1,
       ifExists: 'new',
       runDirectory: 'runs/x',
+      learningRate: 3e-5,
     });
+  });
+
+  it('have a learning rate only where the recipe has no training function of its own', () => {
+    const own = recipeProgram({ ...recipe, takesLearningRate: false });
+    expect(own.helpInformation()).not.toContain('--learning-rate');
   });
 
   it('take the key from the environment', () => {
@@ -60,6 +67,7 @@ describe('the flags of a recipe', () => {
       ['--steps', '0'],
       "option '--steps <number>' argument '0' is invalid. It must be a whole number of at least 1.",
     ],
+    [['--learning-rate', '0'], 'It must be a number above 0.'],
     [['--seed', '1.5'], "option '--seed <number>' argument '1.5' is invalid."],
     [['--rollouts-per-group', '1'], 'It must be a whole number of at least 2.'],
     [

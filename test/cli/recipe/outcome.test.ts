@@ -29,7 +29,10 @@ const commandsAfter = (flags: string[], dataFolder: string | null, result = fini
   nextCommands({
     recipe,
     result,
-    options: readOptions(['node', 'train.ts', '--steps', '100', ...flags], recipeProgram(recipe)),
+    options: readOptions(
+      ['node', 'train.ts', '--steps', '100', ...flags],
+      recipeProgram({ ...recipe, takesLearningRate: true }),
+    ),
     runDirectory: 'runs/one',
     dataFolder,
   }).map(({ command }) => command);
@@ -91,7 +94,10 @@ describe('the next commands', () => {
 describe('an interrupted run', () => {
   const run = (...flags: string[]) => ({
     recipe,
-    options: readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe)),
+    options: readOptions(
+      ['node', 'train.ts', ...flags],
+      recipeProgram({ ...recipe, takesLearningRate: true }),
+    ),
     runDirectory: 'runs/one',
   });
 
