@@ -19,7 +19,12 @@ mask = expected["mask"]
 
 
 def load(folder):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if hasattr(model.model.embed_tokens, "embed_scale"):
+        # As in the stored format.
+        scale = model.model.embed_tokens.embed_scale
+        scale.copy_(scale.to(torch.bfloat16))
+    return model
 
 
 def difference(model):

@@ -1,9 +1,11 @@
 import type { ModelFiles } from '../../../language/tokenizer/model-files.ts';
 import { EngineError } from '../../engine.ts';
-import type { Architecture, RotaryScaling } from '../weights/architecture.ts';
+import { type Architecture, usualOptions } from '../weights/architecture.ts';
+import { gemma3Defaults, gemma3Options } from './gemma3.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
+import { mostPositions, readPositions } from './rotary-settings.ts';
 
-const modelTypes = ['llama', 'qwen2', 'qwen3'] as const;
+const modelTypes = ['llama', 'qwen2', 'qwen3', 'gemma3_text'] as const;
 
 /** The families that martingale runs, as `config.json` calls them. SmolLM2 is a `llama`, Qwen2.5 a `qwen2`. */
 export type ModelType = (typeof modelTypes)[number];
@@ -19,7 +21,7 @@ const most = {
   width: 1 << 17,
   mlpWidth: 1 << 20,
   vocabulary: 1 << 22,
-  context: 1 << 27,
+  context: mostPositions,
 } as const;
 
 export interface CheckpointConfig {
@@ -28,6 +30,14 @@ export interface CheckpointConfig {
   /** Tokens that end a reply, by `generation_config.json` and `config.json`. */
   endTokens: number[];
 }
+
+/** Models of the same families that martingale does not run. */
+const otherTypes: Readonly<Record<string, string>> = {
+  gemma3:
+    'martingale runs Gemma 3 without images, gemma3_text: choose its 270M or 1B, or a GGUF file, which has the text part alone',
+  gemma3n: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
+  gemma3n_text: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
+};
 
 /** Fields that change the model when they have another value than these. Missing and null mean the first. */
 const fixed: readonly (readonly [field: string, values: readonly unknown[], remedy: string])[] = [
@@ -48,7 +58,7 @@ const fixed: readonly (readonly [field: string, values: readonly unknown[], reme
 export function readConfig(from: string | ModelFiles): CheckpointConfig {
   const config = JsonFields.read(from, 'config.json');
   const modelType = modelTypeOf(config);
-  refuseUnsupported(config);
+  refuseUnsupported(config, modelType);
   const architecture = architectureOf(config, modelType);
   const generation = JsonFields.find(from, 'generation_config.json');
   const endTokens = [...new Set([generation, config].flatMap((file) => endTokensOf(file, architecture)))];
@@ -57,22 +67,26 @@ export function readConfig(from: string | ModelFiles): CheckpointConfig {
 
 function modelTypeOf(config: JsonFields): ModelType {
   const modelType = modelTypes.find((name) => name === config.get('model_type'));
-  const remedy = `martingale runs ${modelTypes.join(', ')}: choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3)`;
+  const remedy =
+    otherTypes[String(config.get('model_type'))] ??
+    `martingale runs ${modelTypes.join(', ')}: choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3)`;
   if (!modelType) throw config.unsupported('model_type', remedy);
   return modelType;
 }
 
-function refuseUnsupported(config: JsonFields): void {
+function refuseUnsupported(config: JsonFields, modelType: ModelType): void {
   if (config.get('quantization_config') !== undefined)
     throw config.unsupported(
       'quantization_config',
       'martingale reads float32, bfloat16 and float16: choose the checkpoint that is not quantized',
     );
   for (const [field, values, remedy] of fixed) {
+    // Gemma's is hidden_activation.
+    if (modelType === 'gemma3_text' && field === 'hidden_act') continue;
     const value = config.get(field);
     if (value !== undefined && !values.includes(value)) throw config.unsupported(field, remedy);
   }
-  refuseWindows(config);
+  if (modelType !== 'gemma3_text') refuseWindows(config);
 }
 
 /** `sliding_window` alone means nothing: published checkpoints have it with `use_sliding_window` false. */
@@ -95,7 +109,12 @@ function refuseWindows(config: JsonFields): void {
 function architectureOf(config: JsonFields, modelType: ModelType): Architecture {
   const width = config.count('hidden_size', most.width);
   const heads = config.count('num_attention_heads', most.heads);
-  const keyValueHeads = config.count('num_key_value_heads', most.heads, heads);
+  const isGemma3 = modelType === 'gemma3_text';
+  const keyValueHeads = config.count(
+    'num_key_value_heads',
+    most.heads,
+    isGemma3 ? gemma3Defaults.keyValueHeads : heads,
+  );
   const isDivided = (field: string, size: number, divisorField: string, divisor: number) => {
     if (size % divisor === 0) return;
     throw badCheckpoint(
@@ -104,70 +123,45 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   };
   isDivided('num_attention_heads', heads, 'num_key_value_heads', keyValueHeads);
   // The default of transformers' Qwen3Config is 128.
-  const isDerived = modelType !== 'qwen3' && config.get('head_dim') === undefined;
+  const fallback = { llama: null, qwen2: null, qwen3: 128, gemma3_text: gemma3Defaults.headWidth }[modelType];
+  const isDerived = fallback === null && config.get('head_dim') === undefined;
   if (isDerived) isDivided('hidden_size', width, 'num_attention_heads', heads);
-  const headWidth = isDerived ? width / heads : config.count('head_dim', most.headWidth, 128);
+  const headWidth = isDerived ? width / heads : config.count('head_dim', most.headWidth, fallback ?? 0);
   if (headWidth % 2 !== 0)
     throw badCheckpoint(
       `${config.path}: the width of a head, head_dim or hidden_size / num_attention_heads, is ${headWidth}, ` +
         'but must be even, because rotary positions turn pairs of elements',
     );
+  const layers = config.count('num_hidden_layers', most.layers);
   return {
     vocabularySize: config.count('vocab_size', most.vocabulary),
     width,
-    layers: config.count('num_hidden_layers', most.layers),
+    layers,
     heads,
     keyValueHeads,
     headWidth,
     mlpWidth: config.count('intermediate_size', most.mlpWidth),
     contextLength: config.count('max_position_embeddings', most.context),
-    positions: positionsOf(config),
     previousTokens: 0,
-    mlp: 'gated-silu',
     normEpsilon: config.number('rms_norm_eps', { least: 1e-12, most: 1 }),
+    ...(isGemma3 ? gemma3Options(config, { width, layers }) : usualLayers(config, modelType)),
+  };
+}
+
+function usualLayers(config: JsonFields, modelType: ModelType) {
+  return {
+    positions: readPositions(
+      config.nested('rope_scaling') ?? config.nested('rope_parameters'),
+      // The default of transformers.
+      { file: config, field: 'rope_theta', fallback: 10_000 },
+      ['default', 'llama3'],
+    ),
+    mlp: 'gated-silu',
+    ...usualOptions,
     queryKeyNorm: modelType === 'qwen3',
     attentionBias: modelType === 'qwen2',
     tiedEmbeddings: config.flag('tie_word_embeddings', false),
-  };
-}
-
-function positionsOf(config: JsonFields): Architecture['positions'] {
-  const rope = config.nested('rope_scaling') ?? config.nested('rope_parameters');
-  // The default of transformers.
-  const theta = (rope?.get('rope_theta') === undefined ? config : rope).number('rope_theta', {
-    least: 1,
-    most: 1e15,
-    fallback: 10_000,
-  });
-  if (!rope) return { theta, scaling: null };
-  const partial = rope.get('partial_rotary_factor');
-  if (partial !== undefined && partial !== 1)
-    throw rope.unsupported('partial_rotary_factor', 'martingale rotates whole heads only');
-  // Early configurations call it `type`.
-  const typeField =
-    rope.get('rope_type') === undefined && rope.get('type') !== undefined ? 'type' : 'rope_type';
-  switch (rope.get(typeField) ?? 'default') {
-    case 'default':
-      return { theta, scaling: null };
-    case 'llama3':
-      return { theta, scaling: scalingOf(rope) };
-    default:
-      throw rope.unsupported(typeField, 'martingale runs "default" and "llama3": choose another checkpoint');
-  }
-}
-
-function scalingOf(rope: JsonFields): RotaryScaling {
-  const scaling = {
-    factor: rope.number('factor', { least: 1, most: 1e6 }),
-    lowFrequencyFactor: rope.number('low_freq_factor', { least: 1e-6, most: 1e6 }),
-    highFrequencyFactor: rope.number('high_freq_factor', { least: 1e-6, most: 1e6 }),
-    originalContextLength: rope.count('original_max_position_embeddings', most.context),
-  };
-  if (scaling.highFrequencyFactor > scaling.lowFrequencyFactor) return scaling;
-  throw badCheckpoint(
-    `${rope.path}: high_freq_factor of the rotary settings is ${scaling.highFrequencyFactor}, but must be above ` +
-      `low_freq_factor, ${scaling.lowFrequencyFactor}`,
-  );
+  } as const;
 }
 
 function endTokensOf(file: JsonFields | undefined, { vocabularySize }: Architecture): number[] {

@@ -24,7 +24,7 @@ export function rotaryTables(
 }
 
 /**
- * The angle by which each pair of elements turns from one position to the next. The scaling is that of Llama 3.1
+ * The angle by which each pair of elements turns from one position to the next. The scaling by bands is that of Llama 3.1
  * (`_compute_llama3_parameters` in transformers' `modeling_rope_utils.py`): long waves get longer by `factor`, short
  * ones stay, and those in between change smoothly.
  */
@@ -34,6 +34,7 @@ export function rotaryFrequencies({ theta, scaling }: RotaryPositions, headWidth
     (_, index) => 1 / Math.fround(theta ** Math.fround((2 * index) / headWidth)),
   );
   if (!scaling) return frequencies;
+  if (typeof scaling === 'number') return frequencies.map((frequency) => frequency / scaling);
   const { factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = scaling;
   return frequencies.map((frequency) => {
     const wavesInContext = (originalContextLength * frequency) / (2 * Math.PI);

@@ -49,15 +49,61 @@ export function projectionShape(architecture: Architecture, projection: Projecti
   }
 }
 
+/** The norms of a layer, as Hugging Face names them. */
+export type NormName =
+  | 'input_layernorm'
+  | 'post_attention_layernorm'
+  | 'pre_feedforward_layernorm'
+  | 'post_feedforward_layernorm'
+  | 'q_norm'
+  | 'k_norm';
+
+/**
+ * The norms before and after attention and MLP. `post_attention_layernorm` is attention's own output norm where there are
+ * such, and else the norm before the MLP, which is after attention too.
+ */
+export function sublayerNorms({
+  outputNorms,
+}: Architecture): Record<'attention' | 'mlp', { before: NormName; after: NormName | null }> {
+  return outputNorms
+    ? {
+        attention: { before: 'input_layernorm', after: 'post_attention_layernorm' },
+        mlp: { before: 'pre_feedforward_layernorm', after: 'post_feedforward_layernorm' },
+      }
+    : {
+        attention: { before: 'input_layernorm', after: null },
+        mlp: { before: 'post_attention_layernorm', after: null },
+      };
+}
+
+/** The norms of an architecture's layers. */
+export function normsOf(architecture: Architecture): NormName[] {
+  const { attention, mlp } = sublayerNorms(architecture);
+  const perHead: NormName[] = architecture.queryKeyNorm ? ['q_norm', 'k_norm'] : [];
+  return [
+    ...[attention.before, attention.after, mlp.before, mlp.after].filter((name) => name !== null),
+    ...perHead,
+  ];
+}
+
+const isPerHead = (norm: NormName) => norm === 'q_norm' || norm === 'k_norm';
+
+/** Numbers that a norm normalises together. */
+export const normWidth = ({ width, headWidth }: Architecture, norm: NormName): number =>
+  isPerHead(norm) ? headWidth : width;
+
+/** The name of a norm's tensor, without `.weight`. */
+export const normTensor = (layer: number, norm: NormName): string =>
+  `model.layers.${layer}.${isPerHead(norm) ? 'self_attn.' : ''}${norm}`;
+
 /** The tensors of a checkpoint in Hugging Face form; matrices are [outputs, inputs]. */
 export function checkpointTensors(architecture: Architecture): NamedShape[] {
-  const { vocabularySize, width, layers, headWidth, attentionBias, queryKeyNorm, tiedEmbeddings } =
-    architecture;
+  const { vocabularySize, width, layers, attentionBias, tiedEmbeddings } = architecture;
   const tensors: [string, number[]][] = [[embeddingTensor, [vocabularySize, width]]];
   for (let layer = 0; layer < layers; layer++) {
-    const prefix = `model.layers.${layer}`;
-    tensors.push([`${prefix}.input_layernorm.weight`, [width]]);
-    tensors.push([`${prefix}.post_attention_layernorm.weight`, [width]]);
+    const norms = normsOf(architecture);
+    for (const norm of norms.filter((name) => !isPerHead(name)))
+      tensors.push([`${normTensor(layer, norm)}.weight`, [width]]);
     for (const projection of projections) {
       const shape = projectionShape(architecture, projection);
       const name = projectionName(layer, projection);
@@ -65,9 +111,8 @@ export function checkpointTensors(architecture: Architecture): NamedShape[] {
       if (attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection))
         tensors.push([`${name}.bias`, [shape[0]]]);
     }
-    if (queryKeyNorm)
-      for (const norm of ['q_norm', 'k_norm'])
-        tensors.push([`${prefix}.self_attn.${norm}.weight`, [headWidth]]);
+    for (const norm of norms.filter(isPerHead))
+      tensors.push([`${normTensor(layer, norm)}.weight`, [normWidth(architecture, norm)]]);
   }
   tensors.push([finalNormTensor, [width]]);
   if (!tiedEmbeddings) tensors.push([headTensor, [vocabularySize, width]]);

@@ -1,7 +1,7 @@
-import type { Projection } from '../checkpoint/tensors.ts';
+import type { NormName, Projection } from '../checkpoint/tensors.ts';
 import type { Value } from '../onnx/graph.ts';
 import { type Architecture, tensorShapes } from '../weights/architecture.ts';
-import { Layer, type NormName } from './layer.ts';
+import { Layer } from './layer.ts';
 import { Norm } from './normalization.ts';
 import { TrainingGraph, tapeOf, tapeShapes } from './training-graph.ts';
 

@@ -1,14 +1,24 @@
-import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
+import {
+  type NormName,
+  normWidth,
+  type Projection,
+  projectionShape,
+  sublayerNorms,
+} from '../checkpoint/tensors.ts';
 import { Graph, type Value } from '../onnx/graph.ts';
 import type { Device } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
+import { applyGate } from './gate.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { normalize } from './normalization.ts';
+import { gainInput, normalize } from './normalization.ts';
 import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
 /** What precedes the names of the weights of the layer whose attention comes next. */
 export const nextLayer = 'next.';
+
+/** Numbers that the kernels of ONNX Runtime (MLAS) always add up together. */
+const addedTogether = 128;
 
 /**
  * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
@@ -35,10 +45,13 @@ class CheckpointGraph {
   /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#project`. */
   begin(): Uint8Array {
     const graph = this.#graph;
-    const { vocabularySize, width } = this.#architecture;
+    const { vocabularySize, width, embeddingScale } = this.#architecture;
     const table = graph.input('embedding', 'float32', [vocabularySize, width]);
     const ids = graph.input('ids', 'int64', ['tokens']);
-    this.#outputProjections(graph.op('Gather', [table, ids], { axis: 0 }));
+    const rows = graph.op('Gather', [table, ids], { axis: 0 });
+    this.#outputProjections(
+      embeddingScale === 1 ? rows : graph.op('Mul', [rows, graph.scalar(embeddingScale)]),
+    );
     return graph.finish();
   }
 
@@ -47,8 +60,11 @@ class CheckpointGraph {
     const graph = this.#graph;
     const { layers, width } = this.#architecture;
     const input = graph.input('state_in', 'float32', ['tokens', width]);
-    const middle = graph.op('Add', [input, this.#attend(this.#mix())]);
-    const state = graph.op('Add', [middle, this.#expand(this.#norm(middle, 'post_attention_layernorm'))]);
+    const { attention, mlp } = sublayerNorms(this.#architecture);
+    const normed = (value: Value, name: NormName | null) => (name === null ? value : this.#norm(value, name));
+    const middle = graph.op('Add', [input, normed(this.#attend(this.#mix()), attention.after)]);
+    const added = this.#expand(this.#norm(middle, mlp.before));
+    const state = graph.op('Add', [middle, normed(added, mlp.after)]);
     if (layer + 1 < layers) this.#outputProjections(state);
     else {
       const picked = graph.input('picked', 'int64', ['outputs']);
@@ -59,13 +75,14 @@ class CheckpointGraph {
 
   #outputProjections(state: Value): void {
     const { width, heads, keyValueHeads, headWidth } = this.#architecture;
-    const packed = this.#project(this.#norm(state, `${nextLayer}input_layernorm`));
+    const { before } = sublayerNorms(this.#architecture).attention;
+    const packed = this.#project(this.#norm(state, `${nextLayer}${before}`));
     this.#graph.output('state', state, ['tokens', width]);
     this.#graph.output('packed', packed, ['tokens', (heads + 2 * keyValueHeads) * headWidth]);
   }
 
   #norm(state: Value, name: string): Value {
-    const gain = this.#graph.input(name, 'float32', [this.#architecture.width]);
+    const gain = gainInput(this.#graph, this.#architecture, name, this.#architecture.width);
     return normalize(this.#graph, state, gain, this.#architecture.normEpsilon).output;
   }
 
@@ -91,7 +108,7 @@ class CheckpointGraph {
 
   /**
    * The values that the heads mix, [tokens, heads * head width]. The tokens and heads that share keys and values are rows
-   * of the same product. The query is divided by the root of the head width already. The input `rows` [tokens] has each
+   * of the same product. The query has the factor of the scores already. The input `rows` [tokens] has each
    * token's index in the padded [batch, steps] layout.
    */
   #mix(): Value {
@@ -114,17 +131,45 @@ class CheckpointGraph {
   #attention(): Value {
     const graph = this.#graph;
     const { keyValueHeads, headWidth } = this.#architecture;
-    if (this.#device === 'cpu')
-      return graph.contribOp('MultiHeadAttention', ['query', 'key', 'value', '', '', 'mask'], {
+    const swap = (value: Value) => graph.op('Transpose', [value], { perm: [0, 2, 1, 3] });
+    const split = graph.integers(0, 0, keyValueHeads, headWidth);
+    if (this.#device === 'cpu') {
+      const [first, ...others] = this.#queryParts();
+      let mask: Value = 'mask';
+      for (const part of others) {
+        const inputs = [swap(graph.op('Reshape', [part, split])), 'key'];
+        mask = graph.op('Add', [
+          graph.contribOp('FusedMatMul', inputs, { transB: 1, alpha: { float: 1 } }),
+          mask,
+        ]);
+      }
+      return graph.contribOp('MultiHeadAttention', [first, 'key', 'value', '', '', mask], {
         num_heads: keyValueHeads,
         scale: { float: 1 },
       });
+    }
     // That operator is wrong on WebGPU from 32 queries on (onnxruntime-node 1.30.0).
-    const swap = (value: Value) => graph.op('Transpose', [value], { perm: [0, 2, 1, 3] });
-    const apart = graph.op('Reshape', ['query', graph.integers(0, 0, keyValueHeads, headWidth)]);
+    const apart = graph.op('Reshape', ['query', split]);
     const keys = graph.op('Transpose', ['key'], { perm: [0, 1, 3, 2] });
     const scores = graph.op('Add', [graph.op('MatMul', [swap(apart), keys]), 'mask']);
     return swap(graph.op('MatMul', [graph.op('Softmax', [scores], { axis: -1 }), 'value']));
+  }
+
+  /**
+   * Queries whose scores add up to those of `query`. MLAS adds up a product of more than 128 numbers in parts, whose length
+   * depends on how threads share the positions. With zeros in place of all but 128 elements, the scores are the same.
+   */
+  #queryParts(): [Value, ...Value[]] {
+    const graph = this.#graph;
+    const { keyValueHeads, headWidth } = this.#architecture;
+    const parts = Array.from({ length: Math.ceil(headWidth / addedTogether) }, (_, part) => {
+      const of = (element: number) => Math.floor((element % headWidth) / addedTogether);
+      const width = keyValueHeads * headWidth;
+      const factors = Float32Array.from({ length: width }, (_, element) => (of(element) === part ? 1 : 0));
+      return graph.op('Mul', ['query', graph.weight([width], factors)]);
+    });
+    const [first, ...others] = parts;
+    return first === undefined || others.length === 0 ? ['query'] : [first, ...others];
   }
 
   /** What a layer's attention adds to the states, for the mixed values of its heads. */
@@ -139,10 +184,12 @@ class CheckpointGraph {
     const graph = this.#graph;
     const products = this.#products;
     const states = products.take(normed, this.#architecture.width);
+    const input = products.multiply('gate_proj', states);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
-    const gate = graph.contribOp('QuickGelu', [products.multiply('gate_proj', states)], {
-      alpha: { float: 1 },
-    });
+    const gate =
+      this.#architecture.mlp === 'gated-silu'
+        ? graph.contribOp('QuickGelu', [input], { alpha: { float: 1 } })
+        : applyGate(graph, this.#architecture, input).output;
     const hidden = graph.op('Mul', [gate, products.multiply('up_proj', states)]);
     return products.give(products.multiply('down_proj', hidden));
   }
@@ -176,7 +223,8 @@ class CheckpointGraph {
     const width = heads * headWidth;
     let normed = states;
     if (queryKeyNorm) {
-      const gain = graph.input(`${nextLayer}${norm}`, 'float32', [headWidth]);
+      const size = normWidth(this.#architecture, norm);
+      const gain = gainInput(graph, this.#architecture, `${nextLayer}${norm}`, size);
       const apart = graph.op('Reshape', [states, graph.integers(-1, headWidth)]);
       normed = graph.op('SimplifiedLayerNormalization', [apart, gain], {
         axis: -1,

@@ -1,7 +1,7 @@
 import { Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { Norm } from './normalization.ts';
+import { gainInput, Norm } from './normalization.ts';
 
 /**
  * The head of a checkpoint, for a chunk of decisions, whose states [rows, width] are the input `state`. Further inputs:
@@ -23,7 +23,7 @@ class HeadGraph {
     const { width, vocabularySize, normEpsilon } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['rows', width]);
-    const gain = graph.input('norm', 'float32', [width]);
+    const gain = gainInput(graph, architecture, 'norm', width);
     graph.input('embedding', 'float32', [vocabularySize, width]);
     const keepGradient = keepsGradients
       ? (gradient: Value) => graph.output('norm.gradient', gradient, [width])

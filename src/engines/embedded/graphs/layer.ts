@@ -1,6 +1,7 @@
-import type { Projection } from '../checkpoint/tensors.ts';
+import { type NormName, type Projection, sublayerNorms } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, attentionScaleOf, isGated } from '../weights/architecture.ts';
+import { applyGate } from './gate.ts';
 import type { Norm } from './normalization.ts';
 
 /** A matrix, and what is added to it, by which states [rows, inputs] are multiplied. */
@@ -18,8 +19,6 @@ export interface MatmulOptions {
   transposeRight?: boolean;
   scale?: number;
 }
-
-export type NormName = 'input_layernorm' | 'post_attention_layernorm' | 'q_norm' | 'k_norm';
 
 /** What a layer is built from: its weights, and the batch of sequences that it runs. */
 export interface LayerParts {
@@ -58,10 +57,15 @@ export interface LayerTape {
   mixed: Value;
   middle: Value;
   mlpInverse: Value;
-  /** relu(up(x)) of a squared ReLU, up(x) of a gated SiLU. */
+  /** relu(up(x)) of a squared ReLU, up(x) of a gated MLP. */
   hidden: Value;
-  /** gate(x), of a gated SiLU. */
+  /** gate(x), of a gated MLP. */
   gate?: Value;
+  /** The outputs of attention and MLP before their norms. */
+  rawAttention?: Value;
+  rawAttentionInverse?: Value;
+  rawMlp?: Value;
+  rawMlpInverse?: Value;
   /** The queries and keys before their norms. */
   rawQuery?: Value;
   queryInverse?: Value;
@@ -77,14 +81,15 @@ export class Layer {
 
   constructor(parts: LayerParts) {
     this.#parts = parts;
-    this.#scale = 1 / Math.sqrt(parts.architecture.headWidth);
+    this.#scale = attentionScaleOf(parts.architecture);
   }
 
   /** The forward pass up to what the backward pass needs; `next` completes it. */
   forward(input: Value): LayerTape {
     const { graph, architecture, linear, norm } = this.#parts;
     const { heads, keyValueHeads } = architecture;
-    const attentionNorm = norm('input_layernorm').forward(input);
+    const norms = sublayerNorms(architecture);
+    const attentionNorm = norm(norms.attention.before).forward(input);
     const { output: normalized } = attentionNorm;
     const queries = this.#select(normalized);
     const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
@@ -95,10 +100,11 @@ export class Layer {
     const grouped = this.#group(placedQuery.output);
     const attention = this.attention(grouped, placedKey.output);
     const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
-    const middle = graph.op('Add', [this.#select(input), linear('o_proj').forward(mixed)]);
-    const mlpNorm = norm('post_attention_layernorm').forward(middle);
+    const added = this.#normed(norms.attention.after, linear('o_proj').forward(mixed));
+    const middle = graph.op('Add', [this.#select(input), added.output]);
+    const mlpNorm = norm(norms.mlp.before).forward(middle);
     const up = linear('up_proj').forward(mlpNorm.output);
-    const isGated = architecture.mlp === 'gated-silu';
+    const hasGate = isGated(architecture);
     const tape: LayerTape = {
       input,
       attentionInverse: attentionNorm.inverse,
@@ -109,9 +115,19 @@ export class Layer {
       mixed,
       middle,
       mlpInverse: mlpNorm.inverse,
-      hidden: isGated ? up : graph.op('Relu', [up]),
+      hidden: hasGate ? up : graph.op('Relu', [up]),
     };
-    if (isGated) tape.gate = linear('gate_proj').forward(mlpNorm.output);
+    if (hasGate) tape.gate = linear('gate_proj').forward(mlpNorm.output);
+    if (added.inverse !== undefined) {
+      const rawMlp = this.#mlpOutput(tape);
+      const { inverse } = this.#normed(norms.mlp.after, rawMlp);
+      Object.assign(tape, {
+        rawAttention: added.input,
+        rawAttentionInverse: added.inverse,
+        rawMlp,
+        rawMlpInverse: inverse,
+      });
+    }
     if (placedQuery.inverse !== undefined && placedKey.inverse !== undefined)
       Object.assign(tape, {
         rawQuery: query,
@@ -123,11 +139,28 @@ export class Layer {
   }
 
   /** The layer's output. */
-  next({ middle, hidden, gate }: LayerTape): Value {
-    const { graph, linear } = this.#parts;
-    const factor = gate === undefined ? hidden : this.#silu(gate).output;
-    const inner = graph.op('Mul', [factor, hidden]);
-    return graph.op('Add', [middle, linear('down_proj').forward(inner)]);
+  next(tape: LayerTape): Value {
+    const { graph, architecture } = this.#parts;
+    const { after } = sublayerNorms(architecture).mlp;
+    const { output } = this.#normed(after, tape.rawMlp ?? this.#mlpOutput(tape));
+    return graph.op('Add', [tape.middle, output]);
+  }
+
+  #mlpOutput({ hidden, gate }: LayerTape): Value {
+    const { graph, architecture, linear } = this.#parts;
+    const factor = gate === undefined ? hidden : applyGate(graph, architecture, gate).output;
+    return linear('down_proj').forward(graph.op('Mul', [factor, hidden]));
+  }
+
+  /** The norm of what attention or MLP gives, if it has one. */
+  #normed(name: NormName | null, input: Value): { input: Value; output: Value; inverse?: Value } {
+    return name === null ? { input, output: input } : { input, ...this.#parts.norm(name).forward(input) };
+  }
+
+  /** From the gradient of what is added to the states to that of what attention or MLP gives. */
+  #normedBackward(name: NormName | null, gradient: Value, raw?: Value, inverse?: Value): Value {
+    if (name === null || raw === undefined || inverse === undefined) return gradient;
+    return this.#parts.norm(name).backward(gradient, raw, inverse);
   }
 
   /** The attention of queries to keys, both as in the tape. */
@@ -140,12 +173,20 @@ export class Layer {
 
   /** From dLoss/dnext to dLoss/dinput. */
   backward(gradient: Value, tape: LayerTape): Value {
-    const { graph, linear, norm } = this.#parts;
-    const mlp = this.#mlpBackward(gradient, tape);
+    const { graph, architecture, linear, norm } = this.#parts;
+    const norms = sublayerNorms(architecture);
+    const mlpGradient = this.#normedBackward(norms.mlp.after, gradient, tape.rawMlp, tape.rawMlpInverse);
+    const mlp = this.#mlpBackward(mlpGradient, tape);
     const middleGradient = graph.op('Add', [gradient, mlp]);
-    const mixedGradient = linear('o_proj').backward(middleGradient, tape.mixed);
+    const outputGradient = this.#normedBackward(
+      norms.attention.after,
+      middleGradient,
+      tape.rawAttention,
+      tape.rawAttentionInverse,
+    );
+    const mixedGradient = linear('o_proj').backward(outputGradient, tape.mixed);
     const { query, key, value } = this.#attentionBackward(mixedGradient, tape);
-    const attentionNorm = norm('input_layernorm');
+    const attentionNorm = norm(norms.attention.before);
     const normalized = attentionNorm.outputOf(tape.input, tape.attentionInverse);
     const fromQuery = linear('q_proj').backward(query, this.#select(normalized));
     const fromKey = linear('k_proj').backward(key, normalized, { added: this.#spread(fromQuery) });
@@ -155,8 +196,8 @@ export class Layer {
   }
 
   #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: LayerTape): Value {
-    const { graph, linear, norm } = this.#parts;
-    const mlpNorm = norm('post_attention_layernorm');
+    const { graph, architecture, linear, norm } = this.#parts;
+    const mlpNorm = norm(sublayerNorms(architecture).mlp.before);
     const [down, up] = [linear('down_proj'), linear('up_proj')];
     let normalizedGradient: Value;
     if (gate === undefined) {
@@ -164,7 +205,7 @@ export class Layer {
       const hiddenGradient = graph.op('Mul', [squaredGradient, hidden]);
       normalizedGradient = up.backward(hiddenGradient, mlpNorm.outputOf(middle, mlpInverse));
     } else {
-      const { output, slope } = this.#silu(gate);
+      const { output, slope } = applyGate(graph, architecture, gate);
       const inner = down.backward(gradient, graph.op('Mul', [output, hidden]));
       const normalized = mlpNorm.outputOf(middle, mlpInverse);
       const added = up.backward(graph.op('Mul', [inner, output]), normalized);
@@ -172,18 +213,6 @@ export class Layer {
       normalizedGradient = linear('gate_proj').backward(gateGradient, normalized, { added });
     }
     return mlpNorm.backward(normalizedGradient, middle, mlpInverse);
-  }
-
-  /** x * s with s = sigmoid(x), and its derivative s + x * s * (1 - s). */
-  #silu(input: Value): { output: Value; slope: () => Value } {
-    const { graph } = this.#parts;
-    const sigmoid = graph.op('Sigmoid', [input]);
-    const output = graph.op('Mul', [input, sigmoid]);
-    const slope = () => {
-      const rest = graph.op('Sub', [graph.scalar(1), sigmoid]);
-      return graph.op('Add', [sigmoid, graph.op('Mul', [output, rest])]);
-    };
-    return { output, slope };
   }
 
   /**

@@ -1,15 +1,14 @@
-import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
-import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
-import type { Architecture } from '../weights/architecture.ts';
 import {
-  Layer,
-  type LayerParts,
-  type LayerTape,
-  type Linear,
-  type MatmulOptions,
   type NormName,
-} from './layer.ts';
-import { Norm } from './normalization.ts';
+  normsOf,
+  normWidth,
+  type Projection,
+  projectionShape,
+} from '../checkpoint/tensors.ts';
+import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
+import { type Architecture, isGated } from '../weights/architecture.ts';
+import { Layer, type LayerParts, type LayerTape, type Linear, type MatmulOptions } from './layer.ts';
+import { gainInput, Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
 export interface LoraTargets {
@@ -84,7 +83,7 @@ type KeptPart = Exclude<keyof LayerTape, 'input' | 'attention'>;
 
 /** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
 export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions> {
-  const { width, heads, keyValueHeads, headWidth, mlpWidth, mlp, queryKeyNorm } = architecture;
+  const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm } = architecture;
   const keys = ['batch', keyValueHeads, 'time', headWidth];
   const shapes = new Map<KeptPart, Dimensions>([
     ['attentionInverse', ['tokens', 1]],
@@ -96,7 +95,13 @@ export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions
     ['mlpInverse', ['tokens', 1]],
     ['hidden', ['tokens', mlpWidth]],
   ]);
-  if (mlp === 'gated-silu') shapes.set('gate', ['tokens', mlpWidth]);
+  if (isGated(architecture)) shapes.set('gate', ['tokens', mlpWidth]);
+  if (architecture.outputNorms)
+    shapes
+      .set('rawAttention', ['tokens', width])
+      .set('rawAttentionInverse', ['tokens', 1])
+      .set('rawMlp', ['tokens', width])
+      .set('rawMlpInverse', ['tokens', 1]);
   if (queryKeyNorm)
     shapes
       .set('rawQuery', ['batch', heads, 'time', headWidth])
@@ -144,11 +149,13 @@ class LoraGraph {
   }
 
   #norm(name: NormName): Norm {
-    const { width, headWidth, normEpsilon: epsilon } = this.#architecture;
-    const dimensions = [name.endsWith('_layernorm') ? width : headWidth];
-    const gain = this.graph.input(name, 'float32', dimensions);
+    const architecture = this.#architecture;
+    const width = normWidth(architecture, name);
+    const gain = gainInput(this.graph, architecture, name, width);
+    const { normEpsilon: epsilon } = architecture;
+    // The gain is the weight, or the weight and 1.
     const keepGradient = this.#keepsWeights
-      ? (gradient: Value) => this.#outputGradient(name, gradient, dimensions)
+      ? (gradient: Value) => this.#outputGradient(name, gradient, [width])
       : null;
     return new Norm(this.graph, { gain, epsilon, keepGradient, isFused: false });
   }
@@ -220,13 +227,7 @@ class LoraGraph {
 }
 
 /** The projections of an architecture's layers. */
-export function projectionsOf({ mlp }: Architecture): Projection[] {
-  const gate: Projection[] = mlp === 'gated-silu' ? ['gate_proj'] : [];
+export function projectionsOf(architecture: Architecture): Projection[] {
+  const gate: Projection[] = isGated(architecture) ? ['gate_proj'] : [];
   return ['q_proj', 'k_proj', 'v_proj', 'o_proj', ...gate, 'up_proj', 'down_proj'];
-}
-
-/** The norms of an architecture's layers. */
-export function normsOf({ queryKeyNorm }: Architecture): NormName[] {
-  const perHead: NormName[] = queryKeyNorm ? ['q_norm', 'k_norm'] : [];
-  return ['input_layernorm', 'post_attention_layernorm', ...perHead];
 }

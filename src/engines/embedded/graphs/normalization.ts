@@ -1,4 +1,5 @@
 import type { Graph, Value } from '../onnx/graph.ts';
+import type { Architecture } from '../weights/architecture.ts';
 
 const defaultEpsilon = 1e-5;
 
@@ -16,6 +17,12 @@ export function normalize(
     2,
   ) as [Value, Value];
   return { output, inverse };
+}
+
+/** The gain of a norm whose weights are the input `name` [size]. */
+export function gainInput(graph: Graph, { normOffset }: Architecture, name: string, size: number): Value {
+  const weight = graph.input(name, 'float32', [size]);
+  return normOffset === 0 ? weight : graph.op('Add', [weight, graph.scalar(normOffset)]);
 }
 
 interface NormOptions {

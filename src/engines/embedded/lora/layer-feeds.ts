@@ -3,10 +3,13 @@ import {
   embeddingTensor,
   headTensor,
   type NamedShape,
+  normsOf,
+  normTensor,
+  normWidth,
   projectionName,
   projectionShape,
 } from '../checkpoint/tensors.ts';
-import { biased, normsOf, projectionsOf } from '../graphs/lora-graphs.ts';
+import { biased, projectionsOf } from '../graphs/lora-graphs.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Architecture, TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
@@ -42,7 +45,7 @@ interface LayerTensor extends NamedShape {
 
 /** A layer's weights: each is the input with the name of its projection or norm, or `<name>.bias`. */
 function layerTensors(architecture: Architecture, layer: number): LayerTensor[] {
-  const { headWidth, width, attentionBias } = architecture;
+  const { attentionBias } = architecture;
   const tensors: LayerTensor[] = [];
   for (const projection of projectionsOf(architecture)) {
     const name = projectionName(layer, projection);
@@ -51,11 +54,12 @@ function layerTensors(architecture: Architecture, layer: number): LayerTensor[] 
     if (attentionBias && biased.includes(projection))
       tensors.push({ input: `${projection}.bias`, name: `${name}.bias`, dimensions: [dimensions[0]] });
   }
-  for (const norm of normsOf(architecture)) {
-    const isPerHead = norm === 'q_norm' || norm === 'k_norm';
-    const name = `model.layers.${layer}.${isPerHead ? 'self_attn.' : ''}${norm}.weight`;
-    tensors.push({ input: norm, name, dimensions: [isPerHead ? headWidth : width] });
-  }
+  for (const norm of normsOf(architecture))
+    tensors.push({
+      input: norm,
+      name: `${normTensor(layer, norm)}.weight`,
+      dimensions: [normWidth(architecture, norm)],
+    });
   return tensors;
 }
 
@@ -134,33 +138,52 @@ export interface PaddedTokens {
 /** Far below any attention score. */
 const masked = -1e9;
 
-/** What all layers get of a batch: shapes, positions and the mask of attention. */
+/** What layers get of a batch: shapes, positions and the mask of attention. */
+export interface BatchFeeds {
+  /** For the layers that see all earlier positions. */
+  global: Feeds;
+  /** For the layers with local attention; the same feeds if there are none. */
+  local: Feeds;
+}
+
 export function batchFeeds(
   runtime: Runtime,
-  { positions: kind, heads, keyValueHeads, headWidth }: Architecture,
+  { positions: kind, heads, keyValueHeads, headWidth, local }: Architecture,
   { sequences, time, branches = [] }: PaddedTokens,
-): Feeds {
+): BatchFeeds {
   const batch = sequences.length;
   const parting = branches.some(({ starts }) => starts.length > 1);
   const masks = parting ? batch : 1;
-  const visible = new Float32Array(masks * time * time);
   const positions = new BigInt64Array(batch * time);
-  for (let row = 0; row < batch; row++) {
+  for (let row = 0; row < batch; row++)
     placeRow(positions.subarray(row * time, (row + 1) * time), branches[row]);
-    if (row < masks) maskRow(visible.subarray(row * time * time), time, branches[row]);
-  }
+  const visible = (window: number) => {
+    const mask = new Float32Array(masks * time * time);
+    for (let row = 0; row < masks; row++)
+      maskRow(mask.subarray(row * time * time), time, window, branches[row]);
+    return runtime.float(mask, [masks, 1, time, time]);
+  };
+  const rotary = (own: Architecture['positions']): Feeds => {
+    if (own === 'learned') return {};
+    const { cosines, sines } = rotaryTables(own, headWidth, time);
+    const table = (data: Float32Array) => runtime.float(data, [time, headWidth / 2]);
+    return { cosines: table(cosines), sines: table(sines) };
+  };
   const shape = (count: number) =>
     runtime.integer(BigInt64Array.from([batch, time, count, headWidth], BigInt), [4]);
-  const feeds: Feeds = {
+  const global: Feeds = {
     query_shape: shape(heads),
     key_shape: shape(keyValueHeads),
-    visible: runtime.float(visible, [masks, 1, time, time]),
+    visible: visible(time),
     positions: runtime.integer(positions, [batch, time]),
+    ...rotary(kind),
   };
-  if (kind === 'learned') return feeds;
-  const { cosines, sines } = rotaryTables(kind, headWidth, time);
-  const table = (data: Float32Array) => runtime.float(data, [time, headWidth / 2]);
-  return { ...feeds, cosines: table(cosines), sines: table(sines) };
+  if (!local) return { global, local: global };
+  const isShort = time <= local.window;
+  return {
+    global,
+    local: { ...global, ...rotary(local.positions), ...(isShort ? {} : { visible: visible(local.window) }) },
+  };
 }
 
 const whole: Branches = { shared: 0, starts: [0] };
@@ -173,10 +196,24 @@ function placeRow(positions: BigInt64Array, { shared, starts }: Branches = whole
       positions[at] = BigInt(shared + at - start);
 }
 
-/** Masks what a token must not attend to [time, time]: later tokens, and tokens of other sequences. */
-function maskRow(visible: Float32Array, time: number, { shared, starts }: Branches = whole): void {
-  for (let at = 0; at < time; at++) visible.fill(masked, at * time + at + 1, (at + 1) * time);
-  for (const [sequence, start] of starts.entries())
-    for (let at = start; at < (starts[sequence + 1] ?? time); at++)
-      visible.fill(masked, at * time + shared, at * time + start);
+/**
+ * Masks what a token must not attend to [time, time]: later tokens, tokens of other sequences, and those of its own
+ * sequence that are `window` or more positions before it.
+ */
+function maskRow(
+  visible: Float32Array,
+  time: number,
+  window: number,
+  { shared, starts }: Branches = whole,
+): void {
+  /** Where the tokens of a sequence that follow the shared ones begin, and which sequence is next. */
+  let [start, next] = [shared, 0];
+  for (let at = 0; at < time; at++) {
+    for (; starts[next] === at; next++) start = at;
+    const first = Math.max(0, shared + at - start + 1 - window);
+    const row = at * time;
+    visible.fill(masked, row, row + Math.min(shared, first));
+    visible.fill(masked, row + shared, row + start + Math.max(0, first - shared));
+    visible.fill(masked, row + at + 1, row + time);
+  }
 }

@@ -8,8 +8,10 @@ import {
   loraTapeGraph,
 } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
+import { isLocal } from '../weights/architecture.ts';
 import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
 import {
+  type BatchFeeds,
   batchFeeds,
   type LoraBase,
   type PaddedTokens,
@@ -29,7 +31,7 @@ export interface LayerPass {
   tapes: (Feeds | null)[];
   /** What is trained; null for a pass of the checkpoint as it is. */
   vector: Float32Array | null;
-  shared: Feeds;
+  shared: BatchFeeds;
   /** When it is aborted, no further layer runs. */
   signal: AbortSignal | undefined;
 }
@@ -93,7 +95,7 @@ export class LayerRunner {
     const { base, forward, keeping } = this.#sessions;
     for (const layer of this.#layers.keys()) {
       await untilMessagesArrived(signal);
-      const feeds = { ...shared, ...this.#weights(vector, layer) };
+      const feeds = { ...this.#own(shared, layer), ...this.#weights(vector, layer) };
       const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
       const session = keeps ? keeping : vector ? forward : base;
       const { next, ...tape } = await session.run({ ...feeds, state: states[layer] as Tensor });
@@ -118,7 +120,7 @@ export class LayerRunner {
       const tape = tapes.pop() ?? null;
       const session = tape ? this.#sessions.fromTape : this.#sessions.backward;
       const outputs = await session.run({
-        ...shared,
+        ...this.#own(shared, layer),
         ...this.#weights(vector, layer),
         ...tape,
         state: states[layer] as Tensor,
@@ -135,7 +137,11 @@ export class LayerRunner {
       outer = next as Tensor;
     }
     if (this.#embeddings !== null)
-      addEmbeddings(sum, this.#embeddings, { ...batch, width, gradient: outer.data as Float32Array });
+      addEmbeddings(sum, this.#embeddings, {
+        ...batch,
+        width,
+        gradient: scaled(outer.data as Float32Array, this.#base.architecture.embeddingScale),
+      });
     freeTensors([outer]);
     this.end(pass);
   }
@@ -150,7 +156,7 @@ export class LayerRunner {
   }
 
   #embed({ sequences, time }: PaddedTokens, vector: Float32Array | null): Tensor {
-    const { width, vocabularySize } = this.#base.architecture;
+    const { width, vocabularySize, embeddingScale } = this.#base.architecture;
     const table =
       vector && this.#embeddings !== null
         ? vector.subarray(this.#embeddings, this.#embeddings + vocabularySize * width)
@@ -165,7 +171,12 @@ export class LayerRunner {
           );
         states.set(table.subarray(token * width, (token + 1) * width), (row * time + at) * width);
       }
-    return this.#runtime.float(states, [sequences.length * time, width]);
+    return this.#runtime.float(scaled(states, embeddingScale), [sequences.length * time, width]);
+  }
+
+  /** A layer's part of what a batch gives. */
+  #own({ global, local }: BatchFeeds, layer: number): Feeds {
+    return isLocal(this.#base.architecture, layer) ? local : global;
   }
 
   /** A layer's inputs: the checkpoint's weights, and in their place or beside them what is trained. */
@@ -174,6 +185,12 @@ export class LayerRunner {
     if (!vector) return own;
     return { ...own, ...partFeeds(this.#runtime, this.#trained[layer] as TrainedTensor[], vector) };
   }
+}
+
+/** Multiplies in place. */
+function scaled(values: Float32Array, factor: number): Float32Array {
+  if (factor !== 1) for (let at = 0; at < values.length; at++) values[at] = (values[at] as number) * factor;
+  return values;
 }
 
 /**

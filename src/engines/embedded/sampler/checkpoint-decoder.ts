@@ -4,7 +4,7 @@ import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
 import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, attentionScaleOf, isLocal } from '../weights/architecture.ts';
 import { type Chunk, type Decoder, rowsOf, type StepOutput, type Wanted } from './decoder.ts';
 import type { DecodingStage, DecodingStages } from './decoding-stages.ts';
 import { DrawFeeds } from './draws.ts';
@@ -33,6 +33,7 @@ export class CheckpointDecoder implements Decoder {
   readonly #draws: DrawFeeds | null;
   /** Memory of the inputs, used again by the next run. */
   #mask = new Float32Array(0);
+  #localMask = new Float32Array(0);
   #query = new Float32Array(0);
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
@@ -156,6 +157,11 @@ export class CheckpointDecoder implements Decoder {
     const size = chunks.length * steps * copies * width;
     this.#mask = atLeast(this.#mask, size);
     const mask = this.#mask.subarray(0, size).fill(0);
+    const window = this.#architecture.local?.window ?? Number.POSITIVE_INFINITY;
+    /** Whether the layers with local attention see fewer positions than the others. */
+    const isNarrow = chunks.some(({ start, end }) => start < end && end > window);
+    if (isNarrow) this.#localMask = atLeast(this.#localMask, size);
+    const localMask = isNarrow ? this.#localMask.subarray(0, size) : mask;
     let offset = 0;
     const ranges = chunks.map((chunk, row) => {
       const { start, end } = chunk;
@@ -169,7 +175,16 @@ export class CheckpointDecoder implements Decoder {
       last[row] = BigInt(Math.max(0, offset - 1));
       return range;
     });
-    return { ranges, steps, tokens, width, rows, last, mask };
+    if (isNarrow) {
+      localMask.set(mask);
+      for (const [row, { start, end }] of chunks.entries())
+        for (let position = Math.max(start, window); position < end; position++) {
+          const step = row * steps + position - start;
+          for (let copy = step * copies; copy < (step + 1) * copies; copy++)
+            localMask.fill(masked, copy * width, copy * width + position + 1 - window);
+        }
+    }
+    return { ranges, steps, tokens, width, rows, last, mask, localMask };
   }
 
   #positions({ ranges, tokens }: Layout): Tensor {
@@ -181,7 +196,7 @@ export class CheckpointDecoder implements Decoder {
   }
 
   /**
-   * Writes the chunks' keys and values into the cache. Returns their queries divided by the root of the head width:
+   * Writes the chunks' keys and values into the cache. Returns their queries with the factor of the attention's scores:
    * [batch, steps, heads, head width], with the first heads of all groups before the second ones.
    */
   #storeKeysAndValues(
@@ -192,7 +207,7 @@ export class CheckpointDecoder implements Decoder {
   ): Float32Array {
     const { heads, keyValueHeads, headWidth } = this.#architecture;
     const width = heads * headWidth;
-    const scale = 1 / Math.sqrt(headWidth);
+    const scale = attentionScaleOf(this.#architecture);
     const size = ranges.length * steps * width;
     this.#query = atLeast(this.#query, size);
     const query = this.#query.subarray(0, size);
@@ -224,7 +239,7 @@ export class CheckpointDecoder implements Decoder {
   #layerFeeds(
     layer: number,
     firstSlot: number,
-    { ranges, steps, tokens, width, mask, rows }: Layout,
+    { ranges, steps, tokens, width, mask, localMask, rows }: Layout,
     state: Float32Array,
     query: Float32Array,
   ): Feeds {
@@ -232,13 +247,14 @@ export class CheckpointDecoder implements Decoder {
     const { keyValueHeads, headWidth } = this.#architecture;
     const sharers = this.#sharers;
     const cached = this.cache.tensors(layer, firstSlot, batch);
+    const own = isLocal(this.#architecture, layer) ? localMask : mask;
     const keyShape = [batch, keyValueHeads, width, headWidth];
     return {
       state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
       query: this.#runtime.float(query, [batch, steps * sharers, keyValueHeads * headWidth]),
       key: this.#runtime.float(cached.key, keyShape),
       value: this.#runtime.float(cached.value, keyShape),
-      mask: this.#runtime.float(mask, [batch, 1, steps * sharers, width]),
+      mask: this.#runtime.float(own, [batch, 1, steps * sharers, width]),
       rows: this.#runtime.integer(rows, [tokens]),
     };
   }
@@ -271,4 +287,6 @@ interface Layout {
   /** Flat indices of the last token of each chunk. */
   last: BigInt64Array;
   mask: Float32Array;
+  /** For the layers with local attention. */
+  localMask: Float32Array;
 }

@@ -4,6 +4,7 @@ import { embeddingTensor, finalNormTensor } from '../checkpoint/tensors.ts';
 import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
 import { headOf, type LoraBase, weightOf } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
+import { type Architecture, isLocal } from '../weights/architecture.ts';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
 export interface DecodingStage {
@@ -41,28 +42,41 @@ export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
 }
 
 /** The tables of rotary positions take a while to compute, and all adapters of a checkpoint share them. */
-const tablesOf = new WeakMap<LoraBase, ReturnType<typeof rotaryTables>>();
+const tablesOf = new WeakMap<LoraBase, Record<'global' | 'local', ReturnType<typeof rotaryTables>>>();
+
+function makeTables({ positions, local, headWidth, contextLength }: Architecture) {
+  if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
+  const global = rotaryTables(positions, headWidth, contextLength);
+  return { global, local: local ? rotaryTables(local.positions, headWidth, contextLength) : global };
+}
 
 interface SharedFeeds {
   embedding: Tensor;
-  rotary: Feeds;
+  /** The tables of rotary positions of each layer. */
+  rotary: readonly Feeds[];
   norm: Tensor;
   head: Tensor;
 }
 
 /** Inputs that all adapters of a checkpoint share. */
 export function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
-  const { vocabularySize, width, headWidth, contextLength, positions, tiedEmbeddings } = base.architecture;
-  if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
-  const tables = tablesOf.get(base) ?? rotaryTables(positions, headWidth, contextLength);
+  const { architecture } = base;
+  const { vocabularySize, width, layers, headWidth, contextLength, tiedEmbeddings } = architecture;
+  const tables = tablesOf.get(base) ?? makeTables(architecture);
   tablesOf.set(base, tables);
   const table = (values: Float32Array) => runtime.constant(values, [contextLength, headWidth / 2]);
+  const feeds = ({ cosines, sines }: ReturnType<typeof rotaryTables>): Feeds => ({
+    cosines: table(cosines),
+    sines: table(sines),
+  });
+  const global = feeds(tables.global);
+  const local = tables.local === tables.global ? global : feeds(tables.local);
   const matrix = (name: string) => runtime.constant(weightOf(base, name), [vocabularySize, width]);
   const embedding = matrix(embeddingTensor);
   return {
     embedding,
-    rotary: { cosines: table(tables.cosines), sines: table(tables.sines) },
+    rotary: Array.from({ length: layers }, (_, layer) => (isLocal(architecture, layer) ? local : global)),
     norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
-    head: tiedEmbeddings ? embedding : matrix(headOf(base.architecture)),
+    head: tiedEmbeddings ? embedding : matrix(headOf(architecture)),
   };
 }

@@ -38,11 +38,11 @@ export async function inPlaceStages(
     takesPositions: session !== last,
   });
   const stages = [
-    stageOf(first, { embedding }, rotary, layers[0]?.before),
+    stageOf(first, { embedding }, rotary[0], layers[0]?.before),
     ...layers.map(({ after }, layer) => {
       const next = layers[layer + 1];
       return next && middle
-        ? stageOf(middle, after, rotary, next.before)
+        ? stageOf(middle, after, rotary[layer + 1], next.before)
         : stageOf(last, after, { norm, head });
     }),
   ];

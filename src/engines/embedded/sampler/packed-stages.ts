@@ -46,7 +46,7 @@ export async function packedStages(
       weights: {
         ...(index === 0 ? { embedding } : {}),
         ...layer?.after,
-        ...(next ? { ...rotary, ...next.before } : { norm }),
+        ...(next ? { ...rotary[index], ...next.before } : { norm }),
         lora_scale,
       },
       takesPositions: next !== undefined,

@@ -1,5 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
-import type { Architecture, RotaryPositions } from '../weights/architecture.ts';
+import { type Architecture, attentionScaleOf, type RotaryPositions } from '../weights/architecture.ts';
 import {
   addScaled,
   backward,
@@ -18,25 +18,30 @@ import {
 /** A model's parts by their names in its files. */
 export interface Parts {
   linear(name: string): ExactLinear;
-  weight(name: string): Float32Array;
+  /** What scales the values of a norm. */
+  gain(name: string): Float32Array;
   cancellations: Map<string, number>;
 }
 
-/** Causal attention, up to the mixed values of the heads. */
+/** Causal attention of a layer, up to the mixed values of the heads. */
 export function runAttention(
   architecture: Architecture,
   input: Rows,
-  prefix: string,
+  layer: number,
   parts: Parts,
 ): { mixed: Rows; backward: (gradient: Rows) => Rows; largestScore: number } {
   const { heads, keyValueHeads, headWidth, queryKeyNorm, normEpsilon } = architecture;
-  const { linear, weight, cancellations } = parts;
-  const positions = architecture.positions as RotaryPositions;
-  const scale = 1 / Math.sqrt(headWidth);
+  const { linear, gain: gainOf, cancellations } = parts;
+  const prefix = `model.layers.${layer}.self_attn`;
+  const local = architecture.local?.layers[layer] ? architecture.local : null;
+  const positions = local?.positions ?? (architecture.positions as RotaryPositions);
+  /** The first position that a token sees. */
+  const first = (at: number) => Math.max(0, local ? at + 1 - local.window : 0);
+  const scale = attentionScaleOf(architecture);
   const span = (row: Values, head: number) => row.subarray(head * headWidth, (head + 1) * headWidth);
   const place = (name: 'q' | 'k') => {
     const projection = linear(`${prefix}.${name}_proj`);
-    const gain = queryKeyNorm ? weight(`${prefix}.${name}_norm.weight`) : null;
+    const gain = queryKeyNorm ? gainOf(`${prefix}.${name}_norm`) : null;
     const raw = forward(projection, input);
     const eachHead = (rows: Rows, change: (part: Values, at: number, head: number) => Values) =>
       rows.map((row, at) => {
@@ -67,11 +72,12 @@ export function runAttention(
   const attention = query.placed.map((row, at) =>
     Array.from({ length: heads }, (_, head) => {
       const own = Math.floor(head / sharers);
-      const scores = Float64Array.from(
-        { length: at + 1 },
-        (_, earlier) => scale * dot(span(row, head), span(key.placed[earlier] as Values, own)),
+      const scores = Float64Array.from({ length: at + 1 }, (_, earlier) =>
+        earlier < first(at)
+          ? Number.NEGATIVE_INFINITY
+          : scale * dot(span(row, head), span(key.placed[earlier] as Values, own)),
       );
-      largestScore = largestOf(scores.map(Math.abs), largestScore);
+      largestScore = largestOf(scores.filter(Number.isFinite).map(Math.abs), largestScore);
       return softmax(scores);
     }),
   );

@@ -70,11 +70,12 @@ export function runExactly(
   { lora, adapter }: { lora: LoraSettings; adapter: ReadonlyMap<string, Float32Array> },
   tokens: readonly number[],
 ): ExactRun[] {
-  const { width, layers, normEpsilon, tiedEmbeddings } = architecture;
+  const { width, layers, normEpsilon, embeddingScale, tiedEmbeddings } = architecture;
   const gradients = new Map<string, Values>();
+  const weight = (name: string) => weights.get(name) as Float32Array;
   const parts: Parts = {
     cancellations: new Map(),
-    weight: (name) => weights.get(name) as Float32Array,
+    gain: (name) => weight(`${name}.weight`).map((value) => value + architecture.normOffset),
     linear: (name) => ({
       weight: weights.get(`${name}.weight`) as Float32Array,
       bias: weights.get(`${name}.bias`),
@@ -84,15 +85,15 @@ export function runExactly(
       keep: (a, b) => gradients.set(`${name}.lora_A.weight`, a).set(`${name}.lora_B.weight`, b),
     }),
   };
-  const table = parts.weight('model.embed_tokens.weight');
-  const gain = parts.weight('model.norm.weight');
-  const head = tiedEmbeddings ? table : parts.weight('lm_head.weight');
+  const table = weight('model.embed_tokens.weight');
+  const gain = parts.gain('model.norm');
+  const head = tiedEmbeddings ? table : weight('lm_head.weight');
   let states: Rows = tokens.map((token) =>
-    Float64Array.from(table.subarray(token * width, (token + 1) * width)),
+    Float64Array.from(table.subarray(token * width, (token + 1) * width), (value) => value * embeddingScale),
   );
   const passes: LayerRun[] = [];
   return Array.from({ length: layers }, (_, layer) => {
-    const pass = runLayer(architecture, states, `model.layers.${layer}`, parts);
+    const pass = runLayer(architecture, states, layer, parts);
     passes.push(pass);
     states = pass.output;
     const last = pass.output;
@@ -156,19 +157,25 @@ interface LayerRun {
   largestScore: number;
 }
 
-/** A layer of a Llama: attention and a gated MLP, each behind a norm and added to the states. */
-function runLayer(architecture: Architecture, input: Rows, prefix: string, parts: Parts): LayerRun {
-  const { normEpsilon } = architecture;
-  const { linear, weight } = parts;
-  const gains = {
-    attention: weight(`${prefix}.input_layernorm.weight`),
-    mlp: weight(`${prefix}.post_attention_layernorm.weight`),
-  };
-  const attentionInput = input.map((row) => normalize(row, gains.attention, normEpsilon));
-  const attention = runAttention(architecture, attentionInput, `${prefix}.self_attn`, parts);
+/**
+ * A layer of a Llama: attention and a gated MLP, each behind a norm and added to the states. Gemma's norms what is added
+ * too.
+ */
+function runLayer(architecture: Architecture, input: Rows, layer: number, parts: Parts): LayerRun {
+  const prefix = `model.layers.${layer}`;
+  const { linear } = parts;
+  const { outputNorms } = architecture;
+  const attentionNorm = runNorm(architecture, `${prefix}.input_layernorm`, input, parts);
+  const attention = runAttention(architecture, attentionNorm.output, layer, parts);
   const output = linear(`${prefix}.self_attn.o_proj`);
-  const middle = sum(input, forward(output, attention.mixed));
-  const mlpInput = middle.map((row) => normalize(row, gains.mlp, normEpsilon));
+  const attentionAdded = forward(output, attention.mixed);
+  const added = outputNorms
+    ? runNorm(architecture, `${prefix}.post_attention_layernorm`, attentionAdded, parts)
+    : null;
+  const middle = sum(input, added?.output ?? attentionAdded);
+  const mlpName = outputNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
+  const mlpNorm = runNorm(architecture, `${prefix}.${mlpName}`, middle, parts);
+  const mlpInput = mlpNorm.output;
   const [gate, up, down] = ['gate', 'up', 'down'].map((name) => linear(`${prefix}.mlp.${name}_proj`)) as [
     ExactLinear,
     ExactLinear,
@@ -176,33 +183,57 @@ function runLayer(architecture: Architecture, input: Rows, prefix: string, parts
   ];
   const gates = forward(gate, mlpInput);
   const ups = forward(up, mlpInput);
-  const hidden = both(gates, ups, (g, u) => (g / (1 + Math.exp(-g))) * u);
+  const activation = architecture.mlp === 'gated-gelu' ? gelu : silu;
+  const hidden = both(gates, ups, (g, u) => activation.value(g) * u);
+  const mlpAdded = forward(down, hidden);
+  const last = outputNorms
+    ? runNorm(architecture, `${prefix}.post_feedforward_layernorm`, mlpAdded, parts)
+    : null;
   return {
-    output: sum(middle, forward(down, hidden)),
+    output: sum(middle, last?.output ?? mlpAdded),
     largestScore: attention.largestScore,
     backward(gradient) {
-      const hiddenGradient = backward(down, gradient, hidden);
-      const upGradient = both(hiddenGradient, gates, (d, g) => d * (g / (1 + Math.exp(-g))));
-      // silu'(g) = s + g * s * (1 - s) with s = sigmoid(g).
-      const slopes = gates.map((row) =>
-        row.map((g) => {
-          const s = 1 / (1 + Math.exp(-g));
-          return s + g * s * (1 - s);
-        }),
-      );
+      const hiddenGradient = backward(down, last?.backward(gradient) ?? gradient, hidden);
+      const upGradient = both(hiddenGradient, gates, (d, g) => d * activation.value(g));
+      const slopes = gates.map((row) => row.map(activation.slope));
       const gateGradient = both(both(hiddenGradient, ups, multiply), slopes, multiply);
       const mlpGradient = sum(backward(gate, gateGradient, mlpInput), backward(up, upGradient, mlpInput));
-      const middleGradient = sum(
-        gradient,
-        mlpGradient.map((row, at) => normalizeBackward(row, middle[at] as Values, gains.mlp, normEpsilon)),
-      );
-      const inputGradient = attention.backward(backward(output, middleGradient, attention.mixed));
-      return sum(
-        middleGradient,
-        inputGradient.map((row, at) =>
-          normalizeBackward(row, input[at] as Values, gains.attention, normEpsilon),
-        ),
-      );
+      const middleGradient = sum(gradient, mlpNorm.backward(mlpGradient));
+      const outputGradient = added?.backward(middleGradient) ?? middleGradient;
+      const inputGradient = attention.backward(backward(output, outputGradient, attention.mixed));
+      return sum(middleGradient, attentionNorm.backward(inputGradient));
     },
   };
 }
+
+function runNorm(
+  { normEpsilon }: Architecture,
+  name: string,
+  input: Rows,
+  parts: Parts,
+): { output: Rows; backward: (gradient: Rows) => Rows } {
+  const gain = parts.gain(name);
+  return {
+    output: input.map((row) => normalize(row, gain, normEpsilon)),
+    backward: (gradient) =>
+      gradient.map((row, at) => normalizeBackward(row, input[at] as Values, gain, normEpsilon)),
+  };
+}
+
+/** The functions of a gate, with their derivatives. */
+const silu = {
+  value: (g: number) => g / (1 + Math.exp(-g)),
+  slope: (g: number) => {
+    const s = 1 / (1 + Math.exp(-g));
+    return s + g * s * (1 - s);
+  },
+};
+
+/** 0.5 g (1 + tanh(z)) with z = sqrt(2 / pi) (g + 0.044715 g^3). */
+const gelu = {
+  value: (g: number) => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3))),
+  slope: (g: number) => {
+    const t = Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3));
+    return 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * g * g);
+  },
+};

@@ -140,6 +140,7 @@ export function rotate(x: Values, positions: RotaryPositions, position: number):
 function frequencyOf({ theta, scaling }: RotaryPositions, share: number): number {
   const frequency = theta ** -share;
   if (!scaling) return frequency;
+  if (typeof scaling === 'number') return frequency / scaling;
   const { factor, lowFrequencyFactor: low, highFrequencyFactor: high, originalContextLength } = scaling;
   const waves = (originalContextLength * frequency) / (2 * Math.PI);
   const kept = Math.min(1, Math.max(0, (waves - low) / (high - low)));

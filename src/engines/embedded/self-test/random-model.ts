@@ -6,9 +6,9 @@ import { partOf, type TestedModel } from './trial.ts';
 /** Settings that change numbers and no shapes, as most models have them. */
 const usual = { positions: { theta: 10_000, scaling: null }, normEpsilon: 1e-6 } as const;
 
-/** A small random model with all that a family has, to test a runtime without a checkpoint. */
+/** A small random model with all that families have, to test a runtime without a checkpoint. */
 export function smallModel(): TestedModel {
-  const architecture = {
+  const architecture: TestedModel['architecture'] = {
     vocabularySize: 512,
     width: 64,
     layers: 2,
@@ -22,8 +22,13 @@ export function smallModel(): TestedModel {
     queryKeyNorm: true,
     attentionBias: true,
     tiedEmbeddings: false,
+    normOffset: 1,
+    outputNorms: true,
+    embeddingScale: 8,
+    attentionScale: 0.2,
+    local: { layers: [false, true], window: 2, positions: { theta: 1000, scaling: null } },
     ...usual,
-  } as const;
+  };
   return randomModel('a small random model', architecture, wholeAdapter);
 }
 
@@ -46,7 +51,7 @@ export function randomModel(
   const random = new Random(5);
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
-    const mean = name.endsWith('norm.weight') ? 1 : 0;
+    const mean = name.endsWith('norm.weight') ? 1 - architecture.normOffset : 0;
     // States keep their size from layer to layer, whatever the width.
     const scale = 0.8 / Math.sqrt(dimensions[1] ?? 64);
     return [name, Float32Array.from({ length: size }, () => mean + scale * random.normal())] as const;

@@ -22,10 +22,23 @@ export interface Architecture {
    * change.
    */
   previousTokens: number;
-  /** `squared-relu`: down(relu(up(x))^2). `gated-silu`: down(silu(gate(x)) * up(x)). */
-  mlp: 'squared-relu' | 'gated-silu';
+  /**
+   * `squared-relu`: down(relu(up(x))^2). `gated-silu`: down(silu(gate(x)) * up(x)). `gated-gelu`: the same with the GELU as
+   * tanh approximates it.
+   */
+  mlp: 'squared-relu' | 'gated-silu' | 'gated-gelu';
   /** Added to the mean square in norms. */
   normEpsilon: number;
+  /** Added to a norm's weights, which gives its gain. */
+  normOffset: 0 | 1;
+  /** Whether what attention and MLP add to the states is normalised too. */
+  outputNorms: boolean;
+  /** Factor of the embeddings of tokens, not of the head. */
+  embeddingScale: number;
+  /** Factor of the products of queries and keys. Null: 1 / sqrt(headWidth). */
+  attentionScale: number | null;
+  /** Layers whose attention sees the latest positions only. Null: all layers see all earlier ones. */
+  local: LocalAttention | null;
   /** Whether the queries and keys of each head are normalised before they are rotated. */
   queryKeyNorm: boolean;
   /** Whether queries, keys and values have biases. */
@@ -34,10 +47,37 @@ export interface Architecture {
   tiedEmbeddings: boolean;
 }
 
+interface LocalAttention {
+  /** Whether each layer is one of them. */
+  layers: readonly boolean[];
+  /** Number of positions that a token sees, its own included. */
+  window: number;
+  /** The rotations of these layers. */
+  positions: RotaryPositions;
+}
+
+/** What few families have. */
+export const usualOptions = {
+  normOffset: 0,
+  outputNorms: false,
+  embeddingScale: 1,
+  attentionScale: null,
+  local: null,
+} as const satisfies Partial<Architecture>;
+
+export const isGated = ({ mlp }: Architecture): boolean => mlp !== 'squared-relu';
+
+/** The factor of the products of queries and keys. */
+export const attentionScaleOf = ({ attentionScale, headWidth }: Architecture): number =>
+  attentionScale ?? 1 / Math.sqrt(headWidth);
+
+export const isLocal = ({ local }: Architecture, layer: number): boolean => local?.layers[layer] ?? false;
+
 export interface RotaryPositions {
   /** Base of the wave lengths. */
   theta: number;
-  scaling: RotaryScaling | null;
+  /** A number makes all waves as many times as long. */
+  scaling: RotaryScaling | number | null;
 }
 
 /** Llama 3's scaling of the wave lengths. */
@@ -63,6 +103,7 @@ export function fullyTrained(
     positions: 'learned',
     mlp: 'squared-relu',
     normEpsilon: 1e-5,
+    ...usualOptions,
     queryKeyNorm: false,
     attentionBias: false,
     tiedEmbeddings: false,

@@ -60,7 +60,7 @@ describe.each(fixtureNames)('an adapter of PEFT: %s', (name) => {
     const before = await readCheckpoint(base);
     const after = await readCheckpoint(folder);
     const { tensors } = await readReference(name);
-    const spacing = { llama: 2 ** -23, qwen2: 2 ** -7, qwen3: 2 ** -10 }[name];
+    const spacing = { llama: 2 ** -23, qwen2: 2 ** -7, qwen3: 2 ** -10, gemma3: 2 ** -7 }[name];
     let compared = 0;
     for (const [key, weights] of after.weights) {
       if (!/_proj\.weight$/.test(key)) expect(weights).toEqual(before.weights.get(key));

@@ -6,7 +6,7 @@ import type { LoraBase } from '../../../../src/engines/embedded/lora/layer-feeds
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
 import type { DecisionCodec } from '../../../../src/engines/embedded/trainer/decisions.ts';
-import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { codec } from '../sampler/support.ts';
 
 /** The adapters that training makes of these models. */
@@ -46,6 +46,7 @@ export function randomModel(id: string, seed: number, sizes: Partial<Architectur
     positions: { theta: 10_000, scaling: null },
     previousTokens: 0,
     mlp: 'gated-silu',
+    ...usualOptions,
     normEpsilon: 1e-6,
     queryKeyNorm: true,
     attentionBias: false,
@@ -56,7 +57,8 @@ export function randomModel(id: string, seed: number, sizes: Partial<Architectur
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
     const deviation = name.includes('embed') ? 0.25 : 1 / Math.sqrt(dimensions[1] ?? 1);
-    const draw = () => (name.endsWith('norm.weight') ? 1 : deviation * random.normal());
+    const draw = () =>
+      name.endsWith('norm.weight') ? 1 - architecture.normOffset : deviation * random.normal();
     return [name, Float32Array.from({ length: size }, draw)] as const;
   });
   return modelOf(id, '/nowhere', { architecture, weights: new Map(tensors) });

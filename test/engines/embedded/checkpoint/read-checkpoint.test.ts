@@ -2,8 +2,10 @@ import { cp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { temporaryFolder } from '../../../support/files.ts';
 import { testSeed } from '../../../support/size.ts';
 import {
@@ -93,36 +95,49 @@ describe('a checkpoint', () => {
   it.each(fixtureNames)('that transformers wrote is read: %s', async (name) => {
     const checkpoint = await readCheckpoint(fixtureFolder(name));
     const isQwen3 = name === 'qwen3';
+    const isGemma3 = name === 'gemma3';
     expect(checkpoint.architecture).toEqual({
       vocabularySize: 320,
       width: 32,
-      layers: 2,
+      layers: isGemma3 ? 3 : 2,
       heads: 4,
-      keyValueHeads: 2,
-      headWidth: isQwen3 ? 16 : 8,
-      mlpWidth: name === 'llama' ? 48 : 80,
+      keyValueHeads: isGemma3 ? 1 : 2,
+      headWidth: isQwen3 || isGemma3 ? 16 : 8,
+      mlpWidth: name === 'llama' || isGemma3 ? 48 : 80,
       contextLength: 512,
       positions: {
-        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000 }[name],
+        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000, gemma3: 10_000 }[name],
         scaling:
           name === 'llama'
             ? { factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 64 }
-            : null,
+            : isGemma3
+              ? 4
+              : null,
       },
       previousTokens: 0,
-      mlp: 'gated-silu',
+      mlp: isGemma3 ? 'gated-gelu' : 'gated-silu',
       normEpsilon: name === 'llama' ? 1e-5 : 1e-6,
-      queryKeyNorm: isQwen3,
+      ...(isGemma3
+        ? {
+            normOffset: 1,
+            outputNorms: true,
+            // The root of 32 in bfloat16.
+            embeddingScale: 5.65625,
+            attentionScale: 1 / Math.sqrt(24),
+            local: { layers: [true, true, false], window: 4, positions: { theta: 100, scaling: null } },
+          }
+        : usualOptions),
+      queryKeyNorm: isQwen3 || isGemma3,
       attentionBias: name === 'qwen2',
       tiedEmbeddings: name !== 'llama',
     });
     expect(checkpoint).toMatchObject({
-      modelType: name,
-      endTokens: name === 'llama' ? [313, 314] : [314, 313],
+      modelType: isGemma3 ? 'gemma3_text' : name,
+      endTokens: name === 'llama' || isGemma3 ? [313, 314] : [314, 313],
     });
     const parameters = [...checkpoint.weights.values()].reduce((sum, { length }) => sum + length, 0);
     // Counted by PyTorch.
-    expect(parameters).toBe({ llama: 36_000, qwen2: 32_032, qwen3: 38_112 }[name]);
+    expect(parameters).toBe({ llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936 }[name]);
   });
 
   it('of any size and format, in any number of files, is read number for number into shared memory', async () => {
@@ -139,6 +154,44 @@ describe('a checkpoint', () => {
       }
     });
     await fc.assert(property, { seed: testSeed, numRuns: 60 });
+  });
+
+  it('of Gemma 3 is read from configurations in all forms, and with the defaults of transformers', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('gemma3'), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(await readFile(path, 'utf8'));
+    const read = async (fields: Record<string, unknown>) => {
+      await writeFile(path, JSON.stringify({ ...config, ...fields }));
+      return readConfig(folder).architecture;
+    };
+    const own = await read({});
+    const later = {
+      ...{ rope_scaling: undefined, rope_theta: undefined, rope_local_base_freq: undefined },
+      ...{ sliding_window_pattern: undefined, torch_dtype: undefined, dtype: 'bfloat16' },
+      layer_types: ['sliding_attention', 'sliding_attention', 'full_attention'],
+      rope_parameters: {
+        full_attention: { rope_type: 'linear', factor: 4, rope_theta: 10_000 },
+        sliding_attention: { rope_type: 'default', rope_theta: 100 },
+      },
+      tie_word_embeddings: true,
+    };
+    expect(await read(later)).toEqual(own);
+    const few = await read({
+      ...later,
+      ...{ rope_parameters: undefined, layer_types: undefined, num_hidden_layers: 12, sliding_window: null },
+      ...{ query_pre_attn_scalar: null, head_dim: null, num_key_value_heads: null, dtype: 'float32' },
+    });
+    const isLocal = (_: unknown, layer: number) => layer !== 5 && layer !== 11;
+    expect(few).toMatchObject({
+      ...{ headWidth: 256, keyValueHeads: 4, attentionScale: 1 / 16, embeddingScale: Math.fround(32 ** 0.5) },
+      positions: { theta: 1_000_000, scaling: null },
+      local: {
+        layers: Array.from({ length: 12 }, isLocal),
+        window: 4096,
+        positions: { theta: 10_000, scaling: null },
+      },
+    });
   });
 
   it('is not read further when the signal is aborted', async () => {
@@ -191,9 +244,13 @@ describe('a folder is refused with file, field and value', () => {
     });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ model_type: 'mistral' }, 'model_type is "mistral": martingale runs llama, qwen2, qwen3'],
+    [{ model_type: 'mistral' }, 'model_type is "mistral": martingale runs llama, qwen2, qwen3, gemma3_text'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
     [{ model_type: undefined }, 'config.json has no model_type'],
+    [{ model_type: 'gemma3' }, 'model_type is "gemma3": martingale runs Gemma 3 without images, gemma3_text'],
+    [{ model_type: 'gemma3n' }, 'model_type is "gemma3n": martingale does not run Gemma 3n'],
+    [{ model_type: 'gemma3n_text' }, 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B'],
+    [{ model_type: 'gemma2' }, 'martingale runs llama, qwen2, qwen3, gemma3_text'],
     [{ num_experts: 8 }, 'num_experts is 8'],
     [{ num_local_experts: 8 }, 'num_local_experts is 8'],
     [{ quantization_config: { quant_method: 'awq' } }, 'quantization_config is {"quant_method":"awq"}'],
@@ -212,6 +269,37 @@ describe('a folder is refused with file, field and value', () => {
   ])('that is not supported: %j', async (fields, message) => {
     const error = await withConfig(fields);
     expect(error).toMatch(/^checkpoint_unsupported config\.json/);
+    expect(error).toContain(message);
+  });
+
+  it.each<[Record<string, unknown>, string]>([
+    [{ hidden_activation: 'gelu' }, 'hidden_activation is "gelu"'],
+    [{ attn_logit_softcapping: 50 }, 'attn_logit_softcapping is 50'],
+    [{ final_logit_softcapping: 30 }, 'final_logit_softcapping is 30'],
+    [{ use_bidirectional_attention: true }, 'use_bidirectional_attention is true'],
+    [{ attention_bias: true }, 'attention_bias is true'],
+    [{ layer_types: ['sliding_attention', 'linear_attention', 'full_attention'] }, 'layer_types is ['],
+    [{ rope_scaling: { rope_type: 'llama3', factor: 8 } }, 'martingale runs "default" and "linear"'],
+    [
+      { rope_parameters: { sliding_attention: { rope_type: 'linear', factor: 8 } } },
+      'rope_parameters.sliding_attention.rope_type is "linear"',
+    ],
+  ])('that is a Gemma 3 that is not supported: %j', async (fields, message) => {
+    const error = await withConfig(fields, 'gemma3');
+    expect(error).toMatch(/^checkpoint_unsupported config\.json/);
+    expect(error).toContain(message);
+  });
+
+  it.each<[Record<string, unknown>, string]>([
+    [{ layer_types: ['full_attention'] }, 'layer_types has 1 layers, but num_hidden_layers is 3'],
+    [{ sliding_window: 0 }, 'sliding_window is 0'],
+    [{ sliding_window_pattern: 'six' }, 'sliding_window_pattern is "six"'],
+    [{ query_pre_attn_scalar: 0 }, 'query_pre_attn_scalar is 0'],
+    [{ rope_local_base_freq: 'x' }, 'rope_local_base_freq is "x"'],
+    [{ head_dim: null }, 'is [16], but must be [256] by config.json'],
+  ])('that is a Gemma 3 that contradicts itself: %j', async (fields, message) => {
+    const error = await withConfig(fields, 'gemma3');
+    expect(error).toMatch(/^bad_checkpoint /);
     expect(error).toContain(message);
   });
 

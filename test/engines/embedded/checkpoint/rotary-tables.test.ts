@@ -10,10 +10,13 @@ interface Ropes {
 interface Rope {
   head_dim: number;
   rope_theta: number;
-  rope_scaling: Record<
-    'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings',
-    number
-  > | null;
+  rope_scaling:
+    | (Record<
+        'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings',
+        number
+      > & { rope_type: 'llama3' })
+    | { rope_type: 'linear'; factor: number }
+    | null;
 }
 
 it('rotary tables are those of transformers for published settings', async () => {
@@ -22,12 +25,15 @@ it('rotary tables are those of transformers for published settings', async () =>
   for (const [name, { head_dim: headWidth, rope_theta: theta, rope_scaling: rope }] of Object.entries(
     ropes,
   )) {
-    const scaling = rope && {
-      factor: rope.factor,
-      lowFrequencyFactor: rope.low_freq_factor,
-      highFrequencyFactor: rope.high_freq_factor,
-      originalContextLength: rope.original_max_position_embeddings,
-    };
+    const scaling =
+      rope?.rope_type === 'llama3'
+        ? {
+            factor: rope.factor,
+            lowFrequencyFactor: rope.low_freq_factor,
+            highFrequencyFactor: rope.high_freq_factor,
+            originalContextLength: rope.original_max_position_embeddings,
+          }
+        : (rope?.factor ?? null);
     const length = Math.max(...positions) + 1;
     const { cosines, sines } = rotaryTables({ theta, scaling }, headWidth, length);
     const half = headWidth / 2;

@@ -11,7 +11,7 @@ export function float64States(
   lora: Pick<Adapter, 'rank' | 'alpha'>,
   tokens: readonly number[],
 ): number[][] {
-  const { width, layers, heads, keyValueHeads, headWidth, queryKeyNorm, mlp } = architecture;
+  const { width, layers, heads, keyValueHeads, headWidth, queryKeyNorm, mlp, outputNorms } = architecture;
   const tensor = (name: string) => tensors.get(name) as ArrayLike<number>;
   const multiply = (name: string, x: readonly number[]): number[] => {
     const product = (matrix: ArrayLike<number>, vector: readonly number[]) =>
@@ -29,11 +29,17 @@ export function float64States(
   const states = tokens.map((token) =>
     Array.from(
       { length: width },
-      (_, at) => tensor('model.embed_tokens.weight')[token * width + at] as number,
+      (_, at) =>
+        architecture.embeddingScale * (tensor('model.embed_tokens.weight')[token * width + at] as number),
     ),
   );
   for (let layer = 0; layer < layers; layer++) {
     const prefix = `model.layers.${layer}`;
+    const local = architecture.local?.layers[layer] ? architecture.local : null;
+    const rotary = local?.positions ?? architecture.positions;
+    const first = (position: number) => (local ? Math.max(0, position - local.window + 1) : 0);
+    const added = (name: string, output: readonly number[]) =>
+      outputNorms ? normalize(architecture, output, tensor(`${prefix}.${name}.weight`)) : output;
     const normed = states.map((x) => normalize(architecture, x, tensor(`${prefix}.input_layernorm.weight`)));
     const project = (part: string, count: number) =>
       normed.map((x, position) => {
@@ -42,11 +48,7 @@ export function float64States(
           const own = all.slice(head * headWidth, (head + 1) * headWidth);
           if (part === 'v') return own;
           const gain = `${prefix}.self_attn.${part}_norm.weight`;
-          return rotate(
-            architecture,
-            queryKeyNorm ? normalize(architecture, own, tensor(gain)) : own,
-            position,
-          );
+          return rotate(rotary, queryKeyNorm ? normalize(architecture, own, tensor(gain)) : own, position);
         });
       });
     const [queries, keys, values] = [
@@ -58,27 +60,35 @@ export function float64States(
       const mixed = (queries[position] as number[][]).flatMap((query, head) => {
         const source = Math.floor((head * keyValueHeads) / heads);
         const scores = keys
-          .slice(0, position + 1)
-          .map((key) => dot(query, key[source] as number[]) / Math.sqrt(headWidth));
+          .slice(first(position), position + 1)
+          .map(
+            (key) =>
+              dot(query, key[source] as number[]) * (architecture.attentionScale ?? 1 / Math.sqrt(headWidth)),
+          );
         const probabilities = softmax(scores);
         return query.map((_, at) =>
           dot(
             probabilities,
-            values.slice(0, position + 1).map((value) => value[source]?.[at] as number),
+            values.slice(first(position), position + 1).map((value) => value[source]?.[at] as number),
           ),
         );
       });
-      const attended = multiply(`${prefix}.self_attn.o_proj`, mixed).map(
+      const attended = added('post_attention_layernorm', multiply(`${prefix}.self_attn.o_proj`, mixed)).map(
         (value, at) => value + (x[at] as number),
       );
-      const input = normalize(architecture, attended, tensor(`${prefix}.post_attention_layernorm.weight`));
+      const inputNorm = outputNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
+      const input = normalize(architecture, attended, tensor(`${prefix}.${inputNorm}.weight`));
       const up = multiply(`${prefix}.mlp.up_proj`, input);
-      const gate = mlp === 'gated-silu' ? multiply(`${prefix}.mlp.gate_proj`, input) : [];
+      const gate = mlp === 'squared-relu' ? [] : multiply(`${prefix}.mlp.gate_proj`, input);
       const hidden = up.map((value, at) => {
         const gated = gate[at] as number;
-        return mlp === 'gated-silu' ? (value * gated) / (1 + Math.exp(-gated)) : Math.max(0, value) ** 2;
+        if (mlp === 'squared-relu') return Math.max(0, value) ** 2;
+        if (mlp === 'gated-silu') return (value * gated) / (1 + Math.exp(-gated));
+        return (
+          value * 0.5 * gated * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (gated + 0.044715 * gated ** 3)))
+        );
       });
-      states[position] = multiply(`${prefix}.mlp.down_proj`, hidden).map(
+      states[position] = added('post_feedforward_layernorm', multiply(`${prefix}.mlp.down_proj`, hidden)).map(
         (value, at) => value + (attended[at] as number),
       );
     }
@@ -119,13 +129,17 @@ function softmax(values: readonly number[]): number[] {
   return exponentials.map((value) => value / total);
 }
 
-function normalize({ normEpsilon }: Architecture, x: readonly number[], gain: ArrayLike<number>): number[] {
+function normalize(
+  { normEpsilon, normOffset }: Architecture,
+  x: readonly number[],
+  weight: ArrayLike<number>,
+): number[] {
   const root = Math.sqrt(dot(x, x) / x.length + normEpsilon);
-  return x.map((value, at) => (value / root) * (gain[at] as number));
+  return x.map((value, at) => (value / root) * (normOffset + (weight[at] as number)));
 }
 
 /** The rotation of position p: of the elements i and i + half by the angle p * theta^(-i / half). */
-function rotate({ positions }: Architecture, x: readonly number[], position: number): number[] {
+function rotate(positions: Architecture['positions'], x: readonly number[], position: number): number[] {
   if (positions === 'learned') return [...x];
   const half = x.length / 2;
   return x.map((value, at) => {

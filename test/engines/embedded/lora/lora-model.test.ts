@@ -9,7 +9,7 @@ import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import { findDecisions, type TrainingSequence } from '../../../../src/engines/embedded/trainer/decisions.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
-import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { type LossConfig, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
 
 const architecture: Architecture = {
@@ -24,6 +24,7 @@ const architecture: Architecture = {
   positions: { theta: 10_000, scaling: null },
   previousTokens: 0,
   mlp: 'gated-silu',
+  ...usualOptions,
   normEpsilon: 1e-6,
   queryKeyNorm: true,
   attentionBias: false,

@@ -43,8 +43,20 @@ const architectures: fc.Arbitrary<Architecture> = fc
     contextLength: fc.constant(64),
     positions: fc.record({ theta: fc.constantFrom(10, 10_000), scaling: fc.constant(null) }),
     previousTokens: fc.constant(0),
-    mlp: fc.constantFrom('gated-silu', 'squared-relu'),
+    mlp: fc.constantFrom('gated-silu', 'gated-gelu', 'squared-relu'),
     normEpsilon: fc.constantFrom(1e-5, 1e-6),
+    normOffset: fc.constantFrom(0, 1),
+    outputNorms: fc.boolean(),
+    embeddingScale: fc.constantFrom(1, 3.5),
+    attentionScale: fc.constantFrom(null, 0.3),
+    local: fc.option(
+      fc.record({
+        layers: fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
+        window: fc.integer({ min: 1, max: 10 }),
+        positions: fc.record({ theta: fc.constantFrom(5, 300), scaling: fc.constant(null) }),
+      }),
+      { nil: null },
+    ),
     queryKeyNorm: fc.boolean(),
     attentionBias: fc.boolean(),
     tiedEmbeddings: fc.boolean(),
@@ -75,7 +87,7 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const architecture = { ...rest.architecture, width };
           const random = new Random(seed);
           const targets = rest.targets.filter(
-            (name) => architecture.mlp === 'gated-silu' || name !== 'gate_proj',
+            (name) => architecture.mlp !== 'squared-relu' || name !== 'gate_proj',
           );
           if (targets.length === 0) targets.push('q_proj');
           const lora = { rank, alpha, targets };
@@ -84,7 +96,8 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const weights = new Map(
             checkpointTensors(architecture).map(({ name, dimensions }) => {
               const size = dimensions.reduce((product, dimension) => product * dimension, 1);
-              return [name, name.endsWith('norm.weight') ? draw(size, 0.2, 1) : draw(size, 0.4)];
+              const gain = 1 - architecture.normOffset;
+              return [name, name.endsWith('norm.weight') ? draw(size, 0.2, gain) : draw(size, 0.4)];
             }),
           );
           const trained = trainsAll ? 'all' : lora;
@@ -206,11 +219,12 @@ describe('the memory that training needs', () => {
   it('lets as many layers keep their values as fit beside it', () => {
     const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
     const size = { sequences: 2, time: 32 };
-    const { heads, keyValueHeads, headWidth, mlpWidth, mlp, width, queryKeyNorm } = architecture;
+    const { heads, keyValueHeads, headWidth, mlpWidth, mlp, width, queryKeyNorm, outputNorms } = architecture;
     const perToken =
-      2 + width + (mlp === 'gated-silu' ? 2 : 1) * mlpWidth + 2 * (heads + keyValueHeads) * headWidth;
+      2 + width + (mlp === 'squared-relu' ? 1 : 2) * mlpWidth + 2 * (heads + keyValueHeads) * headWidth;
     const norms = queryKeyNorm ? (heads + keyValueHeads) * (headWidth + 1) : 0;
-    expect(keptBytes(architecture, size)).toBe(4 * 64 * (perToken + norms));
+    const ofOutputs = outputNorms ? 2 * (width + 1) : 0;
+    expect(keptBytes(architecture, size)).toBe(4 * 64 * (perToken + norms + ofOutputs));
     const beside = (bytes: number) =>
       keptLayers(
         { ...architecture, layers: 5 },

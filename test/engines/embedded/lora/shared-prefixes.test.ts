@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { rowIndex, toRows } from '../../../../src/engines/embedded/lora/shared-prefixes.ts';
-import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 const architecture: Architecture = {
   vocabularySize: 512,
@@ -15,6 +15,7 @@ const architecture: Architecture = {
   positions: { theta: 10_000, scaling: null },
   previousTokens: 0,
   mlp: 'gated-silu',
+  ...usualOptions,
   normEpsilon: 1e-6,
   queryKeyNorm: false,
   attentionBias: false,

@@ -8,10 +8,12 @@ import type { Chunk } from '../../../../src/engines/embedded/sampler/decoder.ts'
 import type { Draw } from '../../../../src/engines/embedded/sampler/draws.ts';
 import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { randomModel } from '../../../../src/engines/embedded/self-test/random-model.ts';
+import { usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 const rotary = { positions: { theta: 10_000, scaling: null }, normEpsilon: 1e-6, previousTokens: 0 } as const;
 const common = {
   ...rotary,
+  ...usualOptions,
   mlp: 'gated-silu',
   vocabularySize: 1_003,
   contextLength: 512,
@@ -38,12 +40,23 @@ const shapes = {
     ...{ queryKeyNorm: true, attentionBias: false, tiedEmbeddings: false },
     rank: 64,
   },
-};
+  'Gemma 3 270M': {
+    ...common,
+    ...{ width: 640, heads: 4, keyValueHeads: 1, headWidth: 256, mlpWidth: 2048 },
+    ...{ queryKeyNorm: true, attentionBias: false, tiedEmbeddings: true },
+    mlp: 'gated-gelu',
+    normOffset: 1,
+    ...{ outputNorms: true, embeddingScale: 25.25 },
+    // Shorter than published, so that sequences are longer.
+    local: { layers: [true, false], window: 24, positions: { theta: 100, scaling: null } },
+    rank: 16,
+  },
+} as const;
 
 const cases = Object.entries(shapes).flatMap(([shape, sizes]) => [
   { shape, sizes, name: 'onnxruntime-node' as const },
   // Slower, so that the largest is left out.
-  ...(sizes.mlpWidth > 2000 ? [] : [{ shape, sizes, name: 'onnxruntime-web' as const }]),
+  ...(sizes.mlpWidth > 3000 ? [] : [{ shape, sizes, name: 'onnxruntime-web' as const }]),
 ]);
 
 describe('a checkpoint on the CPU', () => {

@@ -11,6 +11,7 @@ import {
   readCheckpoint,
 } from '../../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { inspectCheckpoint } from '../../../../../src/engines/embedded/open-checkpoint.ts';
+import { usualOptions } from '../../../../../src/engines/embedded/weights/architecture.ts';
 import { readLanguage } from '../../../../../src/language/chat/read-language.ts';
 import { temporaryFolder } from '../../../../support/files.ts';
 
@@ -58,6 +59,7 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         mlpWidth: 64,
       },
       ...{ contextLength: 512, previousTokens: 0, mlp: 'gated-silu', normEpsilon: Math.fround(1e-6) },
+      ...usualOptions,
       queryKeyNorm: family === 'qwen3',
       attentionBias: family === 'qwen2',
       tiedEmbeddings: family !== 'llama3',

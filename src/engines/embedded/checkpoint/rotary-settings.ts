@@ -1,0 +1,61 @@
+import type { RotaryPositions, RotaryScaling } from '../weights/architecture.ts';
+import { badCheckpoint, type JsonFields } from './json-file.ts';
+
+/** Most positions of a context. */
+export const mostPositions = 1 << 27;
+
+/** Kinds of scaling by their names in `config.json`. */
+type RotaryKind = 'default' | 'llama3' | 'linear';
+
+/**
+ * Reads rotary settings.
+ *
+ * @param rope The object that may have a base, `rope_theta`, and a scaling.
+ * @param base The base if that object has none.
+ */
+export function readPositions(
+  rope: JsonFields | undefined,
+  base: { file: JsonFields; field: string; fallback: number },
+  kinds: readonly RotaryKind[],
+): RotaryPositions {
+  const range = { least: 1, most: 1e15, fallback: base.fallback };
+  const theta =
+    rope?.get('rope_theta') === undefined
+      ? base.file.number(base.field, range)
+      : rope.number('rope_theta', range);
+  if (!rope) return { theta, scaling: null };
+  const partial = rope.get('partial_rotary_factor');
+  if (partial !== undefined && partial !== 1)
+    throw rope.unsupported('partial_rotary_factor', 'martingale rotates whole heads only');
+  // Early configurations call it `type`.
+  const typeField =
+    rope.get('rope_type') === undefined && rope.get('type') !== undefined ? 'type' : 'rope_type';
+  const given = rope.get(typeField) ?? 'default';
+  switch (kinds.find((kind) => kind === given)) {
+    case 'default':
+      return { theta, scaling: null };
+    case 'llama3':
+      return { theta, scaling: scalingOf(rope) };
+    case 'linear':
+      return { theta, scaling: rope.number('factor', { least: 1, most: 1e6 }) };
+    default:
+      throw rope.unsupported(
+        typeField,
+        `martingale runs ${kinds.map((kind) => `"${kind}"`).join(' and ')}: choose another checkpoint`,
+      );
+  }
+}
+
+function scalingOf(rope: JsonFields): RotaryScaling {
+  const scaling = {
+    factor: rope.number('factor', { least: 1, most: 1e6 }),
+    lowFrequencyFactor: rope.number('low_freq_factor', { least: 1e-6, most: 1e6 }),
+    highFrequencyFactor: rope.number('high_freq_factor', { least: 1e-6, most: 1e6 }),
+    originalContextLength: rope.count('original_max_position_embeddings', mostPositions),
+  };
+  if (scaling.highFrequencyFactor > scaling.lowFrequencyFactor) return scaling;
+  throw badCheckpoint(
+    `${rope.path}: high_freq_factor of the rotary settings is ${scaling.highFrequencyFactor}, but must be above ` +
+      `low_freq_factor, ${scaling.lowFrequencyFactor}`,
+  );
+}
