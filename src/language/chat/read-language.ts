@@ -1,7 +1,7 @@
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
-import { tokenizerOf } from '../tokenizer/read-tokenizer.ts';
+import { rowsOf, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { GivenTemplate } from './chat-templates.ts';
 import type { ReplyStyles } from './text-calls.ts';
@@ -19,7 +19,13 @@ export function tinyLanguage(): Language {
 }
 
 /** A language for other threads: plain data, with `tokenizer.json` in shared memory. Null: the tiny models' language. */
-export type SharedLanguage = { path: string; file: Uint8Array<SharedArrayBuffer>; format: ChatFormat } | null;
+export type SharedLanguage = {
+  path: string;
+  file: Uint8Array<SharedArrayBuffer>;
+  /** See `rowsOf`. */
+  rows: number | undefined;
+  format: ChatFormat;
+} | null;
 
 /**
  * The tokenizer and the chat format of a checkpoint, from its folder or files. They are not read again: other threads open what is
@@ -38,16 +44,17 @@ export async function readLanguage(
   const files = filesOf(from);
   const path = files.pathOf('tokenizer.json');
   const content = CheckpointFile.bytes(files, 'tokenizer.json');
-  const tokenizer = tokenizerOf(CheckpointFile.parse(path, content));
+  const rows = rowsOf(files);
+  const tokenizer = tokenizerOf(CheckpointFile.parse(path, content), rows);
   const format = readChatFormat(files, tokenizer, styles, template);
   const file = new Uint8Array(new SharedArrayBuffer(content.length));
   file.set(content);
-  return { tokenizer, format, shared: { path, file, format } };
+  return { tokenizer, format, shared: { path, file, rows, format } };
 }
 
 /** The language that another thread has read. */
 export function openLanguage(shared: SharedLanguage): Language {
   if (shared === null) return tinyLanguage();
-  const { path, file, format } = shared;
-  return { tokenizer: tokenizerOf(CheckpointFile.parse(path, Buffer.from(file.buffer))), format };
+  const { path, file, rows, format } = shared;
+  return { tokenizer: tokenizerOf(CheckpointFile.parse(path, Buffer.from(file.buffer)), rows), format };
 }

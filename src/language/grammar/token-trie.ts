@@ -15,7 +15,8 @@ export const nodeKinds = {
 
 /**
  * The text tokens of a vocabulary by their bytes. Nodes are numbered depth first: those below node `n` are `n + 1` to
- * `ends[n] - 1`. Node 0 is the root. Of tokens with the same bytes, only the one with the lowest id is a text token.
+ * `ends[n] - 1`. Node 0 is the root. Of tokens with the same bytes, only one is a text token: that of the tokenizer's
+ * encoding, else the one with the lowest id.
  */
 export class TokenTrie {
   readonly vocabularySize: number;
@@ -167,7 +168,7 @@ class LinkedTrie {
       if (bytes.length === 0) continue;
       let node = 0;
       for (const byte of bytes) node = this.#child(node, byte);
-      if (this.tokens[node] === -1) this.tokens[node] = token;
+      if (this.tokens[node] === -1 || isUsual(tokenizer, token, bytes)) this.tokens[node] = token;
     }
   }
 
@@ -183,6 +184,12 @@ class LinkedTrie {
     this.bytes[this.count] = byte;
     return this.count++;
   }
+}
+
+/** Whether the encoding of these bytes is this token. */
+function isUsual(tokenizer: Tokenizer, token: number, bytes: Uint8Array): boolean {
+  const [first, ...others] = tokenizer.encodeExactly(Buffer.from(bytes).toString('utf8'));
+  return first === token && others.length === 0;
 }
 
 const isContinuation = (byte: number) => byte >= 0x80 && byte < 0xc0;

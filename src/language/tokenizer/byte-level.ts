@@ -1,140 +1,31 @@
-import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
-import { LRUCache } from 'lru-cache';
-import type { Tokenizer } from './tokenizer.ts';
-
-/** Most cached words. Words that occur are few and short: this many take about 10 MB. */
-const cachedWords = 1 << 16;
-/** Most characters of a cached word. Longer words hardly recur, and this many of them would take gigabytes. */
-const maxCachedWordLength = 64;
-
-/** A token that is not part of the vocabulary of the merges, such as `<|im_end|>` or `<think>`. */
-export interface AddedToken {
-  id: number;
-  content: string;
-  /** Whether it is left out of decoded text. */
-  special: boolean;
-}
-
-/** The part of a Hugging Face `tokenizer.json` that is used here. */
-export interface TokenizerFile {
-  added_tokens: AddedToken[];
-  model: { vocab: Record<string, number>; merges: ([string, string] | string)[]; ignore_merges?: boolean };
-}
-
-interface TextRules {
-  /** Splits text into words, which merges do not cross. Together the words are the text. */
-  split(text: string): Iterable<string>;
-  /** What the tokenizer changes in a text before it encodes it; null if nothing. */
-  normalize: ((text: string) => string) | null;
-}
-
-/** Byte-level BPE, as of GPT-2, Llama 3 and Qwen. */
-export class ByteLevelTokenizer implements Tokenizer {
-  readonly vocabularySize: number;
-  readonly added: ReadonlyMap<string, number>;
-  readonly special: ReadonlyMap<string, number>;
-  readonly missingBytes: ReadonlySet<number>;
-  readonly #rules: TextRules;
-  readonly #model: HuggingFaceTokenizer;
-  readonly #words = new LRUCache<string, readonly number[]>({ max: cachedWords });
-  readonly #bytes: Uint8Array[];
-  readonly #addedText = new Map<number, string>();
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-
-  constructor(file: TokenizerFile, rules: TextRules) {
-    this.#rules = rules;
-    const { added_tokens: added } = file;
-    this.added = new Map(added.map(({ content, id }) => [content, id]));
-    this.special = new Map(added.filter(({ special }) => special).map(({ content, id }) => [content, id]));
-    for (const [text, id] of this.added) this.#addedText.set(id, text);
-    // Without its added tokens the library cannot find them in text, so only a chat template places them.
-    const vocab = Object.fromEntries(
-      Object.entries(file.model.vocab).filter(([symbols]) => !this.added.has(symbols)),
-    );
-    this.#model = new HuggingFaceTokenizer(
-      {
-        model: { ...file.model, type: 'BPE', vocab },
-        added_tokens: [],
-        normalizer: null,
-        pre_tokenizer: null,
-        post_processor: null,
-        decoder: null,
-      },
-      {},
-    );
-    this.#bytes = bytesOfTokens(vocab, added);
-    this.missingBytes = new Set(
-      BYTE_SYMBOLS.flatMap((symbol, byte) => (Object.hasOwn(vocab, symbol) ? [] : [byte])),
-    );
-    this.vocabularySize = this.#bytes.length;
-  }
-
-  encode(text: string, most = Number.POSITIVE_INFINITY): number[] {
-    return this.#encode(this.#rules.normalize?.(text) ?? text, most);
-  }
-
-  encodeExactly(text: string): number[] {
-    return this.#encode(text, Number.POSITIVE_INFINITY);
-  }
-
-  #encode(text: string, most: number): number[] {
-    const tokens: number[] = [];
-    for (const word of this.#rules.split(text)) {
-      for (const token of this.#encodeWord(word)) tokens.push(token);
-      if (tokens.length > most) break;
-    }
-    return tokens;
-  }
-
-  decode(tokens: readonly number[]): string {
-    const parts = tokens.map((token) => this.bytes(token));
-    return this.#decoder.decode(Buffer.concat(parts));
-  }
-
-  bytes(token: number): Uint8Array {
-    const bytes = this.#bytes[token];
-    if (!bytes)
-      throw new RangeError(
-        `token ${token} is outside the vocabulary, whose ids are 0 to ${this.vocabularySize - 1}`,
-      );
-    return bytes;
-  }
-
-  text(token: number): string {
-    return this.#addedText.get(token) ?? this.decode([token]);
-  }
-
-  #encodeWord(word: string): readonly number[] {
-    const known = this.#words.get(word);
-    if (known) return known;
-    const tokens = this.#model.encode(this.#symbols(word), { add_special_tokens: false }).ids;
-    if (word.length <= maxCachedWordLength) this.#words.set(word, tokens);
-    return tokens;
-  }
-
-  /** The bytes of a word as the vocabulary writes them, without those that it lacks. */
-  #symbols(word: string): string {
-    let symbols = '';
-    for (const byte of Buffer.from(word)) if (!this.missingBytes.has(byte)) symbols += BYTE_SYMBOLS[byte];
-    return symbols;
-  }
-}
-
-function bytesOfTokens(vocab: Record<string, number>, added: readonly AddedToken[]): Uint8Array[] {
-  const byteOfSymbol = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
-  const bytes: Uint8Array[] = [];
-  for (const [symbols, id] of Object.entries(vocab))
-    bytes[id] = Uint8Array.from(symbols, (symbol) => byteOfSymbol.get(symbol)!);
-  for (const { id, content, special } of added) bytes[id] = Buffer.from(special ? '' : content);
-  return bytes;
-}
+import type { Writing } from './bpe.ts';
 
 /** Printable stand-ins for the bytes in a byte-level `tokenizer.json`, as in GPT-2. */
 export const BYTE_SYMBOLS: readonly string[] = makeByteSymbols();
+
+const byteOfSymbol = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
 
 function makeByteSymbols(): string[] {
   const printable = (byte: number) =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
   let next = 256;
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : next++));
+}
+
+/** A vocabulary with a symbol for each byte, as of GPT-2, Llama 3 and Qwen. */
+export function byteLevel(vocab: Record<string, number>): Writing {
+  const missingBytes = new Set(
+    BYTE_SYMBOLS.flatMap((symbol, byte) => (Object.hasOwn(vocab, symbol) ? [] : [byte])),
+  );
+  return {
+    missingBytes,
+    symbols(word) {
+      let symbols = '';
+      for (const byte of Buffer.from(word)) if (!missingBytes.has(byte)) symbols += BYTE_SYMBOLS[byte];
+      return symbols;
+    },
+    bytes: (symbols) => Uint8Array.from(symbols, (symbol) => byteOfSymbol.get(symbol)!),
+    whole: new Map(),
+    fallsBack: false,
+  };
 }

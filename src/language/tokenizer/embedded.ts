@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { ByteLevelTokenizer, type TokenizerFile } from './byte-level.ts';
+import { BpeTokenizer, type TokenizerFile } from './bpe.ts';
+import { byteLevel } from './byte-level.ts';
 import type { ChatFormat, Tokenizer } from './tokenizer.ts';
 
 const FILE = new URL('./assets/tokenizer.json', import.meta.url);
@@ -8,10 +9,10 @@ let loaded: Tokenizer | undefined;
 
 /** The tokenizer of the embedded base models: byte-level BPE with 512 ids. Every digit is a token. */
 export function loadTokenizer(): Tokenizer {
-  loaded ??= new ByteLevelTokenizer(JSON.parse(readFileSync(FILE, 'utf8')) as TokenizerFile, {
-    split: (text) => text.match(new RegExp(WORD_PATTERN, 'gu')) ?? [],
-    normalize: null,
-  });
+  if (loaded) return loaded;
+  const file = JSON.parse(readFileSync(FILE, 'utf8')) as TokenizerFile;
+  const split = (text: string) => text.match(new RegExp(WORD_PATTERN, 'gu')) ?? [];
+  loaded = new BpeTokenizer(file, { split, normalize: null }, byteLevel(file.model.vocab));
   return loaded;
 }
 

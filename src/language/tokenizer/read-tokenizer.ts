@@ -2,7 +2,9 @@ import { createContext, Script } from 'node:vm';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { type AddedToken, BYTE_SYMBOLS, ByteLevelTokenizer, type TokenizerFile } from './byte-level.ts';
+import { type AddedToken, BpeTokenizer, type TokenizerFile } from './bpe.ts';
+import { byteFallback, isOfCharacters } from './byte-fallback.ts';
+import { BYTE_SYMBOLS, byteLevel } from './byte-level.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { filesOf, type ModelFiles } from './model-files.ts';
 import type { Tokenizer } from './tokenizer.ts';
@@ -18,30 +20,51 @@ const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{
 
 /**
  * Reads `tokenizer.json` of a checkpoint's folder: byte-level BPE as of GPT-2, SmolLM2, Llama 3 and Qwen, with its own
- * words, normalizer and added tokens.
+ * words, normalizer and added tokens; or BPE of characters with byte fallback, as of Gemma.
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the file is missing
  * or of another kind.
  */
 export function readTokenizer(from: string | ModelFiles): Tokenizer {
-  return tokenizerOf(CheckpointFile.read(filesOf(from), 'tokenizer.json'));
+  const files = filesOf(from);
+  return tokenizerOf(CheckpointFile.read(files, 'tokenizer.json'), rowsOf(files));
 }
 
-/** The same of a file that was read before. */
-export function tokenizerOf(file: CheckpointFile): Tokenizer {
+/** The ids for which a checkpoint has embeddings, by `config.json`; undefined if that says nothing. */
+export function rowsOf(files: ModelFiles): number | undefined {
+  const size = CheckpointFile.find(files, 'config.json')?.value('vocab_size');
+  return typeof size === 'number' ? size : undefined;
+}
+
+/** The same of a file that was read before. @param rows See `rowsOf`. */
+export function tokenizerOf(file: CheckpointFile, rows = Number.POSITIVE_INFINITY): Tokenizer {
   const added = addedTokensOf(file);
+  if (isOfCharacters(file)) return characterTokenizer(file, added, rows);
   const model = modelOf(file, added);
-  return new ByteLevelTokenizer(
+  return new BpeTokenizer(
     { added_tokens: added, model },
     { split: splitterOf(file), normalize: normalizerOf(file) },
+    byteLevel(model.vocab),
   );
+}
+
+/** Gemma's token of an image has no embedding in models without images: such special tokens are left out. */
+function characterTokenizer(file: CheckpointFile, added: readonly AddedToken[], rows: number): Tokenizer {
+  const known = added.filter(({ id, special }) => !special || id < rows);
+  const model = modelOf(file, known);
+  const special = known.filter((token) => token.special);
+  const defined = known.filter((token) => !token.special);
+  const vocab = { ...model.vocab };
+  for (const { content, id } of defined) vocab[content] = id;
+  const { rules, writing } = byteFallback(file, vocab, defined);
+  return new BpeTokenizer({ added_tokens: special, model: { ...model, vocab } }, rules, writing);
 }
 
 function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerFile['model'] {
   const model = file.object('model');
-  file.expect('model.type', 'BPE', 'only byte-level BPE is supported');
+  file.expect('model.type', 'BPE', 'only BPE is supported');
   for (const field of [
-    'byte_fallback',
+    ...(isOfCharacters(file) ? [] : ['byte_fallback']),
     'dropout',
     'continuing_subword_prefix',
     'end_of_word_suffix',
@@ -52,7 +75,7 @@ function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerF
     if (field === 'unk_token' && typeof value === 'string' && added.some(({ content }) => content === value))
       continue;
     if (value !== undefined && value !== null && value !== false && value !== '')
-      file.refuse(`model.${field}`, value, 'byte-level BPE has none');
+      file.refuse(`model.${field}`, value, 'it must be absent');
   }
   const { vocab, ignore_merges: ignoreMerges } = model;
   if (!isObject(vocab)) return file.refuse('model.vocab', vocab, 'it must be an object of token ids');
@@ -71,7 +94,7 @@ function checkVocabulary(
   vocab: Record<string, unknown>,
   added: readonly AddedToken[],
 ): void {
-  const symbols = new Set(BYTE_SYMBOLS);
+  const symbols = isOfCharacters(file) ? null : new Set(BYTE_SYMBOLS);
   const contents = new Set(added.map(({ content }) => content));
   const ids = new Set<number>(added.map(({ id }) => id));
   for (const [token, id] of Object.entries(vocab)) {
@@ -86,7 +109,7 @@ function checkVocabulary(
     else if (!contents.has(token)) {
       if (ids.has(id)) file.refuse(`model.vocab.${token}`, id, 'another token has the same id');
       ids.add(id);
-      if (![...token].every((symbol) => symbols.has(symbol)) || token === '')
+      if ((symbols && ![...token].every((symbol) => symbols.has(symbol))) || token === '')
         file.refuse(`model.vocab.${token}`, id, 'the token is not written in the bytes of byte-level BPE');
     }
   }

@@ -9,7 +9,8 @@ export interface Tokenizer {
   readonly vocabularySize: number;
   /**
    * Added tokens by their text: the special ones, and tags such as Qwen's `<tool_call>` and `<think>`. A tag is text in
-   * a reply: it decodes to its text and is legal wherever that text is.
+   * a reply: it decodes to its text and is legal wherever that text is. Gemma's runs of line breaks and tags of HTML are
+   * no added tokens here, because it has them wherever a text has them.
    */
   readonly added: ReadonlyMap<string, number>;
   /** Special tokens by their text, such as `<|end|>`. */

@@ -22,6 +22,7 @@ for code in range(0x110000):
 pieces = (
     ["don't", "I'LL", "we've", "ſ", "ℳ", "  ", "\n\n", "\r\n", "\t", "12345678", "٣٤٥", "²³", "½", "中文字", "한국어", "العربية"]
     + ["हिन्दी", "👩‍👩‍👧", "e\u0301", "İ", "ß", "ﬀ", "\u00a0", "\u200b", "\ufeff", "\u2028", "\x1c", "\x85", "</s>", "_", "a_b", "=>"]
+    + ["▁", "> </", "<table>", "<unused7>", "<0x41>", " " * 40, "\n" * 33, "\t\t"]
     + ["...", "http://x.y/z?q=1", '{"a": 1}', "//", "'s", "'S", "'ſ", "K", "𝐀", "𐐀", "\U00040000", "\x04\x06\x13", "ء", "ⅷ", "①", "〇", "<b>"]
 )
 
@@ -41,8 +42,9 @@ texts += [f"a{chr(code)}b {chr(code)}{chr(code)}" for code in list(range(0x3000)
 
 file = json.loads((folder / "tokenizer.json").read_text())
 whole = Tokenizer.from_str(json.dumps(file))
-# A text never has an added token here, whatever it looks like.
-plain = Tokenizer.from_str(json.dumps({**file, "added_tokens": []}))
+# A text never has an added token here, whatever it looks like, but for what SentencePiece defines as text.
+defined = [token for token in file["added_tokens"] if file["model"].get("byte_fallback") and not token["special"]]
+plain = Tokenizer.from_str(json.dumps({**file, "added_tokens": defined}))
 
 
 def user(text):

@@ -33,7 +33,7 @@ async function folderOf(name: string): Promise<string | null> {
   return folder;
 }
 
-describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2'])(
+describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 'gemma3'])(
   'the published tokenizer and template of %s',
   { tags: ['long'] },
   (name) => {
@@ -45,7 +45,10 @@ describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2'])
       const folder = await temporaryFolder();
       await cp(published, folder, { recursive: true });
       // These packages name no ends of replies; the models' own files name these.
-      const ends = { llama3: '<|eot_id|>', qwen: '<|im_end|>', smollm: '<|im_end|>' };
+      const ends = {
+        ...{ llama3: '<|eot_id|>', qwen: '<|im_end|>', smollm: '<|im_end|>' },
+        gemma3: '<end_of_turn>',
+      };
       const [, end = ''] = Object.entries(ends).find(([family]) => name.startsWith(family)) ?? [];
       const tokenizer = readTokenizer(folder);
       await writeFile(
@@ -62,8 +65,10 @@ describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2'])
         const own = tokenizer.encode(text);
         return own.join() !== tokens.join() || tokenizer.decode(own) !== decoded;
       });
-      // The tokenizers library composes characters by Unicode 9: it does not know later combining marks.
-      expect(different.filter(([text]) => !name.startsWith('qwen') || !/\p{M}/u.test(text))).toEqual([]);
+      // The tokenizers library composes characters by Unicode 9: it does not know later combining marks. It tells several ▁
+      // from spaces beside them.
+      const odd = name.startsWith('qwen') ? /\p{M}/u : name === 'gemma3' ? /▁[▁ ]/ : null;
+      expect(different.filter(([text]) => !odd?.test(text))).toEqual([]);
       expect(different.length).toBeLessThan(reference.texts.length / 1000);
 
       const renderer = new ConversationRenderer(tokenizer, readChatFormat(folder, tokenizer));

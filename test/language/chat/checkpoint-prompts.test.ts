@@ -10,7 +10,7 @@ import { LanguageError } from '../../../src/language/error.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes'];
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes', 'gemma3'];
 const SEED = 20261122;
 
 interface Case {
@@ -217,7 +217,7 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
       { role: 'assistant', content: 'I say' },
     ];
     const { tokens } = await render(messages, { follows: false, continueFinalMessage: true });
-    expect(textOf(tokens)).toMatch(/assistant[\s\S]*I say$/);
+    expect(textOf(tokens)).toMatch(/(assistant|model)[\s\S]*I say$/);
   });
 });
 
@@ -273,10 +273,11 @@ describe('a chat format', () => {
     expect(ends('llama3')).toEqual(['<|eot_id|>', '<|end_of_text|>', '<|eom_id|>']);
     expect(ends('qwen3')).toEqual(['<|im_end|>', '<|endoftext|>']);
     expect(ends('smollm2')).toEqual(['<|im_end|>']);
+    expect(ends('gemma3')).toEqual(['<end_of_turn>', '<eos>']);
   });
 
   it('has the begin token that the tokenizer itself writes', async () => {
     const begins = families.map((family) => open(family).format.beginToken !== null);
-    expect(begins).toEqual([true, false, false, false, true]);
+    expect(begins).toEqual([true, false, false, false, true, true]);
   });
 });

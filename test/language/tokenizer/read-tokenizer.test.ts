@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
+import { TokenTrie } from '../../../src/language/grammar/token-trie.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
@@ -15,6 +16,7 @@ const words: Record<string, string> = {
   qwen3: 'qwen2',
   smollm2: 'smollm2',
   hermes: 'llama3',
+  gemma3: 'gemma3',
 };
 const families = Object.keys(words);
 const unicode = fc.string({ unit: 'binary', maxLength: 200 });
@@ -77,6 +79,57 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
   });
 });
 
+/** The folder of a family with another `tokenizer.json`. */
+function changed(family: string, change: (file: TokenizerJson) => unknown): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+  cpSync(folderOf(family), folder, { recursive: true });
+  const path = join(folder, 'tokenizer.json');
+  const file = JSON.parse(readFileSync(path, 'utf8'));
+  change(file);
+  writeFileSync(path, JSON.stringify(file));
+  return folder;
+}
+
+describe('a tokenizer of characters', () => {
+  const tokenizer = readTokenizer(folderOf('gemma3'));
+  const texts = (tokens: readonly number[]) => tokens.map((token) => tokenizer.text(token));
+
+  it('has tokens that are defined wherever a text has them, and no special one', () => {
+    expect(texts(tokenizer.encode('<b>x\n\n\n<table>\n'))).toEqual(['<b>', 'x', '\n\n\n', '<table>', '\n']);
+    expect(texts(tokenizer.encode('<eos>'))).not.toContain('<eos>');
+    expect([...tokenizer.added.keys()]).toContain('<start_of_turn>');
+    expect(tokenizer.added.has('<table>')).toBe(false);
+  });
+
+  it('writes what is no token in bytes, and a token that crosses a space as one', () => {
+    expect(tokenizer.encode('☃')).toHaveLength(3);
+    expect(tokenizer.decode(tokenizer.encode('☃'))).toBe('☃');
+    expect(texts(tokenizer.encode('> </'))).toEqual(['> </']);
+  });
+
+  it('takes its own sign of a space as a space in prompts, and as itself in replies', () => {
+    expect(tokenizer.decode(tokenizer.encode('a▁b'))).toBe('a b');
+    expect(tokenizer.decode(tokenizer.encodeExactly('a▁b'))).toBe('a▁b');
+  });
+
+  it('prefers the token of a character to that of its byte', () => {
+    const trie = new TokenTrie(tokenizer);
+    const all = trie.textTokens;
+    for (const character of ['a', ' ', '\n', '{'])
+      expect([trie.longestToken(all, Buffer.from(character), 0)]).toEqual(tokenizer.encode(character));
+  });
+
+  it('lacks special tokens for which the model has no embeddings, but not others', () => {
+    const folder = changed('gemma3', () => {});
+    const image = tokenizer.added.get('<image_soft_token>');
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ vocab_size: image }));
+    const own = readTokenizer(folder);
+    expect(own.vocabularySize).toBe(image);
+    expect(own.added.has('<image_soft_token>')).toBe(false);
+    expect(tokenizer.vocabularySize).toBe((image ?? 0) + 1);
+  });
+});
+
 const withPattern = (Regex: string) => (file: TokenizerJson) =>
   Object.assign(file.pre_tokenizer.pretokenizers[0]!, { pattern: { Regex } });
 
@@ -136,13 +189,33 @@ describe('a tokenizer of another kind', () => {
     ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token with id 600/],
   ];
   it.each(refusals)('is refused: %s', (_, change, message) => {
-    const folder = mkdtempSync(join(tmpdir(), 'tokenizer-'));
-    cpSync(folderOf('qwen2'), folder, { recursive: true });
-    const path = join(folder, 'tokenizer.json');
-    const file = JSON.parse(readFileSync(path, 'utf8'));
-    change(file);
-    writeFileSync(path, JSON.stringify(file));
-    expect(() => readTokenizer(folder)).toThrow(message);
+    expect(() => readTokenizer(changed('qwen2', change))).toThrow(message);
+  });
+
+  const ofCharacters: [string, (file: TokenizerJson) => unknown, RegExp][] = [
+    ['no byte fallback', (file) => (file.model.byte_fallback = false), /model\.byte_fallback is false/],
+    [
+      'a byte that is no token',
+      ({ model }) => {
+        model.vocab['<0x4g>'] = model.vocab['<0x41>']!;
+        delete model.vocab['<0x41>'];
+      },
+      /model\.vocab is "no token <0x41>"/,
+    ],
+    [
+      'another space',
+      (file) => Object.assign(file.normalizer ?? {}, { content: '_' }),
+      /normalizer\.content is "_"; spaces may be replaced by "▁" only/,
+    ],
+    [
+      'other words',
+      (file) => Object.assign(file.pre_tokenizer, { pattern: { String: 'a' } }),
+      /pre_tokenizer\.pattern\.String is "a"/,
+    ],
+    ['another step', (file) => (file.pre_tokenizer.type = 'Digits'), /pre_tokenizer\.type is "Digits"/],
+  ];
+  it.each(ofCharacters)('of characters is refused: %s', (_, change, message) => {
+    expect(() => readTokenizer(changed('gemma3', change))).toThrow(message);
   });
 
   it('is refused without its file', () => {
