@@ -114,7 +114,7 @@ describe('a published model', { tags: ['long'] }, () => {
       if (!/[qk]_proj/.test(name))
         expect([name, createHash('sha256').update(values).digest('hex')]).toEqual([
           name,
-          expected[ggufName(name)],
+          expected[ggufName(name, 'llama')],
         ]);
   });
 

@@ -6,10 +6,25 @@ import { checkpointTensors } from '../../../../src/engines/embedded/checkpoint/t
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { writeFolder } from './folder.ts';
 
-export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2';
+export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2' | 'gemma3';
 
 /** What other programs call them. */
-const architectures = { llama: 'LlamaForCausalLM', qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM' };
+const architectures = {
+  llama: 'LlamaForCausalLM',
+  qwen2: 'Qwen2ForCausalLM',
+  qwen3: 'Qwen3ForCausalLM',
+  gemma3_text: 'Gemma3ForCausalLM',
+};
+
+/** What only Gemma says. Its window is shorter than most conversations. */
+const gemma3 = {
+  dtype: 'bfloat16',
+  hidden_activation: 'gelu_pytorch_tanh',
+  query_pre_attn_scalar: 8,
+  sliding_window: 16,
+  layer_types: ['sliding_attention', 'full_attention'],
+  rope_local_base_freq: 1000,
+};
 
 const languages = fileURLToPath(new URL('../../../language/fixtures/', import.meta.url));
 
@@ -32,7 +47,8 @@ export async function generateCheckpoint(
   } = {},
 ): Promise<string> {
   const folder = join(parent, `${family}-generated`);
-  const modelType = family === 'llama3' || family === 'smollm2' ? 'llama' : family;
+  const modelType =
+    family === 'llama3' || family === 'smollm2' ? 'llama' : family === 'gemma3' ? 'gemma3_text' : family;
   const config = {
     architectures: [architectures[modelType]],
     model_type: modelType,
@@ -48,15 +64,18 @@ export async function generateCheckpoint(
     rms_norm_eps: 1e-6,
     rope_theta: 10_000,
     tie_word_embeddings: true,
+    ...(family === 'gemma3' ? gemma3 : {}),
   };
   await writeFolder(folder, { config, format: 'F32', tensors: new Map() });
   const { architecture } = readConfig(folder);
   const random = new Random(11);
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
-    const mean = name.endsWith('norm.weight') ? 1 : 0;
+    const gain = name.endsWith('norm.weight') ? 1 : 0;
     const scale = name === 'model.norm.weight' ? logitScale : 1;
-    const values = Float32Array.from({ length: size }, () => scale * (mean + 0.25 * random.normal()));
+    // What a norm adds to its weights.
+    const less = gain * architecture.normOffset;
+    const values = Float32Array.from({ length: size }, () => scale * (gain + 0.25 * random.normal()) - less);
     return [name, { shape: dimensions, bytes: new Uint8Array(values.buffer) }] as const;
   });
   await writeFolder(folder, { config, format: 'F32', tensors: new Map(tensors) });

@@ -11,7 +11,7 @@ export type GgufField =
   | { type: 'bool'; value: boolean }
   | { type: 'string'; value: string }
   | { type: 'strings'; value: readonly string[] }
-  | { type: 'int32s'; value: readonly number[] };
+  | { type: 'int32s' | 'float32s'; value: readonly number[] };
 
 export interface GgufTensorShape {
   name: string;
@@ -74,6 +74,8 @@ function encodeField(field: GgufField): Buffer[] {
       return [u32(9), u32(8), u64(field.value.length), ...field.value.map(text)];
     case 'int32s':
       return [u32(9), u32(5), u64(field.value.length), Buffer.from(Int32Array.from(field.value).buffer)];
+    case 'float32s':
+      return [u32(9), u32(6), u64(field.value.length), Buffer.from(Float32Array.from(field.value).buffer)];
   }
 }
 

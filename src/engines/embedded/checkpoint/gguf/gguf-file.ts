@@ -5,7 +5,7 @@ import { elementsOf, type StoredTensor, type TensorFile, wholeRows } from '../..
 import { badCheckpoint } from '../json-file.ts';
 import { blockOf, readFormats, unpack } from './formats.ts';
 import { type GgufHeader, readHeader } from './header.ts';
-import { huggingFaceName, interleavedHeads, reorderedRows } from './names.ts';
+import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows } from './names.ts';
 
 /** The frequencies of rotary positions that a file has instead of the numbers that they come from. */
 export const ropeFactors = 'rope_freqs.weight';
@@ -19,6 +19,8 @@ export class GgufFile implements TensorFile {
   readonly #handle: FileHandle;
   /** The heads of tensors whose rows lie in another order, by where they start. */
   readonly #interleaved = new Map<number, number>();
+  /** What is added to the numbers of tensors, by where they start. */
+  readonly #added = new Map<number, number>();
 
   private constructor(path: string, handle: FileHandle, header: GgufHeader) {
     this.path = path;
@@ -30,8 +32,9 @@ export class GgufFile implements TensorFile {
     const keyValueHeads = header.metadata.get(`${family}.attention.head_count_kv`) ?? heads;
     for (const [name, tensor] of header.tensors) {
       if (name === ropeFactors) continue;
-      const ours = huggingFaceName(name);
+      const ours = huggingFaceName(name, String(family));
       tensors.set(ours, tensor);
+      this.#added.set(tensor.start, addedInFile(ours, String(family)));
       const own = interleavedHeads(ours, {
         family: String(family),
         heads: Number(heads),
@@ -64,6 +67,7 @@ export class GgufFile implements TensorFile {
     const block = blockOf(format);
     const width = dimensions.at(-1) ?? 1;
     const heads = this.#interleaved.get(start);
+    const added = this.#added.get(start) ?? 0;
     // A head whose rows lie in another order is read as a whole.
     const rowsOfHead = heads === undefined ? 1 : (dimensions[0] ?? 1) / heads;
     const step = heads === undefined ? wholeRows(dimensions, most) : rowsOfHead * width;
@@ -76,6 +80,8 @@ export class GgufFile implements TensorFile {
       await this.#fill(piece, start + (done / block.numbers) * block.bytes);
       const values = numbers.subarray(0, count);
       unpack(format, piece, values);
+      if (added !== 0)
+        for (let index = 0; index < count; index++) values[index] = (values[index] as number) - added;
       yield heads === undefined ? values : reorderedRows(values, { rowsOfHead, width, to: 'model' });
     }
   }

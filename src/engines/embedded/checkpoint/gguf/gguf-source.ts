@@ -1,6 +1,7 @@
 import { rotaryFrequencies } from '../rotary-tables.ts';
 import { type CheckpointSource, TensorFiles } from '../tensor-files.ts';
 import { GgufFields } from './fields.ts';
+import { gemma3, gemma3Config } from './gemma3.ts';
 import { GgufFile, ropeFactors } from './gguf-file.ts';
 import { endTokens, tokenizerConfig, tokenizerJson } from './tokenizer.ts';
 
@@ -9,6 +10,7 @@ const classes: Readonly<Record<string, string>> = {
   llama: 'LlamaForCausalLM',
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
+  [gemma3]: 'Gemma3ForCausalLM',
 };
 
 /**
@@ -45,13 +47,14 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
   if (!(family in classes))
     throw fields.unsupported(
       'general.architecture',
-      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3)`,
+      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3)`,
     );
   const own = (name: string) => `${family}.${name}`;
   const number = (name: string) => fields.number(own(name));
   const experts = number('expert_count') ?? 0;
   if (experts > 0) throw fields.unsupported(own('expert_count'), 'martingale runs models without experts');
-  if ((number('attention.sliding_window') ?? 0) > 0)
+  const isGemma3 = family === gemma3;
+  if (!isGemma3 && (number('attention.sliding_window') ?? 0) > 0)
     throw fields.unsupported(own('attention.sliding_window'), 'martingale runs attention without windows');
   const width = number('attention.key_length');
   if (width !== undefined && (number('attention.value_length') ?? width) !== width)
@@ -66,20 +69,24 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
   const theta = number('rope.freq_base') ?? 10_000;
   return {
     architectures: [classes[family]],
-    model_type: family,
-    torch_dtype: 'float16',
+    model_type: isGemma3 ? 'gemma3_text' : family,
     vocab_size: file.tensors.get('model.embed_tokens.weight')?.dimensions[0],
     hidden_size: embedded,
     num_hidden_layers: number('block_count'),
     num_attention_heads: heads,
     num_key_value_heads: number('attention.head_count_kv'),
-    ...(width === undefined && family !== 'qwen3' ? {} : { head_dim: headWidth }),
+    ...(width === undefined && family !== 'qwen3' && !isGemma3 ? {} : { head_dim: headWidth }),
     intermediate_size: number('feed_forward_length'),
     max_position_embeddings: number('context_length'),
-    hidden_act: 'silu',
     rms_norm_eps: number('attention.layer_norm_rms_epsilon'),
-    rope_theta: theta,
-    rope_scaling: scalingOf(fields, own, { factors, theta, headWidth }),
+    ...(isGemma3
+      ? gemma3Config(fields, { width: embedded ?? 0, heads: heads ?? 1, headWidth })
+      : {
+          torch_dtype: 'float16',
+          hidden_act: 'silu',
+          rope_theta: theta,
+          rope_scaling: scalingOf(fields, own, { factors, theta, headWidth }),
+        }),
     tie_word_embeddings: !file.tensors.has('lm_head.weight'),
     bos_token_id: fields.number('tokenizer.ggml.bos_token_id'),
     eos_token_id: fields.number('tokenizer.ggml.eos_token_id'),

@@ -1,3 +1,5 @@
+import { gemma3 } from './gemma3.ts';
+
 const layerNames: Readonly<Record<string, string>> = {
   input_layernorm: 'attn_norm',
   post_attention_layernorm: 'ffn_norm',
@@ -12,6 +14,14 @@ const layerNames: Readonly<Record<string, string>> = {
   'mlp.down_proj': 'ffn_down',
 };
 
+/** Where attention's output has a norm, Hugging Face has another name for the one before the MLP. */
+const gemmaNames: Readonly<Record<string, string>> = {
+  ...layerNames,
+  post_attention_layernorm: 'post_attention_norm',
+  pre_feedforward_layernorm: 'ffn_norm',
+  post_feedforward_layernorm: 'post_ffw_norm',
+};
+
 const otherNames: Readonly<Record<string, string>> = {
   'model.embed_tokens': 'token_embd',
   'model.norm': 'output_norm',
@@ -20,24 +30,30 @@ const otherNames: Readonly<Record<string, string>> = {
 
 const reversed = (names: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(names).map(([ours, theirs]) => [theirs, ours]));
-const [oursOfLayer, oursOfOther] = [reversed(layerNames), reversed(otherNames)];
+const ours = { layer: reversed(layerNames), gemma: reversed(gemmaNames), other: reversed(otherNames) };
 
 /** A tensor's name in GGUF files from that in Hugging Face form, such as `blk.0.attn_q.weight`; both with their ending. */
-export function ggufName(name: string): string {
+export function ggufName(name: string, family: string): string {
   const [, stem = '', ending = ''] = /^(.*?)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
   const [, layer, part = ''] = /^model\.layers\.(\d+)\.(.*)$/.exec(stem) ?? [];
-  const found = layer === undefined ? otherNames[stem] : layerNames[part];
+  const names = family === gemma3 ? gemmaNames : layerNames;
+  const found = layer === undefined ? otherNames[stem] : names[part];
   if (found === undefined) throw new Error(`GGUF files have no tensor ${name}`);
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${ending}`;
 }
 
 /** The other way round. A name that is not known stays. */
-export function huggingFaceName(name: string): string {
+export function huggingFaceName(name: string, family: string): string {
   const [, layer, part = '', ending] = /^(?:blk\.(\d+)\.)?(.*)\.(weight|bias)$/.exec(name) ?? [];
-  const found = layer === undefined ? oursOfOther[part] : oursOfLayer[part];
+  const names = family === gemma3 ? ours.gemma : ours.layer;
+  const found = layer === undefined ? ours.other[part] : names[part];
   if (found === undefined) return name;
   return `${layer === undefined ? '' : `model.layers.${layer}.`}${found}.${ending}`;
 }
+
+/** What is added to a tensor's numbers in files: norms of Gemma have their gains there, which are 1 more than their weights. */
+export const addedInFile = (name: string, family: string): number =>
+  family === gemma3 && name.endsWith('norm.weight') ? 1 : 0;
 
 /**
  * The heads of a matrix whose rows lie in another order in files of the architecture `llama`: there, the two halves of

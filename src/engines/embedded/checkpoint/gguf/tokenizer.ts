@@ -2,8 +2,10 @@ import type { ModelFiles } from '../../../../language/tokenizer/model-files.ts';
 import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
 import { isObject } from '../../../../util/json.ts';
 import { badCheckpoint, JsonFields } from '../json-file.ts';
+import { characterScores, characterTokenizer, kinds } from './character-tokenizer.ts';
 import type { GgufField } from './encode-header.ts';
 import type { GgufFields } from './fields.ts';
+import { gemma3 } from './gemma3.ts';
 
 const qwenWords =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -80,16 +82,14 @@ function nameOfWords(file: JsonFields): string {
 
 const prefix = 'tokenizer.ggml.';
 
-/** Kinds of tokens in `tokenizer.ggml.token_type`. */
-const kinds = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
-
 /** What a GGUF file says of its tokenizer, as `tokenizer.json` says it. */
 export function tokenizerJson(fields: GgufFields): object {
   const model = fields.text(`${prefix}model`);
+  if (model === 'llama' && fields.text('general.architecture') === gemma3) return ofCharacters(fields);
   if (model !== 'gpt2')
     throw fields.unsupported(
       `${prefix}model`,
-      'martingale reads byte-level BPE, "gpt2": choose a model of Llama 3, SmolLM2, Qwen2.5 or Qwen3',
+      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama": choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3 or Gemma 3',
     );
   const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
   if (!words)
@@ -98,15 +98,10 @@ export function tokenizerJson(fields: GgufFields): object {
       `martingale reads ${Object.keys(wordsByName).join(', ')}: choose such a model, or its folder in Hugging Face form`,
     );
   const { tokens, types } = tokensOf(fields);
-  const added = tokens.flatMap((content, id) =>
-    types[id] === kinds.normal
-      ? []
-      : [{ id, content, ...plain, normalized: false, special: types[id] !== kinds.userDefined }],
-  );
+  const added = addedTokens(tokens, types);
   // With the added tokens, because Hugging Face's library gives those that it does not find here other ids.
   const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]));
-  if (Object.keys(vocab).length < tokens.length)
-    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice`);
+  refuseRepeats(fields, tokens);
   const begin =
     (fields.flag(`${prefix}add_bos_token`) ?? words.begins) ? tokenAt(fields, tokens, 'bos') : undefined;
   return {
@@ -132,6 +127,34 @@ export function tokenizerJson(fields: GgufFields): object {
     },
   };
 }
+
+/** The same of a tokenizer of characters. */
+function ofCharacters(fields: GgufFields): object {
+  const { tokens, types } = tokensOf(fields);
+  const { texts, parts } = characterTokenizer(fields, { tokens, types });
+  refuseRepeats(fields, texts);
+  const begin = (fields.flag(`${prefix}add_bos_token`) ?? true) ? tokenAt(fields, tokens, 'bos') : undefined;
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: addedTokens(texts, types),
+    post_processor: begin === undefined ? null : beginProcessor(begin, tokens.indexOf(begin)),
+    ...parts,
+  };
+}
+
+function refuseRepeats(fields: GgufFields, tokens: readonly string[]): void {
+  if (new Set(tokens).size < tokens.length)
+    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice`);
+}
+
+const addedTokens = (tokens: readonly string[], types: readonly number[]) =>
+  tokens.flatMap((content, id) =>
+    types[id] === kinds.normal || types[id] === kinds.byte
+      ? []
+      : [{ id, content, ...plain, normalized: false, special: types[id] !== kinds.userDefined }],
+  );
 
 const plain = { single_word: false, lstrip: false, rstrip: false };
 
@@ -173,6 +196,38 @@ function tokenAt(fields: GgufFields, tokens: readonly string[], name: string): s
 /** Special tokens by their names in `tokenizer_config.json`. */
 const named = { bos_token: 'bos', eos_token: 'eos', pad_token: 'padding', unk_token: 'unknown' } as const;
 
+function byteLevelFields(file: JsonFields, tokens: string[], types: number[]): Record<string, GgufField> {
+  const merges = file.nested('model')?.get('merges');
+  const texts = (Array.isArray(merges) ? merges : []).map((merge) =>
+    Array.isArray(merge) ? merge.join(' ') : String(merge),
+  );
+  return {
+    [`${prefix}model`]: { type: 'string', value: 'gpt2' },
+    [`${prefix}pre`]: { type: 'string', value: nameOfWords(file) },
+    [`${prefix}tokens`]: { type: 'strings', value: tokens },
+    [`${prefix}token_type`]: { type: 'int32s', value: types },
+    [`${prefix}merges`]: { type: 'strings', value: texts },
+  };
+}
+
+function characterFields(file: JsonFields, tokens: string[], types: number[]): Record<string, GgufField> {
+  const kindOf = (type: number, id: number) => {
+    if (tokens[id] === file.nested('model')?.get('unk_token')) return kinds.unknown;
+    return type === kinds.normal && /^<0x[0-9A-F]{2}>$/.test(tokens[id] ?? '') ? kinds.byte : type;
+  };
+  const own = types.map(kindOf);
+  const { scores, texts } = characterScores(file, tokens, own);
+  return {
+    [`${prefix}model`]: { type: 'string', value: 'llama' },
+    [`${prefix}pre`]: { type: 'string', value: 'default' },
+    [`${prefix}tokens`]: { type: 'strings', value: texts },
+    [`${prefix}scores`]: { type: 'float32s', value: scores },
+    [`${prefix}token_type`]: { type: 'int32s', value: own },
+    [`${prefix}add_eos_token`]: { type: 'bool', value: false },
+    [`${prefix}add_space_prefix`]: { type: 'bool', value: false },
+  };
+}
+
 /** What a GGUF file says of its special tokens and its template, as `tokenizer_config.json` says it. */
 export function tokenizerConfig(fields: GgufFields): object {
   const { tokens } = tokensOf(fields);
@@ -194,7 +249,10 @@ export function tokenizerConfig(fields: GgufFields): object {
 }
 
 /** Texts of tokens that end a reply. A file names one or few of them; llama.cpp finds the others by their texts too. */
-const endTexts = ['<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end_of_text|>', '<|endoftext|>'];
+const endTexts = [
+  ...['<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end_of_text|>', '<|endoftext|>'],
+  ...['<end_of_turn>', '<eos>'],
+];
 
 /** The tokens that end a reply. */
 export function endTokens(fields: GgufFields): number[] {
@@ -218,18 +276,17 @@ export function tokenizerFields(
   const types = tokens.map((): number => kinds.unused);
   for (const [token, id] of Object.entries(isObject(model.vocab) ? model.vocab : {}))
     [tokens[Number(id)], types[Number(id)]] = [token, kinds.normal];
+  // Gemma's token of an image has no row.
   for (const token of Array.isArray(file.fields.added_tokens) ? file.fields.added_tokens : [])
-    [tokens[token.id], types[token.id]] = [token.content, token.special ? kinds.control : kinds.userDefined];
-  const merges = Array.isArray(model.merges) ? model.merges : [];
+    if (token.id < vocabularySize)
+      [tokens[token.id], types[token.id]] = [
+        token.content,
+        token.special ? kinds.control : kinds.userDefined,
+      ];
   const fields: Record<string, GgufField> = {
-    [`${prefix}model`]: { type: 'string', value: 'gpt2' },
-    [`${prefix}pre`]: { type: 'string', value: nameOfWords(file) },
-    [`${prefix}tokens`]: { type: 'strings', value: tokens },
-    [`${prefix}token_type`]: { type: 'int32s', value: types },
-    [`${prefix}merges`]: {
-      type: 'strings',
-      value: merges.map((merge) => (Array.isArray(merge) ? merge.join(' ') : String(merge))),
-    },
+    ...(model.byte_fallback === true
+      ? characterFields(file, tokens, types)
+      : byteLevelFields(file, tokens, types)),
     [`${prefix}add_bos_token`]: { type: 'bool', value: format.beginToken !== null },
   };
   for (const [name, field] of Object.entries(named)) {

@@ -2,7 +2,7 @@ import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
 import { writeDurably } from '../../../../util/durable-files.ts';
 import type { Architecture } from '../../weights/architecture.ts';
 import { type Adapter, adapterTensors } from '../adapter.ts';
-import { type CheckpointConfig, readConfig } from '../config.ts';
+import { type CheckpointConfig, type ModelType, readConfig } from '../config.ts';
 import { mergedValues, type TrainedChange, type WriteOptions } from '../merge.ts';
 import { selectTensors } from '../read-checkpoint.ts';
 import { rotaryFrequencies } from '../rotary-tables.ts';
@@ -16,12 +16,16 @@ import {
   padding,
 } from './encode-header.ts';
 import { pack } from './formats.ts';
+import { gemma3, gemma3Fields } from './gemma3.ts';
 import { ropeFactors } from './gguf-file.ts';
-import { ggufName, interleavedHeads, reorderedRows } from './names.ts';
+import { addedInFile, ggufName, interleavedHeads, reorderedRows } from './names.ts';
 import { tokenizerFields } from './tokenizer.ts';
 
 /** llama.cpp's numbers of what most matrices of a file are. */
 const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
+
+/** llama.cpp's name of a family. */
+const familyOf = (modelType: ModelType): string => (modelType === 'gemma3_text' ? gemma3 : modelType);
 
 interface GgufExport extends WriteOptions {
   /** Shown by programs that load the file. */
@@ -49,7 +53,7 @@ export async function writeGguf(
   await using files = await source.openTensors();
   const tensors = await selectTensors(files, config);
   const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
-    name: ggufName(own),
+    name: ggufName(own, familyOf(modelType)),
     dimensions,
     format: formatOf(dimensions, type),
   });
@@ -65,7 +69,10 @@ export async function writeGguf(
     for (const [index, tensor] of tensors.entries()) {
       onProgress?.(index, tensors.length);
       const shape = shapeOf(tensor);
-      yield* padded(shape, packed(tensor, { change, shape, family: modelType, architecture, signal }));
+      yield* padded(
+        shape,
+        packed(tensor, { change, shape, family: familyOf(modelType), architecture, signal }),
+      );
     }
   }
   await writeDurably(path, content());
@@ -83,7 +90,7 @@ export async function writeGgufAdapter(
   const shapes = adapterTensors(architecture, adapter).map(({ name: own, dimensions }) => ({
     own,
     shape: {
-      name: ggufName(own).replace(
+      name: ggufName(own, familyOf(modelType)).replace(
         /lora_([AB])\.weight$/,
         (_, part: string) => `weight.lora_${part.toLowerCase()}`,
       ),
@@ -92,7 +99,7 @@ export async function writeGgufAdapter(
     } satisfies GgufTensorShape,
   }));
   const fields: Record<string, GgufField> = {
-    'general.architecture': { type: 'string', value: modelType },
+    'general.architecture': { type: 'string', value: familyOf(modelType) },
     'general.type': { type: 'string', value: 'adapter' },
     'general.name': { type: 'string', value: name },
     'general.file_type': { type: 'uint32', value: fileTypes.f32 },
@@ -137,6 +144,7 @@ async function* packed(
   const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
   const isInterleaved = interleavedHeads(tensor.name, { family, heads, keyValueHeads }) !== null;
   const width = tensor.dimensions.at(-1) ?? 1;
+  const added = addedInFile(tensor.name, family);
   // Pieces may end within a head.
   const whole = isInterleaved ? new Float32Array((tensor.dimensions[0] ?? 0) * width) : null;
   let filled = 0;
@@ -144,7 +152,7 @@ async function* packed(
     signal?.throwIfAborted();
     whole?.set(values, filled);
     filled += values.length;
-    if (!whole) yield pack(format, values);
+    if (!whole) yield pack(format, added === 0 ? values : values.map((value) => value + added));
   }
   if (whole) yield pack(format, reorderedRows(whole, { rowsOfHead, width, to: 'file' }));
 }
@@ -159,7 +167,7 @@ async function* padded(
 
 /** What llama.cpp multiplies the rotary frequencies with, in place of the numbers of Llama 3's scaling; null without it. */
 function factorsOf({ positions, headWidth }: Architecture): Float32Array | null {
-  if (positions === 'learned' || !positions.scaling) return null;
+  if (positions === 'learned' || !positions.scaling || typeof positions.scaling === 'number') return null;
   const plain = rotaryFrequencies({ ...positions, scaling: null }, headWidth);
   const scaled = rotaryFrequencies(positions, headWidth);
   return plain.map((frequency, index) => frequency / (scaled[index] as number));
@@ -185,13 +193,15 @@ function modelFields(
     'attention.layer_norm_rms_epsilon': fraction(architecture.normEpsilon),
     'rope.dimension_count': number(headWidth),
     ...(positions === 'learned' ? {} : { 'rope.freq_base': fraction(positions.theta) }),
+    ...gemma3Fields(architecture),
   };
+  const family = familyOf(modelType);
   return {
-    'general.architecture': { type: 'string', value: modelType },
+    'general.architecture': { type: 'string', value: family },
     'general.type': { type: 'string', value: 'model' },
     'general.name': { type: 'string', value: name },
     'general.file_type': number(fileType),
     'general.quantization_version': number(2),
-    ...Object.fromEntries(Object.entries(own).map(([key, value]) => [`${modelType}.${key}`, value])),
+    ...Object.fromEntries(Object.entries(own).map(([key, value]) => [`${family}.${key}`, value])),
   };
 }

@@ -20,7 +20,17 @@ const languages = fileURLToPath(new URL('../../../../language/fixtures', import.
 const reference: Record<string, Record<string, string>> = JSON.parse(
   await readFile(fixture('reference.json'), 'utf8'),
 );
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2'] as const;
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3'] as const;
+
+/** The options of the fixture. */
+const gemma3 = {
+  mlp: 'gated-gelu',
+  normOffset: 1,
+  outputNorms: true,
+  embeddingScale: 5.65625,
+  attentionScale: 1 / Math.sqrt(8),
+  local: { layers: [true, false], window: 16, positions: { theta: 10_000, scaling: null } },
+} as const;
 
 /** As the reference has them: see `fixtures/make.py`. */
 function sha256(values: Float32Array): string {
@@ -58,9 +68,9 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         headWidth: 8,
         mlpWidth: 64,
       },
-      ...{ contextLength: 512, previousTokens: 0, mlp: 'gated-silu', normEpsilon: Math.fround(1e-6) },
-      ...usualOptions,
-      queryKeyNorm: family === 'qwen3',
+      ...{ contextLength: 512, previousTokens: 0, normEpsilon: Math.fround(1e-6) },
+      ...(family === 'gemma3' ? gemma3 : { mlp: 'gated-silu', ...usualOptions }),
+      queryKeyNorm: family === 'qwen3' || family === 'gemma3',
       attentionBias: family === 'qwen2',
       tiedEmbeddings: family !== 'llama3',
       positions: {
@@ -71,6 +81,7 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         smollm2: { theta: 10_000, scaling: null },
         qwen2: { theta: 1_000_000, scaling: null },
         qwen3: { theta: 1_000_000, scaling: null },
+        gemma3: { theta: 1_000_000, scaling: 8 },
       }[family],
     });
   });

@@ -168,8 +168,8 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
     ['no architecture', file([]), 'x.gguf has no general.architecture: martingale runs llama, qwen2, qwen3'],
     [
       'another architecture',
-      file([['general.architecture', word('gemma3')]]),
-      'general.architecture is "gemma3": martingale runs',
+      file([['general.architecture', word('gemma3n')]]),
+      'general.architecture is "gemma3n": martingale runs',
     ],
     [
       'an adapter',
@@ -180,6 +180,14 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'a number as a text',
       file([['general.architecture', number(3)]]),
       'general.architecture is 3, but must be a text',
+    ],
+    [
+      'another rotary scaling of Gemma',
+      file([
+        ['general.architecture', word('gemma3')],
+        ['gemma3.rope.scaling.type', word('yarn')],
+      ]),
+      'gemma3.rope.scaling.type is "yarn": martingale runs rotary positions of Gemma 3 without it, and linear',
     ],
     [
       'another tokenizer',

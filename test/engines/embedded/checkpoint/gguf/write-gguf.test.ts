@@ -1,8 +1,10 @@
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { type Adapter, adapterTensors } from '../../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../../../src/engines/embedded/checkpoint/config.ts';
+import { gemma3Fields } from '../../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
 import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
 import {
   writeGguf,
@@ -39,7 +41,7 @@ async function written(path: string, adapter: Adapter, type: 'f16' | 'q8_0'): Pr
   return to;
 }
 
-describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2'] as const)(
+describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3'] as const)(
   'a %s model, written as a GGUF file',
   (family) => {
     it('is read again as it was', async () => {
@@ -51,8 +53,11 @@ describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2'] as const)(
         // Fields of a file are float32.
         const normEpsilon = Math.fround(own.architecture.normEpsilon);
         expect(other.architecture).toEqual({ ...own.architecture, normEpsilon });
+        const { format, tokenizer } = own.language;
         expect({ ...other.language.format, otherEndTokens: [] }).toEqual({
-          ...own.language.format,
+          ...format,
+          // A file names the token that the template writes.
+          variables: { ...format.variables, eos_token: tokenizer.text(format.endToken) },
           otherEndTokens: [],
         });
         const text = "Hi, 1234 wörlds — don't 中文\n\n  x\u0004";
@@ -88,6 +93,20 @@ describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2'] as const)(
     });
   },
 );
+
+it.each<[Record<string, unknown>, RegExp]>([
+  [{ query_pre_attn_scalar: 9 }, /query_pre_attn_scalar must be 8 there\. Export with --merged instead/],
+  [
+    { num_hidden_layers: 5, layer_types: Array(5).fill('full_attention').fill('sliding_attention', 1, 4) },
+    /one layer of each n must see all positions there/,
+  ],
+])('a Gemma 3 that llama.cpp does not run is refused: %j', async (fields, message) => {
+  const folder = await generateCheckpoint(await temporaryFolder(), 'gemma3');
+  const path = join(folder, 'config.json');
+  await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
+  const config = readConfig(folder);
+  expect(() => gemma3Fields(config.architecture)).toThrow(message);
+});
 
 it('numbers in Q8_0 stay the same when they are written in it again', async () => {
   const [before, after] = [fixture('llama3'), await written(fixture('llama3'), none, 'q8_0')];
