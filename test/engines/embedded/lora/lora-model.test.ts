@@ -25,6 +25,8 @@ const architecture: Architecture = {
   previousTokens: 0,
   mlp: 'gated-silu',
   ...usualOptions,
+  // Shorter than the sequences.
+  local: { layers: [true, false], window: 6, positions: { theta: 100, scaling: null } },
   normEpsilon: 1e-6,
   queryKeyNorm: true,
   attentionBias: false,
