@@ -169,34 +169,38 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
   });
 });
 
-it('any value of any field of the configuration is read or refused by name', async () => {
-  const folder = await generateCheckpoint(await temporaryFolder(), 'qwen3');
-  const path = join(folder, 'config.json');
-  const config: Record<string, unknown> = JSON.parse(await readFile(path, 'utf8'));
-  const values = fc.oneof(
-    fc.double(),
-    fc.integer(),
-    fc.constantFrom<unknown>(2 ** 31, 2 ** 53, 1e308, -0, null, true, '', {}, [], [[]], {
-      rope_type: 'llama3',
-    }),
-  );
-  const fields = fc.constantFrom(
-    ...Object.keys(config),
-    'rope_scaling',
-    'rope_parameters',
-    'eos_token_id',
-    'layer_types',
-  );
-  await fc.assert(
-    fc.asyncProperty(fields, values, async (field, value) => {
-      await writeFile(path, JSON.stringify({ ...config, [field]: value }));
-      await inspectCheckpoint({ folder })
-        .then(() => readCheckpoint(folder))
-        .catch((error: unknown) => {
-          if (!MartingaleError.isInstance(error)) throw error;
-          expect(error.message).toContain(folder);
-        });
-    }),
-    { seed: testSeed, numRuns: 60 },
-  );
-});
+it.each(['qwen3', 'gemma3'] as const)(
+  'any value of any field of the configuration is read or refused by name: %s',
+  async (family) => {
+    const folder = await generateCheckpoint(await temporaryFolder(), family);
+    const path = join(folder, 'config.json');
+    const config: Record<string, unknown> = JSON.parse(await readFile(path, 'utf8'));
+    const values = fc.oneof(
+      fc.double(),
+      fc.integer(),
+      fc.constantFrom<unknown>(2 ** 31, 2 ** 53, 1e308, -0, null, true, '', {}, [], [[]], {
+        rope_type: 'llama3',
+      }),
+    );
+    const fields = fc.constantFrom(
+      ...Object.keys(config),
+      'rope_scaling',
+      'rope_parameters',
+      'eos_token_id',
+      'layer_types',
+      ...(family === 'gemma3' ? ['sliding_window_pattern', 'final_logit_softcapping'] : []),
+    );
+    await fc.assert(
+      fc.asyncProperty(fields, values, async (field, value) => {
+        await writeFile(path, JSON.stringify({ ...config, [field]: value }));
+        await inspectCheckpoint({ folder })
+          .then(() => readCheckpoint(folder))
+          .catch((error: unknown) => {
+            if (!MartingaleError.isInstance(error)) throw error;
+            expect(error.message).toContain(folder);
+          });
+      }),
+      { seed: testSeed, numRuns: 60 },
+    );
+  },
+);

@@ -10,7 +10,8 @@ import { MartingaleError } from '../../../../../src/index.ts';
 import { temporaryFolder } from '../../../../support/files.ts';
 import { testSeed } from '../../../../support/size.ts';
 
-const fixture = await readFile(fileURLToPath(new URL('fixtures/qwen3.gguf', import.meta.url)));
+const read = (name: string) => readFile(fileURLToPath(new URL(`fixtures/${name}.gguf`, import.meta.url)));
+const [fixture, gemma3] = await Promise.all([read('qwen3'), read('gemma3')]);
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer);
 const u64 = (value: number | bigint) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
@@ -254,12 +255,15 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
     );
   });
 
-  it('any changed bytes of the header', async () => {
+  it.each([
+    ['qwen3', fixture],
+    ['gemma3', gemma3],
+  ])('any changed bytes of the header: %s', async (_, original) => {
     const path = await written(fixture);
     const place = fc.integer({ min: 0, max: 24_000 });
     await fc.assert(
       fc.asyncProperty(place, fc.uint8Array({ minLength: 1, maxLength: 9 }), async (at, bytes) => {
-        const changed = Buffer.from(fixture);
+        const changed = Buffer.from(original);
         changed.set(bytes, at);
         await writeFile(path, changed);
         // Whatever it is, it is read, or refused in words.
