@@ -23,7 +23,7 @@ export function gemma3Config(
   const number = (field: string) => fields.number(name(field));
   const layers = number('block_count') ?? 0;
   const window = number('attention.sliding_window') ?? 0;
-  const pattern = number('attention.sliding_window_pattern') ?? defaults.pattern;
+  const isLocal = window > 0 ? localLayers(fields) : () => false;
   const scaling = fields.text(name('rope.scaling.type')) ?? 'none';
   if (scaling !== 'none' && scaling !== 'linear')
     throw fields.unsupported(
@@ -36,7 +36,8 @@ export function gemma3Config(
     hidden_activation: 'gelu_pytorch_tanh',
     query_pre_attn_scalar: layers === layersOf27B ? width / heads : headWidth,
     attn_logit_softcapping: number('attn_logit_softcapping'),
-    final_logit_softcapping: number('final_logit_softcapping'),
+    // llama.cpp caps logits only without windows. Files of Ollama have the field, though what was published has none.
+    final_logit_softcapping: window > 0 ? null : number('final_logit_softcapping'),
     rope_theta: number('rope.freq_base') ?? number('rope.global.freq_base') ?? defaults.theta,
     rope_local_base_freq:
       number('rope.freq_base_swa') ?? number('rope.local.freq_base') ?? defaults.localTheta,
@@ -44,9 +45,18 @@ export function gemma3Config(
       scaling === 'linear' ? { rope_type: 'linear', factor: number('rope.scaling.factor') } : null,
     sliding_window: window > 0 ? window : undefined,
     layer_types: Array.from({ length: Math.min(layers, 1024) }, (_, layer) =>
-      window > 0 && (layer + 1) % pattern !== 0 ? 'sliding_attention' : 'full_attention',
+      isLocal(layer) ? 'sliding_attention' : 'full_attention',
     ),
   };
+}
+
+/** A number n, by which each nth layer sees all positions, or a list with a value for each layer. */
+function localLayers(fields: GgufFields): (layer: number) => boolean {
+  const field = name('attention.sliding_window_pattern');
+  const given = fields.get(field);
+  if (Array.isArray(given)) return (layer) => given[layer] === true;
+  const pattern = fields.number(field) ?? defaults.pattern;
+  return (layer) => (layer + 1) % pattern !== 0;
 }
 
 /**

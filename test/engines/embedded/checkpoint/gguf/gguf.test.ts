@@ -3,7 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { GgufFields } from '../../../../../src/engines/embedded/checkpoint/gguf/fields.ts';
+import { gemma3Config } from '../../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
 import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import type { GgufValue } from '../../../../../src/engines/embedded/checkpoint/gguf/header.ts';
 import { writeMerged } from '../../../../../src/engines/embedded/checkpoint/merge.ts';
 import {
   hashCheckpoint,
@@ -49,6 +52,35 @@ it('numbers of every format are those that the gguf package of Python reads, wha
       for await (const values of file.values(tensor, most)) found.push(...values);
       expect([format, sha256(Float32Array.from(found))]).toEqual([format, reference.formats?.[format]]);
     }
+});
+
+it('a Gemma 3 of Ollama has other names for its bases, a list of layers, and a cap that counts for nothing', () => {
+  const read = (more: [string, GgufValue][]) => {
+    const metadata = new Map<string, GgufValue>([
+      ['gemma3.block_count', 3],
+      ...more.map(([name, value]): [string, GgufValue] => [`gemma3.${name}`, value]),
+    ]);
+    const fields = new GgufFields('x.gguf', { metadata, tensors: new Map() });
+    return gemma3Config(fields, { width: 32, heads: 4, headWidth: 16 });
+  };
+  const ollama: [string, GgufValue][] = [
+    ['attention.sliding_window', 512],
+    ['attention.sliding_window_pattern', [false, true, true]],
+    ['final_logit_softcapping', 30],
+    ['rope.global.freq_base', 2000],
+    ['rope.local.freq_base', 100],
+  ];
+  expect(read(ollama)).toMatchObject({
+    layer_types: ['full_attention', 'sliding_attention', 'sliding_attention'],
+    ...{ sliding_window: 512, rope_theta: 2000, rope_local_base_freq: 100 },
+    ...{ final_logit_softcapping: null, query_pre_attn_scalar: 16 },
+  });
+  // Gemma 3 27B.
+  expect(read([['block_count', 62]])).toMatchObject({
+    query_pre_attn_scalar: 8,
+    rope_theta: 1_000_000,
+    layer_types: Array(62).fill('full_attention'),
+  });
 });
 
 describe.each(families)('a GGUF file of a %s model', (family) => {
