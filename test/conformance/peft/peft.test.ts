@@ -80,7 +80,7 @@ describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {
     await client.models.create({ project: 'shop', name: 'agent', base_model: 'begun' });
     await client.close();
     await runProgram('src/cli/main.ts', {
-      args: ['export', 'shop/agent', '--merged', '--checkpoint', base, '--to', merged],
+      args: ['export', 'shop/agent', '--merged', '--checkpoint', base, '--out', merged],
       env: { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
     });
     const loaded = await logprobsOf('load', merged);
