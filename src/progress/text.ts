@@ -18,31 +18,51 @@ export interface Canvas {
   nowMs: number;
 }
 
-/** Ranges of code points that take two cells: Hangul, CJK, full-width forms, emoji. */
+/** Ranges of code points that take two cells, without emoji: Hangul, CJK, full-width forms. */
 const wide: readonly (readonly [number, number])[] = [
   [0x1100, 0x115f],
-  [0x2e80, 0xa4cf],
+  [0x2e80, 0x303e],
+  [0x3041, 0xa4cf],
+  [0xa960, 0xa97c],
   [0xac00, 0xd7a3],
   [0xf900, 0xfaff],
+  [0xfe10, 0xfe19],
   [0xfe30, 0xfe6f],
   [0xff00, 0xff60],
   [0xffe0, 0xffe6],
-  [0x1f300, 0x1faff],
+  [0x16fe0, 0x18dff],
+  [0x1aff0, 0x1b2ff],
+  [0x1f200, 0x1f265],
   [0x20000, 0x3fffd],
 ];
 
-function cellWidth(character: string): number {
+const segmenter = new Intl.Segmenter();
+
+/** The characters of a text as its reader sees them: an emoji of several code points is one. */
+const graphemesOf = (text: string): string[] => Array.from(segmenter.segment(text), ({ segment }) => segment);
+
+function codePointWidth(character: string): number {
   const point = character.codePointAt(0) ?? 0;
   if (point < 0x300) return 1;
-  if (/\p{Mark}|\u200d|\ufe0f/u.test(character)) return 0;
-  return wide.some(([first, last]) => point >= first && point <= last) ? 2 : 1;
+  if (/\p{Mark}|\u200d/u.test(character)) return 0;
+  const isWide = wide.some(([first, last]) => point >= first && point <= last);
+  return isWide || /\p{Emoji_Presentation}/u.test(character) ? 2 : 1;
+}
+
+/** U+FE0F asks for the emoji instead of the text character, as in ❤️. */
+function graphemeWidth(grapheme: string): number {
+  if (/^\p{Emoji}\ufe0f/u.test(grapheme)) return 2;
+  const widths = Array.from(grapheme, codePointWidth);
+  return Math.min(
+    2,
+    widths.reduce((sum, width) => sum + width, 0),
+  );
 }
 
 /** Cells that a text takes on a terminal. */
 export function displayWidth(text: string): number {
-  let width = 0;
-  for (const character of text) width += cellWidth(character);
-  return width;
+  if (!/[^\0-\u02ff]/.test(text)) return text.length;
+  return graphemesOf(text).reduce((width, grapheme) => width + graphemeWidth(grapheme), 0);
 }
 
 export function lineWidth(line: Line): number {
@@ -54,10 +74,10 @@ export function truncate(text: string, width: number): string {
   if (displayWidth(text) <= width) return text;
   let taken = '';
   let used = 0;
-  for (const character of text) {
-    const cells = cellWidth(character);
+  for (const grapheme of graphemesOf(text)) {
+    const cells = graphemeWidth(grapheme);
     if (used + cells > width - 1) break;
-    taken += character;
+    taken += grapheme;
     used += cells;
   }
   return width > 0 ? `${taken}…` : '';
@@ -94,9 +114,9 @@ export function wrap(text: string, width: number): string[] {
     if (current !== '') lines.push(current);
     while (displayWidth(word) > width) {
       let head = '';
-      for (const character of word) {
-        if (head !== '' && displayWidth(head + character) > width) break;
-        head += character;
+      for (const grapheme of graphemesOf(word)) {
+        if (head !== '' && displayWidth(head + grapheme) > width) break;
+        head += grapheme;
       }
       lines.push(head);
       word = word.slice(head.length);
