@@ -50,7 +50,7 @@ const [plain, folder, extended] = [['', '0'], '5', ['x', 'g']] as const;
 /**
  * Decodes a tar archive of files and folders, piece by piece; only the files are yielded. The content of a file must be
  * read to its end before the next.
- * @throws Error when the archive is cut off, or has other entries, such as links.
+ * @throws Error when the archive is cut off or damaged, or has other entries, such as links.
  */
 export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGenerator<TarFile> {
   const chunks = archive[Symbol.asyncIterator]();
@@ -88,7 +88,7 @@ export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGener
         Number.parseInt(text(148, 156), 8) !== checksumOf(header)
       )
         throw new Error('it is not a tar archive of plain files');
-      if (isExtended) longPath = /^\d+ path=(.*)$/m.exec((await taken(bytes)).toString('utf8'))?.[1];
+      if (isExtended) longPath = extendedPath(await taken(bytes));
       else {
         const path = longPath ?? text(0, 100);
         longPath = undefined;
@@ -102,4 +102,21 @@ export async function* decodeTar(archive: AsyncIterable<Uint8Array>): AsyncGener
   } finally {
     await chunks.return?.();
   }
+}
+
+/**
+ * The path among the records of an extended header: `24 path=weights/one.bin` and a line feed, with the record's length
+ * in bytes, itself included. A value may have line feeds of its own, so only the lengths tell where a record ends.
+ */
+function extendedPath(records: Buffer): string | undefined {
+  let path: string | undefined;
+  for (let start = 0; start < records.length; ) {
+    const length = Number(/^[1-9]\d* /.exec(records.toString('latin1', start, start + 20))?.[0]);
+    const end = start + length;
+    if (!(end <= records.length) || records[end - 1] !== 0x0a)
+      throw new Error('it is not a tar archive: a record of an extended header has a wrong length');
+    path = /^\d+ path=(.*)$/s.exec(records.toString('utf8', start, end - 1))?.[1] ?? path;
+    start = end;
+  }
+  return path;
 }

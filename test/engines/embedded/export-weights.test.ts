@@ -164,9 +164,10 @@ describe('a tar archive', () => {
       return block;
     };
     const long = `deep/${'x'.repeat(120)}/one`;
+    const records = `${long.length + 10} path=${long}\n14 note=a\nb=c\n`;
     const archive = Buffer.concat([
       entry('5', './', ''),
-      entry('x', 'PaxHeader', `20 mtime=1763.5\n${long.length + 10} path=${long}\n`),
+      entry('x', 'PaxHeader', `16 mtime=1763.5\n${records}`),
       entry('0', long.slice(0, 99), 'hello'),
       entry('0', './two', 'world'),
       Buffer.alloc(1024),
@@ -177,6 +178,15 @@ describe('a tar archive', () => {
     ]);
     const link = Buffer.concat([entry('2', 'link', ''), Buffer.alloc(1024)]);
     await expect(decoded(chunked(link, 100))).rejects.toThrow('not a tar archive of plain files');
+    for (const wrong of [
+      '20 path=deep/one\n',
+      '10 path=deep/one\n',
+      '17 path=deep/one ',
+      'path=deep/one\n',
+    ]) {
+      const extended = Buffer.concat([entry('x', 'PaxHeader', wrong), Buffer.alloc(1024)]);
+      await expect(decoded(chunked(extended, 100))).rejects.toThrow('wrong length');
+    }
   });
 
   it('that is cut off or damaged is refused', async () => {
