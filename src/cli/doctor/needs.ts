@@ -3,6 +3,7 @@ import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/
 import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
 import type { Device } from '../../engines/embedded/runtime.ts';
+import { vectorLength } from '../../engines/embedded/weights/architecture.ts';
 import { EngineError } from '../../engines/engine.ts';
 import type { Rates, StepSize } from './probe.ts';
 
@@ -56,7 +57,7 @@ export function needsOf(
   const packedBytes = device === 'cpu' ? copies * (parameters - lookedUp) * bytesPerFloat : 0;
   const keyValueBytes = 2 * layers * keyValueHeads * headWidth * sequence * batch * bytesPerFloat;
   const prefixCacheBytes = checkpointPrefixBytes(defaultPrefixBytes(true));
-  const trainedValues = trainedShapes(architecture, trained).reduce((sum, { size }) => sum + size, 0);
+  const trainedValues = vectorLength(trainedShapes(architecture, trained));
   const trainedBytes = 4 * trainedValues * bytesPerFloat;
   const refusals: string[] = [];
   if (sequence > contextLength)

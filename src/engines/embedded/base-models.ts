@@ -10,6 +10,7 @@ import {
   parameterCount,
   type TensorShape,
   tensorShapes,
+  vectorLength,
 } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';
@@ -99,11 +100,11 @@ export class BaseModels {
     const model = this.find(id);
     if (model.kind === 'tiny') return {};
     const { trained, weightsHash: base_weights } = model;
-    if (trained === 'all') return { base_weights, trained };
+    if (trained === 'all') return { base_weights, train: trained };
     const { rank, alpha, targets } = trained;
     return {
       base_weights,
-      trained: 'lora',
+      train: 'lora',
       lora_rank: String(rank),
       lora_alpha: String(alpha),
       lora_targets: targets.join(','),
@@ -128,7 +129,7 @@ export class BaseModels {
 }
 
 function ownWeights({ weights }: CheckpointModel, shapes: readonly TensorShape[]): Float32Array {
-  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  const vector = new Float32Array(vectorLength(shapes));
   for (const { name, offset } of shapes) vector.set(weights.get(name) as Float32Array, offset);
   return vector;
 }
@@ -136,7 +137,7 @@ function ownWeights({ weights }: CheckpointModel, shapes: readonly TensorShape[]
 /** A is uniform in +-1 / sqrt(inputs) and B is 0, as PEFT initializes them. */
 function initialAdapter(shapes: readonly TensorShape[]): Float32Array {
   const random = new Random(20263);
-  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  const vector = new Float32Array(vectorLength(shapes));
   for (const { name, dimensions, offset, size } of shapes) {
     if (name.endsWith('.lora_B.weight')) continue;
     const bound = 1 / Math.sqrt(dimensions[1] ?? 1);

@@ -8,15 +8,16 @@ import {
   encodeAdapterHeader,
 } from './checkpoint/adapter.ts';
 import type { LoraSettings } from './lora/adapter-vector.ts';
-import type { TensorShape } from './weights/architecture.ts';
+import { vectorLength } from './weights/architecture.ts';
 import { openWeights, unreadableCheckpoint } from './weights/checkpoint-files.ts';
 import { encodeVectorHeader } from './weights/vector-file.ts';
 
 /**
  * Exports weights. Of a tiny model: one safetensors file, float32 tensors by name, matrices as [inputs, outputs], whose
  * metadata has the `format`, the `base_model` and the sizes of its architecture. Of a checkpoint: a tar archive with a
- * folder `adapter` that PEFT loads; if all weights were trained, one safetensors file with the names of Hugging Face. Rejects with an `EngineError` when the weights cannot be read. If they are deleted
- * during the export, reading the chunks fails.
+ * folder `adapter` that PEFT loads; if all weights were trained, one safetensors file with the names of Hugging Face.
+ * Rejects with an `EngineError` when the weights cannot be read. If they are deleted during the export, reading the chunks
+ * fails.
  */
 export async function exportWeights(models: BaseModels, weights: Weights): Promise<ExportedWeights> {
   const model = models.find(weights.baseModel);
@@ -27,11 +28,11 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();
-  const lora = model.kind === 'checkpoint' && model.trained !== 'all' ? model.trained : null;
-  const header =
-    lora && model.kind === 'checkpoint'
-      ? encodeAdapterHeader(shapes, model.weightsHash)
-      : encodeVectorHeader(shapes, metadataOf(model));
+  const adapted = model.kind === 'checkpoint' && model.trained !== 'all' ? model.trained : null;
+  const { base_weights: baseWeights } = models.originOf(model.id);
+  const header = adapted
+    ? encodeAdapterHeader(shapes, baseWeights)
+    : encodeVectorHeader(shapes, metadataOf(model));
   async function* content(): AsyncGenerator<Uint8Array> {
     yield header;
     if (folder === null) yield new Uint8Array((await models.loadVector(weights)).buffer);
@@ -40,9 +41,9 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
       yield* file.pieces();
     }
   }
-  const bytes = header.length + valuesOf(shapes) * 4;
-  if (!lora) return { extension: '.safetensors', bytes, chunks: content() };
-  return adapterArchive(model.id, lora, { bytes, content: content() });
+  const bytes = header.length + vectorLength(shapes) * 4;
+  if (!adapted) return { extension: '.safetensors', bytes, chunks: content() };
+  return adapterArchive(model.id, adapted, { bytes, content: content() });
 }
 
 /** PEFT's two files of an adapter, in one archive because an export is one file. */
@@ -59,8 +60,6 @@ function adapterArchive(
   ];
   return { extension: '.tar', bytes: tarBytes(files), chunks: encodeTar(files) };
 }
-
-const valuesOf = (shapes: readonly TensorShape[]) => shapes.reduce((sum, { size }) => sum + size, 0);
 
 function metadataOf(model: EmbeddedBaseModel): Record<string, string> {
   const { id, architecture } = model;

@@ -112,7 +112,7 @@ test.each<[string, () => Omit<CheckpointOptions, 'id'>, string]>([
   [
     'all weights in place of an adapter',
     () => ({ folder, train: 'all' }),
-    'trained lora, but its base model has all now',
+    'train lora, but its base model has all now',
   ],
   ['other weights of the same shapes', () => ({ folder: other }), 'base_weights sha256-'],
 ])('a model is refused by name after a start with %s', (_, checkpoint, problem) =>

@@ -1,4 +1,4 @@
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, isGated } from '../weights/architecture.ts';
 
 /** The matrices of a layer that LoRA may change, as Hugging Face names them. */
 export const projections = [
@@ -93,28 +93,52 @@ export const normWidth = ({ width, headWidth }: Architecture, norm: NormName): n
   isPerHead(norm) ? headWidth : width;
 
 /** The name of a norm's tensor, without `.weight`. */
-export const normTensor = (layer: number, norm: NormName): string =>
+const normTensor = (layer: number, norm: NormName): string =>
   `model.layers.${layer}.${isPerHead(norm) ? 'self_attn.' : ''}${norm}`;
 
-/** The tensors of a checkpoint in Hugging Face form; matrices are [outputs, inputs]. */
+/** The projections of an architecture's layers. */
+export const projectionsOf = (architecture: Architecture): Projection[] =>
+  projections.filter((name) => name !== 'gate_proj' || isGated(architecture));
+
+/** Whether a projection has a bias. */
+export const hasBias = ({ attentionBias }: Architecture, projection: Projection): boolean =>
+  attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection);
+
+/** A tensor of a layer, and its name without the layer: that of its projection or norm, or `<projection>.bias`. */
+export interface LayerTensor extends NamedShape {
+  part: string;
+}
+
+/** The tensors of a layer in Hugging Face form; matrices are [outputs, inputs]. */
+export function layerTensors(architecture: Architecture, layer: number): LayerTensor[] {
+  const ofNorm = (norm: NormName): LayerTensor => ({
+    part: norm,
+    name: `${normTensor(layer, norm)}.weight`,
+    dimensions: [normWidth(architecture, norm)],
+  });
+  const ofProjection = (projection: Projection): LayerTensor[] => {
+    const dimensions = projectionShape(architecture, projection);
+    const name = projectionName(layer, projection);
+    const matrix = { part: projection, name: `${name}.weight`, dimensions };
+    const bias = { part: `${projection}.bias`, name: `${name}.bias`, dimensions: [dimensions[0]] };
+    return hasBias(architecture, projection) ? [matrix, bias] : [matrix];
+  };
+  const norms = normsOf(architecture);
+  return [
+    ...norms.filter((norm) => !isPerHead(norm)).map(ofNorm),
+    ...projectionsOf(architecture).flatMap(ofProjection),
+    ...norms.filter(isPerHead).map(ofNorm),
+  ];
+}
+
+/** The tensors of a checkpoint in Hugging Face form. */
 export function checkpointTensors(architecture: Architecture): NamedShape[] {
-  const { vocabularySize, width, layers, attentionBias, tiedEmbeddings } = architecture;
-  const tensors: [string, number[]][] = [[embeddingTensor, [vocabularySize, width]]];
-  for (let layer = 0; layer < layers; layer++) {
-    const norms = normsOf(architecture);
-    for (const norm of norms.filter((name) => !isPerHead(name)))
-      tensors.push([`${normTensor(layer, norm)}.weight`, [width]]);
-    for (const projection of projections) {
-      const shape = projectionShape(architecture, projection);
-      const name = projectionName(layer, projection);
-      tensors.push([`${name}.weight`, shape]);
-      if (attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection))
-        tensors.push([`${name}.bias`, [shape[0]]]);
-    }
-    for (const norm of norms.filter(isPerHead))
-      tensors.push([`${normTensor(layer, norm)}.weight`, [normWidth(architecture, norm)]]);
-  }
-  tensors.push([finalNormTensor, [width]]);
-  if (!tiedEmbeddings) tensors.push([headTensor, [vocabularySize, width]]);
-  return tensors.map(([name, dimensions]) => ({ name, dimensions }));
+  const { vocabularySize, width, layers, tiedEmbeddings } = architecture;
+  const table = [vocabularySize, width];
+  return [
+    { name: embeddingTensor, dimensions: table },
+    ...Array.from({ length: layers }, (_, layer) => layerTensors(architecture, layer)).flat(),
+    { name: finalNormTensor, dimensions: [width] },
+    ...(tiedEmbeddings ? [] : [{ name: headTensor, dimensions: table }]),
+  ];
 }

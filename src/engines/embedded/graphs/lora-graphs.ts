@@ -1,9 +1,11 @@
 import {
+  hasBias,
   type NormName,
   normsOf,
   normWidth,
   type Projection,
   projectionShape,
+  projectionsOf,
 } from '../checkpoint/tensors.ts';
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, isGated } from '../weights/architecture.ts';
@@ -18,9 +20,6 @@ export interface LoraTargets {
 
 /** What of the layers is trained: adapters beside their weights, or all weights. */
 type TrainedPart = LoraTargets | 'all';
-
-/** The projections that have biases where an architecture has them. */
-export const biased: readonly Projection[] = ['q_proj', 'k_proj', 'v_proj'];
 
 /**
  * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
@@ -174,8 +173,8 @@ class LoraGraph {
     const { targets, scale: strength } = this.#trained === 'all' ? noAdapters : this.#trained;
     const [outputs, inputs] = projectionShape(this.#architecture, name);
     const weight = graph.input(name, 'float32', [outputs, inputs]);
-    const hasBias = this.#architecture.attentionBias && biased.includes(name);
-    const bias = hasBias ? [graph.input(`${name}.bias`, 'float32', [outputs])] : [];
+    const isBiased = hasBias(this.#architecture, name);
+    const bias = isBiased ? [graph.input(`${name}.bias`, 'float32', [outputs])] : [];
     const isAdapted = targets.includes(name);
     const [a, b] = [`${name}.A`, `${name}.B`];
     if (isAdapted) {
@@ -196,7 +195,7 @@ class LoraGraph {
           const ofWeight = graph.op('Gemm', [gradient, input], { transA: 1 });
           this.#outputGradient(name, ofWeight, [outputs, inputs]);
           const ofBias = () => graph.op('ReduceSum', [gradient, graph.integers(0)], { keepdims: 0 });
-          if (hasBias) this.#outputGradient(`${name}.bias`, ofBias(), [outputs]);
+          if (isBiased) this.#outputGradient(`${name}.bias`, ofBias(), [outputs]);
         }
         const fromWeight = graph.op('Gemm', [gradient, weight, ...sum], { alpha: { float: scale } });
         if (!isAdapted) return fromWeight;
@@ -224,10 +223,4 @@ class LoraGraph {
     const product = graph.op('MatMul', operands);
     return scale === 1 ? product : graph.op('Mul', [product, graph.scalar(scale)]);
   }
-}
-
-/** The projections of an architecture's layers. */
-export function projectionsOf(architecture: Architecture): Projection[] {
-  const gate: Projection[] = isGated(architecture) ? ['gate_proj'] : [];
-  return ['q_proj', 'k_proj', 'v_proj', 'o_proj', ...gate, 'up_proj', 'down_proj'];
 }

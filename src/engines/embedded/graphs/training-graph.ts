@@ -129,10 +129,7 @@ export abstract class TrainingGraph {
 }
 
 /** The values that a squared ReLU and learned positions leave for the backward pass. */
-type TapePart = Exclude<
-  keyof LayerTape,
-  'gate' | 'queryInverse' | 'keyInverse' | 'rawAttentionInverse' | 'rawMlpInverse' | `raw${string}`
->;
+type TapePart = Exclude<keyof LayerTape, 'gate' | 'queryInverse' | 'keyInverse' | `raw${string}`>;
 
 /** The values of the forward pass that the backward pass needs: outputs of the one graph and inputs of the other. */
 export function tapeShapes(architecture: Architecture): Map<Value, Dimensions> {

@@ -1,6 +1,6 @@
 import { type Adapter, adapterTensors } from '../checkpoint/adapter.ts';
 import { checkpointTensors, type NamedShape } from '../checkpoint/tensors.ts';
-import type { Architecture, TensorShape } from '../weights/architecture.ts';
+import { type Architecture, type TensorShape, vectorLength } from '../weights/architecture.ts';
 
 /** What decides the shape and the effect of an adapter. */
 export type LoraSettings = Pick<Adapter, 'rank' | 'alpha' | 'targets'>;
@@ -47,7 +47,7 @@ function inOneVector(tensors: readonly NamedShape[]): TensorShape[] {
 /** The flat vector of an adapter, in shared memory. */
 export function adapterVector(architecture: Architecture, adapter: Adapter): Float32Array {
   const shapes = adapterShapes(architecture, adapter);
-  const length = shapes.reduce((sum, { size }) => sum + size, 0);
+  const length = vectorLength(shapes);
   const vector = new Float32Array(new SharedArrayBuffer(length * 4));
   for (const { name, offset } of shapes) vector.set(adapter.tensors.get(name) as Float32Array, offset);
   return vector;

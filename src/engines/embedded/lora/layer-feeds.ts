@@ -1,15 +1,5 @@
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import {
-  embeddingTensor,
-  headTensor,
-  type NamedShape,
-  normsOf,
-  normTensor,
-  normWidth,
-  projectionName,
-  projectionShape,
-} from '../checkpoint/tensors.ts';
-import { biased, projectionsOf } from '../graphs/lora-graphs.ts';
+import { embeddingTensor, headTensor, type LayerTensor, layerTensors } from '../checkpoint/tensors.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Architecture, TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
@@ -38,32 +28,7 @@ export function weightOf({ weights }: LoraBase, name: string): Float32Array {
   return data;
 }
 
-/** A tensor of a layer: its name in the files, and the input of the graphs that it is. */
-interface LayerTensor extends NamedShape {
-  input: string;
-}
-
-/** A layer's weights: each is the input with the name of its projection or norm, or `<name>.bias`. */
-function layerTensors(architecture: Architecture, layer: number): LayerTensor[] {
-  const { attentionBias } = architecture;
-  const tensors: LayerTensor[] = [];
-  for (const projection of projectionsOf(architecture)) {
-    const name = projectionName(layer, projection);
-    const dimensions = projectionShape(architecture, projection);
-    tensors.push({ input: projection, name: `${name}.weight`, dimensions });
-    if (attentionBias && biased.includes(projection))
-      tensors.push({ input: `${projection}.bias`, name: `${name}.bias`, dimensions: [dimensions[0]] });
-  }
-  for (const norm of normsOf(architecture))
-    tensors.push({
-      input: norm,
-      name: `${normTensor(layer, norm)}.weight`,
-      dimensions: [normWidth(architecture, norm)],
-    });
-  return tensors;
-}
-
-/** A layer's weights in the files as inputs of the graphs. */
+/** A layer's weights in the files as inputs of the graphs, under the names of `LayerTensor.part`. */
 export const weightFeeds = (runtime: Runtime, base: LoraBase, layer: number): Feeds =>
   constants(runtime, base, layerTensors(base.architecture, layer));
 
@@ -77,7 +42,7 @@ export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Fe
 
 const constants = (runtime: Runtime, base: LoraBase, tensors: readonly LayerTensor[]): Feeds =>
   Object.fromEntries(
-    tensors.map(({ input, name, dimensions }) => [input, runtime.constant(weightOf(base, name), dimensions)]),
+    tensors.map(({ part, name, dimensions }) => [part, runtime.constant(weightOf(base, name), dimensions)]),
   );
 
 /** A trained tensor of a layer in the flat vector, and the input of the graphs that it is. */
@@ -91,9 +56,9 @@ export function trainedTensors(architecture: Architecture, trained: Trained): Tr
   if (trained !== 'all') return layers.map((layer) => adapterParts(architecture, trained, layer));
   const shapes = new Map(trainedShapes(architecture, trained).map((shape) => [shape.name, shape]));
   return layers.map((layer) =>
-    layerTensors(architecture, layer).map(({ input, name }) => ({
+    layerTensors(architecture, layer).map(({ part, name }) => ({
       ...(shapes.get(name) as TensorShape),
-      input,
+      input: part,
     })),
   );
 }

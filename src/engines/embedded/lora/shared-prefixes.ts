@@ -1,5 +1,4 @@
-import { projectionShape } from '../checkpoint/tensors.ts';
-import { projectionsOf } from '../graphs/lora-graphs.ts';
+import { projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
 import type { Architecture } from '../weights/architecture.ts';
 
 interface Tokens {

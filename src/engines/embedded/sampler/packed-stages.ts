@@ -1,6 +1,5 @@
-import { projectionName, projectionShape } from '../checkpoint/tensors.ts';
+import { projectionName, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
 import { checkpointDecodingGraph, nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { projectionsOf } from '../graphs/lora-graphs.ts';
 import { PackedProducts, ranksTogether } from '../graphs/products.ts';
 import {
   type AdapterVector,

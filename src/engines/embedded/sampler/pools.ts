@@ -12,7 +12,7 @@ import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
 import { TinyDecoder } from './tiny/tiny-decoder.ts';
 
-/** Sets of weights kept loaded, besides those in use; of checkpoints of which all weights are trained, which are large. */
+/** Sets of weights kept loaded, besides those in use: of all, and of those that are large. */
 const idlePoolsKept = { all: 3, large: 1 };
 
 interface Entry {
@@ -32,7 +32,7 @@ export class Pools {
   readonly #dropped = new Set<string>();
   /** Releases the packed weights of each checkpoint that was opened. */
   readonly #packed = new Map<CheckpointModel, () => Promise<void>>();
-  /** The pools with weights of their own of a checkpoint. */
+  /** The pools that have weights of a checkpoint for themselves. */
   readonly #large = new WeakSet<Pool>();
   #closed = false;
 
@@ -132,7 +132,8 @@ export class Pools {
   async #load(weights: Weights): Promise<Pool> {
     const model = this.#models.find(weights.baseModel);
     const pool = new Pool(await this.#openDecoder(weights), model.architecture, this.#settings);
-    if (model.kind === 'checkpoint' && model.trained === 'all') this.#large.add(pool);
+    if (model.kind === 'checkpoint' && model.trained === 'all' && !this.#models.isBare(weights))
+      this.#large.add(pool);
     return pool;
   }
 

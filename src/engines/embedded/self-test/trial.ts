@@ -3,6 +3,7 @@ import { adapterShapes, type LoraSettings } from '../lora/adapter-vector.ts';
 import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
+import { vectorLength } from '../weights/architecture.ts';
 import { type ExactRun, runExactly } from './exact-model.ts';
 
 /** Rows of the embedding and of the head that are used. */
@@ -68,7 +69,7 @@ export class Trial {
   part(layers: 1 | 2): TestedPart {
     const base = firstPart(this.#model, layers);
     const { lora, vector } = this.#adapter;
-    const size = adapterShapes(base.architecture, lora).reduce((sum, shape) => sum + shape.size, 0);
+    const size = vectorLength(adapterShapes(base.architecture, lora));
     const exact = this.#runs[base.architecture.layers - 1] as ExactRun;
     return { base, adapter: { lora, vector: vector.subarray(0, size) }, exact };
   }
@@ -128,7 +129,7 @@ export const partOf = (whole: LoraBase['architecture'], layers: number): LoraBas
 function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {
   const random = new Random(7);
   const shapes = adapterShapes(architecture, lora);
-  const vector = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
+  const vector = new Float32Array(vectorLength(shapes));
   for (const { dimensions, offset, size } of shapes) {
     const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
     for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);

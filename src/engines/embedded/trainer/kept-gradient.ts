@@ -6,9 +6,11 @@ import { openRegularFile } from '../../../util/regular-file.ts';
 import type { Probability } from './batch-loss.ts';
 
 /** At least this long between two writes, in milliseconds. */
-const defaultEveryMs = 5000;
+const leastEveryMs = 5000;
 /** A write must not take more than this share of the time. */
 const writeShare = 0.02;
+/** What a disk takes in a millisecond, until a write has shown it. */
+const assumedBytesPerMs = 300_000;
 /** Hash, number of values, number of probabilities. */
 const headerBytes = 48;
 
@@ -57,7 +59,7 @@ export class KeptGradient {
       step,
       values,
       total,
-      everyMs = defaultEveryMs,
+      everyMs = Math.max(leastEveryMs, total.byteLength / assumedBytesPerMs / writeShare),
     }: { step: unknown; values: Float32Array; total: Float32Array; everyMs?: number | undefined },
   ): Promise<KeptGradient> {
     // Only steps of some length need it.

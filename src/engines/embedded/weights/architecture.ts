@@ -150,6 +150,9 @@ export function tensorShapes(architecture: Architecture): TensorShape[] {
   });
 }
 
-export function parameterCount(architecture: Architecture): number {
-  return tensorShapes(architecture).reduce((sum, tensor) => sum + tensor.size, 0);
-}
+/** Number of values of tensors in one flat vector. */
+export const vectorLength = (shapes: readonly TensorShape[]): number =>
+  shapes.reduce((sum, { size }) => sum + size, 0);
+
+export const parameterCount = (architecture: Architecture): number =>
+  vectorLength(tensorShapes(architecture));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { privateFile, writeFolderAtomically } from '../../../util/durable-files.ts';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
-import type { TensorShape } from './architecture.ts';
+import { type TensorShape, vectorLength } from './architecture.ts';
 import { encodeVectors, VectorFile } from './vector-file.ts';
 
 /** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
@@ -18,7 +18,7 @@ const optimizerFile = 'optimizer.safetensors';
 
 /** The shapes of the optimizer's file: both averages, each with the layout of the weights. */
 function optimizerShapes(shapes: readonly TensorShape[]): TensorShape[] {
-  const total = shapes.reduce((sum, { size }) => sum + size, 0);
+  const total = vectorLength(shapes);
   return ['first', 'second'].flatMap((moment, index) =>
     shapes.map((shape) => ({
       ...shape,

@@ -1,5 +1,5 @@
 import { EngineError } from '../../engine.ts';
-import type { TensorShape } from './architecture.ts';
+import { type TensorShape, vectorLength } from './architecture.ts';
 import { encodeHeader, SafetensorsFile, type StoredTensor } from './safetensors.ts';
 
 /** Encodes the header of a file of float32 tensors. The data must follow at the offsets of the shapes. */
@@ -79,7 +79,7 @@ export class VectorFile {
 
   /** Reads all tensors into one vector, at the offsets of their shapes. */
   async read(): Promise<Float32Array> {
-    const data = new Float32Array(this.#shapes.reduce((sum, { size }) => sum + size, 0));
+    const data = new Float32Array(vectorLength(this.#shapes));
     for (const [index, { start, bytes }] of this.#tensors.entries()) {
       const offset = this.#shapes[index]?.offset ?? 0;
       await this.#file.fill(new Uint8Array(data.buffer, offset * 4, bytes), start);
