@@ -59,9 +59,6 @@ const againstTheWay = [
   'extensions/prompt-scores.ts imports sampler/decoder.ts',
   'extensions/prompt-scores.ts imports sampler/sequence.ts',
   'extensions/prompt-scores.ts imports sampling/distribution.ts',
-  'lora/lora-model.ts imports trainer/batch-loss.ts',
-  'lora/lora-model.ts imports trainer/decisions.ts',
-  'lora/lora-model.ts imports trainer/kept-gradient.ts',
   'runtime.ts imports threads/device-lock.ts',
   'runtime.ts imports threads/native-gate.ts',
 ].map((text) => text.replace(/(^| imports )/g, '$1engines/embedded/'));

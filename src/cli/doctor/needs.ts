@@ -66,7 +66,7 @@ export function needsOf(
     );
   let trainedTogether = 0;
   try {
-    trainedTogether = batchSizeOf(architecture, sequence, trainingLimit);
+    trainedTogether = batchSizeOf(architecture, sequence, { bytes: trainingLimit });
   } catch (error) {
     if (!EngineError.isInstance(error)) throw error;
     refusals.push(error.message);

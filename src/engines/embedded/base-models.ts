@@ -4,22 +4,15 @@ import { EngineError } from '../engine.ts';
 import { type Trained, trainedShapes } from './lora/adapter-vector.ts';
 import type { LoraBase } from './lora/layer-feeds.ts';
 import { Random } from './random.ts';
-import {
-  type Architecture,
-  fullyTrained,
-  parameterCount,
-  type TensorShape,
-  tensorShapes,
-  vectorLength,
-} from './weights/architecture.ts';
+import { type Architecture, fullyTrained, type TensorShape, vectorLength } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
-import { initializeWeights } from './weights/initialize.ts';
+import { initializeWeights } from './initial-weights.ts';
 
 /** A base model whose parameters are all trained. */
-export interface TinyModel extends BaseModel {
+export interface TinyModel extends BaseModel, LoraBase {
   kind: 'tiny';
   parameters: number;
-  architecture: Architecture;
+  trained: 'all';
   /** Seed of the random initial weights. Another seed is another model. */
   seed: number;
 }
@@ -49,8 +42,19 @@ function baseModel(
 ): TinyModel {
   const architecture = fullyTrained({ vocabularySize: 512, ...sizes, previousTokens: 2 });
   const { contextLength, vocabularySize } = architecture;
-  const parameters = parameterCount(architecture);
-  return { kind: 'tiny', id, seed, architecture, contextLength, vocabularySize, parameters, defaults };
+  const shapes = trainedShapes(architecture, 'all');
+  let weights: ReadonlyMap<string, Float32Array> | undefined;
+  return {
+    kind: 'tiny',
+    ...{ id, seed, architecture, contextLength, vocabularySize, defaults },
+    parameters: vectorLength(shapes),
+    trained: 'all',
+    /** Made when they are first needed. */
+    get weights() {
+      weights ??= initializeWeights(architecture, seed);
+      return weights;
+    },
+  };
 }
 
 /** The base models of the embedded engine. Their weights are random, so they know nothing before training. */
@@ -90,9 +94,8 @@ export class BaseModels {
 
   /** The tensors that training changes. */
   trainedShapes(id: string): readonly TensorShape[] {
-    const model = this.find(id);
-    if (model.kind === 'tiny') return tensorShapes(model.architecture);
-    return trainedShapes(model.architecture, model.trained);
+    const { architecture, trained } = this.find(id);
+    return trainedShapes(architecture, trained);
   }
 
   /** What the trained tensors belong to: an adapter fits the weights and settings that it was trained with. */
@@ -116,8 +119,7 @@ export class BaseModels {
     const model = this.find(id);
     const shapes = this.trainedShapes(id);
     if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
-    if (model.kind === 'tiny') return initializeWeights(model.architecture, model.seed);
-    if (model.trained === 'all') return ownWeights(model, shapes);
+    if (model.kind === 'tiny' || model.trained === 'all') return ownWeights(model, shapes);
     return model.start ? Float32Array.from(model.start) : initialAdapter(shapes);
   }
 
@@ -128,7 +130,7 @@ export class BaseModels {
   }
 }
 
-function ownWeights({ weights }: CheckpointModel, shapes: readonly TensorShape[]): Float32Array {
+function ownWeights({ weights }: LoraBase, shapes: readonly TensorShape[]): Float32Array {
   const vector = new Float32Array(vectorLength(shapes));
   for (const { name, offset } of shapes) vector.set(weights.get(name) as Float32Array, offset);
   return vector;

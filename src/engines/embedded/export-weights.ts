@@ -13,7 +13,7 @@ import { openWeights, unreadableCheckpoint } from './weights/checkpoint-files.ts
 import { encodeVectorHeader } from './weights/vector-file.ts';
 
 /**
- * Exports weights. Of a tiny model: one safetensors file, float32 tensors by name, matrices as [inputs, outputs], whose
+ * Exports weights. Of a tiny model: one safetensors file, float32 tensors named as Hugging Face names them, whose
  * metadata has the `format`, the `base_model` and the sizes of its architecture. Of a checkpoint: a tar archive with a
  * folder `adapter` that PEFT loads; if all weights were trained, one safetensors file with the names of Hugging Face.
  * Rejects with an `EngineError` when the weights cannot be read. If they are deleted during the export, reading the chunks

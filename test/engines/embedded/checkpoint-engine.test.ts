@@ -6,9 +6,11 @@ import { projections } from '../../../src/engines/embedded/checkpoint/tensors.ts
 import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { type Trained, trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
-import { LoraModel } from '../../../src/engines/embedded/lora/lora-model.ts';
+import { BatchGraphs } from '../../../src/engines/embedded/lora/batch-runner.ts';
 import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
 import { findDecisions } from '../../../src/engines/embedded/trainer/decisions.ts';
+import { toMicroBatches } from '../../../src/engines/embedded/trainer/micro-batches.ts';
+import { TrainingPasses } from '../../../src/engines/embedded/trainer/passes.ts';
 import { readWeights } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Engine, GenerateRequest } from '../../../src/engines/engine.ts';
 import { readLanguage } from '../../../src/language/chat/read-language.ts';
@@ -70,10 +72,17 @@ async function trainedLogprobs(
   const reply = await engine.generate(asked);
   const codec = new ConversationCodec(new Map(), await readLanguage(folder));
   const sequence = await findDecisions(datumOf(asked, reply, 1), codec);
-  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(folder), trained);
-  const batches = model.toBatches([sequence], 2 ** 30);
-  const computed = await model.logprobs(batches, vector, new AbortController().signal);
-  await model.release();
+  const checkpoint = await readCheckpoint(folder);
+  const graphs = await BatchGraphs.create(await loadRuntime('auto', 1), checkpoint, trained);
+  const { architecture } = checkpoint;
+  const batches = toMicroBatches([sequence], {
+    architecture,
+    bytes: 2 ** 30,
+    keepsLayers: true,
+    isShared: false,
+  });
+  const computed = await new TrainingPasses(batches, [graphs]).logprobs(vector, new AbortController().signal);
+  await graphs.release();
   const sampled = sequence.decisions.map(
     ({ position }) => reply.logprobs[position + 1 - asked.prompt.length],
   );

@@ -6,9 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BaseModels, findBaseModel } from '../../../src/engines/embedded/base-models.ts';
 import { readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { exportWeights } from '../../../src/engines/embedded/export-weights.ts';
-import { adapterVector } from '../../../src/engines/embedded/lora/adapter-vector.ts';
+import { adapterVector, trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
 import { TrainedVector } from '../../../src/engines/embedded/trainer/trained-vector.ts';
-import { tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { ExportedWeights, Weights } from '../../../src/engines/engine.ts';
 import { decodeTar, encodeTar, type TarFile } from '../../../src/util/tar.ts';
@@ -77,11 +76,11 @@ describe('exported weights', () => {
       expect(end).toBe(file.length);
       const expected = await new BaseModels([]).loadVector(weights);
       expect([...tensors.keys()].sort()).toEqual(
-        tensorShapes(architecture)
+        trainedShapes(architecture, 'all')
           .map(({ name }) => name)
           .sort(),
       );
-      for (const { name, dimensions, offset, size } of tensorShapes(architecture)) {
+      for (const { name, dimensions, offset, size } of trainedShapes(architecture, 'all')) {
         expect(tensors.get(name)?.shape).toEqual(dimensions);
         expect(Float32Array.from(tensors.get(name)?.values ?? [])).toEqual(
           expected.subarray(offset, offset + size),

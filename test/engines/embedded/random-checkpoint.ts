@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { findBaseModel } from '../../../src/engines/embedded/base-models.ts';
+import { trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
-import { parameterCount, tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
+import { vectorLength } from '../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Weights } from '../../../src/engines/engine.ts';
 
@@ -9,10 +10,11 @@ import type { Weights } from '../../../src/engines/engine.ts';
 export async function randomCheckpoint(folder: string, baseModel: string): Promise<Weights> {
   const { architecture } = findBaseModel(baseModel);
   const random = new Random(23);
-  const size = parameterCount(architecture);
+  const shapes = trainedShapes(architecture, 'all');
+  const size = vectorLength(shapes);
   const weights = Float32Array.from({ length: size }, () => 0.12 * random.normal());
   const moments = { first: new Float32Array(size), second: new Float32Array(size), updates: 0 };
   const target = join(folder, 'random');
-  await writeCheckpoint(target, tensorShapes(architecture), weights, moments);
+  await writeCheckpoint(target, shapes, weights, moments);
   return { baseModel, folder: target };
 }

@@ -131,12 +131,35 @@ export function layerTensors(architecture: Architecture, layer: number): LayerTe
   ];
 }
 
-/** The tensors of a checkpoint in Hugging Face form. */
+/** A table of which a row is added to a token's first state. */
+interface EmbeddingTable extends NamedShape {
+  /** The row is that of the token so many before; null: that of the position. */
+  distance: number | null;
+}
+
+/** The tables whose rows add up to the first state of a token. */
+export function embeddingTables(architecture: Architecture): EmbeddingTable[] {
+  const { vocabularySize, width, contextLength, positions, previousTokens } = architecture;
+  const table = [vocabularySize, width];
+  return [
+    { name: embeddingTensor, dimensions: table, distance: 0 },
+    ...(positions === 'learned'
+      ? [{ name: 'model.embed_positions.weight', dimensions: [contextLength, width], distance: null }]
+      : []),
+    ...Array.from({ length: previousTokens }, (_, index) => ({
+      name: `model.embed_previous.${index + 1}.weight`,
+      dimensions: table,
+      distance: index + 1,
+    })),
+  ];
+}
+
+/** The tensors of a model, named as Hugging Face names them; matrices are [outputs, inputs]. */
 export function checkpointTensors(architecture: Architecture): NamedShape[] {
   const { vocabularySize, width, layers, tiedEmbeddings } = architecture;
   const table = [vocabularySize, width];
   return [
-    { name: embeddingTensor, dimensions: table },
+    ...embeddingTables(architecture).map(({ name, dimensions }) => ({ name, dimensions })),
     ...Array.from({ length: layers }, (_, layer) => layerTensors(architecture, layer)).flat(),
     { name: finalNormTensor, dimensions: [width] },
     ...(tiedEmbeddings ? [] : [{ name: headTensor, dimensions: table }]),

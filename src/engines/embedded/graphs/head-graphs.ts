@@ -1,7 +1,36 @@
-import { Graph, type Value } from '../onnx/graph.ts';
+import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
 import { gainInput, Norm } from './normalization.ts';
+
+export interface HeadGraphOptions {
+  /** Whether the norm is the runtime's own operator: see `LayerGraphOptions`. */
+  isFused: boolean;
+  /** Whether a backward pass outputs the gradients of the head's norm and matrix. Default false. */
+  trainsHead?: boolean;
+  /** Whether the forward pass keeps the distribution, as outputs `tape.<part>`, for the backward pass. Default false. */
+  keeps?: boolean;
+}
+
+/** What the head's forward pass computes for its backward pass: see `HeadGraph.distribution`. */
+type HeadTape = Record<
+  'scaled' | 'inverse' | 'shifted' | 'likelihoods' | 'total' | 'logTotal' | 'entropy',
+  Value
+>;
+
+function keptOfHead({ width, vocabularySize }: Architecture): Map<keyof HeadTape, Dimensions> {
+  const perRow: Dimensions = ['rows', 1];
+  const perToken: Dimensions = ['rows', vocabularySize];
+  return new Map<keyof HeadTape, Dimensions>([
+    ['scaled', ['rows', width]],
+    ['inverse', perRow],
+    ['shifted', perToken],
+    ['likelihoods', perToken],
+    ['total', perRow],
+    ['logTotal', perRow],
+    ['entropy', perRow],
+  ]);
+}
 
 /**
  * The head of a checkpoint, for a chunk of decisions, whose states [rows, width] are the input `state`. Further inputs:
@@ -17,53 +46,60 @@ class HeadGraph {
   readonly norm: Norm;
   readonly architecture: Architecture;
 
-  /** `keepsGradients`: whether a backward pass outputs `norm.gradient` and `embedding.gradient`. */
-  constructor(architecture: Architecture, keepsGradients = false) {
+  constructor(architecture: Architecture, { isFused, trainsHead = false }: HeadGraphOptions) {
     this.architecture = architecture;
     const { width, vocabularySize, normEpsilon } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['rows', width]);
     const gain = gainInput(graph, architecture, 'norm', width);
     graph.input('embedding', 'float32', [vocabularySize, width]);
-    const keepGradient = keepsGradients
+    const keepGradient = trainsHead
       ? (gradient: Value) => graph.output('norm.gradient', gradient, [width])
       : null;
-    this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient, isFused: false });
-  }
-
-  /** Logits [rows, vocabulary], with what the backward pass through the norm needs. */
-  logits(): { logits: Value; normed: Value; inverse: Value } {
-    const { output: normed, inverse } = this.norm.forward('state');
-    return { logits: this.graph.op('Gemm', [normed, 'embedding'], { transB: 1 }), normed, inverse };
+    this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient, isFused });
   }
 
   /**
    * The distribution of each decision: `shifted` a - max(a) and `likelihoods` exp(shifted), [rows, vocabulary], and for
-   * each row the likelihoods' `total`, its logarithm, and the entropy. Written out, because WebGPU has no LogSoftmax.
+   * each row the likelihoods' `total`, its logarithm, and the entropy; with them the normed states divided by the
+   * temperature. Written out, because WebGPU has no LogSoftmax.
    */
-  distribution() {
+  distribution(): HeadTape {
     const { graph } = this;
     graph.input('inverse_temperature', 'float32', ['rows', 1]);
     graph.input('masks', 'float32', ['sets', this.architecture.vocabularySize]);
     graph.input('sets', 'int64', ['rows']);
     const reduce = (operator: string, values: Value) =>
       graph.op(operator, [values, graph.integers(-1)], { keepdims: 1 });
-    const { logits, normed, inverse } = this.logits();
+    const { output: normed, inverse } = this.norm.forward('state');
+    const scaled = graph.op('Mul', [normed, 'inverse_temperature']);
     const mask = graph.op('Gather', ['masks', 'sets'], { axis: 0 });
-    const adjusted = graph.op('Add', [graph.op('Mul', [logits, 'inverse_temperature']), mask]);
+    const adjusted = graph.op('Gemm', [scaled, 'embedding', mask], { transB: 1 });
     const shifted = graph.op('Sub', [adjusted, reduce('ReduceMax', adjusted)]);
     const likelihoods = graph.op('Exp', [shifted]);
     const total = reduce('ReduceSum', likelihoods);
     const logTotal = graph.op('Log', [total]);
     const mean = graph.op('Div', [reduce('ReduceSum', graph.op('Mul', [likelihoods, shifted])), total]);
     const entropy = graph.op('Sub', [logTotal, mean]);
-    return { normed, inverse, shifted, likelihoods, total, logTotal, entropy };
+    return { scaled, inverse, shifted, likelihoods, total, logTotal, entropy };
   }
 
-  /** Outputs the gradient of the head's matrix, from dLoss/dlogits [rows, vocabulary] and the normed states. */
-  outputMatrixGradient(logitsGradient: Value, normed: Value): void {
+  /** The same as inputs, as `headLogprobsGraph` has kept it. */
+  keptDistribution(): HeadTape {
+    const { graph } = this;
+    graph.input('inverse_temperature', 'float32', ['rows', 1]);
+    return Object.fromEntries(
+      Array.from(keptOfHead(this.architecture), ([part, shape]) => [
+        part,
+        graph.input(`tape.${part}`, 'float32', shape),
+      ]),
+    ) as unknown as HeadTape;
+  }
+
+  /** Outputs the gradient of the head's matrix: `factor` times the product of [rows, vocabulary] and states [rows, width]. */
+  outputMatrixGradient(logitsGradient: Value, states: Value, factor = 1): void {
     const { vocabularySize, width } = this.architecture;
-    const gradient = this.graph.op('Gemm', [logitsGradient, normed], { transA: 1 });
+    const gradient = this.graph.op('Gemm', [logitsGradient, states], { transA: 1, alpha: { float: factor } });
     this.graph.output('embedding.gradient', gradient, [vocabularySize, width]);
   }
 
@@ -81,22 +117,24 @@ class HeadGraph {
 export const maskedLogit = -1e30;
 
 /**
- * Outputs `logprob` [rows, 1], the log-probabilities of the targets, and `entropy` [rows, 1] in nats. `targets` is
- * [rows, 1].
+ * Outputs `logprob` [rows, 1], the log-probabilities of the targets, and `entropy` [rows, 1] in nats, which is
+ * `tape.entropy` if the graph keeps the distribution. `targets` is [rows, 1].
  */
-export function headLogprobsGraph(architecture: Architecture): Uint8Array {
-  const head = new HeadGraph(architecture);
+export function headLogprobsGraph(architecture: Architecture, options: HeadGraphOptions): Uint8Array {
+  const head = new HeadGraph(architecture, options);
   const { graph } = head;
-  const { shifted, logTotal, entropy } = head.distribution();
+  const tape = head.distribution();
+  const { shifted, logTotal, entropy } = tape;
   const targets = graph.input('targets', 'int64', ['rows', 1]);
   const taken = graph.op('GatherElements', [shifted, targets], { axis: 1 });
   graph.output('logprob', graph.op('Sub', [taken, logTotal]), ['rows', 1]);
-  graph.output('entropy', entropy, ['rows', 1]);
+  if (!options.keeps) graph.output('entropy', entropy, ['rows', 1]);
+  else for (const [part, shape] of keptOfHead(architecture)) graph.output(`tape.${part}`, tape[part], shape);
   return graph.finish();
 }
 
 /**
- * The backward pass of `headLogprobsGraph`, computed again from the states. Inputs: `targets` [rows],
+ * The backward pass of `headLogprobsGraph`, on what it has kept or computed again from the states. Inputs: `targets` [rows],
  * `slope` and `entropy_slope` [rows, 1], dLoss/dlogprob and dLoss/dentropy. Output: `state_gradient` [rows, width]. With
  * `trainsHead` also `norm.gradient`, and the gradient of the head's matrix in two parts: `embedding.gradient`
  * [vocabulary, width], and `target.gradient` [rows, width], to be added to the rows of the targets.
@@ -104,10 +142,11 @@ export function headLogprobsGraph(architecture: Architecture): Uint8Array {
  * With p the probabilities, H the entropy, s and h the slopes: dLoss/da_j = s * ([j = target] - p_j)
  * - h * p_j * (log p_j + H).
  */
-export function headSlopesGraph(architecture: Architecture, trainsHead = false): Uint8Array {
-  const head = new HeadGraph(architecture, trainsHead);
+export function headSlopesGraph(architecture: Architecture, options: HeadGraphOptions): Uint8Array {
+  const head = new HeadGraph(architecture, options);
   const { graph } = head;
-  const { normed, inverse, shifted, likelihoods, total, logTotal, entropy } = head.distribution();
+  const tape = options.keeps ? head.keptDistribution() : head.distribution();
+  const { scaled, inverse, shifted, likelihoods, total, logTotal, entropy } = tape;
   graph.input('targets', 'int64', ['rows']);
   graph.input('slope', 'float32', ['rows', 1]);
   graph.input('entropy_slope', 'float32', ['rows', 1]);
@@ -122,20 +161,20 @@ export function headSlopesGraph(architecture: Architecture, trainsHead = false):
   const weights = graph.op('Mul', [likelihoods, factor]);
   const chosen = graph.op('Mul', [graph.op('Gather', ['embedding', 'targets'], { axis: 0 }), 'slope']);
   const difference = graph.op('Sub', [chosen, graph.op('Gemm', [weights, 'embedding'])]);
-  if (trainsHead) {
-    const scale = graph.op('Mul', ['slope', 'inverse_temperature']);
-    graph.output('target.gradient', graph.op('Mul', [normed, scale]), ['rows', architecture.width]);
-    const negative = graph.op('Neg', [graph.op('Mul', [normed, 'inverse_temperature'])]);
-    head.outputMatrixGradient(weights, negative);
+  if (options.trainsHead) {
+    graph.output('target.gradient', graph.op('Mul', [scaled, 'slope']), ['rows', architecture.width]);
+    head.outputMatrixGradient(weights, scaled, -1);
   }
   head.outputGradient(graph.op('Mul', [difference, 'inverse_temperature']), inverse);
   return graph.finish();
 }
 
 /** Outputs `LogitRows`: for cut-offs, penalties and logits processors, which are computed outside. */
-export function headLogitsGraph(architecture: Architecture): Uint8Array {
-  const head = new HeadGraph(architecture);
-  outputLogits(head.graph, head.logits().logits, ['rows', architecture.vocabularySize]);
+export function headLogitsGraph(architecture: Architecture, options: HeadGraphOptions): Uint8Array {
+  const head = new HeadGraph(architecture, options);
+  const { output } = head.norm.forward('state');
+  const logits = head.graph.op('Gemm', [output, 'embedding'], { transB: 1 });
+  outputLogits(head.graph, logits, ['rows', architecture.vocabularySize]);
   return head.graph.finish();
 }
 
@@ -143,12 +182,12 @@ export function headLogitsGraph(architecture: Architecture): Uint8Array {
  * The backward pass of `headLogitsGraph`. Input: `logits_gradient` [rows, vocabulary]. Output: `state_gradient`; with
  * `trainsHead` also `norm.gradient` and `embedding.gradient`.
  */
-export function headLogitsBackwardGraph(architecture: Architecture, trainsHead = false): Uint8Array {
-  const head = new HeadGraph(architecture, trainsHead);
+export function headLogitsBackwardGraph(architecture: Architecture, options: HeadGraphOptions): Uint8Array {
+  const head = new HeadGraph(architecture, options);
   const { graph } = head;
   graph.input('logits_gradient', 'float32', ['rows', architecture.vocabularySize]);
   const { output: normed, inverse } = head.norm.forward('state');
-  if (trainsHead) head.outputMatrixGradient('logits_gradient', normed);
+  if (options.trainsHead) head.outputMatrixGradient('logits_gradient', normed);
   head.outputGradient(graph.op('Gemm', ['logits_gradient', 'embedding']), inverse);
   return graph.finish();
 }

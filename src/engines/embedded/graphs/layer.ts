@@ -39,8 +39,11 @@ export interface LayerParts {
   spread?: (gradient: Value) => Value;
   /** Added to the scores: 0 where a position may attend, a large negative number elsewhere. */
   mask: Value;
-  /** `positions` [batch, time], and the `cosines` and `sines` of each position [time, headWidth / 2]. */
-  rotary: { positions: Value; cosines: Value; sines: Value } | null;
+  /**
+   * The positions of all tokens (`time`) and of those of `steps`, [batch, time] and [batch, steps], and the `cosines` and
+   * `sines` of each position [time, headWidth / 2].
+   */
+  rotary: { time: Value; steps: Value; cosines: Value; sines: Value } | null;
 }
 
 /**
@@ -95,8 +98,8 @@ export class Layer {
     const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
     const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, 'time');
     const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, 'time');
-    const placedQuery = this.#place('q_norm', query);
-    const placedKey = this.#place('k_norm', key);
+    const placedQuery = this.#place('q_norm', query, 'steps');
+    const placedKey = this.#place('k_norm', key, 'time');
     const grouped = this.#group(placedQuery.output);
     const attention = this.attention(grouped, placedKey.output);
     const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
@@ -237,7 +240,7 @@ export class Layer {
     const value = matmul(byHead, tape.attention, { transposeLeft: true });
     return {
       query: this.#join(
-        this.#placeBackward('q_norm', query, tape.rawQuery, tape.queryInverse),
+        this.#placeBackward('q_norm', query, 'steps', tape.rawQuery, tape.queryInverse),
         [0, 2, 1, 3],
         heads,
       ),
@@ -251,26 +254,36 @@ export class Layer {
     const { keyValueHeads } = architecture;
     if (!rotary && rawKey === undefined) return this.#join(transposed, [0, 3, 1, 2], keyValueHeads);
     const key = graph.op('Transpose', [transposed], { perm: [0, 1, 3, 2] });
-    return this.#join(this.#placeBackward('k_norm', key, rawKey, keyInverse), [0, 2, 1, 3], keyValueHeads);
+    return this.#join(
+      this.#placeBackward('k_norm', key, 'time', rawKey, keyInverse),
+      [0, 2, 1, 3],
+      keyValueHeads,
+    );
   }
 
   /** Norms and rotates queries or keys [batch, heads, time, headWidth], as the architecture says. */
-  #place(name: NormName, states: Value): { output: Value; inverse?: Value } {
+  #place(name: NormName, states: Value, positions: 'time' | 'steps'): { output: Value; inverse?: Value } {
     const { norm, architecture, rotary } = this.#parts;
     const normed = architecture.queryKeyNorm ? norm(name).forward(states) : { output: states };
-    return rotary ? { ...normed, output: this.#rotate(normed.output, rotary.sines) } : normed;
+    return rotary ? { ...normed, output: this.#rotate(normed.output, positions, rotary.sines) } : normed;
   }
 
-  #placeBackward(name: NormName, gradient: Value, raw?: Value, inverse?: Value): Value {
+  #placeBackward(
+    name: NormName,
+    gradient: Value,
+    positions: 'time' | 'steps',
+    raw?: Value,
+    inverse?: Value,
+  ): Value {
     const { graph, norm, rotary } = this.#parts;
-    const turned = rotary ? this.#rotate(gradient, graph.op('Neg', [rotary.sines])) : gradient;
+    const turned = rotary ? this.#rotate(gradient, positions, graph.op('Neg', [rotary.sines])) : gradient;
     return raw === undefined || inverse === undefined ? turned : norm(name).backward(turned, raw, inverse, 3);
   }
 
-  #rotate(states: Value, sines: Value): Value {
+  #rotate(states: Value, positions: 'time' | 'steps', sines: Value): Value {
     const { graph, rotary } = this.#parts;
     if (!rotary) return states;
-    const inputs = [states, rotary.positions, rotary.cosines, sines];
+    const inputs = [states, rotary[positions], rotary.cosines, sines];
     return graph.contribOp('RotaryEmbedding', inputs, { interleaved: 0 });
   }
 

@@ -18,33 +18,48 @@ export interface LoraTargets {
   scale: number;
 }
 
-/** What of the layers is trained: adapters beside their weights, or all weights. */
-type TrainedPart = LoraTargets | 'all';
+/** What a layer's graphs are for. */
+export interface LayerGraphOptions {
+  /** What of the layers is trained: adapters beside their weights, or all weights. */
+  trained: LoraTargets | 'all';
+  /**
+   * Whether to use operators of the runtime that do several things at once. They have no kernels on WebGPU, or wrong ones:
+   * the second output of its norm.
+   */
+  isFused: boolean;
+  /** Whether queries, MLP and output are computed for selected positions only, which are `steps` of each row. */
+  selects: boolean;
+}
 
 /**
- * The forward pass of any one layer of a checkpoint. All weights are inputs, so that one graph serves every layer:
- * matrices [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's
- * `<projection>.A` [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width],
- * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `visible` [batch or 1, 1, time, time], 0 where a
- * position may attend and a large negative number elsewhere, and `query_shape` and `key_shape`, [batch, time, heads,
- * headWidth] of the queries and of the keys. Output: `next`.
+ * The forward pass of any one layer. All weights are inputs, so that one graph serves every layer: matrices
+ * [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's `<projection>.A`
+ * [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width], `positions` [batch, time],
+ * `cosines` and `sines` [time, headWidth / 2], `visible` [batch or 1, 1, steps, time], 0 where a position may attend and a
+ * large negative number elsewhere, and `query_shape` and `key_shape`, [batch, positions, heads, headWidth] of the queries
+ * and of the keys. Output: `next`.
  *
- * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. All nodes of
- * the graphs have kernels on WebGPU; on the CPU the runtime fuses transpositions and scales into the products. The shapes
- * are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
+ * A graph that selects also has the inputs `rows` [batch * steps], the indices of the selected states,
+ * `step_positions` [batch, steps], and for its backward pass `sources` [tokens], 1 + the index of the selection that a
+ * state is, or 0. `next` has the selected states only. The last layer of a conversation in which one token in six is
+ * trained saves most of its work that way.
+ *
+ * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. Without `isFused`,
+ * all nodes have kernels on WebGPU; the runtime still fuses transpositions and scales into the products on the CPU. The
+ * shapes are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
  */
-export function loraForwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained);
-  graph.output('next', layer.next(layer.forward('state')), ['tokens', architecture.width]);
+export function loraForwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LoraGraph(architecture, options);
+  graph.output('next', layer.next(layer.forward('state')), [picked, architecture.width]);
   return graph.finish();
 }
 
 /** The same forward pass, with what `loraTapeGraph` takes from it as further outputs: see `keptShapes`. */
-export function loraKeepingGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained);
+export function loraKeepingGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LoraGraph(architecture, options);
   const tape = layer.forward('state');
-  graph.output('next', layer.next(tape), ['tokens', architecture.width]);
-  for (const [part, shape] of keptShapes(architecture))
+  graph.output('next', layer.next(tape), [picked, architecture.width]);
+  for (const [part, shape] of keptShapes(architecture, options.selects))
     graph.output(`tape.${part}`, tape[part] as Value, shape);
   return graph.finish();
 }
@@ -54,57 +69,68 @@ export function loraKeepingGraph(architecture: Architecture, trained: TrainedPar
  * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and of
  * each trained input `<input>.gradient`: of `<projection>.A` and `<projection>.B`, or of all weights.
  */
-export function loraBackwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained, true);
-  graph.input('gradient', 'float32', ['tokens', architecture.width]);
+export function loraBackwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LoraGraph(architecture, options, true);
+  graph.input('gradient', 'float32', [picked, architecture.width]);
   const stateGradient = layer.backward('gradient', layer.forward('state'));
   graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
   return graph.finish();
 }
 
 /** The backward pass on what a forward pass has kept. Inputs beside those of `loraBackwardGraph`: `keptShapes`. */
-export function loraTapeGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained, true);
-  graph.input('gradient', 'float32', ['tokens', architecture.width]);
+export function loraTapeGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LoraGraph(architecture, options, true);
+  graph.input('gradient', 'float32', [picked, architecture.width]);
   const kept = Object.fromEntries(
-    Array.from(keptShapes(architecture), ([part, shape]) => [
+    Array.from(keptShapes(architecture, options.selects), ([part, shape]) => [
       part,
       graph.input(`tape.${part}`, 'float32', shape),
     ]),
-  ) as Record<KeptPart, Value>;
-  const tape = { ...kept, input: 'state', attention: layer.attention(kept.query, kept.key) };
+  ) as Partial<LayerTape> & Record<AlwaysKept, Value>;
+  const attention = kept.attention ?? layer.attention(kept.query, kept.key);
+  const tape = { ...kept, input: 'state', attention };
   graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
   return graph.finish();
 }
 
-/** Attention is computed again: it takes more memory than time. The input is kept in any case. */
-type KeptPart = Exclude<keyof LayerTape, 'input' | 'attention'>;
+/** Attention of longer contexts is computed again: it takes more memory than time. */
+const longestKeptAttention = 1024;
+
+/** The input is kept in any case. */
+type KeptPart = Exclude<keyof LayerTape, 'input'>;
+type AlwaysKept = Exclude<
+  keyof LayerTape,
+  'input' | 'attention' | 'gate' | 'queryInverse' | 'keyInverse' | `raw${string}`
+>;
 
 /** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
-export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions> {
-  const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm } = architecture;
+export function keptShapes(architecture: Architecture, selects: boolean): Map<KeptPart, Dimensions> {
+  const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm, contextLength } = architecture;
+  const [picked, steps] = selects ? ['picked', 'steps'] : ['tokens', 'time'];
   const keys = ['batch', keyValueHeads, 'time', headWidth];
   const shapes = new Map<KeptPart, Dimensions>([
     ['attentionInverse', ['tokens', 1]],
     ['query', ['batch', keyValueHeads, 'queries', headWidth]],
     ['key', keys],
     ['value', keys],
-    ['mixed', ['tokens', heads * headWidth]],
-    ['middle', ['tokens', width]],
-    ['mlpInverse', ['tokens', 1]],
-    ['hidden', ['tokens', mlpWidth]],
+    ['mixed', [picked, heads * headWidth]],
+    ['middle', [picked, width]],
+    ['mlpInverse', [picked, 1]],
+    ['hidden', [picked, mlpWidth]],
   ]);
-  if (isGated(architecture)) shapes.set('gate', ['tokens', mlpWidth]);
+  if (contextLength <= longestKeptAttention)
+    shapes.set('attention', ['batch', keyValueHeads, 'queries', 'time']);
+  if (isGated(architecture)) shapes.set('gate', [picked, mlpWidth]);
   if (architecture.outputNorms)
     shapes
-      .set('rawAttention', ['tokens', width])
-      .set('rawAttentionInverse', ['tokens', 1])
-      .set('rawMlp', ['tokens', width])
-      .set('rawMlpInverse', ['tokens', 1]);
+      .set('rawAttention', [picked, width])
+      .set('rawAttentionInverse', [picked, 1])
+      .set('rawMlp', [picked, width])
+      .set('rawMlpInverse', [picked, 1]);
   if (queryKeyNorm)
     shapes
-      .set('rawQuery', ['batch', heads, 'time', headWidth])
-      .set('queryInverse', ['batch', heads, 'time', 1])
+      .set('rawQuery', ['batch', heads, steps, headWidth])
+      .set('queryInverse', ['batch', heads, steps, 1])
       .set('rawKey', keys)
       .set('keyInverse', ['batch', keyValueHeads, 'time', 1]);
   return shapes;
@@ -115,36 +141,61 @@ const noAdapters: LoraTargets = { targets: [], scale: 1 };
 class LoraGraph {
   readonly graph = new Graph();
   readonly layer: Layer;
+  /** The dimension of the states that the layer gives. */
+  readonly picked: 'picked' | 'tokens';
   readonly #architecture: Architecture;
-  readonly #trained: TrainedPart;
+  readonly #options: LayerGraphOptions;
   readonly #keepsGradients: boolean;
 
-  constructor(architecture: Architecture, trained: TrainedPart, keepsGradients = false) {
+  constructor(architecture: Architecture, options: LayerGraphOptions, keepsGradients = false) {
     this.#architecture = architecture;
-    this.#trained = trained;
+    this.#options = options;
     this.#keepsGradients = keepsGradients;
-    const { width, heads, headWidth, positions } = architecture;
+    const { width, headWidth, positions } = architecture;
+    const { selects } = options;
+    this.picked = selects ? 'picked' : 'tokens';
     const { graph } = this;
     graph.input('state', 'float32', ['tokens', width]);
-    graph.input('positions', 'int64', ['batch', 'time']);
-    graph.input('visible', 'float32', ['masks', 1, 'time', 'time']);
-    if (positions !== 'learned')
+    graph.input('visible', 'float32', ['masks', 1, selects ? 'steps' : 'time', 'time']);
+    let rotary: LayerParts['rotary'] = null;
+    if (positions !== 'learned') {
+      graph.input('positions', 'int64', ['batch', 'time']);
+      if (selects) graph.input('step_positions', 'int64', ['batch', 'steps']);
       for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
+      const steps = selects ? 'step_positions' : 'positions';
+      rotary = { time: 'positions', steps, cosines: 'cosines', sines: 'sines' };
+    }
     const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
     const norms = new Map(normsOf(architecture).map((name) => [name, this.#norm(name)]));
     graph.input('query_shape', 'int64', [4]);
     graph.input('key_shape', 'int64', [4]);
-    const parts: LayerParts = {
+    if (selects) graph.input('rows', 'int64', ['picked']);
+    if (selects && keepsGradients) graph.input('sources', 'int64', ['tokens']);
+    this.layer = new Layer({
       graph,
       architecture,
       linear: (name) => linears.get(name) as Linear,
       norm: (name) => norms.get(name) as Norm,
-      matmul: (left, right, options) => this.#matmul(left, right, options),
-      headShape: (_, count) => (count === heads ? 'query_shape' : 'key_shape'),
+      matmul: (left, right, given) => this.#matmul(left, right, given),
+      headShape: (which) => (which === 'steps' ? 'query_shape' : 'key_shape'),
       mask: 'visible',
-      rotary: positions === 'learned' ? null : { positions: 'positions', cosines: 'cosines', sines: 'sines' },
-    };
-    this.layer = new Layer(parts);
+      rotary,
+      ...(selects
+        ? { select: (states) => this.#select(states), spread: (gradient) => this.#spread(gradient) }
+        : {}),
+    });
+  }
+
+  #select(states: Value): Value {
+    return this.graph.op('Gather', [states, 'rows'], { axis: 0 });
+  }
+
+  /** It gathers instead of scattering: ONNX Runtime's scatter loses additions to the same index on several threads. */
+  #spread(gradient: Value): Value {
+    const { graph } = this;
+    const zero = graph.op('ConstantOfShape', [graph.integers(1, this.#architecture.width)]);
+    const extended = graph.op('Concat', [zero, gradient], { axis: 0 });
+    return graph.op('Gather', [extended, 'sources'], { axis: 0 });
   }
 
   #norm(name: NormName): Norm {
@@ -156,11 +207,12 @@ class LoraGraph {
     const keepGradient = this.#keepsWeights
       ? (gradient: Value) => this.#outputGradient(name, gradient, [width])
       : null;
-    return new Norm(this.graph, { gain, epsilon, keepGradient, isFused: false });
+    const { isFused } = this.#options;
+    return new Norm(this.graph, { gain, epsilon, keepGradient, isFused });
   }
 
   get #keepsWeights(): boolean {
-    return this.#keepsGradients && this.#trained === 'all';
+    return this.#keepsGradients && this.#options.trained === 'all';
   }
 
   #outputGradient(input: string, gradient: Value, dimensions: Dimensions): void {
@@ -170,7 +222,8 @@ class LoraGraph {
   /** y = x W^T + bias + scale * (x A^T) B^T. */
   #linear(name: Projection): Linear {
     const { graph } = this;
-    const { targets, scale: strength } = this.#trained === 'all' ? noAdapters : this.#trained;
+    const { trained } = this.#options;
+    const { targets, scale: strength } = trained === 'all' ? noAdapters : trained;
     const [outputs, inputs] = projectionShape(this.#architecture, name);
     const weight = graph.input(name, 'float32', [outputs, inputs]);
     const isBiased = hasBias(this.#architecture, name);
@@ -218,6 +271,12 @@ class LoraGraph {
     { transposeLeft = false, transposeRight = false, scale = 1 }: MatmulOptions = {},
   ): Value {
     const { graph } = this;
+    if (this.#options.isFused)
+      return graph.contribOp('FusedMatMul', [left, right], {
+        transA: transposeLeft ? 1 : 0,
+        transB: transposeRight ? 1 : 0,
+        alpha: { float: scale },
+      });
     const transpose = (value: Value) => graph.op('Transpose', [value], { perm: [0, 1, 3, 2] });
     const operands = [transposeLeft ? transpose(left) : left, transposeRight ? transpose(right) : right];
     const product = graph.op('MatMul', operands);

@@ -20,14 +20,37 @@ export const mostRowElements = 2 ** 20;
 
 /** Where the gradient of the flat vector is added up. */
 export interface GradientSum {
-  /** Adds to the elements from an offset on. */
+  /** Adds to the elements from an offset on. The array belongs to the sum then, which may free it. */
   add(offset: number, added: Float32Array): void;
-  /** Adds rows of the same width, each at the offset that `add` is called with; an offset may come again. */
-  addRows(
-    rows: Float32Array,
-    width: number,
-    place: (add: (row: number, offset: number) => void) => void,
-  ): void;
+  /**
+   * Adds rows of the same width, at most `mostRowElements` numbers. `places`: by turns the index of a row and the offset at
+   * which it is added; both may come again.
+   */
+  addRows(rows: Float32Array, width: number, places: Int32Array): void;
+}
+
+/** Keeps what was added, to add it to another sum later, in the same order: sums are rounded. It can be sent to another thread. */
+export class PartialSum implements GradientSum {
+  readonly parts: (
+    | { offset: number; added: Float32Array }
+    | { rows: Float32Array; width: number; places: Int32Array }
+  )[] = [];
+
+  add(offset: number, added: Float32Array): void {
+    this.parts.push({ offset, added });
+  }
+
+  addRows(rows: Float32Array, width: number, places: Int32Array): void {
+    this.parts.push({ rows: rows.slice(), width, places });
+  }
+}
+
+/** Adds the parts of a `PartialSum`, which then belong to `sum`. */
+export function addParts(sum: GradientSum, parts: PartialSum['parts']): void {
+  for (const part of parts) {
+    if ('added' in part) sum.add(part.offset, part.added);
+    else sum.addRows(part.rows, part.width, part.places);
+  }
 }
 
 /** The tensors of an adapter in a flat vector. */

@@ -15,21 +15,21 @@ import { type GradientSum, type Trained, trainedShapes } from './adapter-vector.
 import { headOf, type LoraBase, partFeeds, type TrainedTensor, weightOf } from './layer-feeds.ts';
 import { headRows } from './training-memory.ts';
 
-/** A decision whose sampling parameters are a temperature and a set of legal tokens. */
-export interface PlainDecision {
-  /** Index of the state that predicts the token: sequence * time + position. */
-  row: number;
-  token: number;
+/** Decisions whose sampling parameters are a temperature and a set of legal tokens: an element of each column for each. */
+export interface PlainDecisions {
+  /** Index of the state that predicts the token. */
+  states: Int32Array;
+  tokens: Int32Array;
   /** 0, which is greedy, counts as 1. At least 1e-6 otherwise: smaller ones go through the logits. */
-  temperature: number;
+  temperatures: Float32Array;
   /**
-   * Returns the legal tokens, or null when all are. It is called when its chunk runs, because the arrays of all decisions
-   * may be too many. Decisions whose arrays are the same object share a mask.
+   * Returns the legal tokens of a decision, or null when all are. It is called when the decision's chunk runs, because the
+   * arrays of all decisions may be too many. Decisions whose arrays are the same object share a mask.
    */
-  legal: () => Int32Array | null;
+  legal: (index: number) => Int32Array | null;
 }
 
-interface TokenProbabilities {
+export interface TokenProbabilities {
   /** Of each decision's token, natural logarithm. */
   logprobs: Float32Array;
   /** Of each decision's distribution, in nats. */
@@ -38,34 +38,43 @@ interface TokenProbabilities {
 
 /** Where a backward pass adds what it computes. */
 interface HeadGradients {
-  /** dLoss/dstates, [tokens, width]. */
+  /** dLoss/dstates, [states, width]. */
   gradient: Float32Array;
   sum: GradientSum;
+  signal?: AbortSignal | undefined;
 }
 
-/** Derivatives of the loss, one for each decision. */
-interface ProbabilitySlopes {
-  logprobs: ArrayLike<number>;
-  entropies: ArrayLike<number>;
+/** Derivatives of the loss by the log-probability and by the entropy, one for each decision. */
+export interface ProbabilitySlopes {
+  logprobs: Float32Array;
+  entropies: Float32Array;
 }
 
-/** The states before the head [tokens, width], and what is trained; null for the checkpoint as it is. */
+/** The states before the head [states, width], and what is trained; null for the checkpoint as it is. */
 export interface HeadStates {
   states: Float32Array;
   vector: Float32Array | null;
 }
 
-type HeadSessions = Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session>;
+type HeadSessions = Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session> & {
+  /** Of a forward pass that keeps what the backward pass needs; null where that is too much. */
+  keeping: { logprobs: Session; slopes: Session } | null;
+};
+
+/** The largest vocabulary whose distributions are kept. */
+const mostKeptVocabulary = 4096;
 
 /**
  * Runs the head of a checkpoint on the states before it, in chunks of decisions, so that memory does not depend on their
- * number. The backward passes compute the logits again.
+ * number. The backward passes compute the logits again, unless there are few for each decision.
  */
 export class HeadRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
   /** The checkpoint's own weights. */
   readonly #weights: Feeds;
+  /** Decisions of a chunk. */
+  readonly #rows: number;
   readonly #trained: Record<'norm' | 'embedding', TrainedTensor> | null;
   readonly #sessions: HeadSessions;
 
@@ -75,6 +84,7 @@ export class HeadRunner {
     this.#sessions = sessions;
     const { architecture } = base;
     const { width, vocabularySize } = architecture;
+    this.#rows = headRows(architecture);
     this.#weights = {
       norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
       embedding: runtime.constant(weightOf(base, headOf(architecture)), [vocabularySize, width]),
@@ -84,50 +94,77 @@ export class HeadRunner {
 
   static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<HeadRunner> {
     const { architecture } = base;
-    const trainsHead = trained === 'all';
+    const options = { isFused: runtime.device === 'cpu', trainsHead: trained === 'all' };
     return new HeadRunner(runtime, base, trained, {
-      logprobs: await runtime.session(headLogprobsGraph(architecture)),
-      slopes: await runtime.session(headSlopesGraph(architecture, trainsHead)),
-      logits: await runtime.session(headLogitsGraph(architecture)),
-      logitsBackward: await runtime.session(headLogitsBackwardGraph(architecture, trainsHead)),
+      logprobs: await runtime.session(headLogprobsGraph(architecture, options)),
+      slopes: await runtime.session(headSlopesGraph(architecture, options)),
+      logits: await runtime.session(headLogitsGraph(architecture, options)),
+      logitsBackward: await runtime.session(headLogitsBackwardGraph(architecture, options)),
+      keeping:
+        options.isFused && architecture.vocabularySize <= mostKeptVocabulary
+          ? {
+              logprobs: await runtime.session(headLogprobsGraph(architecture, { ...options, keeps: true })),
+              slopes: await runtime.session(headSlopesGraph(architecture, { ...options, keeps: true })),
+            }
+          : null,
     });
   }
 
-  async probabilities(states: HeadStates, decisions: readonly PlainDecision[]): Promise<TokenProbabilities> {
-    const logprobs = new Float32Array(decisions.length);
-    const entropies = new Float32Array(decisions.length);
-    for (const [start, chunk] of inChunks(decisions)) {
-      const { logprob, entropy } = await this.#sessions.logprobs.run({
-        ...this.#decisionFeeds(states, chunk),
-        targets: this.#integers(tokensOf(chunk), [chunk.length, 1]),
-      });
+  /** `tapes`: gets what each chunk keeps for `addSlopes`, where it keeps any. */
+  async probabilities(
+    states: HeadStates,
+    decisions: PlainDecisions,
+    { signal, tapes = null }: { signal?: AbortSignal; tapes?: Feeds[] | null } = {},
+  ): Promise<TokenProbabilities> {
+    const count = decisions.tokens.length;
+    const logprobs = new Float32Array(count);
+    const entropies = new Float32Array(count);
+    for (let start = 0; start < count; start += this.#rows) {
+      signal?.throwIfAborted();
+      const chunk = chunkOf(decisions, start, start + this.#rows);
+      const { masks, sets, ...feeds } = this.#decisionFeeds(states, chunk);
+      const keeping = tapes ? this.#sessions.keeping : null;
+      const { logprob, entropy, ...tape } = await (keeping ?? this.#sessions).logprobs.run({
+        ...feeds,
+        ...{ masks, sets },
+        targets: this.#integers(chunk.tokens, [chunk.tokens.length, 1]),
+      } as Feeds);
       logprobs.set(logprob?.data as Float32Array, start);
-      entropies.set(entropy?.data as Float32Array, start);
+      entropies.set((entropy ?? tape['tape.entropy'])?.data as Float32Array, start);
+      if (keeping) tapes?.push({ ...feeds, ...tape } as Feeds);
     }
     return { logprobs, entropies };
   }
 
-  /** Adds dLoss/dstates to `gradient` [tokens, width], and to `sum` the gradient of what is trained of the head. */
+  /**
+   * Adds dLoss/dstates to `gradient` [states, width], and to `sum` the gradient of what is trained of the head. `tapes`: what
+   * `probabilities` kept of the same decisions.
+   */
   async addSlopes(
     states: HeadStates,
-    decisions: readonly PlainDecision[],
+    decisions: PlainDecisions,
     slopes: ProbabilitySlopes,
-    { gradient, sum }: HeadGradients,
+    { gradient, sum, signal, tapes = [] }: HeadGradients & { tapes?: Feeds[] },
   ): Promise<void> {
-    for (const [start, chunk] of inChunks(decisions)) {
-      const column = (values: ArrayLike<number>) => {
-        const data = Float32Array.from(chunk, (_, index) => values[start + index] as number);
-        return this.#runtime.float(data, [chunk.length, 1]);
+    const count = decisions.tokens.length;
+    for (let start = 0; start < count; start += this.#rows) {
+      signal?.throwIfAborted();
+      const end = start + this.#rows;
+      const chunk = chunkOf(decisions, start, end);
+      const column = (values: Float32Array) => {
+        const own = values.subarray(start, end);
+        return this.#runtime.float(own, [own.length, 1]);
       };
-      const outputs = await this.#sessions.slopes.run({
-        ...this.#decisionFeeds(states, chunk),
-        targets: this.#integers(tokensOf(chunk), [chunk.length]),
+      const tape = tapes.shift();
+      const session = (tape && this.#sessions.keeping?.slopes) ?? this.#sessions.slopes;
+      const outputs = await session.run({
+        ...(tape ?? this.#decisionFeeds(states, chunk)),
+        targets: this.#integers(chunk.tokens, [chunk.tokens.length]),
         slope: column(slopes.logprobs),
         entropy_slope: column(slopes.entropies),
       });
-      const rows = chunk.map(({ row }) => row);
-      this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
-      this.#addTrained(sum, outputs, tokensOf(chunk));
+      this.#addStates(gradient, chunk.states, outputs.state_gradient?.data as Float32Array);
+      this.#addTrained(sum, outputs, chunk.tokens);
     }
   }
 
@@ -135,89 +172,95 @@ export class HeadRunner {
    * The logits of at most `headRows` states, for sampling parameters that the graphs do not know. The caller frees them
    * (`freeAll`).
    */
-  async logits(states: HeadStates, rows: readonly number[]): Promise<LogitRows> {
-    return logitRowsOf(await this.#sessions.logits.run(this.#stateFeeds(states, rows)));
+  async logits(states: HeadStates, wanted: Int32Array): Promise<LogitRows> {
+    return logitRowsOf(await this.#sessions.logits.run(this.#stateFeeds(states, wanted)));
   }
 
-  /** As `addSlopes`, from dLoss/dlogits [rows, vocabulary]. */
+  /** As `addSlopes`, from dLoss/dlogits [wanted, vocabulary]. */
   async addLogitsGradient(
     states: HeadStates,
-    rows: readonly number[],
+    wanted: Int32Array,
     logitsGradient: Float32Array,
     { gradient, sum }: HeadGradients,
   ): Promise<void> {
     const { vocabularySize } = this.#base.architecture;
     const outputs = await this.#sessions.logitsBackward.run({
-      ...this.#stateFeeds(states, rows),
-      logits_gradient: this.#runtime.float(logitsGradient, [rows.length, vocabularySize]),
+      ...this.#stateFeeds(states, wanted),
+      logits_gradient: this.#runtime.float(logitsGradient, [wanted.length, vocabularySize]),
     });
-    this.#addRows(gradient, rows, outputs.state_gradient?.data as Float32Array);
+    this.#addStates(gradient, wanted, outputs.state_gradient?.data as Float32Array);
     this.#addTrained(sum, outputs);
   }
 
   async release(): Promise<void> {
-    for (const session of Object.values(this.#sessions)) await session.release();
+    const { keeping, ...sessions } = this.#sessions;
+    for (const session of [...Object.values(sessions), ...Object.values(keeping ?? {})])
+      await session.release();
   }
 
-  #stateFeeds({ states, vector }: HeadStates, rows: readonly number[]): Feeds {
+  #stateFeeds({ states, vector }: HeadStates, wanted: Int32Array): Feeds {
     const { width } = this.#base.architecture;
     const trained =
       vector && this.#trained ? partFeeds(this.#runtime, Object.values(this.#trained), vector) : {};
-    const gathered = new Float32Array(rows.length * width);
-    for (const [index, row] of rows.entries())
-      gathered.set(states.subarray(row * width, (row + 1) * width), index * width);
-    return { ...this.#weights, ...trained, state: this.#runtime.float(gathered, [rows.length, width]) };
+    const gathered = new Float32Array(wanted.length * width);
+    for (const [index, state] of wanted.entries())
+      gathered.set(states.subarray(state * width, (state + 1) * width), index * width);
+    return { ...this.#weights, ...trained, state: this.#runtime.float(gathered, [wanted.length, width]) };
   }
 
-  #decisionFeeds(states: HeadStates, chunk: readonly PlainDecision[]): Feeds {
+  #decisionFeeds(before: HeadStates, { states, tokens, temperatures, legal }: PlainDecisions): Feeds {
     const { vocabularySize } = this.#base.architecture;
-    const legalOf = chunk.map(({ legal }) => legal());
-    const sets = [...new Set(legalOf)];
-    const masks = new Float32Array(sets.length * vocabularySize);
-    for (const [set, legal] of sets.entries()) {
-      if (!legal) continue;
-      const from = set * vocabularySize;
-      masks.fill(maskedLogit, from, from + vocabularySize);
-      for (const token of legal) masks[from + token] = 0;
+    const indices = new Map<Int32Array | null, number>();
+    const setOf = new BigInt64Array(tokens.length);
+    for (let index = 0; index < tokens.length; index++) {
+      const set = legal(index);
+      const known = indices.get(set) ?? indices.size;
+      indices.set(set, known);
+      setOf[index] = BigInt(known);
     }
-    const inverse = chunk.map(({ temperature }) => 1 / (temperature === 0 ? 1 : temperature));
-    const setOf = legalOf.map((legal) => sets.indexOf(legal));
+    const masks = new Float32Array(indices.size * vocabularySize);
+    for (const [set, index] of indices) {
+      if (!set) continue;
+      const from = index * vocabularySize;
+      masks.fill(maskedLogit, from, from + vocabularySize);
+      for (const token of set) masks[from + token] = 0;
+    }
+    const inverse = temperatures.map((temperature) => 1 / (temperature === 0 ? 1 : temperature));
     return {
-      ...this.#stateFeeds(
-        states,
-        chunk.map(({ row }) => row),
-      ),
-      inverse_temperature: this.#runtime.float(Float32Array.from(inverse), [chunk.length, 1]),
-      masks: this.#runtime.float(masks, [sets.length, vocabularySize]),
-      sets: this.#integers(setOf, [chunk.length]),
+      ...this.#stateFeeds(before, states),
+      inverse_temperature: this.#runtime.float(inverse, [tokens.length, 1]),
+      masks: this.#runtime.float(masks, [indices.size, vocabularySize]),
+      sets: this.#runtime.integer(setOf, [tokens.length]),
     };
   }
 
   /** `targets`: the tokens whose rows of the head's matrix get `target.gradient`. */
-  #addTrained(sum: GradientSum, outputs: InferenceSession.OnnxValueMapType, targets: number[] = []): void {
+  #addTrained(
+    sum: GradientSum,
+    outputs: InferenceSession.OnnxValueMapType,
+    targets: Int32Array = new Int32Array(),
+  ): void {
     if (!this.#trained) return;
-    for (const { input, offset } of Object.values(this.#trained)) {
-      const part = outputs[`${input}.gradient`]?.data as Float32Array;
-      sum.add(offset, part);
-      freeAll([part]);
-    }
-    if (targets.length === 0) return;
     const { width } = this.#base.architecture;
     const { offset } = this.#trained.embedding;
-    sum.addRows(outputs['target.gradient']?.data as Float32Array, width, (add) => {
-      for (const [index, token] of targets.entries()) add(index, offset + token * width);
-    });
+    for (const { input, offset: start } of Object.values(this.#trained))
+      sum.add(start, outputs[`${input}.gradient`]?.data as Float32Array);
+    if (targets.length === 0) return;
+    const places = new Int32Array(2 * targets.length);
+    for (const [index, token] of targets.entries()) places.set([index, offset + token * width], 2 * index);
+    sum.addRows(outputs['target.gradient']?.data as Float32Array, width, places);
   }
 
-  #integers(values: readonly number[], dimensions: readonly number[]): Tensor {
+  #integers(values: Int32Array, dimensions: readonly number[]): Tensor {
     return this.#runtime.integer(BigInt64Array.from(values, BigInt), dimensions);
   }
 
-  #addRows(total: Float32Array, rows: readonly number[], added: Float32Array): void {
+  #addStates(total: Float32Array, states: Int32Array, added: Float32Array): void {
     const { width } = this.#base.architecture;
-    for (const [index, row] of rows.entries())
+    for (const [index, state] of states.entries())
       for (let at = 0; at < width; at++)
-        total[row * width + at] = (total[row * width + at] as number) + (added[index * width + at] as number);
+        total[state * width + at] =
+          (total[state * width + at] as number) + (added[index * width + at] as number);
     freeAll([added]);
   }
 }
@@ -232,9 +275,9 @@ function trainedHead(architecture: Architecture): Record<'norm' | 'embedding', T
   };
 }
 
-const tokensOf = (chunk: readonly PlainDecision[]) => chunk.map(({ token }) => token);
-
-function* inChunks<Item>(items: readonly Item[]): Generator<[start: number, chunk: Item[]]> {
-  for (let start = 0; start < items.length; start += headRows)
-    yield [start, items.slice(start, start + headRows)];
-}
+const chunkOf = (decisions: PlainDecisions, start: number, end: number): PlainDecisions => ({
+  states: decisions.states.subarray(start, end),
+  tokens: decisions.tokens.subarray(start, end),
+  temperatures: decisions.temperatures.subarray(start, end),
+  legal: (index) => decisions.legal(start + index),
+});

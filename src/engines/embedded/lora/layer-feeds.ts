@@ -1,8 +1,9 @@
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { embeddingTensor, headTensor, type LayerTensor, layerTensors } from '../checkpoint/tensors.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
-import type { Architecture, TensorShape } from '../weights/architecture.ts';
+import { type Architecture, isLocal, type TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
+import type { Selection } from './selection.ts';
 import type { Branches } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
@@ -109,19 +110,24 @@ export interface BatchFeeds {
   global: Feeds;
   /** For the layers with local attention; the same feeds if there are none. */
   local: Feeds;
+  /** For the last layer, if it computes selected states only, and what its backward pass needs beside that. */
+  last: { forward: Feeds; backward: Feeds } | null;
 }
 
 export function batchFeeds(
   runtime: Runtime,
-  { positions: kind, heads, keyValueHeads, headWidth, local }: Architecture,
+  architecture: Architecture,
   { sequences, time, branches = [] }: PaddedTokens,
+  selection: Selection | null = null,
 ): BatchFeeds {
+  const { positions: kind, heads, keyValueHeads, headWidth, local, layers } = architecture;
   const batch = sequences.length;
   const parting = branches.some(({ starts }) => starts.length > 1);
   const masks = parting ? batch : 1;
-  const positions = new BigInt64Array(batch * time);
+  const places = new Int32Array(batch * time);
   for (let row = 0; row < batch; row++)
-    placeRow(positions.subarray(row * time, (row + 1) * time), branches[row]);
+    placeRow(places.subarray(row * time, (row + 1) * time), branches[row]);
+  const positions = BigInt64Array.from(places, BigInt);
   const visible = (window: number) => {
     const mask = new Float32Array(masks * time * time);
     for (let row = 0; row < masks; row++)
@@ -134,31 +140,50 @@ export function batchFeeds(
     const table = (data: Float32Array) => runtime.float(data, [time, headWidth / 2]);
     return { cosines: table(cosines), sines: table(sines) };
   };
-  const shape = (count: number) =>
-    runtime.integer(BigInt64Array.from([batch, time, count, headWidth], BigInt), [4]);
+  const shape = (count: number, steps = time) =>
+    runtime.integer(BigInt64Array.from([batch, steps, count, headWidth], BigInt), [4]);
   const global: Feeds = {
     query_shape: shape(heads),
     key_shape: shape(keyValueHeads),
     visible: visible(time),
-    positions: runtime.integer(positions, [batch, time]),
+    ...(kind === 'learned' ? {} : { positions: runtime.integer(positions, [batch, time]) }),
     ...rotary(kind),
   };
-  if (!local) return { global, local: global };
-  const isShort = time <= local.window;
-  return {
-    global,
-    local: { ...global, ...rotary(local.positions), ...(isShort ? {} : { visible: visible(local.window) }) },
+  const isShort = !local || time <= local.window;
+  const ofLocal: Feeds = local
+    ? { ...global, ...rotary(local.positions), ...(isShort ? {} : { visible: visible(local.window) }) }
+    : global;
+  if (!selection) return { global, local: ofLocal, last: null };
+  const { steps, rows, sources } = selection;
+  const own = isLocal(architecture, layers - 1) ? ofLocal : global;
+  const mask = own.visible?.data as Float32Array;
+  const selected = new Float32Array(rows.length * time);
+  for (const [index, state] of rows.entries()) {
+    const from = (parting ? state : state % time) * time;
+    selected.set(mask.subarray(from, from + time), index * time);
+  }
+  const last: Feeds = {
+    ...own,
+    query_shape: shape(heads, steps),
+    visible: runtime.float(selected, [batch, 1, steps, time]),
+    rows: runtime.integer(BigInt64Array.from(rows, BigInt), [rows.length]),
   };
+  if (kind !== 'learned') {
+    const placed = BigInt64Array.from(rows, (state) => positions[state] as bigint);
+    last.step_positions = runtime.integer(placed, [batch, steps]);
+  }
+  const backward = { sources: runtime.integer(BigInt64Array.from(sources, BigInt), [sources.length]) };
+  return { global, local: ofLocal, last: { forward: last, backward } };
 }
 
 const whole: Branches = { shared: 0, starts: [0] };
 
 /** Writes the position of each token in its sequence. Padding continues the last sequence. */
-function placeRow(positions: BigInt64Array, { shared, starts }: Branches = whole): void {
-  for (const at of positions.keys()) positions[at] = BigInt(at);
+export function placeRow(positions: Int32Array, { shared, starts }: Branches = whole): void {
+  for (const at of positions.keys()) positions[at] = at;
   for (const [sequence, start] of starts.entries())
     for (let at = start; at < (starts[sequence + 1] ?? positions.length); at++)
-      positions[at] = BigInt(shared + at - start);
+      positions[at] = shared + at - start;
 }
 
 /**

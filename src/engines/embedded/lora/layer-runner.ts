@@ -1,7 +1,6 @@
 import type { Tensor } from 'onnxruntime-common';
-import { EngineError } from '../../engine.ts';
-import { embeddingTensor } from '../checkpoint/tensors.ts';
 import {
+  type LayerGraphOptions,
   loraBackwardGraph,
   loraForwardGraph,
   loraKeepingGraph,
@@ -9,7 +8,7 @@ import {
 } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import { isLocal } from '../weights/architecture.ts';
-import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
+import type { GradientSum, Trained } from './adapter-vector.ts';
 import {
   type BatchFeeds,
   batchFeeds,
@@ -19,8 +18,9 @@ import {
   type TrainedTensor,
   trainedTensors,
   weightFeeds,
-  weightOf,
 } from './layer-feeds.ts';
+import type { Selection } from './selection.ts';
+import { TokenEmbedding } from './token-embedding.ts';
 
 /** A forward pass through the layers, of which the input of each layer is kept. */
 export interface LayerPass {
@@ -39,6 +39,8 @@ export interface LayerPass {
 export interface PassOptions {
   /** The number of layers, the last ones, that keep what their backward pass needs: see `keptLayers`. Default 0. */
   keptLayers?: number;
+  /** The states of the last layer's output that are wanted; null for all, which is the default. Not on WebGPU. */
+  selection?: Selection | null;
   signal?: AbortSignal | undefined;
 }
 
@@ -49,56 +51,45 @@ export interface PassOptions {
 export class LayerRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
+  readonly #embedding: TokenEmbedding;
   readonly #sessions: LayerSessions;
   /** The checkpoint's own weights. */
   readonly #layers: Feeds[];
   readonly #trained: TrainedTensor[][];
-  /** Offset of the embeddings in the vector; null if they are not trained. */
-  readonly #embeddings: number | null;
 
-  private constructor(runtime: Runtime, base: LoraBase, trained: Trained, sessions: LayerSessions) {
+  constructor(runtime: Runtime, base: LoraBase, trained: Trained) {
     const { architecture } = base;
     this.#runtime = runtime;
     this.#base = base;
-    this.#sessions = sessions;
+    this.#embedding = new TokenEmbedding(base, trained);
+    this.#sessions = new LayerSessions(runtime, base, trained);
     this.#layers = Array.from({ length: architecture.layers }, (_, layer) =>
       weightFeeds(runtime, base, layer),
     );
     this.#trained = trainedTensors(architecture, trained);
-    const table = trainedShapes(architecture, trained).find(({ name }) => name === embeddingTensor);
-    this.#embeddings = table?.offset ?? null;
-  }
-
-  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<LayerRunner> {
-    const { architecture } = base;
-    const none = { targets: [], scale: 1 };
-    const part =
-      trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
-    return new LayerRunner(runtime, base, trained, {
-      base: await runtime.session(loraForwardGraph(architecture, none)),
-      forward: await runtime.session(loraForwardGraph(architecture, part)),
-      backward: await runtime.session(loraBackwardGraph(architecture, part)),
-      keeping: await runtime.session(loraKeepingGraph(architecture, part)),
-      fromTape: await runtime.session(loraTapeGraph(architecture, part)),
-    });
   }
 
   /** `vector`: what is trained, flat; null runs the checkpoint as it is. */
   async forward(
     batch: PaddedTokens,
     vector: Float32Array | null,
-    { keptLayers = 0, signal }: PassOptions = {},
+    { keptLayers = 0, selection = null, signal }: PassOptions = {},
   ): Promise<LayerPass> {
-    const shared = batchFeeds(this.#runtime, this.#base.architecture, batch);
-    const states = [this.#embed(batch, vector)];
+    const { architecture } = this.#base;
+    const shared = batchFeeds(this.#runtime, architecture, batch, selection);
+    const first = this.#embedding.states(batch, vector);
+    const states = [this.#runtime.float(first, [first.length / architecture.width, architecture.width])];
     const tapes: (Feeds | null)[] = [];
-    const { base, forward, keeping } = this.#sessions;
     for (const layer of this.#layers.keys()) {
       await untilMessagesArrived(signal);
-      const feeds = { ...this.#own(shared, layer), ...this.#weights(vector, layer) };
       const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
-      const session = keeps ? keeping : vector ? forward : base;
-      const { next, ...tape } = await session.run({ ...feeds, state: states[layer] as Tensor });
+      const kind = keeps ? 'keeping' : vector ? 'forward' : 'base';
+      const session = await this.#sessions.of(kind, this.#selects(shared, layer));
+      const { next, ...tape } = await session.run({
+        ...this.#feeds(shared, layer),
+        ...this.#weights(vector, layer),
+        state: states[layer] as Tensor,
+      });
       states.push(next as Tensor);
       tapes.push(keeps ? (tape as Feeds) : null);
     }
@@ -106,7 +97,7 @@ export class LayerRunner {
   }
 
   /**
-   * Adds the gradient of what is trained to `sum`, from dLoss/dstates of the last layer's output [tokens, width]. Ends the
+   * Adds the gradient of what is trained to `sum`, from dLoss/dstates of the last layer's output [states, width]. Ends the
    * pass.
    */
   async backward(pass: LayerPass, gradient: Float32Array, sum: GradientSum): Promise<void> {
@@ -118,30 +109,23 @@ export class LayerRunner {
       await untilMessagesArrived(signal);
       freeTensors([states.pop() as Tensor]);
       const tape = tapes.pop() ?? null;
-      const session = tape ? this.#sessions.fromTape : this.#sessions.backward;
+      const session = await this.#sessions.of(tape ? 'fromTape' : 'backward', this.#selects(shared, layer));
       const outputs = await session.run({
-        ...this.#own(shared, layer),
+        ...this.#feeds(shared, layer),
         ...this.#weights(vector, layer),
         ...tape,
+        ...(this.#selects(shared, layer) ? shared.last?.backward : {}),
         state: states[layer] as Tensor,
         gradient: outer,
       });
       freeTensors(Object.values(tape ?? {}));
       const { state_gradient: next, ...gradients } = outputs;
-      for (const { input, offset } of this.#trained[layer] as TrainedTensor[]) {
-        const part = gradients[`${input}.gradient`]?.data as Float32Array;
-        sum.add(offset, part);
-        freeAll([part]);
-      }
+      for (const { input, offset } of this.#trained[layer] as TrainedTensor[])
+        sum.add(offset, gradients[`${input}.gradient`]?.data as Float32Array);
       freeTensors([outer]);
       outer = next as Tensor;
     }
-    if (this.#embeddings !== null)
-      addEmbeddings(sum, this.#embeddings, {
-        ...batch,
-        width,
-        gradient: scaled(outer.data as Float32Array, this.#base.architecture.embeddingScale),
-      });
+    this.#embedding.addGradient(batch, outer.data as Float32Array, sum);
     freeTensors([outer]);
     this.end(pass);
   }
@@ -151,32 +135,18 @@ export class LayerRunner {
     freeTensors([...states.splice(0), ...tapes.splice(0).flatMap((tape) => Object.values(tape ?? {}))]);
   }
 
-  async release(): Promise<void> {
-    for (const session of Object.values(this.#sessions)) await session.release();
+  release(): Promise<void> {
+    return this.#sessions.release();
   }
 
-  #embed({ sequences, time }: PaddedTokens, vector: Float32Array | null): Tensor {
-    const { width, vocabularySize, embeddingScale } = this.#base.architecture;
-    const table =
-      vector && this.#embeddings !== null
-        ? vector.subarray(this.#embeddings, this.#embeddings + vocabularySize * width)
-        : weightOf(this.#base, embeddingTensor);
-    const states = new Float32Array(sequences.length * time * width);
-    for (const [row, tokens] of sequences.entries())
-      for (const [at, token] of tokens.entries()) {
-        if (!(token < vocabularySize))
-          throw new EngineError(
-            'bad_datum',
-            `token ${at} of a sequence is ${token}, outside the vocabulary of ${vocabularySize} tokens`,
-          );
-        states.set(table.subarray(token * width, (token + 1) * width), (row * time + at) * width);
-      }
-    return this.#runtime.float(scaled(states, embeddingScale), [sequences.length * time, width]);
+  #selects({ last }: BatchFeeds, layer: number): boolean {
+    return last !== null && layer === this.#layers.length - 1;
   }
 
   /** A layer's part of what a batch gives. */
-  #own({ global, local }: BatchFeeds, layer: number): Feeds {
-    return isLocal(this.#base.architecture, layer) ? local : global;
+  #feeds(feeds: BatchFeeds, layer: number): Feeds {
+    if (feeds.last && this.#selects(feeds, layer)) return feeds.last.forward;
+    return isLocal(this.#base.architecture, layer) ? feeds.local : feeds.global;
   }
 
   /** A layer's inputs: the checkpoint's weights, and in their place or beside them what is trained. */
@@ -187,40 +157,49 @@ export class LayerRunner {
   }
 }
 
-/** Multiplies in place. */
-function scaled(values: Float32Array, factor: number): Float32Array {
-  if (factor !== 1) for (let at = 0; at < values.length; at++) values[at] = (values[at] as number) * factor;
-  return values;
-}
-
-/**
- * Adds the gradient of the embedded tokens [tokens, width] to the rows of the tokens in the table at `offset`, one after
- * another: many positions share a token.
- */
-function addEmbeddings(
-  sum: GradientSum,
-  offset: number,
-  { sequences, time, width, gradient }: PaddedTokens & { width: number; gradient: Float32Array },
-): void {
-  const rows = Math.max(1, Math.floor(mostRowElements / width));
-  for (const [row, tokens] of sequences.entries())
-    for (let start = 0; start < tokens.length; start += rows) {
-      const some = tokens.slice(start, start + rows);
-      const first = (row * time + start) * width;
-      sum.addRows(gradient.subarray(first, first + some.length * width), width, (add) => {
-        for (const [index, token] of some.entries()) add(index, offset + token * width);
-      });
-    }
-}
-
-interface LayerSessions {
+const graphs = {
   /** Forward without anything that is trained. */
-  base: Session;
-  forward: Session;
-  backward: Session;
+  base: loraForwardGraph,
+  forward: loraForwardGraph,
+  backward: loraBackwardGraph,
   /** Forward, keeping what `fromTape`, a backward pass, needs. */
-  keeping: Session;
-  fromTape: Session;
+  keeping: loraKeepingGraph,
+  fromTape: loraTapeGraph,
+};
+
+/** The sessions of a layer's graphs, created when they are first needed. */
+class LayerSessions {
+  readonly #runtime: Runtime;
+  readonly #base: LoraBase;
+  readonly #trained: LayerGraphOptions['trained'];
+  readonly #sessions = new Map<string, Promise<Session>>();
+
+  constructor(runtime: Runtime, base: LoraBase, trained: Trained) {
+    this.#runtime = runtime;
+    this.#base = base;
+    this.#trained =
+      trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
+  }
+
+  of(kind: keyof typeof graphs, selects: boolean): Promise<Session> {
+    const key = `${kind} ${selects}`;
+    const session = this.#sessions.get(key) ?? this.#create(kind, selects);
+    this.#sessions.set(key, session);
+    session.catch(() => this.#sessions.delete(key));
+    return session;
+  }
+
+  async release(): Promise<void> {
+    const sessions = await Promise.allSettled(this.#sessions.values());
+    this.#sessions.clear();
+    for (const session of sessions) if (session.status === 'fulfilled') await session.value.release();
+  }
+
+  #create(kind: keyof typeof graphs, selects: boolean): Promise<Session> {
+    const trained = kind === 'base' ? { targets: [], scale: 1 } : this.#trained;
+    const isFused = this.#runtime.device === 'cpu';
+    return this.#runtime.session(graphs[kind](this.#base.architecture, { trained, isFused, selects }));
+  }
 }
 
 const freeTensors = (tensors: readonly Tensor[]) => freeAll(tensors.map(({ data }) => data as Float32Array));

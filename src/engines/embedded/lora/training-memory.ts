@@ -2,8 +2,17 @@ import { EngineError } from '../../engine.ts';
 import { keptShapes } from '../graphs/lora-graphs.ts';
 import type { Architecture } from '../weights/architecture.ts';
 
+/** Numbers of a chunk's logits: few, because sixteen of their size are in memory at once. */
+const headNumbers = 2 ** 19;
+/** Fewer rows would read the matrix of the head too often. */
+const leastHeadRows = 64;
+
 /** Decisions whose logits are computed together. */
-export const headRows = 64;
+export const headRows = ({ vocabularySize }: Architecture): number =>
+  Math.max(leastHeadRows, Math.floor(headNumbers / vocabularySize));
+
+/** Padded tokens of one run of the graphs. The largest is the fastest size; the least takes 5 % longer a token. */
+export const tokensPerRun = { least: 512, largest: 1024 };
 
 /** Padded sequences that run together. */
 interface BatchSize {
@@ -33,7 +42,7 @@ export function trainingBytes(architecture: Architecture, { sequences, time }: B
   const states =
     tokens *
     (alive.hidden * mlpWidth + alive.heads * (heads + keyValueHeads) * headWidth + alive.states * width);
-  const logits = alive.logits * headRows * vocabularySize;
+  const logits = alive.logits * headRows(architecture) * vocabularySize;
   return 4 * (inputs + scores + states + logits);
 }
 
@@ -47,7 +56,7 @@ export function keptBytes(architecture: Architecture, { sequences, time }: Batch
     queries: (heads / keyValueHeads) * time,
   };
   let numbers = 0;
-  for (const shape of keptShapes(architecture).values())
+  for (const shape of keptShapes(architecture, false).values())
     numbers += shape.reduce<number>(
       (size, length) => size * (typeof length === 'string' ? (lengths[length] as number) : length),
       1,
@@ -86,16 +95,17 @@ export function sequencesThatFit(architecture: Architecture, time: number, bytes
   return sequences;
 }
 
-/** Largest padded tokens of a micro-batch. Larger ones are no faster. */
-const tokensPerRun = 1024;
-
 /**
- * How many sequences of a length are trained together, in memory of some bytes. Throws an `EngineError` when not even one
- * fits.
+ * How many sequences of a length are trained together: so many that they have about `tokens`, in memory of some bytes.
+ * Throws an `EngineError` when not even one fits.
  */
-export function batchSizeOf(architecture: Architecture, time: number, bytes: number): number {
+export function batchSizeOf(
+  architecture: Architecture,
+  time: number,
+  { bytes, tokens = tokensPerRun.largest }: { bytes: number; tokens?: number },
+): number {
   const fitting = sequencesThatFit(architecture, time, bytes);
-  return Math.min(fitting, Math.max(1, Math.floor(tokensPerRun / time)));
+  return Math.min(fitting, Math.max(1, Math.floor(tokens / time)));
 }
 
 const gigabytes = (bytes: number) => (bytes / 1e9).toFixed(2);

@@ -20,7 +20,7 @@ export class ReplySampling {
   readonly #legal: LegalTokens;
   readonly #adjustments: LogitAdjustments;
   /** Whether the distribution is the softmax of the legal logits, divided by the temperature. */
-  readonly #isSoftmax: boolean;
+  readonly isSoftmax: boolean;
   /** Whether it is the distribution of the legal logits as they are. */
   readonly #isPlain: boolean;
 
@@ -34,9 +34,9 @@ export class ReplySampling {
     this.#adjustments = new LogitAdjustments(parameters, processors, vocabularySize);
     const { temperature, topK, topP, minP } = parameters;
     const isCut = topK > 0 || topP < 1 || minP > 0;
-    this.#isSoftmax =
+    this.isSoftmax =
       this.#adjustments.isOff && !isCut && (temperature === 0 || temperature >= smallTemperature);
-    this.#isPlain = this.#isSoftmax && (temperature === 0 || temperature === 1);
+    this.#isPlain = this.isSoftmax && (temperature === 0 || temperature === 1);
   }
 
   /**
@@ -44,7 +44,7 @@ export class ReplySampling {
    * the temperature, and null if it is anything else. Do not change the array.
    */
   softmaxSupport(state: ReplyState): Int32Array | null {
-    return this.#isSoftmax ? this.#legal.legalAt(state) : null;
+    return this.isSoftmax ? this.#legal.legalAt(state) : null;
   }
 
   /**

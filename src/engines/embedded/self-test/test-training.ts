@@ -24,7 +24,7 @@ export async function testTraining(trial: Trial): Promise<void> {
       trial.compareGradient(`training: ${part}`, own, expected, { exact, cancellation: 0 });
     }
   };
-  const layers = await LayerRunner.create(trial.runtime, base, adapter.lora);
+  const layers = new LayerRunner(trial.runtime, base, adapter.lora);
   const total = new Float32Array(adapter.vector.length);
   const sum = sumOf(total);
   const head = await HeadRunner.create(trial.runtime, base, adapter.lora);
@@ -34,14 +34,15 @@ export async function testTraining(trial: Trial): Promise<void> {
     const states = pass.states.at(-1)?.data as Float32Array;
     const before = { states, vector: adapter.vector };
     compare('states', rowsOf(states, width), [...exact.states, ...exact.states.slice(0, 2)]);
-    const rows = [...tokens.keys()];
+    const rows = Int32Array.from(tokens.keys());
     const { logits } = await head.logits(before, rows);
     compare('logits', rowsOf(logits, vocabularySize), exact.logits);
-    const plain = decisions.map(({ legal, ...decision }, row) => ({
-      ...decision,
-      row,
-      legal: () => legal,
-    }));
+    const plain = {
+      states: rows,
+      tokens: Int32Array.from(decisions, ({ token }) => token),
+      temperatures: Float32Array.from(decisions, ({ temperature }) => temperature),
+      legal: (index: number) => decisions[index]?.legal ?? null,
+    };
     const { logprobs, entropies } = await head.probabilities(before, plain);
     // Together, because entropies alone may be near 0.
     const probabilities = [[...logprobs, ...entropies]];
@@ -52,8 +53,8 @@ export async function testTraining(trial: Trial): Promise<void> {
     compareGradients('gradient by the logits', byLogits);
     const gradient = new Float32Array(states.length);
     const own = {
-      logprobs: decisions.map(({ slope }) => slope),
-      entropies: decisions.map(({ entropySlope }) => entropySlope),
+      logprobs: Float32Array.from(decisions, ({ slope }) => slope),
+      entropies: Float32Array.from(decisions, ({ entropySlope }) => entropySlope),
     };
     await head.addSlopes(before, plain, own, { gradient, sum });
     compareGradients('gradient by the probabilities', gradient);

@@ -85,17 +85,21 @@ export type SamplerCall = SamplingCall | { type: 'drop'; weights: Weights };
 
 /** Connects a thread that runs the training graphs with the trainer of one job. */
 export interface GraphCall {
+  baseModel: string;
   port: MessagePort;
 }
 
-/** `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step, and `save` or `abandon`. */
+/**
+ * `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step, and
+ * `save` or `abandon`, which does nothing to a later job.
+ */
 export type TrainerCall =
   | { type: 'self-test'; baseModel: string }
-  | { type: 'begin'; from: Weights; graphs: MessagePort[] }
+  | { type: 'begin'; job: number; from: Weights; graphs: MessagePort[] }
   | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'>; scratchFile: string | undefined }
   | { type: 'save'; folder: string }
-  | { type: 'abandon' }
+  | { type: 'abandon'; job: number }
   | { type: 'encode'; baseModel: string; replies: Reply[] };
 
 /** The messages of V8 and the runtime when an allocation fails. These errors have no code. */

@@ -1,17 +1,19 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { TokenResults } from '../../token-results.ts';
-import {
-  type Distribution,
-  entropyOf,
-  type LogitRows,
-  logprobAt,
-  rowLength,
-} from '../sampling/distribution.ts';
+import type { ProbabilitySlopes } from '../lora/head-runner.ts';
+import { type Distribution, entropyOf, logprobAt } from '../sampling/distribution.ts';
 import type { Decision } from './decisions.ts';
-import type { MicroBatch } from './micro-batches.ts';
 
-/** Sums the loss of a batch and computes its gradient at the logits, one micro-batch at a time. */
+/** What the loss of decisions depends on: an element for each. */
+export interface Probabilities {
+  /** Of the tokens, natural logarithm. */
+  logprobs: Float64Array;
+  /** Of the distributions, in nats. */
+  entropies: Float64Array;
+}
+
+/** Sums the loss of a batch, one micro-batch at a time. */
 export class BatchLoss {
   readonly #config: LossConfig;
   readonly #advantageShifts: Float64Array | null;
@@ -32,18 +34,6 @@ export class BatchLoss {
     this.#tokens = tokens;
   }
 
-  /**
-   * Takes logits and each datum's decisions with their rows; returns dLoss/dlogits [rows, vocabulary]. With a the
-   * adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
-   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
-   * Both are multiplied by the decision's weight and by da_j/dz_j.
-   */
-  add(datums: MicroBatch['decisions'], rows: LogitRows): Float32Array {
-    const gradient = new Float32Array(rows.logits.length);
-    for (const decisions of datums) this.#addLogits(decisions, rows, gradient);
-    return gradient;
-  }
-
   metrics(): Record<string, number> {
     const { clippedFraction, kl, maxLogprobDifference } = this.#diagnostics.summary();
     return {
@@ -58,90 +48,64 @@ export class BatchLoss {
   }
 
   /**
-   * Takes what a datum's decisions have under the weights being trained; returns the slopes of their losses. Use either
-   * this or `add`.
+   * Takes what the decisions of datums, one datum after the other, have under the weights being trained; returns the slopes
+   * of their losses.
    */
-  addDatum(decisions: readonly Decision[], probabilities: readonly Probability[]): Slope[] {
+  add(datums: readonly (readonly Decision[])[], { logprobs, entropies }: Probabilities): ProbabilitySlopes {
+    const slopes = {
+      logprobs: new Float32Array(logprobs.length),
+      entropies: new Float32Array(logprobs.length),
+    };
     const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
-    const terms = decisions.map((decision, index) => ({
-      logprob: (probabilities[index] as Probability).logprob,
-      sampledLogprob: decision.logprob,
-      advantage: decision.span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
-    }));
-    const { losses, gradient, clipped } = datumLoss(terms, this.#config);
-    for (const [at, decision] of decisions.entries()) {
-      const { logprob: sampled, span } = decision;
-      const { logprob, entropy } = probabilities[at] as Probability;
-      const loss = losses[at] as number;
-      this.#diagnostics.add(logprob, sampled, clipped[at] === true);
-      this.#tokens?.set(decision, logprob, clipped[at] === true);
-      this.#policyLoss += span.weight * loss;
-      this.#loss += span.weight * (loss - bonus * entropy);
-      this.#entropy += entropy;
+    let start = 0;
+    for (const decisions of datums) {
+      const terms = decisions.map(({ logprob, span }, index) => ({
+        logprob: logprobs[start + index] as number,
+        sampledLogprob: logprob,
+        advantage: span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
+      }));
+      const { losses, gradient, clipped } = datumLoss(terms, this.#config);
+      for (const [index, decision] of decisions.entries()) {
+        const at = start + index;
+        const { logprob: sampled, span } = decision;
+        const [logprob, entropy] = [logprobs[at] as number, entropies[at] as number];
+        const isClipped = clipped[index] === true;
+        this.#diagnostics.add(logprob, sampled, isClipped);
+        this.#tokens?.set(decision, logprob, isClipped);
+        this.#policyLoss += span.weight * (losses[index] as number);
+        this.#loss += span.weight * ((losses[index] as number) - bonus * entropy);
+        this.#entropy += entropy;
+        slopes.logprobs[at] = span.weight * (gradient[index] as number);
+        slopes.entropies[at] = -span.weight * bonus;
+      }
+      this.#decisions += decisions.length;
+      start += decisions.length;
     }
-    this.#decisions += decisions.length;
-    return Array.from(gradient, (slope, at) => ({
-      slope,
-      bonus,
-      weight: (decisions[at] as Decision).span.weight,
-    }));
-  }
-
-  #addLogits(decisions: MicroBatch['decisions'][number], rows: LogitRows, gradient: Float32Array): void {
-    const distributions = decisions.map(({ decision, row }) => decision.distribution(rows, row));
-    const probabilities = decisions.map(({ decision }, at) =>
-      probabilityOf(distributions[at] as Distribution, decision.token),
-    );
-    const slopes = this.addDatum(
-      decisions.map(({ decision }) => decision),
-      probabilities,
-    );
-    for (const [at, { decision, row }] of decisions.entries()) {
-      const { entropy } = probabilities[at] as Probability;
-      const options = { ...(slopes[at] as Slope), entropy };
-      const offset = row * rowLength(rows);
-      addLogitsGradient(decision, distributions[at] as Distribution, options, gradient, offset);
-    }
+    return slopes;
   }
 }
 
-/** What the loss of a decision depends on. */
-export interface Probability {
-  /** Of the token, natural logarithm. */
-  logprob: number;
-  /** Of the distribution, in nats. */
-  entropy: number;
-}
-
-/** How the loss depends on a decision: dLoss/dlogprob is weight * slope, dLoss/dentropy is -weight * bonus. */
-export interface Slope {
-  slope: number;
-  bonus: number;
-  weight: number;
-}
-
-export function probabilityOf(distribution: Distribution, token: number): Probability {
-  return { logprob: logprobOf(distribution, token), entropy: entropyOf(distribution) };
-}
-
-/** Writes dLoss/dlogits of one decision, whose row of `gradient` begins at `offset` and is 0: see `BatchLoss.add`. */
+/**
+ * Writes dLoss/dlogits of one decision, whose row of `gradient` begins at `offset` and is 0. With a the adjusted logits,
+ * p = softmax(a / T) over the support, H its entropy, and s and h the slopes by log-probability and entropy, dLoss/da_j =
+ * (s * ([j = token] - p_j) - h * p_j * (log p_j + H)) / T. It is multiplied by da_j/dz_j.
+ */
 export function addLogitsGradient(
   { token, span }: Decision,
   distribution: Distribution,
-  { slope, bonus, weight, entropy }: Slope & { entropy: number },
+  { slope, entropySlope }: { slope: number; entropySlope: number },
   gradient: Float32Array,
   offset: number,
 ): void {
   const { support, positions, values, likelihoods, slopes: logitSlopes } = distribution;
-  const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
-  const scale = weight / temperature;
+  const scale = 1 / (span.sampling.temperature === 0 ? 1 : span.sampling.temperature);
   const perLikelihood = scale / distribution.total;
-  const shift = distribution.shift - entropy;
+  const shift = entropySlope === 0 ? 0 : distribution.shift - entropyOf(distribution);
   for (let index = 0; index < support.length; index++) {
     const from = distribution.offset + (positions[index] as number);
-    const relative = bonus === 0 ? 0 : bonus * ((values[from] as number) - shift);
+    const relative = entropySlope === 0 ? 0 : entropySlope * ((values[from] as number) - shift);
     gradient[offset + (support[index] as number)] =
-      perLikelihood * (likelihoods[from] as number) * (relative - slope);
+      -perLikelihood * (likelihoods[from] as number) * (relative + slope);
   }
   gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
   if (!logitSlopes) return;

@@ -5,6 +5,8 @@ import type { Datum, Span } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Distribution, LogitRows } from '../sampling/distribution.ts';
+import type { ReplyState } from '../sampling/logit-adjustments.ts';
+import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
 /** One token that the policy chose among alternatives. Only decisions are trained. */
 export interface Decision {
@@ -19,10 +21,9 @@ export interface Decision {
    * token. Throws an `EngineError` when the parameters rule the token out or a logits processor fails.
    */
   distribution(rows: LogitRows, row: number): Distribution;
-  /**
-   * The support, ascending, if the distribution is the softmax of its logits divided by the span's temperature; null if
-   * it is anything else. Do not change the array. Throws like `distribution`.
-   */
+  /** Whether the distribution is the softmax of its support's logits divided by the span's temperature. */
+  isSoftmax: boolean;
+  /** Its support then, ascending; otherwise null. Do not change the array. Throws like `distribution`. */
   softmaxSupport(): Int32Array | null;
 }
 
@@ -51,37 +52,75 @@ export async function findDecisions(
         `a span of ${span.length} tokens at ${span.start} exceeds its sequence of ${datum.tokens.length}`,
       );
     const sampling = codec.prepareSampling(span.sampling);
+    const source = { tokens: datum.tokens, span, sampling };
     const decide = (index: number, legal: TokenSet | null) => {
-      if (span.logprobs[index] === 0) return;
-      const end = span.start + index;
-      const token = datum.tokens[end] as number;
-      const stateNow = () => {
-        return { tokens: datum.tokens, start: span.start, end, allowed: legal?.ids ?? null, keep: token };
-      };
-      const outside = () =>
-        refused('outside_sampling', span, index, `(id ${token}) is not allowed by its sampling parameters`);
-      decisions.push({
-        position: end - 1,
-        token,
-        logprob: span.logprobs[index] ?? null,
-        span,
-        distribution(rows, row) {
-          const distribution = sampling.distribution(rows, row, stateNow());
-          if (distribution.support.includes(token)) return distribution;
-          throw outside();
-        },
-        softmaxSupport() {
-          const support = sampling.softmaxSupport(stateNow());
-          if (support?.includes(token) === false) throw outside();
-          return support;
-        },
-      });
+      if (span.logprobs[index] !== 0) decisions.push(new SpanDecision(source, index, legal?.ids ?? null));
     };
     const compiled = span.constraint && (await codec.compiler.compile(span.constraint));
     if (compiled) followConstraint(datum, span, compiled.start(), decide);
     else for (let index = 0; index < span.length; index++) decide(index, null);
   }
   return { tokens: datum.tokens.slice(0, (decisions.at(-1)?.position ?? -1) + 1), decisions };
+}
+
+interface SpanSource {
+  tokens: readonly number[];
+  span: Span<Constraint>;
+  sampling: ReplySampling;
+}
+
+/** A decision among the tokens that its span's constraint and sampling parameters allow. */
+class SpanDecision implements Decision {
+  readonly token: number;
+  readonly #source: SpanSource;
+  readonly #index: number;
+  readonly #allowed: Int32Array | null;
+
+  /** `index`: in the span. `allowed`: by the constraint. */
+  constructor(source: SpanSource, index: number, allowed: Int32Array | null) {
+    this.#source = source;
+    this.#index = index;
+    this.#allowed = allowed;
+    this.token = source.tokens[this.position + 1] as number;
+  }
+
+  get span(): Span<Constraint> {
+    return this.#source.span;
+  }
+
+  get position(): number {
+    return this.span.start + this.#index - 1;
+  }
+
+  get logprob(): number | null {
+    return this.span.logprobs[this.#index] ?? null;
+  }
+
+  get isSoftmax(): boolean {
+    return this.#source.sampling.isSoftmax;
+  }
+
+  distribution(rows: LogitRows, row: number): Distribution {
+    const distribution = this.#source.sampling.distribution(rows, row, this.#state);
+    if (distribution.support.includes(this.token)) return distribution;
+    throw this.#outside();
+  }
+
+  softmaxSupport(): Int32Array | null {
+    const support = this.#source.sampling.softmaxSupport(this.#state);
+    if (support?.includes(this.token) === false) throw this.#outside();
+    return support;
+  }
+
+  get #state(): ReplyState {
+    const { tokens, span } = this.#source;
+    return { tokens, start: span.start, end: this.position + 1, allowed: this.#allowed, keep: this.token };
+  }
+
+  #outside(): EngineError {
+    const reason = `(id ${this.token}) is not allowed by its sampling parameters`;
+    return refused('outside_sampling', this.span, this.#index, reason);
+  }
 }
 
 /** Calls `decide` for each token of a span that its constraint did not force, with the tokens that it allowed. */

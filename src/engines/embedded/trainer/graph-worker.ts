@@ -1,16 +1,22 @@
+import { BaseModels } from '../base-models.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { GraphCall } from '../threads/worker-messages.ts';
-import { GraphServer } from './graph-port.ts';
-import { TrainingSessions } from './graph-runner.ts';
+import { GraphsOfModels } from './graphs-of-models.ts';
+import { RunnerServer } from './remote-runner.ts';
 
-await startWorker<GraphCall>(async ({ runtime }) => {
-  const server = new GraphServer(new TrainingSessions(runtime));
+await startWorker<GraphCall>(async ({ runtime, checkpointRuntime, settings }) => {
+  const models = new BaseModels(settings.checkpoints);
+  const graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: checkpointRuntime });
+  const server = new RunnerServer();
   return {
-    async call({ port }) {
-      server.serve(port);
+    async call({ port, baseModel }) {
+      server.serve(port, await graphs.of(baseModel));
       return null;
     },
     cancel: () => undefined,
-    close: () => server.close(),
+    async close() {
+      await server.close();
+      await graphs.close();
+    },
   };
 });

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { serialize } from 'node:v8';
 import { writeAtomically } from '../../../util/durable-files.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
-import type { Probability } from './batch-loss.ts';
+import type { Probabilities } from './batch-loss.ts';
 
 /** At least this long between two writes, in milliseconds. */
 const leastEveryMs = 5000;
@@ -73,19 +73,22 @@ export class KeptGradient {
   }
 
   /** The probabilities of the next batch's decisions if it is finished; otherwise it must be computed and added. */
-  next(decisions: number): Probability[] | null {
+  next(decisions: number): Probabilities | null {
     if (this.#at + decisions > this.#finished) return null;
     const start = this.#at;
     this.#at += decisions;
-    return Array.from({ length: decisions }, (_, index) => ({
-      logprob: this.#probabilities[2 * (start + index)] as number,
-      entropy: this.#probabilities[2 * (start + index) + 1] as number,
-    }));
+    const column = (part: 0 | 1) =>
+      Float64Array.from(
+        { length: decisions },
+        (_, index) => this.#probabilities[2 * (start + index) + part] as number,
+      );
+    return { logprobs: column(0), entropies: column(1) };
   }
 
   /** Takes a batch that is finished, whose gradient is in the total. */
-  async add(probabilities: readonly Probability[]): Promise<void> {
-    for (const { logprob, entropy } of probabilities) this.#probabilities.push(logprob, entropy);
+  async add({ logprobs, entropies }: Probabilities): Promise<void> {
+    for (const [index, logprob] of logprobs.entries())
+      this.#probabilities.push(logprob, entropies[index] as number);
     const startedAt = performance.now();
     if (startedAt < this.#nextAt) return;
     // Such as for a full disk, which must not stay full because of it.

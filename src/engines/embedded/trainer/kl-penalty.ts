@@ -1,10 +1,10 @@
 import { type KlPenaltyShifts, klPenaltyShifts, type LossConfig } from '../../../learning/index.ts';
 import { EngineError, type Weights } from '../../engine.ts';
-import { decisionsOf, type PreparedStep } from './trained-model.ts';
+import type { TrainingPasses } from './passes.ts';
 
 /** What a KL penalty compares. */
 interface Comparison {
-  step: PreparedStep;
+  step: Pick<TrainingPasses, 'decisions' | 'logprobs'>;
   baseModel: string;
   /** The current values. */
   vector: Float32Array;
@@ -32,7 +32,7 @@ export async function klPenaltyOf(
       'bad_reference',
       `the reference is a ${reference.baseModel} and the model a ${baseModel}; both must have the same base model`,
     );
-  const decisions = decisionsOf(step);
+  const { decisions } = step;
   const needsCurrent =
     config.klPenalty.source === 'current_learner' || decisions.some(({ logprob }) => logprob === null);
   const referenceLogprobs = await step.logprobs(await load(reference), signal);

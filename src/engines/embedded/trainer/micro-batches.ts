@@ -1,102 +1,108 @@
-import type { Tensor } from 'onnxruntime-common';
-import { largestOf } from '../../../util/extremes.ts';
-import { tokenFeeds } from '../graphs/token-feeds.ts';
-import type { Feeds, Runtime } from '../runtime.ts';
+import type { PlainDecisions } from '../lora/head-runner.ts';
+import type { PaddedTokens } from '../lora/layer-feeds.ts';
+import { type Row, rowIndex, toRows } from '../lora/shared-prefixes.ts';
+import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../lora/training-memory.ts';
+import type { Architecture } from '../weights/architecture.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 
-/**
- * Padded tokens of one run of the graphs. The largest is the fastest size; the least takes 5 % longer a token, and is
- * for batches that would give a machine's cores less than one run each.
- */
-const tokensPerRun = { least: 512, largest: 1024 };
-/** Runs that a batch of medium size is cut into. */
-const runsPerBatch = 4;
-const masked = -1e9;
+/** Runs that a batch of medium size is cut into, where several threads share them. */
+const sharedRuns = 4;
 
-/** The tokens of sequences that run through the graphs together. They can be sent to another thread. */
-export interface BatchTokens {
-  sequences: {
-    tokens: number[];
-    /** Positions of the tokens whose logits are requested. */
-    positions: number[];
-  }[];
-  /** Padded length of the sequences. */
+/** Rows that run through the graphs together. */
+export interface MicroBatch {
+  rows: readonly Row<TrainingSequence>[];
+  /** Padded length. */
   time: number;
-  /** Largest number of requested positions in a sequence: each sequence has that many rows of logits. */
-  picks: number;
+  /** Layers whose forward pass keeps what the backward pass needs. */
+  keptLayers: number;
 }
 
-/** Sequences that run through the graphs together, with their decisions. */
-export interface MicroBatch extends BatchTokens {
-  trained: readonly TrainingSequence[];
-  /** The decisions of each sequence in order, each with its row of the logits. */
-  decisions: { decision: Decision; row: number }[][];
+export interface BatchLimits {
+  architecture: Architecture;
+  /** What training may use beside the weights: see `trainingBytes`. */
+  bytes: number;
+  /** Whether forward passes may keep values for the backward passes. */
+  keepsLayers: boolean;
+  /** Whether a batch is cut into runs for several threads, however many there are: sums of gradients are rounded. */
+  isShared: boolean;
 }
 
 /**
- * Groups sequences of similar length, to pad little. Leaves out sequences without decisions. The groups depend on the
- * sequences alone, never on the number of threads, because the gradients are rounded as they are added up.
+ * Groups rows of similar length into micro-batches that fit into the memory, and leaves out sequences without decisions.
+ * Throws an `EngineError` when one sequence alone does not fit.
  */
-export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBatch[] {
-  const batches: MicroBatch[] = [];
-  const byLength = sequences
-    .filter(({ decisions }) => decisions.length > 0)
-    .sort((a, b) => b.tokens.length - a.tokens.length);
+export function toMicroBatches(
+  sequences: readonly TrainingSequence[],
+  { architecture, bytes, keepsLayers, isShared }: BatchLimits,
+): MicroBatch[] {
+  const trained = sequences.filter(({ decisions }) => decisions.length > 0);
+  const fits = (time: number) => trainingBytes(architecture, { sequences: 1, time }) <= bytes;
+  const byLength = toRows(trained, architecture, fits).sort((a, b) => b.tokens.length - a.tokens.length);
   const total = byLength.reduce((sum, { tokens }) => sum + tokens.length, 0);
   const { least, largest } = tokensPerRun;
-  const size = Math.min(largest, Math.max(least, Math.ceil(total / runsPerBatch)));
-  let start = 0;
-  while (start < byLength.length) {
-    const longest = (byLength[start] as TrainingSequence).tokens.length;
-    const time = Math.ceil(longest / 8) * 8;
-    const part = byLength.slice(start, start + Math.max(1, Math.floor(size / time)));
-    const picks = largestOf(part.map(({ decisions }) => decisions.length));
-    batches.push({
-      trained: part,
-      sequences: part.map(({ tokens, decisions }) => ({
-        tokens,
-        positions: decisions.map(({ position }) => position),
-      })),
-      time,
-      picks,
-      decisions: part.map(({ decisions }, index) =>
-        decisions.map((decision, pick) => ({ decision, row: index * picks + pick })),
-      ),
-    });
-    start += part.length;
+  const tokens = isShared ? Math.min(largest, Math.max(least, Math.ceil(total / sharedRuns))) : largest;
+  const batches: MicroBatch[] = [];
+  for (let start = 0; start < byLength.length; ) {
+    const time = byLength[start]?.tokens.length ?? 0;
+    const count = batchSizeOf(architecture, time, { bytes, tokens });
+    const rows = byLength.slice(start, start + count);
+    const size = { sequences: rows.length, time };
+    batches.push({ rows, time, keptLayers: keepsLayers ? keptLayers(architecture, size, bytes) : 0 });
+    start += count;
   }
   return batches;
 }
 
-/** The inputs of the training graphs besides the parameters: of both passes, the forward and the backward pass. */
-export function feedsOf(
-  { sequences, time, picks }: BatchTokens,
-  previousTokens: number,
-  runtime: Runtime,
-): { shared: Feeds; causal: Tensor; sources: Tensor } {
-  const batch = sequences.length;
-  const positions = new BigInt64Array(batch * picks);
-  const rows = new BigInt64Array(batch * picks);
-  const sources = new BigInt64Array(batch * time);
-  const ranges = sequences.map(({ tokens, positions: picked }, row) => {
-    // Unused rows point to the sequence's first position; they get no gradient.
-    for (let pick = 0; pick < picks; pick++) {
-      const position = picked[pick] ?? 0;
-      positions[row * picks + pick] = BigInt(position);
-      rows[row * picks + pick] = BigInt(row * time + position);
-      if (pick < picked.length) sources[row * time + position] = BigInt(row * picks + pick + 1);
-    }
-    return { tokens, start: 0, end: tokens.length, offset: row * time };
-  });
-  const causal = new Float32Array(time * time);
-  for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
+/** The sequences of a micro-batch, in the order of its decisions. */
+export const sequencesOf = ({ rows }: MicroBatch): TrainingSequence[] =>
+  rows.flatMap(({ sequences }) => sequences);
+
+export const tokensOf = ({ rows, time }: MicroBatch): PaddedTokens => ({
+  sequences: rows.map(({ tokens }) => tokens),
+  time,
+  branches: rows.map(({ branches }) => branches),
+});
+
+/** The decisions of a micro-batch, each with the index of the state that predicts its token. */
+export interface PlacedDecisions {
+  all: readonly Decision[];
+  states: Int32Array;
+  /** Those whose distribution the graphs compute, and their indices among all. */
+  plain: PlainDecisions;
+  plainAt: Int32Array;
+  /** Indices of the others. */
+  othersAt: Int32Array;
+}
+
+export function placeDecisions(batch: MicroBatch): PlacedDecisions {
+  const all: Decision[] = [];
+  const places: number[] = [];
+  for (const [row, { sequences, branches }] of batch.rows.entries())
+    for (const [sequence, { decisions }] of sequences.entries())
+      for (const decision of decisions) {
+        all.push(decision);
+        places.push(row * batch.time + rowIndex(branches, sequence, decision.position));
+      }
+  const states = Int32Array.from(places);
+  const isPlain = all.map((decision) => decision.isSoftmax);
+  const plainAt = Int32Array.from(all.keys()).filter((index) => isPlain[index]);
+  const pick = <Value extends Int32Array | Float32Array>(
+    values: Value,
+    read: (decision: Decision) => number,
+  ) => {
+    for (const [at, index] of plainAt.entries()) values[at] = read(all[index] as Decision);
+    return values;
+  };
   return {
-    shared: {
-      ...tokenFeeds(runtime, previousTokens, [batch, time], ranges),
-      positions: runtime.integer(positions, [batch, picks]),
-      rows: runtime.integer(rows, [rows.length]),
+    all,
+    states,
+    plain: {
+      states: plainAt.map((index) => states[index] as number),
+      tokens: pick(new Int32Array(plainAt.length), ({ token }) => token),
+      temperatures: pick(new Float32Array(plainAt.length), ({ span }) => span.sampling.temperature),
+      legal: (at) => (all[plainAt[at] as number] as Decision).softmaxSupport(),
     },
-    causal: runtime.float(causal, [time, time]),
-    sources: runtime.integer(sources, [batch * time]),
+    plainAt,
+    othersAt: Int32Array.from(all.keys()).filter((index) => !isPlain[index]),
   };
 }

@@ -1,120 +1,197 @@
-import { gradientName } from '../graphs/backward-graph.ts';
-import type { GradientSum } from '../lora/adapter-vector.ts';
+import { addParts, type GradientSum, PartialSum } from '../lora/adapter-vector.ts';
+import type { BatchRun, BatchRunner } from '../lora/batch-runner.ts';
 import { freeAll } from '../runtime.ts';
-import type { LogitRows } from '../sampling/distribution.ts';
-import { type Architecture, isLookup, tensorShapes } from '../weights/architecture.ts';
-import { type BatchLoss, logprobOf } from './batch-loss.ts';
-import type { Gradients, GraphRunner } from './graph-runner.ts';
-import type { BatchTokens, MicroBatch } from './micro-batches.ts';
+import { entropyOf, rowLength } from '../sampling/distribution.ts';
+import {
+  addLogitsGradient,
+  type BatchLoss,
+  finiteLogprob,
+  logprobOf,
+  type Probabilities,
+} from './batch-loss.ts';
+import type { Decision, TrainingSequence } from './decisions.ts';
+import type { KeptGradient } from './kept-gradient.ts';
+import {
+  type MicroBatch,
+  type PlacedDecisions,
+  placeDecisions,
+  sequencesOf,
+  tokensOf,
+} from './micro-batches.ts';
 
-/** Weights of a tiny model, and what runs the graphs on them. */
-interface RunningModel {
-  baseModel: string;
-  architecture: Architecture;
-  /** The flat parameter vector: see `shareWeights`. */
-  weights: Float32Array;
-  /** They share the micro-batches; each runs on its own core. */
-  runners: readonly GraphRunner[];
-  /** When it is aborted, no further run starts. */
+/** Decisions whose logits leave the graphs together. */
+const logitRows = 16;
+
+/** A micro-batch on its way, with the decisions that it is for. */
+interface Pass {
+  number: number;
+  batch: MicroBatch;
+  decisions: PlacedDecisions;
+  runner: BatchRunner;
+  probabilities: Probabilities;
+}
+
+interface GradientOptions {
   signal: AbortSignal;
+  /** What an earlier process has added to the sum of the same batches. */
+  kept?: KeptGradient | undefined;
 }
 
-/** The log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
-export async function logprobsUnder(model: RunningModel, batches: readonly MicroBatch[]): Promise<number[]> {
-  const logprobs: number[] = [];
-  const passes = inOrder(batches, aheadOf(model), async (batch, index) => {
-    return { batch, logits: await forward(model, batch, index, null) };
-  });
-  for await (const { batch, logits } of passes) {
-    for (const { decision, row } of batch.decisions.flat())
-      logprobs.push(logprobOf(decision.distribution(logits, row), decision.token));
-    freeAll(Object.values(logits));
+/** The passes of a step: its micro-batches, and what runs their graphs. */
+export class TrainingPasses {
+  readonly #batches: readonly MicroBatch[];
+  /** They share the micro-batches; each runs on its own core. */
+  readonly #runners: readonly BatchRunner[];
+
+  constructor(batches: readonly MicroBatch[], runners: readonly BatchRunner[]) {
+    this.#batches = batches;
+    this.#runners = runners;
   }
-  return logprobs;
-}
 
-/**
- * Adds the gradient of a batch's loss to a sum. Losses and gradients are added up in the order of the micro-batches, so
- * that the sum has the same bits on any number of runners.
- */
-export async function addGradient(
-  model: RunningModel,
-  batches: readonly MicroBatch[],
-  loss: BatchLoss,
-  sum: GradientSum,
-): Promise<void> {
-  const { architecture } = model;
-  const ahead = aheadOf(model);
-  const forwardPasses = inOrder(batches, ahead, async (batch, index) => {
-    return { batch, logits: await forward(model, batch, index, index) };
-  });
-  const backwardPasses = inOrder(forwardPasses, ahead, async ({ batch, logits }, index) => {
-    model.signal.throwIfAborted();
-    const slopes = loss.add(batch.decisions, logits);
-    freeAll(Object.values(logits));
-    return { batch, gradients: await runnerOf(model, index).backward(index, slopes) };
-  });
-  for await (const { batch, gradients } of backwardPasses) {
-    addOutputs(sum, architecture, batch, gradients);
-    freeAll(Object.values(gradients));
+  /** In the order in which they are trained. Those without decisions are left out. */
+  get sequences(): TrainingSequence[] {
+    return this.#batches.flatMap(sequencesOf);
+  }
+
+  get decisions(): Decision[] {
+    return this.sequences.flatMap(({ decisions }) => decisions);
+  }
+
+  /**
+   * The log-probability of each decision. `vector`: what is trained, in shared memory, or null for the base model as
+   * nothing has trained it.
+   */
+  async logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]> {
+    const logprobs: number[] = [];
+    const passes = inOrder(this.#batches.entries(), this.#ahead, ([number, batch]) =>
+      this.#forward(number, { ...batch, keptLayers: 0 }, vector, signal),
+    );
+    for await (const { number, runner, probabilities } of passes) {
+      runner.end(number);
+      for (const logprob of probabilities.logprobs) logprobs.push(logprob);
+    }
+    return logprobs;
+  }
+
+  /**
+   * Adds the gradient of the loss to a sum. Losses and gradients are added up in the order of the micro-batches, so that
+   * the sum has the same bits on any number of runners.
+   */
+  async addGradient(
+    vector: Float32Array,
+    loss: BatchLoss,
+    sum: GradientSum,
+    { signal, kept }: GradientOptions,
+  ): Promise<void> {
+    const forward = inOrder(this.#batches.entries(), this.#ahead, async ([number, batch]) => {
+      const finished = kept?.next(placedCount(batch));
+      return finished ? { batch, finished } : this.#forward(number, batch, vector, signal);
+    });
+    const backward = inOrder(forward, this.#ahead, async (pass) => {
+      if ('finished' in pass) {
+        loss.add(decisionsOf(pass.batch), pass.finished);
+        return null;
+      }
+      // Parts of several runners are added up later, in order.
+      const own = this.#runners.length > 1 ? new PartialSum() : sum;
+      await this.#backward(pass, loss, own, signal);
+      return { probabilities: pass.probabilities, own };
+    });
+    for await (const done of backward) {
+      if (!done) continue;
+      if (done.own instanceof PartialSum) addParts(sum, done.own.parts);
+      await kept?.add(done.probabilities);
+    }
+  }
+
+  /** Runs that wait while others are used, so that a runner in another thread always has one to go on with. */
+  get #ahead(): number {
+    return this.#runners.length > 1 ? this.#runners.length : 0;
+  }
+
+  async #forward(
+    number: number,
+    batch: MicroBatch,
+    vector: Float32Array | null,
+    signal: AbortSignal,
+  ): Promise<Pass> {
+    // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
+    await new Promise(setImmediate);
+    signal.throwIfAborted();
+    const runner = this.#runners[number % this.#runners.length] as BatchRunner;
+    const decisions = placeDecisions(batch);
+    const { all, plain, plainAt, othersAt, states } = decisions;
+    const others = pick(states, othersAt);
+    const run: BatchRun = { tokens: tokensOf(batch), vector, keptLayers: batch.keptLayers, plain, others };
+    const own = await runner.forward(number, run, signal);
+    const probabilities = { logprobs: new Float64Array(all.length), entropies: new Float64Array(all.length) };
+    for (const [at, index] of plainAt.entries()) {
+      const { token } = all[index] as Decision;
+      probabilities.logprobs[index] = finiteLogprob(token, own.logprobs[at] as number);
+      probabilities.entropies[index] = own.entropies[at] as number;
+    }
+    for (const chunk of chunks(othersAt)) {
+      const logits = await runner.logits(number, pick(states, chunk));
+      for (const [row, index] of chunk.entries()) {
+        const decision = all[index] as Decision;
+        const distribution = decision.distribution(logits, row);
+        probabilities.logprobs[index] = logprobOf(distribution, decision.token);
+        probabilities.entropies[index] = entropyOf(distribution);
+      }
+      freeAll(Object.values(logits));
+    }
+    return { number, batch, decisions, runner, probabilities };
+  }
+
+  async #backward(
+    { number, batch, decisions, runner, probabilities }: Pass,
+    loss: BatchLoss,
+    sum: GradientSum,
+    signal: AbortSignal,
+  ): Promise<void> {
+    signal.throwIfAborted();
+    const { all, states, plainAt, othersAt } = decisions;
+    const slopes = loss.add(decisionsOf(batch), probabilities);
+    for (const chunk of chunks(othersAt)) {
+      const wanted = pick(states, chunk);
+      const logits = await runner.logits(number, wanted);
+      const gradient = new Float32Array(logits.logits.length);
+      for (const [row, index] of chunk.entries()) {
+        const decision = all[index] as Decision;
+        const own = {
+          slope: slopes.logprobs[index] as number,
+          entropySlope: slopes.entropies[index] as number,
+        };
+        addLogitsGradient(
+          decision,
+          decision.distribution(logits, row),
+          own,
+          gradient,
+          row * rowLength(logits),
+        );
+      }
+      freeAll(Object.values(logits));
+      await runner.addLogitsGradient(number, wanted, gradient, sum);
+    }
+    const plain = { logprobs: pick(slopes.logprobs, plainAt), entropies: pick(slopes.entropies, plainAt) };
+    await runner.backward(number, plain, sum);
   }
 }
 
-/**
- * Adds the gradient of a micro-batch, the outputs of the backward graph, to a sum in the layout of the parameters. The
- * rows of the looked-up tables are added here, one after another, because many positions share a token: their sum must
- * neither lose additions nor depend on the number of threads.
- */
-export function addOutputs(
-  sum: GradientSum,
-  architecture: Architecture,
-  { sequences, time }: Pick<BatchTokens, 'sequences' | 'time'>,
-  outputs: Gradients,
-): void {
-  const { width } = architecture;
-  const tables: { offset: number; distance: number }[] = [];
-  for (const { name, offset } of tensorShapes(architecture))
-    if (!isLookup(name)) sum.add(offset, outputs[gradientName(name)] as Float32Array);
-    else if (name === 'token_embedding') tables.push({ offset, distance: 0 });
-    else tables.push({ offset, distance: Number(name.slice(name.lastIndexOf('.') + 1)) });
-  sum.addRows(outputs.embedding_gradient as Float32Array, width, (add) => {
-    for (const { offset, distance } of tables)
-      for (const [sequence, { tokens }] of sequences.entries())
-        for (let at = 0; at < tokens.length; at++) {
-          // Token 0 precedes the sequence, as in the graphs.
-          const token = at >= distance ? (tokens[at - distance] as number) : 0;
-          add(sequence * time + at, offset + token * width);
-        }
-  });
+const decisionsOf = (batch: MicroBatch): Decision[][] => sequencesOf(batch).map(({ decisions }) => decisions);
+
+const placedCount = (batch: MicroBatch): number =>
+  sequencesOf(batch).reduce((sum, { decisions }) => sum + decisions.length, 0);
+
+function pick<Values extends Int32Array | Float32Array>(values: Values, indices: Int32Array): Values {
+  const picked = values.slice(0, indices.length) as Values;
+  for (const [at, index] of indices.entries()) picked[at] = values[index] as number;
+  return picked;
 }
 
-function runnerOf({ runners }: RunningModel, index: number): GraphRunner {
-  return runners[index % runners.length] as GraphRunner;
-}
-
-async function forward(
-  model: RunningModel,
-  { sequences, time, picks }: MicroBatch,
-  index: number,
-  keepAs: number | null,
-): Promise<LogitRows> {
-  // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
-  await new Promise(setImmediate);
-  model.signal.throwIfAborted();
-  const { baseModel, weights } = model;
-  return runnerOf(model, index).forward({ baseModel, weights, batch: { sequences, time, picks }, keepAs });
-}
-
-/** The same weights in memory that the threads of several runners can read. */
-export function shareWeights(weights: Float32Array): Float32Array {
-  const shared = new Float32Array(new SharedArrayBuffer(weights.byteLength));
-  shared.set(weights);
-  return shared;
-}
-
-/** Runs that wait while others are used, so that a runner in another thread always has one to go on with. */
-function aheadOf({ runners }: RunningModel): number {
-  return runners.length > 1 ? runners.length : 0;
+function* chunks(indices: Int32Array): Generator<Int32Array> {
+  for (let start = 0; start < indices.length; start += logitRows)
+    yield indices.subarray(start, start + logitRows);
 }
 
 /**
@@ -124,13 +201,12 @@ function aheadOf({ runners }: RunningModel): number {
 async function* inOrder<Item, Result>(
   items: Iterable<Item> | AsyncIterable<Item>,
   ahead: number,
-  start: (item: Item, index: number) => Promise<Result>,
+  start: (item: Item) => Promise<Result>,
 ): AsyncGenerator<Result> {
   const started: Promise<Result>[] = [];
-  let count = 0;
   try {
     for await (const item of items) {
-      const result = start(item, count++);
+      const result = start(item);
       // It is awaited below, perhaps only after another one has failed.
       result.catch(() => undefined);
       started.push(result);

@@ -29,13 +29,16 @@ export async function train({ trainer, graphs }: TrainingThreads, request: Train
   }
 }
 
+let jobs = 0;
+
 async function runJob(
   { trainer: thread, graphs }: TrainingThreads,
   { from, folder, batches, scratchFile, onStep, signal }: TrainRequest,
 ): Promise<void> {
+  const job = jobs++;
   try {
-    const ports = await Promise.all(graphs.map(connect));
-    await thread.call({ type: 'begin', from, graphs: ports }, { transfer: ports });
+    const ports = await Promise.all(graphs.map((graph) => connect(graph, from.baseModel)));
+    await thread.call({ type: 'begin', job, from, graphs: ports }, { transfer: ports });
     for await (const { datums, ...batch } of batches) {
       signal?.throwIfAborted();
       for (const part of inMessages(datums, tokensPerMessage))
@@ -49,16 +52,17 @@ async function runJob(
     signal?.throwIfAborted();
     await thread.call({ type: 'save', folder });
   } catch (error) {
-    await thread.call({ type: 'abandon' }).catch(() => undefined);
+    // When a thread has died, the next job may have begun.
+    await thread.call({ type: 'abandon', job }).catch(() => undefined);
     throw error;
   }
 }
 
 /** Connects a thread that runs graphs with a new port, for one job. */
-async function connect(thread: RunningThread<GraphCall>): Promise<MessagePort> {
+async function connect(thread: RunningThread<GraphCall>, baseModel: string): Promise<MessagePort> {
   await thread.ready;
   const { port1, port2 } = new MessageChannel();
-  await thread.call({ port: port1 }, { transfer: [port1] });
+  await thread.call({ baseModel, port: port1 }, { transfer: [port1] });
   return port2;
 }
 

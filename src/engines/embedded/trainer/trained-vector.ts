@@ -1,5 +1,6 @@
 import { EngineError } from '../../engine.ts';
 import { type GradientSum, mostRowElements } from '../lora/adapter-vector.ts';
+import { freeAll } from '../runtime.ts';
 import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
 import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from './vector-functions.ts';
@@ -87,29 +88,22 @@ export class TrainedVector implements GradientSum {
     this.#gradient.fill(0);
   }
 
-  /** Adds to the gradient from an element on. */
   add(offset: number, added: Float32Array): void {
     const capacity = this.#staged.length;
     for (let start = 0; start < added.length; start += capacity)
       this.#addStaged(offset + start, added.subarray(start, start + capacity));
+    freeAll([added]);
   }
 
-  /**
-   * Adds rows [rows, width] to the gradient, each at the places that `add` is called with, one after another. They must
-   * have at most as many elements as the vector, and `mostRowElements`.
-   */
-  addRows(
-    rows: Float32Array,
-    width: number,
-    place: (add: (row: number, offset: number) => void) => void,
-  ): void {
+  /** The rows must have at most as many elements as the vector. */
+  addRows(rows: Float32Array, width: number, places: Int32Array): void {
     const staged = this.#stage(rows);
     const gradient = this.#gradient.byteOffset;
     if (width % 4 !== 0) throw new Error(`rows of ${width} are no vectors`);
-    place((row, offset) => {
-      const sum = gradient + offset * size;
-      this.#functions.add(sum, staged + row * width * size, sum + width * size);
-    });
+    for (let at = 0; at < places.length; at += 2) {
+      const sum = gradient + (places[at + 1] as number) * size;
+      this.#functions.add(sum, staged + (places[at] as number) * width * size, sum + width * size);
+    }
   }
 
   /** The length of the gradient. */

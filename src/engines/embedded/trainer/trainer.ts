@@ -4,18 +4,18 @@ import { martingaleVersion } from '../../../util/version.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import { type StepResult, TokenResults } from '../../token-results.ts';
-import type { BaseModels } from '../base-models.ts';
+import type { BaseModels, EmbeddedBaseModel } from '../base-models.ts';
+import type { BatchRunner } from '../lora/batch-runner.ts';
 import { defaultTrainingBytes } from '../memory.ts';
 import type { Runtime } from '../runtime.ts';
 import { readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { type DecisionCodec, findDecisions, type TrainingSequence } from './decisions.ts';
-import type { GraphRunner } from './graph-runner.ts';
+import { GraphsOfModels } from './graphs-of-models.ts';
 import { KeptGradient } from './kept-gradient.ts';
 import { klPenaltyOf } from './kl-penalty.ts';
-import { shareWeights } from './passes.ts';
-import type { TrainedModel } from './trained-model.ts';
-import { TrainedModels } from './trained-models.ts';
+import { toMicroBatches } from './micro-batches.ts';
+import { TrainingPasses } from './passes.ts';
 import { TrainedVector } from './trained-vector.ts';
 
 /** Gradients with a larger norm are scaled down to it. */
@@ -23,7 +23,7 @@ const maxNorm = 1;
 
 /** Weights in training. They are in memory until they are saved. */
 interface Run {
-  model: TrainedModel;
+  model: EmbeddedBaseModel;
   vector: TrainedVector;
   /** Optimizer steps so far. */
   steps: number;
@@ -42,16 +42,25 @@ interface TrainerOptions {
   keepEveryMs?: number;
 }
 
+/** The same values in memory that the threads of several runners can read. */
+function inSharedMemory(values: Float32Array): Float32Array {
+  const shared = new Float32Array(new SharedArrayBuffer(values.byteLength));
+  shared.set(values);
+  return shared;
+}
+
 /** Trains one set of weights at a time. */
 export class Trainer {
   readonly #models: BaseModels;
   readonly #codecOf: TrainerOptions['codecOf'];
-  readonly #trained: TrainedModels;
+  readonly #graphs: GraphsOfModels;
+  readonly #bytes: number;
+  readonly #keepsLayers: boolean;
   readonly #keepEveryMs: number | undefined;
   /** What the micro-batches and the rounding depend on besides the step. */
   readonly #settings: readonly (string | number)[];
   /** What else runs the graphs of the job. */
-  #runners: readonly GraphRunner[] = [];
+  #runners: readonly BatchRunner[] = [];
   #run: Run | undefined;
   #cancellation = new AbortController();
   /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
@@ -71,31 +80,31 @@ export class Trainer {
     this.#settings = [checkpointRuntime.name, checkpointRuntime.device, trainingBytes];
     this.#models = models;
     this.#codecOf = codecOf;
-    this.#trained = new TrainedModels(
-      { tiny: runtime, checkpoint: checkpointRuntime },
-      models,
-      trainingBytes,
-    );
+    this.#bytes = trainingBytes;
+    this.#graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: checkpointRuntime });
+    // On WebGPU every output is copied from the device and back, which takes longer than computing it again.
+    this.#keepsLayers = checkpointRuntime.device === 'cpu';
   }
 
   /** Begins a job. `others`: what runs the graphs of a tiny model; when empty, this thread does. */
-  async begin(from: Weights, others: readonly GraphRunner[] = []): Promise<void> {
+  async begin(from: Weights, others: readonly BatchRunner[] = []): Promise<void> {
     this.#end();
-    this.#runners = others;
     this.#cancellation = new AbortController();
     const { signal } = this.#cancellation;
-    const model = await this.#trained.open(from.baseModel, others);
-    this.#run = { model, vector: await this.#take(from, model), steps: 0, signal };
+    const model = this.#models.find(from.baseModel);
+    this.#runners = others.length > 0 ? others : [await this.#graphs.of(model.id)];
+    this.#run = { model, vector: await this.#take(from), steps: 0, signal };
   }
 
   /** What the job begins with. */
-  async #take({ baseModel, folder }: Weights, { shapes }: TrainedModel): Promise<TrainedVector> {
+  async #take({ baseModel, folder }: Weights): Promise<TrainedVector> {
     const saved = this.#saved;
     if (saved && folder === saved.folder) {
       this.#saved = undefined;
       return saved.vector;
     }
     const values = await this.#models.loadVector({ baseModel, folder });
+    const shapes = this.#models.trainedShapes(baseModel);
     return new TrainedVector(values, folder === null ? null : await readOptimizer(folder, shapes));
   }
 
@@ -118,7 +127,7 @@ export class Trainer {
       );
     const started = performance.now();
     const { model, vector, signal } = run;
-    const codec = await this.#codecOf(model.baseModel);
+    const codec = await this.#codecOf(model.id);
     const sequences: TrainingSequence[] = [];
     for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
     const longest = largestOf(
@@ -130,27 +139,33 @@ export class Trainer {
         'too_long',
         `a sequence of ${longest} tokens exceeds the context of ${model.contextLength}`,
       );
-    const prepared = model.prepare(sequences);
-    if (prepared.sequences.length === 0)
+    const batches = toMicroBatches(sequences, {
+      architecture: model.architecture,
+      bytes: this.#bytes,
+      keepsLayers: this.#keepsLayers,
+      isShared: model.kind === 'tiny',
+    });
+    const passes = new TrainingPasses(batches, this.#runners);
+    if (batches.length === 0)
       throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const penalty = await klPenaltyOf(loss, {
-      ...{ step: prepared, baseModel: model.baseModel, vector: vector.values, reference, signal },
+      ...{ step: passes, baseModel: model.id, vector: vector.values, reference, signal },
       load: async (weights) =>
-        this.#models.isBare(weights) ? null : shareWeights(await this.#models.loadVector(weights)),
+        this.#models.isBare(weights) ? null : inSharedMemory(await this.#models.loadVector(weights)),
     });
     const results = loss.type === 'cross_entropy' ? undefined : new TokenResults(datums);
     const batchLoss = new BatchLoss(loss, penalty?.shifts, results);
     vector.clearGradient();
     const kept =
-      scratchFile === undefined || this.#models.find(model.baseModel).kind === 'tiny'
+      scratchFile === undefined
         ? undefined
         : await KeptGradient.open(scratchFile, {
-            step: [martingaleVersion, this.#settings, this.#models.originOf(model.baseModel), batch],
+            step: [martingaleVersion, this.#settings, this.#models.originOf(model.id), batch],
             values: vector.values,
             total: vector.gradient,
             everyMs: this.#keepEveryMs,
           });
-    await prepared.addGradient(vector, batchLoss, { signal, kept });
+    await passes.addGradient(vector.values, batchLoss, vector, { signal, kept });
     signal.throwIfAborted();
     const length = vector.gradientNorm();
     if (!Number.isFinite(length))
@@ -160,7 +175,7 @@ export class Trainer {
       );
     vector.update({ learningRate, scale: length > maxNorm ? maxNorm / length : 1 });
     run.steps++;
-    const tokens = prepared.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
+    const tokens = passes.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     const seconds = (performance.now() - started) / 1000;
     const metrics = {
       ...batchLoss.metrics(),
@@ -174,8 +189,14 @@ export class Trainer {
 
   async save(folder: string): Promise<void> {
     const { model, vector } = this.#current();
-    const origin = this.#models.originOf(model.baseModel);
-    await writeCheckpoint(folder, model.shapes, vector.values, vector.optimizer, origin);
+    const origin = this.#models.originOf(model.id);
+    await writeCheckpoint(
+      folder,
+      this.#models.trainedShapes(model.id),
+      vector.values,
+      vector.optimizer,
+      origin,
+    );
     this.#saved = { folder, vector };
     this.#end();
   }
@@ -188,11 +209,11 @@ export class Trainer {
   async close(): Promise<void> {
     this.#end();
     this.#saved = undefined;
-    await this.#trained.close();
+    await this.#graphs.close();
   }
 
   #end(): void {
-    for (const runner of this.#runners) runner.end();
+    for (const runner of this.#runners) runner.close();
     this.#runners = [];
     this.#run = undefined;
   }

@@ -6,7 +6,7 @@ import { testedAdapter } from '../self-test/random-model.ts';
 import { selfTest } from '../self-test/self-test.ts';
 import { startWorker } from '../threads/worker.ts';
 import type { TrainerCall } from '../threads/worker-messages.ts';
-import { RemoteGraphs } from './graph-port.ts';
+import { RemoteRunner } from './remote-runner.ts';
 import { Trainer } from './trainer.ts';
 
 await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) => {
@@ -21,6 +21,8 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
   let isClosing = false;
+  /** The number of the last job. */
+  let job = -1;
   /** Datums of the batch whose step has not arrived yet. */
   let datums: TrainingBatch['datums'] = [];
 
@@ -33,10 +35,11 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
           : undefined;
       }
       case 'begin':
+        job = call.job;
         datums = [];
         return trainer.begin(
           call.from,
-          call.graphs.map((port) => new RemoteGraphs(port)),
+          call.graphs.map((port) => new RemoteRunner(port)),
         );
       case 'datums':
         for (const datum of call.datums) datums.push(datum);
@@ -46,7 +49,7 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
       case 'save':
         return trainer.save(call.folder);
       case 'abandon':
-        return trainer.abandon();
+        return call.job === job ? trainer.abandon() : undefined;
       case 'encode': {
         const codec = await codecs.of(call.baseModel);
         const encoded: number[][] = [];

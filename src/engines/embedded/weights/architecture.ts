@@ -1,6 +1,6 @@
 /**
- * A decoder-only transformer with RMS norms before attention and MLP. One description serves the tiny models, whose
- * parameters are all trained, and checkpoints in Hugging Face form, which are trained by LoRA.
+ * A decoder-only transformer with RMS norms before attention and MLP: the engine's tiny models and checkpoints in Hugging
+ * Face form.
  */
 export interface Architecture {
   vocabularySize: number;
@@ -118,41 +118,6 @@ export interface TensorShape {
   size: number;
 }
 
-/** Whether a tensor is a table that is looked up by token. */
-export const isLookup = (name: string) =>
-  name === 'token_embedding' || name.startsWith('previous_embedding.');
-
-/** The tensors of a model whose parameters are all trained, in the order of the flat parameter vector. */
-export function tensorShapes(architecture: Architecture): TensorShape[] {
-  const { vocabularySize, width, layers, contextLength, previousTokens, mlpWidth } = architecture;
-  const dimensions: [string, number[]][] = [
-    ['token_embedding', [vocabularySize, width]],
-    ['position_embedding', [contextLength, width]],
-  ];
-  for (let distance = 1; distance <= previousTokens; distance++)
-    dimensions.push([`previous_embedding.${distance}`, [vocabularySize, width]]);
-  for (let layer = 0; layer < layers; layer++)
-    dimensions.push(
-      [`layers.${layer}.attention_norm`, [width]],
-      [`layers.${layer}.query_key_value`, [width, 3 * width]],
-      [`layers.${layer}.attention_output`, [width, width]],
-      [`layers.${layer}.mlp_norm`, [width]],
-      [`layers.${layer}.mlp_up`, [width, mlpWidth]],
-      [`layers.${layer}.mlp_down`, [mlpWidth, width]],
-    );
-  dimensions.push(['final_norm', [width]], ['head', [width, vocabularySize]]);
-  let offset = 0;
-  return dimensions.map(([name, shape]) => {
-    const size = shape.reduce((product, dimension) => product * dimension, 1);
-    const tensor = { name, dimensions: shape, offset, size };
-    offset += size;
-    return tensor;
-  });
-}
-
 /** Number of values of tensors in one flat vector. */
 export const vectorLength = (shapes: readonly TensorShape[]): number =>
   shapes.reduce((sum, { size }) => sum + size, 0);
-
-export const parameterCount = (architecture: Architecture): number =>
-  vectorLength(tensorShapes(architecture));

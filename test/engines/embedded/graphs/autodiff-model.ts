@@ -1,5 +1,6 @@
 import { defaultDevice, grad, init, nn, numpy as np } from '@jax-js/jax';
-import { type Architecture, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 type Array = ReturnType<typeof np.array>;
 type Parameters = Record<string, Array>;
@@ -34,40 +35,46 @@ export async function differentiate(
     const inverse = np.sqrt(np.mean(np.square(x.ref), -1, { keepdims: true }).add(1e-5));
     return x.div(inverse).mul(gain);
   };
+  /** By a matrix [outputs, inputs]. */
+  const product = (x: Array, matrix: Array) => np.matmul(x, np.transpose(matrix));
   const forward = (p: Parameters): Array => {
     const weight = (name: string) => (p[name] as Array).ref;
-    let x = np.matmul(oneHot(ids.flat(), vocabularySize), weight('token_embedding'));
+    let x = np.matmul(oneHot(ids.flat(), vocabularySize), weight('model.embed_tokens.weight'));
     const positions = ids.flatMap((row) => row.map((_, at) => at));
-    x = x.add(np.matmul(oneHot(positions, architecture.contextLength), weight('position_embedding')));
+    x = x.add(
+      np.matmul(oneHot(positions, architecture.contextLength), weight('model.embed_positions.weight')),
+    );
     for (let distance = 1; distance <= previousTokens; distance++)
       x = x.add(
-        np.matmul(oneHot(shifted(distance), vocabularySize), weight(`previous_embedding.${distance}`)),
+        np.matmul(
+          oneHot(shifted(distance), vocabularySize),
+          weight(`model.embed_previous.${distance}.weight`),
+        ),
       );
     for (let layer = 0; layer < layers; layer++) {
-      const name = (part: string) => weight(`layers.${layer}.${part}`);
-      const h = norm(x.ref, name('attention_norm'));
-      const packed = np.matmul(h, name('query_key_value')).reshape([batch, time, 3, heads, span]);
-      const part = (index: number) => {
-        const pick = new Float32Array(3);
-        pick[index] = 1;
-        return np.einsum('btchd,c->bhtd', packed.ref, np.array(pick));
-      };
-      const scores = np.einsum('bhqd,bhkd->bhqk', part(0), part(1)).mul(1 / Math.sqrt(span));
+      const name = (part: string) => weight(`model.layers.${layer}.${part}.weight`);
+      const h = norm(x.ref, name('input_layernorm'));
+      const part = (letter: string) =>
+        np.einsum(
+          'bthd->bhtd',
+          product(h.ref, name(`self_attn.${letter}_proj`)).reshape([batch, time, heads, span]),
+        );
+      const scores = np.einsum('bhqd,bhkd->bhqk', part('q'), part('k')).mul(1 / Math.sqrt(span));
       const causal = new Float32Array(time * time);
       for (let at = 0; at < time; at++) causal.fill(-1e9, at * time + at + 1, (at + 1) * time);
       const attention = nn.softmax(scores.add(np.array(causal).reshape([time, time])), -1);
-      const mixed = np.einsum('bhqk,bhkd->bqhd', attention, part(2)).reshape([batch * time, width]);
-      packed.dispose();
-      x = x.add(np.matmul(mixed, name('attention_output')));
-      const hidden = nn.relu(np.matmul(norm(x.ref, name('mlp_norm')), name('mlp_up')));
-      x = x.add(np.matmul(np.square(hidden), name('mlp_down')));
+      const mixed = np.einsum('bhqk,bhkd->bqhd', attention, part('v')).reshape([batch * time, width]);
+      h.dispose();
+      x = x.add(product(mixed, name('self_attn.o_proj')));
+      const hidden = nn.relu(product(norm(x.ref, name('post_attention_layernorm')), name('mlp.up_proj')));
+      x = x.add(product(np.square(hidden), name('mlp.down_proj')));
     }
     const picked = np.matmul(oneHot(rows, batch * time), x);
-    return np.matmul(norm(picked, weight('final_norm')), weight('head'));
+    return product(norm(picked, weight('model.norm.weight')), weight('lm_head.weight'));
   };
   const parameters = (): Parameters =>
     Object.fromEntries(
-      tensorShapes(architecture).map(({ name, dimensions, offset, size }) => [
+      trainedShapes(architecture, 'all').map(({ name, dimensions, offset, size }) => [
         name,
         np.array(flat.slice(offset, offset + size)).reshape(dimensions),
       ]),

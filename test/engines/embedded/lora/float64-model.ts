@@ -26,12 +26,17 @@ export function float64States(
     const change = product(tensor(`${name}.lora_B.weight`), low);
     return output.map((value, at) => value + ((change[at] as number) * lora.alpha) / lora.rank);
   };
-  const states = tokens.map((token) =>
-    Array.from(
-      { length: width },
-      (_, at) =>
-        architecture.embeddingScale * (tensor('model.embed_tokens.weight')[token * width + at] as number),
-    ),
+  const states = tokens.map((token, position) =>
+    Array.from({ length: width }, (_, at) => {
+      let sum = tensor('model.embed_tokens.weight')[token * width + at] as number;
+      if (architecture.positions === 'learned')
+        sum += tensor('model.embed_positions.weight')[position * width + at] as number;
+      for (let distance = 1; distance <= architecture.previousTokens; distance++) {
+        const table = tensor(`model.embed_previous.${distance}.weight`);
+        sum += table[(tokens[position - distance] ?? 0) * width + at] as number;
+      }
+      return architecture.embeddingScale * sum;
+    }),
   );
   for (let layer = 0; layer < layers; layer++) {
     const prefix = `model.layers.${layer}`;
@@ -101,15 +106,14 @@ export function float64Decision(
   architecture: Architecture,
   tensors: ReadonlyMap<string, ArrayLike<number>>,
   state: readonly number[],
-  { token, temperature, legal }: { token: number; temperature: number; legal: () => Int32Array | null },
+  { token, temperature, legal }: { token: number; temperature: number; legal: Int32Array | null },
 ): { logprob: number; entropy: number } {
   const { vocabularySize, width, tiedEmbeddings } = architecture;
   const x = normalize(architecture, state, tensors.get('model.norm.weight') as ArrayLike<number>);
   const head = tensors.get(
     tiedEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
   ) as ArrayLike<number>;
-  const ids = legal();
-  const tokens = ids ? [...ids] : Array.from({ length: vocabularySize }, (_, id) => id);
+  const tokens = legal ? [...legal] : Array.from({ length: vocabularySize }, (_, id) => id);
   const logits = tokens.map(
     (id) =>
       x.reduce((sum, value, at) => sum + value * (head[id * width + at] as number), 0) / (temperature || 1),

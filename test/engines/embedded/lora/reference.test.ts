@@ -2,11 +2,12 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { adapterShapes, adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { HeadRunner, type PlainDecision } from '../../../../src/engines/embedded/lora/head-runner.ts';
+import { HeadRunner } from '../../../../src/engines/embedded/lora/head-runner.ts';
 import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';
+import { type PlainDecision, plainDecisions } from './plain-decisions.ts';
 
 const runtime = await loadRuntime('auto', 1);
 
@@ -41,7 +42,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
     (_, row) => tokens[row]?.filter((_, at) => Number(mask[row * time + at]) === 1).length ?? 0,
   );
   const batch = { sequences: tokens.map((all, row) => all.slice(0, lengths[row])), time };
-  const layers = await LayerRunner.create(runtime, checkpoint, adapter);
+  const layers = new LayerRunner(runtime, checkpoint, adapter);
   const head = await HeadRunner.create(runtime, checkpoint, adapter);
   const vector = adapterVector(architecture, adapter);
   afterAll(async () => {
@@ -50,19 +51,20 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
   });
 
   /** The tokens after the first of each sequence, with their places in the reference's [rows, time - 1]. */
-  const decisions: PlainDecision[] = [];
+  const taken: PlainDecision[] = [];
   const places: number[] = [];
   for (const [row, { length }] of batch.sequences.entries())
     for (let at = 0; at + 1 < length; at++) {
       places.push(row * (time - 1) + at);
-      decisions.push({
-        row: row * time + at,
+      taken.push({
+        state: row * time + at,
         token: tokens[row]?.[at + 1] as number,
         temperature: settings.temperature,
-        legal: () => null,
+        legal: null,
       });
     }
-  const pick = (values: Float32Array) => places.map((place) => values[place] as number);
+  const decisions = plainDecisions(taken);
+  const pick = (values: Float32Array) => Float32Array.from(places, (place) => values[place] as number);
 
   it.each([
     ['logits', null],
@@ -73,7 +75,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
     const positions = batch.sequences.flatMap(({ length }, row) =>
       Array.from({ length }, (_, at) => row * time + at),
     );
-    const { logits } = await head.logits({ states, vector: weights }, positions);
+    const { logits } = await head.logits({ states, vector: weights }, Int32Array.from(positions));
     const { vocabularySize } = architecture;
     const expected = positions.flatMap((row) =>
       Array.from(floats(reference).subarray(row * vocabularySize, (row + 1) * vocabularySize)),
@@ -110,7 +112,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
       expect(distance(own, floats(`gradient.${tensor.name}`)), tensor.name).toBeLessThan(1e-5);
     }
     const trained = new TrainedVector(vector, null);
-    trained.add(0, total);
+    trained.add(0, total.slice());
     trained.update({ learningRate: settings.adam.learningRate, scale: 1 });
     const moved = trained.values;
     for (const { name: tensor, offset, size } of adapterShapes(architecture, adapter))

@@ -1,6 +1,7 @@
 import { vi } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
@@ -11,7 +12,7 @@ import {
   type SequenceOptions,
 } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
-import { fullyTrained, parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 
@@ -34,7 +35,10 @@ export const ordinary = { priority: 0, cacheSalt: null };
 
 const random = new Random(17);
 /** Random, so that every layer matters and any error in the cache shows. */
-const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.3 * random.normal());
+const weights = Float32Array.from(
+  { length: vectorLength(trainedShapes(architecture, 'all')) },
+  () => 0.3 * random.normal(),
+);
 
 export const encode = (text: string) => codec.tokenizer.encode(text);
 export const textOf = (grammar: Grammar): Constraint => ({

@@ -14,7 +14,7 @@ describe('Adam', () => {
     for (let t = 1; t <= 20; t++) {
       const gradient = Float32Array.from({ length: size }, () => 3 * random.normal());
       vector.clearGradient();
-      vector.add(0, gradient);
+      vector.add(0, gradient.slice());
       vector.update({ learningRate: 0.01, scale: 0.5 });
       // As a job that begins from a saved checkpoint.
       if (t === 10) vector = new TrainedVector(vector.values, vector.optimizer);

@@ -4,10 +4,15 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import {
   type Distribution,
   distributionOf,
+  entropyOf,
   gatherLogits,
   type LogitRows,
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
-import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
+import {
+  addLogitsGradient,
+  BatchLoss,
+  logprobOf,
+} from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import {
   klPenaltyShifts,
   type LossConfig,
@@ -124,11 +129,32 @@ function ours(loss: LossConfig) {
           weight: 1 / (2 * (counts[index] as number)),
         },
         distribution: ({ logits }: LogitRows, row: number) => distribution(place, logits, row),
+        isSoftmax: false,
         softmaxSupport: () => null,
       },
     })),
   );
-  const slope = batch.add(decisions, logitRows(logits, vocabularySize));
+  const values = logitRows(logits, vocabularySize);
+  const placed = decisions
+    .flat()
+    .map(({ decision, row }) => ({ decision, row, distribution: decision.distribution(values, row) }));
+  const slopes = batch.add(
+    decisions.map((history) => history.map(({ decision }) => decision)),
+    {
+      logprobs: Float64Array.from(placed, ({ decision, distribution }) =>
+        logprobOf(distribution, decision.token),
+      ),
+      entropies: Float64Array.from(placed, ({ distribution }) => entropyOf(distribution)),
+    },
+  );
+  const slope = new Float32Array(logits.length);
+  for (const [index, { decision, row, distribution }] of placed.entries()) {
+    const own = {
+      slope: slopes.logprobs[index] as number,
+      entropySlope: slopes.entropies[index] as number,
+    };
+    addLogitsGradient(decision, distribution, own, slope, row * vocabularySize);
+  }
   return { slope, metrics: batch.metrics() };
 }
 

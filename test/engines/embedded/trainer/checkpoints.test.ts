@@ -4,13 +4,15 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
-import { LoraModel, sequencesOf } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { BatchGraphs } from '../../../../src/engines/embedded/lora/batch-runner.ts';
 import { trainingBytes } from '../../../../src/engines/embedded/lora/training-memory.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import { findDecisions } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import { toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
+import { TrainingPasses } from '../../../../src/engines/embedded/trainer/passes.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
@@ -63,7 +65,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
   const open = (trainingBytes?: number) =>
     new Trainer(runtime, { models, codecOf: () => codec, trainingBytes });
   const trainer = open();
-  const byHand = await LoraModel.create(runtime, model, lora);
+  const byHand = await BatchGraphs.create(runtime, model, lora);
   afterAll(async () => {
     await trainer.close();
     await byHand.release();
@@ -82,10 +84,13 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
   const vectorIn = (file: string) => models.loadVector(checkpoint(file));
   const filesIn = (file: string) =>
     Promise.all(['model', 'optimizer'].map((part) => readFile(join(folder, file, `${part}.safetensors`))));
-  const prepared = async (datums: readonly Datum<Constraint>[]) =>
-    byHand.toBatches(await Promise.all(datums.map((datum) => findDecisions(datum, codec))), 1e9);
+  const prepared = async (datums: readonly Datum<Constraint>[]) => {
+    const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, codec)));
+    const batches = toMicroBatches(sequences, { architecture, bytes: 1e9, keepsLayers: true, isShared: false });
+    return new TrainingPasses(batches, [byHand]);
+  };
 
-  it('takes the steps of LoraModel and Adam', async () => {
+  it('takes the steps of the passes and Adam', async () => {
     await trainer.begin(base);
     const reported: Record<string, number>[] = [];
     for (const step of steps) reported.push((await trainer.step(step)).metrics);
@@ -94,7 +99,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     for (const [index, { datums, loss, learningRate }] of steps.entries()) {
       const batchLoss = new BatchLoss(loss);
       vector.clearGradient();
-      await byHand.addGradient(await prepared(datums), vector.values, batchLoss, vector, { signal });
+      await (await prepared(datums)).addGradient(vector.values, batchLoss, vector, { signal });
       const length = vector.gradientNorm();
       expect(reported[index]).toMatchObject({ ...batchLoss.metrics(), grad_norm: length });
       vector.update({ learningRate, scale: 1 / Math.max(1, length) });
@@ -142,16 +147,14 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
       }
     await decoder.close();
     const loss = lossOf({ kl_penalty_coef: 0.2 });
-    const batches = await prepared(datums);
-    const logprobs = (adapter: Float32Array | null) => byHand.logprobs(batches, adapter, signal);
+    const passes = await prepared(datums);
+    const logprobs = (adapter: Float32Array | null) => passes.logprobs(adapter, signal);
     const [current, ofBase, ofFirst] = [
       await logprobs(vector),
       await logprobs(null),
       await logprobs(await vectorIn('first')),
     ];
-    const sampled = batches
-      .flatMap(sequencesOf)
-      .flatMap(({ decisions }) => decisions.map(({ logprob }) => logprob));
+    const sampled = passes.decisions.map(({ logprob }) => logprob);
     for (const [reference, expected] of [
       [base, ofBase],
       [checkpoint('first'), ofFirst],
@@ -172,7 +175,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
       expect(Math.abs(metrics.kl_policy_ref as number)).toBeGreaterThan(1e-6);
       const batchLoss = new BatchLoss(loss, shifts);
       const sum = new TrainedVector(vector, null);
-      await byHand.addGradient(batches, vector, batchLoss, sum, { signal });
+      await passes.addGradient(vector, batchLoss, sum, { signal });
       expect(metrics.loss).toBeCloseTo(batchLoss.metrics().loss as number, 6);
     }
   });

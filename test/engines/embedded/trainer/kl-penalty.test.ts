@@ -10,9 +10,8 @@ describe('the KL penalty of a batch', () => {
   const base = { baseModel: 'martingale-tiny', folder: null };
   const comparison = {
     step: {
-      sequences: [],
+      decisions: [],
       logprobs: async () => [],
-      addGradient: async () => undefined,
     },
     baseModel: base.baseModel,
     vector: new Float32Array(),

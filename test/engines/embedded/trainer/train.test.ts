@@ -59,7 +59,7 @@ test('when a thread that runs graphs ends, its job fails, and the trainer trains
       { trainer: trainer.running, graphs: threads.map(({ running }) => running) },
       { from: base, folder: join(folder, name), batches: [batchOf(datums)], onStep: () => undefined },
     );
-  await expect(job('first', [lasting, ending])).rejects.toMatchObject({
+  await expect(job('first', [ending, lasting])).rejects.toMatchObject({
     code: 'worker_died',
     // Whichever comes first: the end of the thread, or that of the trainer's connection with it.
     message: expect.stringMatching(/exit code 3|runs the training graphs has ended/),

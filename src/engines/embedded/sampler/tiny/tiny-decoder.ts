@@ -1,6 +1,8 @@
 import type { Tensor } from 'onnxruntime-common';
+import { embeddingTables } from '../../checkpoint/tensors.ts';
 import { logitRowsOf } from '../../graphs/logit-outputs.ts';
 import { tinyDecodingGraphs } from '../../graphs/tiny-decoding-graphs.ts';
+import { trainedShapes } from '../../lora/adapter-vector.ts';
 import { freeAll, type Runtime, type Session } from '../../runtime.ts';
 import type { LogitRows } from '../../sampling/distribution.ts';
 import type { Architecture } from '../../weights/architecture.ts';
@@ -59,7 +61,10 @@ export class TinyDecoder implements Decoder {
     const memory = new TinyMemory(architecture, weights);
     const decoder = new TinyDecoder(runtime, [], memory, 1);
     try {
-      for (const model of tinyDecodingGraphs(architecture, weights)) {
+      for (const model of tinyDecodingGraphs(architecture, {
+        vector: weights,
+        shapes: trainedShapes(architecture, 'all'),
+      })) {
         decoder.#stages.push(await runtime.session(model));
         freeAll([model]);
       }
@@ -189,17 +194,17 @@ function joinRows(computed: readonly { rows: LogitRows; count: number }[]): Logi
 /** Adds up the embeddings of the tokens. */
 function embed(memory: TinyMemory, tokens: readonly Token[]): void {
   const { architecture, kernels, scratch, integers } = memory;
-  const { width, previousTokens } = architecture;
-  const tables = [memory.table('token_embedding')];
-  for (let distance = 1; distance <= previousTokens; distance++)
-    tables.push(memory.table(`previous_embedding.${distance}`));
-  const positions = memory.table('position_embedding');
+  const { width } = architecture;
+  const tables = embeddingTables(architecture).map(({ name, distance }) => ({
+    address: memory.table(name),
+    distance,
+  }));
   let at = scratch.addresses / size;
-  for (const { tokens: ids, position } of tokens) {
-    integers[at++] = positions + position * width * size;
-    // Before the sequence there is token 0.
-    for (const [distance, table] of tables.entries())
-      integers[at++] = table + (ids[position - distance] ?? 0) * width * size;
-  }
+  for (const { tokens: ids, position } of tokens)
+    for (const { address, distance } of tables) {
+      // Before the sequence there is token 0.
+      const row = distance === null ? position : (ids[position - distance] ?? 0);
+      integers[at++] = address + row * width * size;
+    }
   kernels.embed(scratch.addresses, scratch.embedded, tokens.length);
 }

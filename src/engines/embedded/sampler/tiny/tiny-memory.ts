@@ -1,6 +1,8 @@
 import { EngineError } from '../../../engine.ts';
+import { embeddingTables } from '../../checkpoint/tensors.ts';
+import { trainedShapes } from '../../lora/adapter-vector.ts';
 import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
-import { type Architecture, isLookup, tensorShapes } from '../../weights/architecture.ts';
+import type { Architecture } from '../../weights/architecture.ts';
 import { blockBytes, blockPositions, cacheBytes } from './attention.ts';
 import { createKernels, type Kernels } from './kernels.ts';
 
@@ -52,9 +54,8 @@ export class TinyMemory {
     this.#layerBytes = 2 * cacheBytes(architecture);
     this.#slotBytes = architecture.layers * this.#layerBytes;
     const layout = new Layout();
-    const tables = tensorShapes(architecture).filter(
-      ({ name }) => name.endsWith('_embedding') || isLookup(name),
-    );
+    const names = new Set(embeddingTables(architecture).map(({ name }) => name));
+    const tables = trainedShapes(architecture, 'all').filter(({ name }) => names.has(name));
     for (const { name, size: elements } of tables) this.#tables.set(name, layout.add(elements));
     this.scratch = layOut(architecture, layout);
     this.#firstSlot = layout.end;

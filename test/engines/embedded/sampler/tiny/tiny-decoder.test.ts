@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { forwardGraph } from '../../../../../src/engines/embedded/graphs/forward-graph.ts';
+import { trainedShapes } from '../../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { BatchGraphs } from '../../../../../src/engines/embedded/lora/batch-runner.ts';
 import { Random } from '../../../../../src/engines/embedded/random.ts';
 import { loadRuntime, type Runtime } from '../../../../../src/engines/embedded/runtime.ts';
 import { TinyDecoder } from '../../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import { copyRow, type LogitRows } from '../../../../../src/engines/embedded/sampling/distribution.ts';
-import { parameterFeeds } from '../../../../../src/engines/embedded/trainer/graph-runner.ts';
-import { fullyTrained, parameterCount } from '../../../../../src/engines/embedded/weights/architecture.ts';
+import { fullyTrained, vectorLength } from '../../../../../src/engines/embedded/weights/architecture.ts';
 
 const vocabularySize = 512;
 
@@ -19,7 +19,10 @@ describe.each([
 ] as const)('the decoder on $name of $heads heads and width $width', ({ name, ...sizes }) => {
   const architecture = fullyTrained({ vocabularySize, ...sizes, contextLength: 320, previousTokens: 2 });
   const random = new Random(11);
-  const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.08 * random.normal());
+  const weights = Float32Array.from(
+    { length: vectorLength(trainedShapes(architecture, 'all')) },
+    () => 0.08 * random.normal(),
+  );
   const lengths = [1, 2, 5, 40, 41, 63, 64, 65, 90, 130, 300];
   const sequences = lengths.map((length) =>
     Array.from({ length }, () => Math.floor(random.uniform() * vocabularySize)),
@@ -206,31 +209,28 @@ describe.each([
     expect(copyRow(same, 0)).toEqual(next);
   });
 
-  it('agrees with the full forward pass of training to 1e-5', async () => {
-    const session = await runtime.session(forwardGraph(architecture));
+  it('agrees with the forward pass of training to 1e-5', async () => {
+    const shapes = trainedShapes(architecture, 'all');
+    const tensors = shapes.map(
+      ({ name, offset, size }) => [name, weights.subarray(offset, offset + size)] as const,
+    );
+    const base = { architecture, weights: new Map(tensors) };
+    const graphs = await BatchGraphs.create(runtime, base, 'all');
+    const nothing = new Int32Array();
+    const plain = { states: nothing, tokens: nothing, temperatures: new Float32Array(), legal: () => null };
     for (const [index, tokens] of sequences.entries()) {
-      const time = tokens.length;
-      const integers = (values: number[], shape: number[]) =>
-        runtime.integer(BigInt64Array.from(values, BigInt), shape);
-      const causal = new Float32Array(time * time);
-      for (let at = 0; at < time; at++) causal.fill(-1e9, at * time + at + 1, (at + 1) * time);
-      const shifted = (distance: number) =>
-        tokens.map((_, at) => (at >= distance ? (tokens[at - distance] as number) : 0));
-      const outputs = await session.run({
-        ...parameterFeeds(weights, architecture, runtime),
-        ids: integers(tokens, [1, time]),
-        'previous.1': integers(shifted(1), [1, time]),
-        'previous.2': integers(shifted(2), [1, time]),
-        causal: runtime.float(causal, [time, time]),
-        positions: integers([...tokens.keys()], [1, time]),
-        rows: integers([...tokens.keys()], [time]),
-      });
-      const logits = outputs.logits?.data as Float32Array;
+      const others = Int32Array.from(tokens.keys());
+      const batch = { sequences: [tokens], time: tokens.length };
+      const run = { tokens: batch, vector: null, keptLayers: 0, plain, others };
+      await graphs.forward(index, run, new AbortController().signal);
+      const { logits } = await graphs.logits(index, others);
+      graphs.end(index);
       const worst = logits.reduce((largest, value, at) => {
         const own = alone[index]?.[Math.floor(at / vocabularySize)]?.logits[at % vocabularySize] as number;
         return Math.max(largest, Math.abs(value - own));
       }, 0);
       expect(worst).toBeLessThan(1e-5);
     }
+    await graphs.release();
   });
 });

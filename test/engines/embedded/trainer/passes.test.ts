@@ -3,11 +3,17 @@ import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { type LoraBatch, LoraModel, sequencesOf } from '../../../../src/engines/embedded/lora/lora-model.ts';
+import { BatchGraphs } from '../../../../src/engines/embedded/lora/batch-runner.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
-import { findDecisions, type TrainingSequence } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import { type Decision, findDecisions, type TrainingSequence } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import {
+  type MicroBatch,
+  sequencesOf,
+  toMicroBatches,
+} from '../../../../src/engines/embedded/trainer/micro-batches.ts';
+import { TrainingPasses } from '../../../../src/engines/embedded/trainer/passes.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { type LossConfig, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
@@ -48,8 +54,12 @@ const adapter = draw(
 );
 const codec = new ConversationCodec();
 const { signal } = new AbortController();
-const model = await LoraModel.create(await loadRuntime('auto', 1), { architecture, weights }, lora);
-afterAll(() => model.release());
+const graphs = await BatchGraphs.create(await loadRuntime('auto', 1), { architecture, weights }, lora);
+afterAll(() => graphs.release());
+
+const batchesOf = (sequences: readonly TrainingSequence[], bytes = 1e9) =>
+  toMicroBatches(sequences, { architecture, bytes, keepsLayers: true, isShared: false });
+const passesOf = (batches: readonly MicroBatch[]) => new TrainingPasses(batches, [graphs]);
 
 /** Replies of letters, each with its own sampling parameters and advantage. */
 function drawSequences(settings: readonly Partial<typeof plainSampling>[]): Promise<TrainingSequence[]> {
@@ -79,7 +89,7 @@ function drawSequences(settings: readonly Partial<typeof plainSampling>[]): Prom
 }
 
 /** A padded micro-batch of one sequence. */
-const alone = (sequence: TrainingSequence, keptLayers: number): LoraBatch => {
+const alone = (sequence: TrainingSequence, keptLayers: number): MicroBatch => {
   const { length: shared } = sequence.tokens;
   const branches = { shared, starts: [shared] };
   return {
@@ -93,23 +103,27 @@ const alone = (sequence: TrainingSequence, keptLayers: number): LoraBatch => {
 const outside = (sequences: readonly TrainingSequence[]): TrainingSequence[] =>
   sequences.map(({ tokens, decisions }) => ({
     tokens,
-    decisions: decisions.map((decision) => ({ ...decision, softmaxSupport: () => null })),
+    decisions: decisions.map((decision) => {
+      const { position, token, logprob, span } = decision;
+      const distribution: Decision['distribution'] = (rows, row) => decision.distribution(rows, row);
+      return { position, token, logprob, span, distribution, isSoftmax: false, softmaxSupport: () => null };
+    }),
   }));
 
 async function gradientOf(
-  batches: readonly LoraBatch[],
+  batches: readonly MicroBatch[],
   vector: Float32Array,
   loss: BatchLoss,
   options: { signal: AbortSignal } = { signal },
 ): Promise<Float32Array> {
   const sum = new TrainedVector(vector, null);
-  await model.addGradient(batches, vector, loss, sum, options);
+  await passesOf(batches).addGradient(vector, loss, sum, options);
   return sum.gradient;
 }
 
 async function train(sequences: readonly TrainingSequence[], config: LossConfig, vector = adapter) {
   const loss = new BatchLoss(config);
-  const batches = model.toBatches(sequences, 1e9);
+  const batches = batchesOf(sequences);
   const gradient = await gradientOf(batches, vector, loss);
   return { gradient, metrics: loss.metrics() };
 }
@@ -175,10 +189,10 @@ describe('a checkpoint in training', () => {
 
   it('gives the log-probabilities of the base model without the adapter, in the order of the batches', async () => {
     const sequences = await drawSequences([{}, { topK: 5 }, { temperature: 0.5 }]);
-    const batches = model.toBatches(sequences, 1e9);
-    const base = await model.logprobs(batches, null, signal);
-    const zero = await model.logprobs(batches, new Float32Array(adapter.length), signal);
-    const adapted = await model.logprobs(batches, adapter, signal);
+    const batches = batchesOf(sequences);
+    const base = await passesOf(batches).logprobs(null, signal);
+    const zero = await passesOf(batches).logprobs(new Float32Array(adapter.length), signal);
+    const adapted = await passesOf(batches).logprobs(adapter, signal);
     expect(base).toHaveLength(batches.flatMap(sequencesOf).flatMap(({ decisions }) => decisions).length);
     for (const [index, logprob] of base.entries()) expect(zero[index]).toBeCloseTo(logprob, 5);
     expect(
@@ -194,14 +208,14 @@ describe('a checkpoint in training', () => {
       const prompt = index % 3 === 0 ? first : second;
       for (let at = 0; at < Math.min(2 + index, tokens.length); at++) tokens[at] = prompt[at] as number;
     }
-    const batches = model.toBatches(sequences, 1e9);
+    const batches = batchesOf(sequences);
     const rows = batches.flatMap((batch) => batch.rows);
     expect(rows.length).toBeLessThan(sequences.length);
     expect(sequencesOf({ rows, time: 0, keptLayers: 0 })).toHaveLength(sequences.length);
     const apart = batches.flatMap(sequencesOf).map((sequence) => alone(sequence, 0));
     const [together, each] = [
-      await model.logprobs(batches, adapter, signal),
-      await model.logprobs(apart, adapter, signal),
+      await passesOf(batches).logprobs(adapter, signal),
+      await passesOf(apart).logprobs(adapter, signal),
     ];
     for (const [index, logprob] of each.entries()) expect(together[index]).toBeCloseTo(logprob, 4);
     const gradient = await gradientOf(batches, adapter, new BatchLoss(config));
@@ -219,7 +233,7 @@ describe('a checkpoint in training', () => {
     expect(length(other.map((value, index) => value - (gradient[index] as number)))).toBeLessThan(
       1e-5 * length(gradient),
     );
-    expect(() => model.toBatches(sequences, 1e5)).toThrow(/needs .* GB beside the weights/);
+    expect(() => batchesOf(sequences, 1e5)).toThrow(/needs .* GB beside the weights/);
     const aborted = AbortSignal.abort(new Error('the training was cancelled'));
     await expect(gradientOf(several, adapter, new BatchLoss(config), { signal: aborted })).rejects.toThrow(
       'cancelled',
