@@ -90,7 +90,7 @@ export class Adapters {
         if (error instanceof TinkerError && error.code === 'engine_refused' && !isLoss(error))
           throw new EngineError(
             'checkpoint_missing',
-            `the training server ${api.url} no longer has ${checkpoint}: ${error.message}`,
+            `The training server ${api.url} no longer has ${checkpoint}: ${error.message}`,
             { cause: error },
           );
         throw error;
@@ -160,7 +160,7 @@ export class Adapters {
       .operation('save_weights_for_sampler', body, { repeat: 'never' })
       .then(({ sampling_session_id: name }) => {
         if (typeof name === 'string') return name;
-        throw new EngineError('engine_unsupported', 'the training server opened no session for sampling');
+        throw new EngineError('engine_unsupported', 'The training server opened no session for sampling.');
       });
     session.catch(() => {
       adapter.sampler = null;
@@ -185,11 +185,11 @@ export class Adapters {
 
   async #waitToHold(checkpoint: string | null, signal: AbortSignal | undefined): Promise<Held> {
     const { longestWaitMs = defaultLongestWaitMs, onWait } = this.#options;
-    const all = `all ${this.#capacity} adapters for sampling are used by requests of other checkpoints; --tinker-adapters (\`adapters\`) says how many there are`;
+    const all = `all ${this.#capacity} adapters for sampling are used by requests of other checkpoints; raise --tinker-adapters (\`adapters\`)`;
     const deadline = new Deadline(
       longestWaitMs,
       signal,
-      () => new EngineError('engine_full', `${all}. A request has waited ${longestWaitMs / 60_000} minutes`),
+      () => new EngineError('engine_full', `A request has waited ${longestWaitMs / 60_000} minutes: ${all}.`),
     );
     if (this.#waiting.length === 0) onWait(`an adapter for sampling: ${all}`);
     try {

@@ -113,10 +113,10 @@ export class Connection {
     } catch (cause) {
       if (cause instanceof TinkerError) throw cause;
       if (cause instanceof AnswerTooLarge)
-        throw new TinkerError(400, `the training server ${this.url} answered ${path}: ${cause.message}`, {
+        throw new TinkerError(400, `The training server ${this.url} answered ${path}: ${cause.message}.`, {
           cause,
         });
-      throw new TinkerError(null, `the training server ${this.url} cannot be reached: ${cause}`, { cause });
+      throw new TinkerError(null, `The training server ${this.url} cannot be reached: ${cause}.`, { cause });
     }
     if (status < 300) return answer;
     throw this.refused(path, status, Buffer.from(answer.body).toString());
@@ -138,7 +138,7 @@ export class Connection {
       if (options.method !== 'GET' || redirects === maxRedirects || !/^https?:$/.test(target.protocol))
         throw new TinkerError(
           400,
-          `the training server ${this.url} redirects ${path} to ${target.origin}, which is not followed: the key is for the server that you name. If it is the right one, pass its address`,
+          `The training server ${this.url} redirects ${path} to ${target.origin}, which is not followed: the key is for the server that you name. If it is the right one, pass its address.`,
         );
       if (target.origin !== origin) headers = { accept: protobufType };
       url = target;
@@ -147,10 +147,10 @@ export class Connection {
 
   /** The error of an answer with a status that is none of success. */
   refused(path: string, status: number, text: string): TinkerError {
-    const remedy = status === 401 || status === 403 ? '; TINKER_API_KEY must have a key that it knows' : '';
+    const remedy = status === 401 || status === 403 ? '. TINKER_API_KEY must have a key that it knows.' : '';
     return new TinkerError(
       status,
-      `the training server ${this.url} answered ${path} with ${status}: ${text.slice(0, 300)}${remedy}`,
+      `The training server ${this.url} answered ${path} with ${status}: ${text.slice(0, 300)}${remedy}`,
     );
   }
 }

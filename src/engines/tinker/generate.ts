@@ -132,7 +132,7 @@ function readReply(
   { tokenizer, format, contextLength }: Sampling,
 ): Omit<Generation, 'cachedTokens'> {
   if (!reply || reply.tokens.length === 0)
-    throw new EngineError('engine_failed', 'the training server returned no tokens');
+    throw new EngineError('engine_failed', 'The training server returned no tokens.');
   const maxTokens = Math.min(asked, contextLength - prompt.length);
   const found = new StopStrings(stopStrings);
   let length = 0;
@@ -142,7 +142,7 @@ function readReply(
     if (token >= tokenizer.vocabularySize)
       throw new EngineError(
         'engine_failed',
-        `the training server sampled token ${token}, which only pads the model's matrices: its tokenizer has ${tokenizer.vocabularySize} ids`,
+        `The training server sampled token ${token}, which only pads the model's matrices: its tokenizer has ${tokenizer.vocabularySize} ids.`,
       );
     const stop = found.find(tokenizer.bytes(token));
     if (token === format.endToken && !sampling.ignoreEnd) end = { finishReason: 'stop', stop: null };
@@ -156,7 +156,7 @@ function readReply(
   if (wrong >= 0)
     throw new EngineError(
       'engine_failed',
-      `the log-probability of token ${reply.tokens[wrong]} is ${logprobs[wrong]}: the model has diverged; lower the learning rate`,
+      `The log-probability of token ${reply.tokens[wrong]} is ${logprobs[wrong]}: the model has diverged. Lower the learning rate.`,
     );
   return {
     tokens: [...reply.tokens.subarray(0, length)],

@@ -99,5 +99,5 @@ async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[
 const wrong = (api: TinkerApi, problem: string) =>
   new EngineError(
     'engine_unsupported',
-    `the training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works; its Megatron backend holds several adapters too`,
+    `The training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works. Its Megatron backend holds several adapters too.`,
   );

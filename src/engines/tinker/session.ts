@@ -104,7 +104,7 @@ export class Session {
     const fewer = places < 2 ? '' : `pass --tinker-adapters ${places} (\`adapters\`), or `;
     throw new EngineError(
       'bad_option',
-      `the training server ${api.url} has places for ${places} adapters, and this service needs ${needed}: ${fewer}start SkyRL with max_lora_adapters ${needed + 1}`,
+      `The training server ${api.url} has places for ${places} adapters, and this service needs ${needed}: ${fewer}start SkyRL with max_lora_adapters ${needed + 1}.`,
       { cause: error },
     );
   }
@@ -112,7 +112,7 @@ export class Session {
   #full(cause: TinkerError, waitedMs: number): EngineError {
     return new EngineError(
       'engine_full',
-      `the training server has had no place for an adapter for ${waitedMs / 60_000} minutes: ${cause.message}. End the other program that has adapters there, or give SkyRL more max_lora_adapters`,
+      `The training server has had no place for an adapter for ${waitedMs / 60_000} minutes: ${cause.message} End the other program that has adapters there, or give SkyRL more max_lora_adapters.`,
       { cause },
     );
   }

@@ -151,7 +151,7 @@ export class TinkerApi {
       if (performance.now() - started > this.#longestResultMs)
         throw new TinkerError(
           null,
-          `the training server ${this.url} has not ended request ${id} within ${this.#longestResultMs / 60_000} minutes`,
+          `The training server ${this.url} has not ended request ${id} within ${this.#longestResultMs / 60_000} minutes.`,
         );
       try {
         const answer = await this.#connection.request('POST', 'retrieve_future', {
@@ -175,7 +175,7 @@ export class TinkerApi {
   #unknown(what: string): EngineError {
     return new EngineError(
       'engine_unsupported',
-      `the training server ${this.url} does not speak the Tinker API 0.25: ${what}; use SkyRL 0.4.0`,
+      `The training server ${this.url} does not speak the Tinker API 0.25: ${what}. Use SkyRL 0.4.0.`,
     );
   }
 }

@@ -82,7 +82,7 @@ export async function train(training: Training, job: Job): Promise<string> {
         { repeat: 'never', signal: job.signal },
       );
       if (typeof saved.path !== 'string')
-        throw new EngineError('engine_unsupported', 'the training server named no path of the checkpoint');
+        throw new EngineError('engine_unsupported', 'The training server named no path of the checkpoint.');
       training.adapters.keep(saved.path, adapter);
       adapter = undefined;
       return saved.path;
@@ -96,7 +96,7 @@ export async function train(training: Training, job: Job): Promise<string> {
       if (performance.now() - awaySince > longestAwayMs)
         throw new EngineError(
           'engine_away',
-          `the training server has been away for ${longestAwayMs / 60_000} minutes: ${error.message}. Send the job again once it is back`,
+          `The training server has been away for ${longestAwayMs / 60_000} minutes: ${error.message} Send the job again once it is back.`,
           { cause: error },
         );
       await sleep(pauseMs, undefined, { signal: job.signal });
@@ -155,7 +155,7 @@ export function gradientNormOf(metrics: unknown): { grad_norm?: number } {
   if (!found) return {};
   const norm = Number(found[1]);
   if (Number.isFinite(norm)) return { grad_norm: norm };
-  throw new EngineError('gradient_not_finite', `the gradient's norm is ${norm}; lower the learning rate`);
+  throw new EngineError('gradient_not_finite', `The gradient's norm is ${norm}. Lower the learning rate.`);
 }
 
 /** Runs sequences in requests of bounded size; returns the log-probabilities of their targets. */

@@ -133,20 +133,20 @@ export class ConstraintChecker {
   #tooComplex(): LanguageError {
     return new LanguageError(
       'grammar_too_complex',
-      `the constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile: make it smaller, and its repetitions shorter`,
+      `The constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile. Make it smaller, and its repetitions shorter.`,
     );
   }
 }
 
 const workerModule = new URL(`./worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
 
-const engineClosed = () => new LanguageError('engine_closed', 'the engine has been closed');
+const engineClosed = () => new LanguageError('engine_closed', 'The engine has been closed.');
 
 const notStarted = () =>
-  new LanguageError('worker_died', 'the thread that compiles constraints did not start; try again');
+  new LanguageError('worker_died', 'The thread that compiles constraints did not start. Try again.');
 
 const machineBusy = () =>
-  new LanguageError('constraints_busy', 'the machine is too busy to compile the constraint; try again');
+  new LanguageError('constraints_busy', 'The machine is too busy to compile the constraint. Try again.');
 
 const busy = (why: Refusal) =>
   new LanguageError(

@@ -191,7 +191,7 @@ export class GrammarCompiler {
     const lacking = this.#writable
       ? ` that is written without the bytes ${this.#writable.missing}, which are no token of the model`
       : '';
-    throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text${lacking}`);
+    throw new LanguageError('grammar_empty', `The ${grammar.type} grammar allows no text${lacking}.`);
   }
 }
 
@@ -202,7 +202,7 @@ function refuseAmbiguity(content: ByteGraph, tag: string): void {
   if (!state) return;
   throw new LanguageError(
     'calls_ambiguous',
-    `calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other; send tool_choice "required" or "none"`,
+    `Calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other. Send tool_choice "required" or "none".`,
   );
 }
 

@@ -29,10 +29,10 @@ export function namedJson(
   before = written?.beforeName ?? '',
 ): GrammarSource {
   if (alternatives.length === 0)
-    throw new LanguageError('grammar_empty', 'a choice of names needs at least one alternative');
+    throw new LanguageError('grammar_empty', 'A choice of names needs at least one alternative.');
   const names = new Set<string>();
   for (const { name } of alternatives) {
-    if (names.has(name)) throw new LanguageError('grammar_invalid', `two alternatives are called "${name}"`);
+    if (names.has(name)) throw new LanguageError('grammar_invalid', `Two alternatives are called "${name}".`);
     names.add(name);
   }
   const schemas = alternatives.map(({ name, schema }) => ({

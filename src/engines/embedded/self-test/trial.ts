@@ -61,7 +61,7 @@ export class Trial {
     if (this.#runs.some(({ logits }) => logits.some((row) => !row.every(Number.isFinite))))
       throw new EngineError(
         'bad_checkpoint',
-        `${model.id}: its first layers give logits that are not finite, so weights are NaN or infinite. Fetch the checkpoint again`,
+        `${model.id}: its first layers give logits that are not finite, so weights are NaN or infinite. Fetch the checkpoint again.`,
       );
   }
 

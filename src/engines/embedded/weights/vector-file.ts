@@ -62,7 +62,7 @@ export class VectorFile {
         if (saved !== undefined && saved !== value)
           throw new EngineError(
             'base_model_changed',
-            `the model was trained with ${name} ${saved}, but its base model has ${value} now: start the service with the checkpoint and the settings that it was trained with`,
+            `The model was trained with ${name} ${saved}, but its base model has ${value} now. Start the service with the checkpoint and the settings that it was trained with.`,
           );
       }
       return new VectorFile(file, shapes);

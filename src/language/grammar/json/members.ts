@@ -34,7 +34,7 @@ export function membersOf(
   if (members.length * cap > maxCounted)
     throw new LanguageError(
       'grammar_too_large',
-      `an object of ${members.length} properties, counted up to ${cap}, needs more than ${maxCounted} rules: use smaller minProperties and maxProperties`,
+      `An object of ${members.length} properties, counted up to ${cap}, needs more than ${maxCounted} rules. Use smaller minProperties and maxProperties.`,
     );
   const comma = scope.layout.punctuation(',');
   const isOver = (count: number) => limit !== null && count > limit;
