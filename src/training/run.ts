@@ -1,6 +1,6 @@
 /*
  * What always holds of a run:
- * - Every emitted event but those of single rollouts is appended to the directory before the listener gets it.
+ * - Every emitted event, except of single rollouts, is appended to the directory before the listener gets it.
  * - A step is finished when its state is on disk. Its metrics are written before that, its journal is deleted after.
  * - The policy is the first learner. `policySteps` of each has an entry for the start and one for each finished step.
  * - A run ends once, by `end` or `fail`: all rollouts have ended by then, and each counts as completed, failed or

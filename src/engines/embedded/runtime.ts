@@ -46,7 +46,7 @@ export interface Runtime {
   session(model: Uint8Array, weights?: ExternalWeights): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
   /**
-   * The same for data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
+   * A tensor of data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
    * all other inputs and all outputs are copied in each run.
    */
   constant(data: Float32Array, dimensions: readonly number[]): Tensor;

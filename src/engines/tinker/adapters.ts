@@ -49,8 +49,8 @@ export class Adapters {
   }
 
   /**
-   * Works with an adapter that has the weights of a checkpoint, by its path on the server, or those of the base model for
-   * null. When the server has lost the adapter, it gets the weights again, once.
+   * Works with an adapter that has the weights of `checkpoint`, a path on the server; null: the weights of the base model.
+   * When the server has lost the adapter, it gets the weights again, once.
    */
   async withWeights<Result>(
     checkpoint: string | null,

@@ -22,8 +22,8 @@ export async function serverModelOf(api: TinkerApi): Promise<string> {
 const tolerance = 0.05;
 
 /**
- * Finds out how the server behaves: how it adds losses, and that its log-probabilities are those of the base model's
- * distribution, the same in sampling and training.
+ * Finds out how the server adds losses, and checks that it reports log-probabilities of the base model's distribution,
+ * equal in sampling and training.
  *
  * @throws EngineError (`engine_unsupported`) that says what is different.
  */

@@ -99,8 +99,8 @@ export interface OpenEnv {
 const doneReason = 'environment_done';
 
 /**
- * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The rewards of its steps are those of
- * the replies that took them, and a rollout whose environment or server fails is a failed rollout.
+ * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The reward of a step goes to the
+ * reply that took it. A rollout whose environment or server fails is a failed rollout.
  *
  *     const tools = await openEnv('http://127.0.0.1:8000');
  *     const game = await openEnv('http://127.0.0.1:8001', {

@@ -22,7 +22,7 @@ export interface OpenRewardOptions {
   apiKey?: string;
   /** What the environment needs, by name, such as a key of a judge. It is sent to the server only. */
   secrets?: Readonly<Record<string, string>>;
-  /** Instructions before those of the environment. */
+  /** Instructions, put before the environment's own. */
   system?: string;
   /** As of every environment. Default: the environment decides when an episode ends. */
   limits?: RolloutLimits;
@@ -57,8 +57,8 @@ export interface OpenReward {
 
 /**
  * An environment of the Open Reward Standard: its tasks are scenarios, its prompt begins the conversation, its tools
- * are the agent's, and the rewards of their calls are those of the replies that made them. A rollout whose environment
- * or server fails is a failed rollout.
+ * are the agent's, and the reward of a tool call goes to the reply that made it. A rollout whose environment or server
+ * fails is a failed rollout.
  *
  *     const math = await openReward('http://127.0.0.1:8080');
  *     await train({ environment: math.environment, scenarios: await math.scenarios('train'), ... });

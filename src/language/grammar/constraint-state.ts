@@ -167,7 +167,7 @@ export class Branches {
   readonly #merged = new WeakMap<TokenSet, Map<Int32Array, TokenSet>>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
-  /** The same if the reply may also be empty: includes the end token. */
+  /** `opening` and the end token, for a reply that may be empty. */
   readonly openingOrEnd: Int32Array;
   /** Special tokens that may follow a branch that repeats, or a text branch. */
   readonly following: Int32Array;

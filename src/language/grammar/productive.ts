@@ -4,8 +4,8 @@ import { choice, type Expression, type GrammarSource, repeat, sequence } from '.
 const NOTHING: Expression = { kind: 'choice', alternatives: [] };
 
 /**
- * The same language without alternatives and rules that no text ends, so that sampling never enters one. The start is a
- * choice of nothing if the language is empty.
+ * Removes alternatives and rules that no text ends, so that sampling never enters one. The language stays the same. If
+ * it is empty, the start is a choice of nothing.
  */
 export function withoutUnproductive({ start, rules }: GrammarSource): GrammarSource {
   const productive = productiveRules(rules);

@@ -92,7 +92,7 @@ export function textOrCalls(
   return { start: choice([answer, sequence([spaces, literal(open), rule('reasoning')])]), rules };
 }
 
-/** The same language with other names for its rules. */
+/** Adds a prefix to the names of all rules. */
 function within(prefix: string, { start, rules }: GrammarSource): GrammarSource {
   const named = (name: string) => `${prefix} ${name}`;
   return {

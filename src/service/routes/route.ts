@@ -107,7 +107,7 @@ export function answerOnce(
   );
 }
 
-/** The same for a body that may not fit into memory. */
+/** `answerOnce` for a body that may not fit into memory. */
 export async function answerBodyOnce(
   service: ServiceContext,
   context: Context,

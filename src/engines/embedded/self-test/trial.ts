@@ -152,7 +152,7 @@ function largestDifference(actual: ArrayLike<number>, expected: ArrayLike<number
   return largest === 0 ? 0 : largest / rootMeanSquare(expected);
 }
 
-/** The same of the root mean square of the differences: few of a gradient's values may be large. */
+/** As `largestDifference`, with the root mean square of the differences: few of a gradient's values may be large. */
 function meanDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   const differences = Float64Array.from(expected, (value, index) => (actual[index] ?? Number.NaN) - value);
   const difference = rootMeanSquare(differences);

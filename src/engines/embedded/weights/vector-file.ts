@@ -13,8 +13,8 @@ export const encodeVectorHeader = (
   );
 
 /**
- * A safetensors file in parts, whose tensors are those of flat float32 vectors, one after the other. The parts are views
- * of the vectors. `metadata`: texts by name.
+ * Writes flat float32 vectors, one after the other, as the tensors of a safetensors file. Returns the file in parts,
+ * which are views of the vectors. `metadata`: texts by name.
  */
 export const encodeVectors = (
   shapes: readonly TensorShape[],

@@ -5,7 +5,7 @@ interface ProcessOptions {
   stdin?: Uint8Array;
   /** What it reads from file descriptor 4. */
   settings?: Uint8Array;
-  /** Its variables. Default: those of this process. */
+  /** Its environment variables. Default: of this process. */
   env?: NodeJS.ProcessEnv;
   /** Gets what it writes to file descriptor 3, as it comes. */
   onStatus?: (text: string) => void;

@@ -1,7 +1,7 @@
 export interface ExecOptions {
   /** Absolute path. Default: the sandbox's working directory. */
   cwd?: string;
-  /** Variables besides those of the sandbox. */
+  /** Environment variables, in addition to the sandbox's own. */
   env?: Readonly<Record<string, string>>;
   /** What the command reads. Default: nothing. */
   stdin?: Uint8Array;
@@ -78,7 +78,7 @@ export interface SandboxImage {
 }
 
 export interface SandboxSettings {
-  /** Absolute path where commands run, made if it is not there. Null: that of the image. */
+  /** Absolute path where commands run, made if it is not there. Null: the folder that the image sets. */
   workdir: string | null;
   /** Absolute paths to which files of the task are copied. */
   copies: readonly string[];

@@ -211,7 +211,7 @@ export class Episode {
     return failed(`${ended.failure.code}: ${ended.failure.message}`);
   }
 
-  /** The same environment, whose trajectory can be read while it runs. */
+  /** Makes the trajectory of an environment readable while it runs. */
   #watched(environment: ServedEnvironment): ServedEnvironment {
     return {
       ...environment,

@@ -64,7 +64,7 @@ export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   };
 }
 
-/** Begin of the names of containers of this machine: then that of the process, and a random part. */
+/** Names of containers: this prefix for the machine, a part for the process, and a random part. */
 const prefix = `martingale-${hostname().replaceAll(/[^A-Za-z0-9]/g, '')}-`;
 
 /** Removes the containers of processes that have ended without doing so, such as killed ones. */
