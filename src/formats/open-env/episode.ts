@@ -4,8 +4,8 @@ import { describeThrown } from '../../environment/index.ts';
 import { withDeadline } from '../../util/deadline.ts';
 import { type Connection, connect } from './connection.ts';
 import { OpenEnvError } from './error.ts';
+import { type Frame, frameSchema, type Observed } from './protocol.ts';
 import { away, pauseBefore, startingOf, whileStarting } from './starting.ts';
-import { type Frame, frameSchema, type Observed } from './wire.ts';
 
 interface EpisodeOptions {
   /** Address of the server, with http or https. */

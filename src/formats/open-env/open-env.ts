@@ -13,9 +13,15 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { actionChecker } from './action-check.ts';
 import { Episode } from './episode.ts';
 import { OpenEnvError } from './error.ts';
+import {
+  environmentsSchema,
+  metadataSchema,
+  type Observed,
+  splitsSchema,
+  taskCountSchema,
+} from './protocol.ts';
 import { readHttp, type ServerAddress } from './server.ts';
 import { listTools, toolsOf } from './tools.ts';
-import { environmentsSchema, metadataSchema, type Observed, splitsSchema, taskCountSchema } from './wire.ts';
 
 const scenarioSchema = z.object({
   /** What the environment draws from. All rollouts of a group have the same. */

@@ -2,7 +2,7 @@ import type { ToolSet } from 'ai';
 import type { Trajectory } from '../../trajectory/index.ts';
 import type { Episode } from './episode.ts';
 import { OpenEnvError } from './error.ts';
-import { type Observed, type ToolList, toolListSchema, toolResultSchema } from './wire.ts';
+import { type Observed, type ToolList, toolListSchema, toolResultSchema } from './protocol.ts';
 
 /** The tools of an environment of the Model Context Protocol. @throws OpenEnvError if it has none. */
 export async function listTools(episode: Episode, signal: AbortSignal): Promise<ToolList> {

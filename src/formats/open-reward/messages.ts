@@ -1,6 +1,6 @@
 import type { ModelMessage, ToolResultPart } from 'ai';
+import type { Block, ConversationMessage } from './protocol.ts';
 import { OpenRewardError } from './server.ts';
-import type { Block, ConversationMessage } from './wire.ts';
 
 type UserPart = { type: 'text'; text: string } | { type: 'file'; data: string; mediaType: string };
 

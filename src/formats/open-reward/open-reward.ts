@@ -9,9 +9,9 @@ import {
 import type { RolloutLimits, Trajectory } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { systemOf, toModelMessages, toToolOutput } from './messages.ts';
+import { environmentsSchema, splitsSchema, taskCountSchema } from './protocol.ts';
 import { OpenRewardError, OpenRewardServer } from './server.ts';
 import { type OpenRewardTask, parse, Session } from './session.ts';
-import { environmentsSchema, splitsSchema, taskCountSchema } from './wire.ts';
 
 const scenarioSchema = z.object({ split: z.string(), index: z.int().nonnegative() });
 

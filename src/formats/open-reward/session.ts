@@ -1,7 +1,6 @@
 import { setInterval } from 'node:timers';
 import type { z } from 'zod';
 import { checkBlocks } from './messages.ts';
-import { OpenRewardError, type OpenRewardServer } from './server.ts';
 import {
   type Block,
   type CallResult,
@@ -11,7 +10,8 @@ import {
   promptSchema,
   type ToolList,
   toolsSchema,
-} from './wire.ts';
+} from './protocol.ts';
+import { OpenRewardError, type OpenRewardServer } from './server.ts';
 
 export interface OpenRewardTask {
   split: string;

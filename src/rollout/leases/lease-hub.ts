@@ -7,8 +7,8 @@ import type { BudgetNumbers } from '../sent/call-budgets.ts';
 import type { SentRollout } from '../sent/messages.ts';
 import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
+import { type FromWorker, fromWorkerSchema, type JoinRequest } from './protocol.ts';
 import { RemoteWorker } from './remote-worker.ts';
-import { type FromWorker, fromWorkerSchema, type JoinRequest } from './wire.ts';
 import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
 interface LeaseHubOptions {

@@ -16,7 +16,7 @@ import {
   type ToolList,
   taskRangeRequestSchema,
   taskRequestSchema,
-} from '../wire.ts';
+} from '../protocol.ts';
 import { flattened } from './blocks.ts';
 import { callEvents, event, eventStream } from './call-stream.ts';
 import type { EpisodeOptions, Opening } from './episode.ts';

@@ -2,8 +2,8 @@ import { randomInt } from 'node:crypto';
 import { cleanupFailedMetric } from '../../../environment/index.ts';
 import { runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
+import type { Block, CallResult, ConversationMessage, ToolList } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
-import type { Block, CallResult, ConversationMessage, ToolList } from '../wire.ts';
 import { answerBlocks, isError, outputBlocks, resultsIn, toConversation } from './blocks.ts';
 import { type Action, ClientModel, type Turn } from './client-model.ts';
 import {

@@ -4,7 +4,7 @@ import type { Rollout, RolloutCounts } from '../../rollout.ts';
 import { runWithinSpan } from '../../run-rollout.ts';
 import { ThreadExecutor } from '../../threads/worker-threads.ts';
 import { cloneFormat } from '../mailbox.ts';
-import type { JoinRequest } from '../wire.ts';
+import type { JoinRequest } from '../protocol.ts';
 import type { ProgramConnection } from './connection.ts';
 import { WorkerSession } from './worker-session.ts';
 

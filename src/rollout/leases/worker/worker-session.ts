@@ -8,7 +8,7 @@ import { RemoteBudgets } from '../../sent/call-budgets.ts';
 import type { SentStart } from '../../sent/messages.ts';
 import { SentRollouts, sendRollout } from '../../sent/run-sent.ts';
 import { Inbox, Outbox, readMessage } from '../mailbox.ts';
-import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } from '../wire.ts';
+import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } from '../protocol.ts';
 import { WorkerError } from '../worker-error.ts';
 import type { ProgramConnection } from './connection.ts';
 
