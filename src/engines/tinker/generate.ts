@@ -4,9 +4,9 @@ import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.t
 import type { GenerateRequest, Generation, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
-import type { TinkerReply } from './messages.ts';
 import { refuseSampling, unsupported } from './refusals.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerReply } from './tinker-protobuf.ts';
 
 /** What samples: the server, and the text of its base model. */
 interface Sampling {

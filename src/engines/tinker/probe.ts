@@ -3,8 +3,8 @@ import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
 import { TinkerError } from './connection.ts';
-import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 import { gradientNormOf } from './train.ts';
 import type { Reduction } from './train-step.ts';
 

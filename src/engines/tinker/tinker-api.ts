@@ -10,7 +10,7 @@ import {
   protobufType,
   TinkerError,
 } from './connection.ts';
-import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample } from './messages.ts';
+import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample } from './tinker-protobuf.ts';
 
 /**
  * Longest wait for a result in one request. SkyRL holds such a request for five minutes; proxies between are less patient.

@@ -9,8 +9,8 @@ import {
 import type { TrainingBatch } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { TokenResults } from '../token-results.ts';
-import type { TinkerDatum } from './messages.ts';
 import { refuseSampling, unsupported } from './refusals.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 
 /** How the server adds the losses of a step: `mean` over each sequence's weighted tokens and over the sequences. */
 export type Reduction = 'mean' | 'sum';

@@ -5,8 +5,8 @@ import { EngineError } from '../engine.ts';
 import { type StepResult, TokenResults } from '../token-results.ts';
 import { type Adapter, type Adapters, isLoss } from './adapters.ts';
 import { TinkerError } from './connection.ts';
-import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 import { lossOf, type Reduction, sequencesOf } from './train-step.ts';
 
 interface Training {

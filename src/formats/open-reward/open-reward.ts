@@ -8,7 +8,7 @@ import {
 } from '../../environment/index.ts';
 import type { RolloutLimits, Trajectory } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { systemOf, toModelMessages, toToolOutput } from './messages.ts';
+import { systemOf, toModelMessages, toToolOutput } from './model-messages.ts';
 import { environmentsSchema, splitsSchema, taskCountSchema } from './protocol.ts';
 import { OpenRewardError, OpenRewardServer } from './server.ts';
 import { type OpenRewardTask, parse, Session } from './session.ts';

@@ -1,6 +1,6 @@
 import { setInterval } from 'node:timers';
 import type { z } from 'zod';
-import { checkBlocks } from './messages.ts';
+import { checkBlocks } from './model-messages.ts';
 import {
   type Block,
   type CallResult,

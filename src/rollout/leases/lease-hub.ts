@@ -4,7 +4,7 @@ import { maxTimerMs } from '../../util/deadline.ts';
 import { messageOf } from '../../util/error.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
-import type { SentRollout } from '../sent/messages.ts';
+import type { SentRollout } from '../sent/sent-rollout.ts';
 import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
 import { type FromWorker, fromWorkerSchema, type JoinRequest } from './protocol.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { RolloutFailure } from '../rollout.ts';
-import type { BudgetReply, BudgetRequest } from '../sent/messages.ts';
+import type { BudgetReply, BudgetRequest } from '../sent/sent-rollout.ts';
 
 /** Messages of the program to a worker. */
 export type ToWorker =

@@ -3,7 +3,7 @@ import { MartingaleError } from '../../contract/index.ts';
 import { isSendableReward, sendableRewards, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { type SentRollout, toRollout } from './messages.ts';
+import { type SentRollout, toRollout } from './sent-rollout.ts';
 
 const count = z.number().int().min(0);
 const reward = z.number().refine(isSendableReward, `rewards are numbers ${sendableRewards}`);
