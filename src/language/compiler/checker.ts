@@ -8,7 +8,7 @@ import { LanguageError } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
 import { type Answer, nextMessage } from '../next-message.ts';
 import { type ConstraintPlan, planSize } from './compiler.ts';
-import type { CheckReport, CheckStart } from './worker.ts';
+import type { CheckReport, CheckStart } from './compiler-thread.ts';
 
 export interface CheckerOptions {
   /** Whose tokens constraints allow. Default null: the tiny models. */
@@ -138,7 +138,10 @@ export class ConstraintChecker {
   }
 }
 
-const workerModule = new URL(`./worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
+const workerModule = new URL(
+  `./compiler-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
+  import.meta.url,
+);
 
 const engineClosed = () => new LanguageError('engine_closed', 'The engine has been closed.');
 
