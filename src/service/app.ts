@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import { requireKey } from './access.ts';
-import { BusyError } from './admission/slots.ts';
+import { BusyError } from './admission/tenant-slots.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
 import { noSuchPath } from './errors.ts';

@@ -14,7 +14,7 @@ import type {
   SandboxKind,
   SandboxSettings,
 } from '../sandbox.ts';
-import { Slots } from '../slots.ts';
+import { Semaphore } from '../semaphore.ts';
 import { dockerImages } from './images.ts';
 import { exposePort } from './port.ts';
 import { Docker, dockerMs } from './program.ts';
@@ -35,7 +35,7 @@ const names = { program: true, maxSandboxes: true } satisfies OptionNames<Docker
 export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   checkOptionNames('dockerSandbox()', options, names);
   const { program = 'docker', maxSandboxes = 16 } = options;
-  const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
+  const slots = new Semaphore(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   const docker = new Docker(program);
   const images = dockerImages(docker);
   let swept: Promise<void> | undefined;

@@ -6,7 +6,7 @@ import { HarborError } from '../../errors.ts';
 import { newFolder, removeFolder, sweep } from '../left-over.ts';
 import { runProcess } from '../run-process.ts';
 import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from '../sandbox.ts';
-import { Slots } from '../slots.ts';
+import { Semaphore } from '../semaphore.ts';
 import { SandboxFiles } from './sandbox-files.ts';
 import { type SandboxBounds, watch } from './watch.ts';
 
@@ -39,7 +39,7 @@ export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
     if (!isAbsolute(folder) || posix.normalize(folder) === '/')
       throw invalidOption('invalid_rollout_option', 'folders', folder, 'Pass absolute paths below `/`.');
   const whole = (name: string, value: number) => wholeNumberOption('invalid_rollout_option', name, value, 1);
-  const slots = new Slots(whole('maxSandboxes', maxSandboxes));
+  const slots = new Semaphore(whole('maxSandboxes', maxSandboxes));
   whole('maxProcesses', maxProcesses);
   whole('maxDiskMb', maxDiskMb);
   let swept: Promise<void> | undefined;
