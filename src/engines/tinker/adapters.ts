@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Deadline, untilAborted } from '../../util/deadline.ts';
 import { EngineError } from '../engine.ts';
 import { TinkerError } from './connection.ts';
-import { type CreateOptions, defaultLongestWaitMs, Session, type SessionOptions } from './session.ts';
+import { type CreateOptions, defaultLongestWaitMs, type SessionOptions, TinkerSession } from './session.ts';
 
 /** A LoRA adapter on the server. */
 export interface Adapter {
@@ -40,12 +40,12 @@ export class Adapters {
   readonly #closing = new Set<Promise<void>>();
   /** Requests that wait for an adapter without users. */
   #waiting: (() => void)[] = [];
-  readonly #session: Session;
+  readonly #session: TinkerSession;
 
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#capacity = options.places - 1;
-    this.#session = new Session(options);
+    this.#session = new TinkerSession(options);
   }
 
   /**

@@ -33,7 +33,7 @@ const pauseMs = 1000;
 export const defaultLongestWaitMs = 7 * 60_000;
 
 /** This engine's session on the server, which has its adapters as long as it hears of the engine. */
-export class Session {
+export class TinkerSession {
   readonly #options: SessionOptions;
   #session: Promise<string> | undefined;
   #hasEnded = false;

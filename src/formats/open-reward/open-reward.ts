@@ -11,7 +11,7 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { systemOf, toModelMessages, toToolOutput } from './model-messages.ts';
 import { environmentsSchema, splitsSchema, taskCountSchema } from './protocol.ts';
 import { OpenRewardError, OpenRewardServer } from './server.ts';
-import { type OpenRewardTask, parse, Session } from './session.ts';
+import { OpenRewardSession, type OpenRewardTask, parse } from './session.ts';
 
 const scenarioSchema = z.object({ split: z.string(), index: z.int().nonnegative() });
 
@@ -92,7 +92,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
     ...(options.settings ? { settings: options.settings } : {}),
     ...(discount === null ? {} : { credit: { discount } }),
     setup: async ({ scenario, signal }) => ({
-      session: await Session.open({
+      session: await OpenRewardSession.open({
         ...{ server, environment: name, task: scenario, signal },
         secrets: options.secrets ?? {},
       }),
@@ -135,7 +135,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
   };
 }
 
-type CallOf = Awaited<ReturnType<Session['call']>>;
+type CallOf = Awaited<ReturnType<OpenRewardSession['call']>>;
 
 /** What the environment answers to words. */
 const toUserMessages = (result: CallOf): ModelMessage[] =>
@@ -149,7 +149,7 @@ function record(trajectory: Trajectory, result: CallOf): void {
 }
 
 /** The environment's tools for the agent. What a wrong call gets is an answer to the model, not an error. */
-async function toolsOf(session: Session, trajectory: Trajectory): Promise<ToolSet> {
+async function toolsOf(session: OpenRewardSession, trajectory: Trajectory): Promise<ToolSet> {
   const { jsonSchema, tool } = await import('ai');
   return Object.fromEntries(
     // What takes the words of a reply is not called by the model.

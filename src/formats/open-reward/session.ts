@@ -32,7 +32,7 @@ interface SessionOptions {
 const pingMs = 30_000;
 
 /** One episode: a session of an environment on a server. */
-export class Session {
+export class OpenRewardSession {
   readonly #server: OpenRewardServer;
   readonly #environment: string;
   readonly #id: string;
@@ -52,9 +52,15 @@ export class Session {
   }
 
   /** Begins an episode. What it has begun is deleted when that fails. */
-  static async open({ server, environment, task, secrets, signal }: SessionOptions): Promise<Session> {
+  static async open({
+    server,
+    environment,
+    task,
+    secrets,
+    signal,
+  }: SessionOptions): Promise<OpenRewardSession> {
     const id = await newSession(server, signal);
-    const session = new Session(server, environment, id);
+    const session = new OpenRewardSession(server, environment, id);
     try {
       const headers: Record<string, string> =
         Object.keys(secrets).length > 0 ? { 'x-secrets': encoded(secrets) } : {};
