@@ -33,7 +33,7 @@ export class TinkerError extends EngineError {
   }
 }
 
-export interface Answer {
+export interface ServerAnswer {
   type: string;
   body: Uint8Array;
 }
@@ -71,7 +71,11 @@ export class Connection {
     await this.#agent.destroy();
   }
 
-  async request(method: 'GET' | 'POST' | 'DELETE', path: string, options: RequestOptions): Promise<Answer> {
+  async request(
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    options: RequestOptions,
+  ): Promise<ServerAnswer> {
     const { repeat, signal, longestMs } = options;
     for (let attempt = 0; ; attempt++)
       try {
@@ -96,9 +100,9 @@ export class Connection {
     method: 'GET' | 'POST' | 'DELETE',
     path: string,
     { data, signal, longestMs }: RequestOptions,
-  ): Promise<Answer> {
+  ): Promise<ServerAnswer> {
     let status: number;
-    let answer: Answer;
+    let answer: ServerAnswer;
     try {
       const { statusCode, headers, body } = await this.#follow(path, {
         method,

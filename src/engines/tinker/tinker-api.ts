@@ -3,11 +3,11 @@ import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import {
-  type Answer,
   type CallOptions,
   Connection,
   isTimeout,
   protobufType,
+  type ServerAnswer,
   TinkerError,
 } from './connection.ts';
 import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample } from './tinker-protobuf.ts';
@@ -123,7 +123,7 @@ export class TinkerApi {
   }
 
   async #read<Result>(
-    begun: Answer,
+    begun: ServerAnswer,
     read: (message: Uint8Array) => Result,
     signal: AbortSignal | undefined,
   ): Promise<Result> {
@@ -143,7 +143,7 @@ export class TinkerApi {
   async #result(
     { request_id: id }: Record<string, unknown>,
     signal: AbortSignal | undefined,
-  ): Promise<Answer> {
+  ): Promise<ServerAnswer> {
     const data = { type: 'application/json', body: JSON.stringify({ request_id: String(id) }) };
     const longestMs = this.#pollMs;
     const started = performance.now();
@@ -180,7 +180,7 @@ export class TinkerApi {
   }
 }
 
-function jsonOf({ body }: Answer): Record<string, unknown> {
+function jsonOf({ body }: ServerAnswer): Record<string, unknown> {
   const value: unknown = JSON.parse(Buffer.from(body).toString());
   return isObject(value) ? value : {};
 }

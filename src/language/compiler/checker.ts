@@ -6,7 +6,7 @@ import { SharedWork } from '../../util/shared-work.ts';
 import type { SharedLanguage } from '../chat/read-language.ts';
 import { LanguageError } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
-import { type Answer, nextMessage } from '../next-message.ts';
+import { type MessageOutcome, nextMessage } from '../next-message.ts';
 import { type ConstraintPlan, planSize } from './compiler.ts';
 import type { CheckReport, CheckStart } from './compiler-thread.ts';
 
@@ -23,7 +23,7 @@ export interface CheckerOptions {
 
 interface Running {
   worker: Worker;
-  ready: Promise<Answer<CheckReport>>;
+  ready: Promise<MessageOutcome<CheckReport>>;
 }
 
 const startTimeoutMs = 30_000;
@@ -106,7 +106,7 @@ export class ConstraintChecker {
     }
   }
 
-  #planOf(answer: Answer<CheckReport>): ConstraintPlan {
+  #planOf(answer: MessageOutcome<CheckReport>): ConstraintPlan {
     if (answer.type === 'message') {
       const { message } = answer;
       if (message.type === 'plan') return message.plan;

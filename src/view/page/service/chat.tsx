@@ -4,14 +4,7 @@ import type { ChatMessage, ServiceQuestion, ServiceReply } from '../../api.ts';
 import { post } from '../api-client.ts';
 import { setQuery } from '../router.ts';
 import { Answer } from './answer.tsx';
-import {
-  type Answer as ChatAnswer,
-  historyOf,
-  messagesOf,
-  type Turn,
-  unanswered,
-  withAnswer,
-} from './conversation.ts';
+import { type ChatAnswer, historyOf, messagesOf, type Turn, unanswered, withAnswer } from './conversation.ts';
 import { OpeningNote, useOpening } from './opening.tsx';
 
 const sides = [0, 1] as const;
