@@ -59,8 +59,8 @@ export function rankCheckpoints(
 }
 
 /**
- * Deletes the checkpoints of learners that `keepCheckpoints` does not keep. Never rejects: if the service fails, it warns
- * (`martingale_checkpoints_not_deleted`) and tries again after the next step.
+ * Deletes the checkpoints of learners that `keepCheckpoints` does not keep. Never rejects: if the service fails, it
+ * warns (`martingale_checkpoints_not_deleted`) and tries again after the next step.
  */
 export async function pruneLearners<Schema extends z.ZodType, Outcome>({
   settings,

@@ -50,7 +50,9 @@ const stateSchema = z.object({
 
 export const runStateSchema = z.preprocess(refuseEarlier, stateSchema);
 
-/** @throws RunError for the state of a run that an earlier version began: it kept the policy apart from the learners. */
+/**
+ * @throws RunError for the state of a run that an earlier version began: it kept the policy apart from the learners.
+ */
 function refuseEarlier(state: unknown): unknown {
   if (isObject(state) && state.version === 1)
     throw new RunError(

@@ -61,8 +61,8 @@ export function seatsOfStep(
 }
 
 /**
- * Who plays the seats in a validation after this many steps: those that it names, and the further models that train at
- * their newest checkpoints of that time.
+ * Who plays the seats in a validation after this many steps: the models that it names, and learners at the newest
+ * checkpoint of that time.
  */
 export function seatsOfValidation(
   seats: SeatModels | undefined,

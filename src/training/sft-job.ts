@@ -96,9 +96,9 @@ export async function createSftJob(
 }
 
 /**
- * Trains the policy on conversations before the first step. The request and its outcome are written to disk. A resumed run follows
- * a known job, repeats a request whose answer it does not have, and creates another job if the first failed or was
- * cancelled.
+ * Trains the policy on conversations before the first step. The request and its outcome are written to disk. A resumed
+ * run follows a known job, repeats a request whose answer it does not have, and creates another job if the first failed
+ * or was cancelled.
  */
 export async function runWarmStart<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, learners: [policy], emit, signal }: RunContext<Schema, Outcome>,

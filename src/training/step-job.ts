@@ -17,8 +17,9 @@ interface StepJob {
 }
 
 /**
- * Runs the training job of a learner in a step and waits for its checkpoint. The job's state is on disk, so a resumed run requests
- * the job with the same key or follows it by its id. It creates another one only if the first failed or was cancelled.
+ * Runs the training job of a learner in a step and waits for its checkpoint. The job's state is on disk, so a resumed
+ * run requests the job with the same key or follows it by its id. It creates another one only if the first failed or
+ * was cancelled.
  */
 export async function runStepJob<Schema extends z.ZodType, Outcome>(
   { settings, directory, signal }: RunContext<Schema, Outcome>,

@@ -34,9 +34,9 @@ export class Adapters {
   readonly #capacity: number;
   /** By checkpoint, the least recently used first; null for the base model. */
   readonly #held = new Map<string | null, Held>();
-  /** All on the server, with those in training. */
+  /** All adapters on the server, also in training. */
   readonly #open = new Set<Adapter>();
-  /** Those that are being closed. */
+  /** Closings in progress. */
   readonly #closing = new Set<Promise<void>>();
   /** Requests that wait for an adapter without users. */
   #waiting: (() => void)[] = [];
@@ -49,8 +49,8 @@ export class Adapters {
   }
 
   /**
-   * Works with an adapter that has the weights of `checkpoint`, a path on the server; null: the weights of the base model.
-   * When the server has lost the adapter, it gets the weights again, once.
+   * Works with an adapter that has the weights of `checkpoint`, a path on the server; null: the weights of the base
+   * model. When the server has lost the adapter, it gets the weights again, once.
    */
   async withWeights<Result>(
     checkpoint: string | null,

@@ -58,7 +58,7 @@ export class Connection {
     headersTimeout: answerMs,
     bodyTimeout: answerMs,
     connect: { timeout: 10_000 },
-    // A connection of HTTP/2 has places for 100 requests. Those that wait for results would fill them.
+    // An HTTP/2 connection carries 100 requests at once: requests that wait for results would use them up.
     allowH2: false,
   });
 

@@ -38,9 +38,9 @@ interface Call {
 
 /**
  * Samples replies on the server. Requests are sent at once: the server batches waiting requests itself. The choices of
- * one chat are one request: the server samples choice i with the request's seed + i, as the service does, so each has the
- * tokens that it would have alone. Calls with unrelated seeds, such as of different rollouts, stay apart: in one request
- * they would get other tokens, and all would wait for the longest.
+ * one chat are one request: the server samples choice i with the request's seed + i, as the service does, so each has
+ * the tokens that it would have alone. Calls with unrelated seeds, such as of different rollouts, stay apart: in one
+ * request they would get other tokens, and all would wait for the longest.
  */
 export class Sampler {
   readonly #sampling: Sampling;

@@ -25,7 +25,7 @@ export interface CreateOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How often the server hears that this engine is there. Without that it drops all adapters after five minutes. */
+/** Interval of heartbeats. Without them the server drops all adapters after five minutes. */
 const heartbeatMs = 10_000;
 
 /** Poll interval and deadline for a free adapter slot. The server frees the slots of a dead program after some minutes. */

@@ -30,7 +30,7 @@ interface TinkerApiOptions {
   apiKey?: string | undefined;
   /** Longest wait for a result in one request, in milliseconds. Default 45,000. */
   pollMs?: number;
-  /** Longest wait for a result of a server that is there, in milliseconds. Default 3,600,000. */
+  /** Longest wait for a result from a server that answers, in milliseconds. Default 3,600,000. */
   longestResultMs?: number;
 }
 

@@ -30,18 +30,18 @@ interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'onWait' | 'sign
 const adam = { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0 };
 
 /**
- * Tokens and sequences in one pass. The hosted service takes at most 1024 sequences and 5 MB, of which a token of ours
- * needs 24 bytes. The server samples between passes, so short ones also keep sampling from waiting long.
+ * Tokens and sequences in one pass. The hosted service takes at most 1024 sequences and 5 MB; a token needs 24 bytes.
+ * The server samples between passes, so short passes also keep sampling from waiting long.
  */
 const tokensPerPass = 65_536;
 const sequencesPerPass = 1024;
 
 const pauseMs = 500;
 
-/** As long as a client waits for a job unless it says otherwise. */
+/** Equals the time that a client waits for a job by default. */
 const defaultLongestAwayMs = 3_600_000;
 
-/** Times in a row that a job begins again at a server that is there, but says that it has lost the adapter. */
+/** Times in a row that a job starts again because the server answers, but has lost the adapter. */
 const maxLosses = 5;
 
 /**

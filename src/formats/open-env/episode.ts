@@ -164,7 +164,7 @@ export class Episode {
 
   #fail(error: OpenEnvError): void {
     this.#end ??= error;
-    // Whoever waits gets the error; without anybody it is the answer to the next step.
+    // A waiting step gets the error; if none waits, the next step does.
     this.#waiting?.promise.catch(() => undefined);
     this.#waiting?.reject(this.#end);
     this.#waiting = undefined;

@@ -51,7 +51,7 @@ export class OpenRewardSession {
     this.#pings.unref();
   }
 
-  /** Begins an episode. What it has begun is deleted when that fails. */
+  /** Begins an episode. If that fails, the session is deleted on the server. */
   static async open({
     server,
     environment,

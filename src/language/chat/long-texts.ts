@@ -92,7 +92,7 @@ export class LongTexts {
       workerData: this.#language,
       resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
     });
-    // It keeps no program alive: who waits for it has a socket or a timer.
+    // The thread must not keep the program alive: callers that wait have a socket or a timer.
     worker.unref();
     const running = { worker, ready: nextMessage<LongTextReport>(worker, { timeoutMs: startTimeoutMs }) };
     worker.on('error', () => {});

@@ -39,7 +39,7 @@ function productiveRules(rules: ReadonlyMap<string, Expression>): Set<string> {
   return productive;
 }
 
-/** Null if the expression is productive; else the rules of which one must be, before it can be. */
+/** Null if the expression is productive; else rules: one of them must become productive first. */
 function missingRules(expression: Expression, productive: ReadonlySet<string>): string[] | null {
   switch (expression.kind) {
     case 'literal':

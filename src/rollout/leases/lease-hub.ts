@@ -107,7 +107,7 @@ export class LeaseHub {
     return this.#workers.get(id);
   }
 
-  /** Takes a message of a worker, as it has sent it. One that cannot be read takes the rollout that it is about away. */
+  /** Takes a message of a worker. If it cannot be read, the worker loses the rollout that the message names. */
   receive(worker: RemoteWorker, sent: unknown): void {
     const parsed = fromWorkerSchema.safeParse(sent);
     if (!parsed.success) {

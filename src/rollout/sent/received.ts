@@ -39,7 +39,7 @@ const schema = z.discriminatedUnion('status', [
 ]);
 
 /**
- * Reads a rollout that another process says it has run: its form, its bounds, and that it is the one that was asked for.
+ * Reads a rollout from another process. Checks its form and bounds, and that it is the requested one.
  * @throws MartingaleError (`invalid_result`) that names the field.
  */
 export function receiveRollout(

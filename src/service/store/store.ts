@@ -136,7 +136,7 @@ export interface ModelStore {
   deleteModel(id: string): Promise<CheckpointRecord[] | null>;
   /** Removes the rows of deleted models, a few per tick. If interrupted, the next call continues. */
   clearDeletedModels(): Promise<void>;
-  /** Deleted models of which something may be left. */
+  /** Deleted models that may have left rows or files. */
   deletedModelIds(): Promise<string[]>;
 
   checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;

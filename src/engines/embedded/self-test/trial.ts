@@ -74,7 +74,7 @@ export class Trial {
     return { base, adapter: { lora, vector: vector.subarray(0, size) }, exact };
   }
 
-  /** Refuses rows of values of which one differs too much. */
+  /** Refuses the part if any row of values differs too much. */
   compare(part: string, actual: Values, expected: Values, exact: ExactRun): void {
     for (const [row, values] of expected.entries())
       this.refuseAbove(part, largestDifference(actual[row] ?? [], values), allowed(exact));
@@ -125,7 +125,7 @@ export const partOf = (whole: LoraBase['architecture'], layers: number): LoraBas
   contextLength: Math.min(tokens.length, whole.contextLength),
 });
 
-/** An adapter of which both matrices count. */
+/** A random adapter. Both its matrices change the result. */
 function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {
   const random = new Random(7);
   const shapes = adapterShapes(architecture, lora);

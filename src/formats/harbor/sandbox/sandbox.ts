@@ -3,11 +3,11 @@ export interface ExecOptions {
   cwd?: string;
   /** Environment variables, in addition to the sandbox's own. */
   env?: Readonly<Record<string, string>>;
-  /** What the command reads. Default: nothing. */
+  /** Standard input. Default: empty. */
   stdin?: Uint8Array;
   /** The command and what it started are killed after this time, in milliseconds. */
   timeoutMs: number;
-  /** Who runs it: others than root only where kinds build images. Default: the image's user. */
+  /** User that runs it; a user other than root needs a sandbox that builds images. Default: the image's user. */
   user?: string;
   /** Bytes kept of each of the two outputs; the rest is dropped. Default 65,536. */
   maxBytes?: number;

@@ -2,7 +2,7 @@ import { LanguageError } from '../../error.ts';
 import { type Expression, literal, repeat, sequence } from '../expression.ts';
 import { anyOf, NOTHING, type SchemaScope } from './scope.ts';
 
-/** Most rules for the members of an object of which some must be counted. */
+/** Most rules for the members of an object with minProperties or maxProperties. */
 const maxCounted = 20_000;
 
 export interface Member {

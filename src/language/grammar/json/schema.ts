@@ -42,7 +42,7 @@ interface PartsWalk {
   parts: SchemaPart[];
   /** The schemas that lead to the one that is looked at. */
   open: Set<JsonSchema>;
-  /** Those that are among the parts with all that hold with them, by their keys. */
+  /** Keys of the schemas that are among the parts, together with all that hold with them. */
   added: Set<string>;
 }
 

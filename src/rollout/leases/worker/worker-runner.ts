@@ -37,7 +37,7 @@ export class WorkerRunner {
   readonly #hello: JoinRequest;
   readonly #threads: ThreadExecutor | undefined;
   readonly #log: (line: string) => void;
-  /** Codes of failures of which the log has one. */
+  /** Codes of failures that have been logged: each is logged once. */
   readonly #told = new Set<string>();
 
   /** @param files Hashes of the environment's files. */

@@ -89,8 +89,8 @@ const programVariables =
   /^(PATH|HOME|USER|TMPDIR|LANG|(LC|LD|XDG|DOCKER|CONTAINERS?|BUILDAH|STORAGE|SSL|GO[A-Z]*)_.*|.*_proxy)$/i;
 
 /**
- * Variables for a command in a container. The program takes their values from its own variables: its arguments can be
- * read by every user of the machine. Those that would change the program are arguments.
+ * Variables for a command in a container. The program takes their values from its own environment, because every user
+ * of the machine can read its arguments. Only variables that would change the program itself become arguments.
  */
 function variablesOf(env: Readonly<Record<string, string>>): { args: string[]; env: NodeJS.ProcessEnv } {
   const entries = Object.entries(env);

@@ -8,7 +8,7 @@ import { killMarked, newMark } from '../marked-command.ts';
 import type { BareSandbox, ExecOptions, ExecResult } from '../sandbox.ts';
 import { quoted, resultOf, script } from './script.ts';
 
-/** A sandbox of which nothing is heard for so long ends by itself, such as one of a killed harness, in milliseconds. */
+/** A sandbox that is silent for so long ends by itself, for example after the harness was killed. In milliseconds. */
 export const lifeMs = 300_000;
 
 /** Longest time of a request, in milliseconds. */
