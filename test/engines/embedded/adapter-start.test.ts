@@ -116,7 +116,7 @@ describe('an adapter as a start is refused', () => {
       ),
     });
     expect(await refusal({ adapter: adapterFolder, lora: { rank: 3, alpha: 6 } })).toMatchObject({
-      message: expect.stringContaining('lora.alpha is 6, but the adapter in'),
+      message: expect.stringContaining('`lora.alpha` is 6, but the adapter in'),
     });
   });
 
