@@ -95,7 +95,7 @@ export async function harborTasks(folder: string, options: HarborTasksOptions): 
   const taskOf = (name: string): Task => {
     const task = tasks.get(name);
     if (task) return task;
-    throw new HarborError('task_unsupported', `${folder} has no task "${name}"`);
+    throw new HarborError('task_unsupported', `${folder} has no task "${name}".`);
   };
   const shared = {
     name: 'harbor',

@@ -100,7 +100,7 @@ export class Episode {
 
   /** Ends the environment. May be called more than once. */
   close(): void {
-    this.#end ??= new OpenEnvError('environment_server_away', 'the episode is closed');
+    this.#end ??= new OpenEnvError('environment_server_away', 'The episode is closed.');
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: 'close' }));
     this.#socket.close();
     // A server that hangs never answers.
@@ -157,7 +157,7 @@ export class Episode {
     if (typeof problem === 'number')
       return new OpenEnvError(
         'environment_server_refused',
-        `the environment server ${url} answered the WebSocket /ws with ${problem}`,
+        `The environment server ${url} answered the WebSocket /ws with ${problem}`,
       );
     return problem instanceof Error ? away(url, describeThrown(problem), problem) : null;
   }
@@ -180,12 +180,12 @@ function toJson(data: unknown): unknown {
 }
 
 const failed = (url: string, how: string): OpenEnvError =>
-  new OpenEnvError('environment_failed', `the environment at ${url} ${how}`);
+  new OpenEnvError('environment_failed', `The environment at ${url} ${how}`);
 
 const unasked = (url: string): OpenEnvError =>
   new OpenEnvError(
     'environment_server_refused',
-    `the environment server ${url} sent an observation that nobody asked for`,
+    `The environment server ${url} sent an observation that nobody asked for.`,
   );
 
 function refused(url: string, { data }: Extract<Frame, { type: 'error' }>): OpenEnvError {

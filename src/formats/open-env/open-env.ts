@@ -122,12 +122,13 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
 ): Promise<OpenEnv> {
   checkOptionNames('openEnv()', options, names);
   if (!URL.canParse(url) || !/^https?:/.test(url))
-    throw badOption(`url must be an http or https address, not ${url}`);
+    throw badOption(`\`url\` must be an http or https address, not ${url}.`);
   const { apiKey, discount = 1, stepTimeoutMs = 300_000, connectTimeoutMs = 30_000 } = options;
   const { invalid = 'That is no valid action.', action, prompt } = options;
-  if (!(stepTimeoutMs > 0)) throw badOption(`stepTimeoutMs is ${stepTimeoutMs}; give milliseconds above 0`);
+  if (!(stepTimeoutMs > 0))
+    throw badOption(`\`stepTimeoutMs\` is ${stepTimeoutMs}. Give milliseconds above 0.`);
   if (!(connectTimeoutMs >= 0))
-    throw badOption(`connectTimeoutMs is ${connectTimeoutMs}; give milliseconds from 0`);
+    throw badOption(`\`connectTimeoutMs\` is ${connectTimeoutMs}. Give milliseconds from 0.`);
   const server: ServerAddress = {
     url: url.replace(/\/+$/, ''),
     dispatcher: new Agent(),
@@ -139,11 +140,11 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   const named = options.environment ?? environments?.[0];
   if (options.environment !== undefined && !environments)
     throw badOption(
-      `environment: the server ${url} has no Task API, so that its environment has no name; leave it out`,
+      `\`environment\`: the server ${url} has no Task API, so that its environment has no name. Leave it out.`,
     );
   if (options.environment !== undefined && environments && !environments.includes(options.environment))
     throw badOption(
-      `environment: the server ${url} has no environment "${named}"; it has ${environments.join(', ') || 'none'}`,
+      `\`environment\`: the server ${url} has no environment "${named}". It has ${environments.join(', ') || 'none'}.`,
     );
   const splits =
     (named === undefined
@@ -155,12 +156,12 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   if (opening === undefined || opening === '')
     throw badOption(
       action
-        ? 'prompt is missing: give a function that makes a message of an observation'
-        : 'prompt is missing, and the server has no description: give the text that begins the conversation',
+        ? '`prompt` is missing. Give a function that makes a message of an observation.'
+        : '`prompt` is missing, and the server has no description. Give the text that begins the conversation.',
     );
   if (action && typeof opening === 'string')
     throw badOption(
-      'prompt is a text, and with `action` the model would never read what the environment shows: give a function',
+      '`prompt` is a text, and with `action` the model would never read what the environment shows. Give a function.',
     );
   const say = (view: OpenEnvView<Observation>) => (typeof opening === 'function' ? opening(view) : opening);
 
@@ -206,13 +207,13 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
       if (typeof which === 'number') {
         if (!(Number.isSafeInteger(which) && which > 0))
           throw badOption(
-            `scenarios(${which}): give a whole number of seeds above 0, or the name of a split`,
+            `\`scenarios(${which})\` is not known. Pass a whole number of seeds above 0, or the name of a split.`,
           );
         return Array.from({ length: which }, (_, seed) => ({ seed }));
       }
       if (!splitNames.includes(which) || named === undefined)
         throw badOption(
-          `${environment.name} has no split "${which}"; it has ${splitNames.join(', ') || 'none: pass a number of seeds'}`,
+          `${environment.name} has no split "${which}". It has ${splitNames.join(', ') || 'none: pass a number of seeds'}.`,
         );
       const counted = await readHttp(server, {
         path: `/${encodeURIComponent(named)}/num_tasks`,
@@ -222,7 +223,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
       if (!counted)
         throw new OpenEnvError(
           'environment_server_refused',
-          `the environment server ${url} does not say how many tasks "${which}" has; pass a number of seeds`,
+          `The environment server ${url} does not say how many tasks "${which}" has. Pass a number of seeds.`,
         );
       return Array.from({ length: counted.num_tasks }, (_, index) => ({
         seed: index,

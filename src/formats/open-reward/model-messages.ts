@@ -42,7 +42,7 @@ export function checkBlocks(messages: readonly ConversationMessage[], url: strin
       if (!blockTypes[role].includes(type))
         throw new OpenRewardError(
           'environment_server_refused',
-          `the environment server ${url} began a conversation with a block "${type}" in message ${at}, of the role "${role}"; it can have ${blockTypes[role].join(', ')}`,
+          `The environment server ${url} began a conversation with a block "${type}" in message ${at}, of the role "${role}". It can have ${blockTypes[role].join(', ')}.`,
         );
 }
 

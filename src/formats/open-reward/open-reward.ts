@@ -79,7 +79,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
   if (name === undefined || !environments.includes(name))
     throw new OpenRewardError(
       'bad_option',
-      `environment: the server ${url} has no environment "${name}"; it has ${environments.join(', ') || 'none'}`,
+      `\`environment\`: the server ${url} has no environment "${name}". It has ${environments.join(', ') || 'none'}.`,
     );
   const splitsPath = `/${name}/splits`;
   const splits = parse(splitsSchema, splitsPath, await server.json('GET', splitsPath), url).map(
@@ -124,7 +124,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
       if (!splits.includes(split))
         throw new OpenRewardError(
           'bad_option',
-          `${name} has no split "${split}"; it has ${splits.join(', ')}`,
+          `${name} has no split "${split}". It has ${splits.join(', ')}.`,
         );
       const path = `/${name}/num_tasks`;
       const counted = await server.json('POST', path, { body: { split }, isHarmless: true });

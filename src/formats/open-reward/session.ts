@@ -123,7 +123,7 @@ async function newSession(server: OpenRewardServer, signal: AbortSignal): Promis
   if (id !== '') return id;
   throw new OpenRewardError(
     'environment_server_refused',
-    `the environment server ${server.url} named no session`,
+    `The environment server ${server.url} named no session.`,
   );
 }
 
@@ -144,7 +144,7 @@ export function parse<Schema extends z.ZodType>(
   const [issue] = parsed.error.issues;
   throw new OpenRewardError(
     'environment_server_refused',
-    `the environment server ${url} answered ${path} with what the Open Reward Standard does not have: ${issue?.path.join('.')}: ${issue?.message}`,
+    `The environment server ${url} answered ${path} with what the Open Reward Standard does not have: ${issue?.path.join('.')}: ${issue?.message}`,
     { cause: parsed.error },
   );
 }

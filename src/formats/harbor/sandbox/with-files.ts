@@ -22,7 +22,7 @@ export function withFiles(bare: BareSandbox): Sandbox {
     exec: (command, options) => bare.exec(command, options),
     async expose(port, options) {
       if (!Number.isInteger(port) || port < 1 || port > 65_535)
-        throw failed(`port ${port} could not be exposed`, 'pass one from 1 to 65535');
+        throw failed(`Port ${port} could not be exposed`, 'pass one from 1 to 65535');
       return bare.expose(port, options);
     },
     endAgent: () => bare.endAgent?.(),

@@ -175,7 +175,7 @@ class DockerSandbox implements BareSandbox {
       return { exitCode: null, stdout, stderr, isCut };
     }
     if (exitCode !== 0 && !(await this.#isRunning()))
-      throw new HarborError('sandbox_failed', `the container ended: ${stderr.toString().slice(0, 500)}`);
+      throw new HarborError('sandbox_failed', `The container ended: ${stderr.toString().slice(0, 500)}`);
     return { exitCode, stdout, stderr, isCut };
   }
 
@@ -191,7 +191,7 @@ class DockerSandbox implements BareSandbox {
   }
 
   async #end(): Promise<void> {
-    this.#closing.abort(new HarborError('sandbox_failed', 'the sandbox is closed'));
+    this.#closing.abort(new HarborError('sandbox_failed', 'The sandbox is closed.'));
     const signal = AbortSignal.timeout(dockerMs);
     try {
       await remove(this.#docker, this.#name, signal);

@@ -63,7 +63,7 @@ export function e2bSandbox(options: E2bSandboxOptions = {}): SandboxKind {
         metadata: { ...ofThisMachine, process: await thisProcess() },
       }).catch((cause: unknown) => {
         slots.giveBack();
-        throw failed(`a sandbox of ${template} could not be made`, cause, signal);
+        throw failed(`A sandbox of ${template} could not be made`, cause, signal);
       });
       return await E2bSandbox.open(handle, workdir, signal, () => slots.giveBack());
     },
