@@ -26,7 +26,7 @@ const started = [
   'engines/embedded/trainer/graph-worker',
   'engines/embedded/trainer/worker',
   'language/chat/long-texts-thread',
-  'language/compiler/worker',
+  'language/compiler/compiler-thread',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',
 ];

@@ -1,6 +1,6 @@
 import './platform/check-node.ts';
 
-/** The pieces of a training loop, for those who write their own. `train` is built from them. */
+/** The pieces of a training loop, to write your own. `train` is built from them. */
 export { toScenarioSource } from './environment/index.ts';
 export { newestStep } from './model/index.ts';
 export { countRollouts, RolloutGroup, type RolloutGroupOptions } from './rollout/index.ts';

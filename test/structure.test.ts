@@ -226,7 +226,7 @@ test.each([
   ['engines/tinker/index.ts', [...ofLanguage, 'undici', 'zod']],
   ['engines/embedded/sampler/worker.ts', ofLanguage],
   ['engines/embedded/trainer/worker.ts', ofLanguage],
-  ['language/compiler/worker.ts', ofLanguage],
+  ['language/compiler/compiler-thread.ts', ofLanguage],
 ])('importing %s loads only what it needs at once', async (entry, packages) => {
   expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
 });

@@ -18,7 +18,7 @@ export const namePartPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /**
  * Parses the name of a trained model in chat completions. A URI prefix (`scheme:///`) is accepted and dropped. Returns
- * undefined for names of another form, such as those of base models.
+ * undefined for names of another form, such as of base models.
  */
 export function parseModelName(text: string): ModelName | undefined {
   const match = pattern.exec(text);

@@ -11,7 +11,7 @@ export function combineEngines(engines: readonly Engine[]): Engine {
   for (const engine of engines)
     for (const { id } of engine.baseModels) {
       if (byBaseModel.has(id))
-        throw new EngineError('bad_option', `two engines have a base model ${id}; rename one`);
+        throw new EngineError('bad_option', `Two engines have a base model ${id}. Rename one.`);
       byBaseModel.set(id, engine);
     }
   const of = (baseModel: string): Engine => {
@@ -19,7 +19,7 @@ export function combineEngines(engines: readonly Engine[]): Engine {
     if (engine) return engine;
     throw new EngineError(
       'unknown_base_model',
-      `unknown base model ${baseModel}; there are ${[...byBaseModel.keys()].join(', ')}`,
+      `Unknown base model ${baseModel}. There are ${[...byBaseModel.keys()].join(', ')}.`,
     );
   };
   const owner = ({ weights }: { weights: Weights }) => of(weights.baseModel);

@@ -129,7 +129,7 @@ export interface TrainingBatch {
   learningRate: number;
 }
 
-/** What a step found of the sampled tokens of its batch: those of all spans of all datums, in order. */
+/** What a step found of the sampled tokens of its batch: all spans of all datums, in order. */
 export interface TrainedTokens {
   /** Log-probability under the weights before the update (natural logarithm); NaN for a token that did not train. */
   logprobs: Float32Array;

@@ -29,7 +29,7 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
   /** Group rewards and credit, computed when the whole group has ended; null if the environment has neither. */
   readonly groupScoring: GroupScoring<z.output<Schema>, Outcome> | null;
-  /** What it was defined with, for those who run its rollouts for others. */
+  /** How it was defined, for code that runs its rollouts elsewhere. */
   readonly definition: EnvironmentDefinition;
 }
 

@@ -65,7 +65,7 @@ export function watchAiSdkTools(): void {
 }
 
 /**
- * The same tools, each run in a span `execute_tool <name>`, the parent of the spans inside the tool. In a rollout, tools
+ * Runs each tool in a span `execute_tool <name>`, the parent of the spans inside the tool. In a rollout, tools
  * that the AI SDK runs have this span already; use `traceTools` for tools that something else runs, and for calls with
  * their own `telemetry`:
  *

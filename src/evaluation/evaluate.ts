@@ -60,8 +60,8 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
    */
   rerunFailed?: boolean;
   /**
-   * How to show the running evaluation: scenarios done and their mean reward so far. The values are those of
-   * `progress` of `train`. Default: a live view if standard error is a terminal outside CI, else plain lines on it.
+   * How to show the running evaluation: scenarios done and their mean reward so far. Takes the values that `progress`
+   * of `train` takes. Default: a live view if standard error is a terminal outside CI, else plain lines on it.
    */
   progress?: ProgressOption;
 }

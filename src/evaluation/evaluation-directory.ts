@@ -31,7 +31,9 @@ export interface EvaluationHeader {
   scenarios: number;
   /** Digest of the scenarios' keys in their order. */
   scenarioKeys: string;
-  /** Those of the first call. A call with others continues, with a warning: what is stored keeps its rewards. */
+  /**
+   * Rewards of the first call. A later call with others continues with a warning; stored rollouts keep their rewards.
+   */
   rewards: RewardCodes;
 }
 

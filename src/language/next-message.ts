@@ -9,7 +9,7 @@ interface MessageLimits {
 }
 
 /** The outcome of waiting for a thread or process. In all cases but `message` it has ended. */
-export type Answer<Message> =
+export type MessageOutcome<Message> =
   | { type: 'message'; message: Message }
   /** It ended by itself: it threw, or its heap is full. */
   | { type: 'died' }
@@ -25,10 +25,10 @@ export type Answer<Message> =
 export async function nextMessage<Message>(
   worker: Worker | ChildProcess,
   { timeoutMs, maxMs = timeoutMs }: MessageLimits,
-): Promise<Answer<Message>> {
-  const { promise, resolve } = Promise.withResolvers<Answer<Message>>();
+): Promise<MessageOutcome<Message>> {
+  const { promise, resolve } = Promise.withResolvers<MessageOutcome<Message>>();
   const startedAt = performance.now();
-  let ending: Answer<Message> | undefined;
+  let ending: MessageOutcome<Message> | undefined;
   let timer: NodeJS.Timeout | undefined;
   /** Processor time used before; null if unknown. */
   const before = processorMs(worker);

@@ -7,7 +7,7 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   advantage_balance: number;
   scale_rewards: boolean;
   normalize_advantages: boolean;
-  /** The same as `loss_fn` "ppo". */
+  /** Whether `loss_fn` is "ppo". */
   ppo: boolean;
   loss_fn: 'cispo' | 'ppo';
   epsilon: number;

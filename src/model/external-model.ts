@@ -61,7 +61,7 @@ export class ExternalModel implements RolloutModel {
     this.languageModel = new ExternalLanguageModel({ model, name, budget, override: settings });
   }
 
-  /** The same model with settings that override those of agents. */
+  /** Returns the model with settings that override what agents set. */
   with(settings: ExternalModelSettings): ExternalModel {
     checkOptionNames('with() of an external model', settings, settingsNames);
     return new ExternalModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });

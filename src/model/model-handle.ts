@@ -143,20 +143,20 @@ export class ModelHandle implements RolloutModel {
     return openEndpoint(this.#caller);
   }
 
-  /** The same model pinned to a checkpoint. @throws TypeError for a base model, which has no checkpoints. */
+  /** Returns the model pinned to a checkpoint. @throws TypeError for a base model, which has no checkpoints. */
   at(step: number): ModelHandle {
     const parsed = parseModelName(this.name);
     if (!parsed) throw new TypeError(`"${this.name}" is a base model and has no step ${step} to pin.`);
     return this.#copy(formatModelName({ ...parsed, step }), this.settings);
   }
 
-  /** The same model with settings that override those of agents. */
+  /** Returns the model with settings that override what agents set. */
   with(settings: ModelSettings): ModelHandle {
     checkOptionNames('with() of a model', settings, settingsNames);
     return this.#copy(this.name, { ...this.settings, ...settings });
   }
 
-  /** The same model, with each call written to a file for `replayModel`; see `recordCalls`. */
+  /** Returns the model with each call written to a file for `replayModel`; see `recordCalls`. */
   recordingTo(file: string): ModelHandle {
     const completions = this.#completions ?? this.client.chat.completions;
     return this.#copy(this.name, this.settings, recordCalls({ file, completions }));

@@ -19,7 +19,7 @@ export interface ScriptedModelOptions {
  * key or network. It is called like any other model, through `languageModel` and `endpoint()`, streamed or not; its calls
  * are recorded with made-up token ids, so they can be scored and compared, and must not be trained on.
  *
- * @param reply Gets the request as it would be sent to the service. What it throws fails the call.
+ * @param reply Gets the request as it would be sent to the service. An error that it throws fails the call.
  */
 export function scriptedModel(
   reply: (request: ChatCompletionRequest) => ScriptedReply,

@@ -204,7 +204,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const { run, steps, rollouts, job, ended } = progress;
   if (run === null || (steps.length === 0 && isOutsideSteps(progress))) return [];
   const last = steps.at(-1);
-  // A step without a signal has no entropy: show that of the last step that has one.
+  // A step without a signal has no entropy: show the last known entropy.
   const entropy = steps.findLast((step) => step.entropy !== null)?.entropy ?? null;
   const perStep = run.groupsPerStep * run.rolloutsPerGroup;
   const done = rollouts?.done ?? (job === null ? 0 : perStep);

@@ -11,7 +11,7 @@ export interface GroupComparison {
   unsolved: number | null;
   /** Groups in which some rollouts succeeded and others did not. Absent in older records. */
   mixed?: number;
-  /** Those of them in which the rollouts without success have the higher mean reward. */
+  /** Mixed groups in which the rollouts without success have the higher mean reward. */
   againstSuccess?: number;
   /** Groups whose rollouts sampled the same replies, token for token. */
   alike: number;
@@ -101,8 +101,8 @@ export interface StepReport {
   /** Prompt and sampled tokens of all rollouts, including failed ones; cost in the currency of the run's `prices`. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
   /**
-   * Means of the completed rollouts' metrics, by name; in an environment with seats those of the seats that the model of
-   * the run plays, and those of each seat as `seat/metric`, its reward as `seat/reward`.
+   * Means of the completed rollouts' metrics, by name. In an environment with seats: means over the seats that the
+   * model of the run plays, and for each seat `seat/metric` and its reward `seat/reward`.
    */
   metrics: Record<string, number>;
   /** How the model did against each model that played a seat. Empty without such seats. */
@@ -160,7 +160,7 @@ export type AlarmKind =
  * - `replies_alike`: the rollouts of a group sample the same replies.
  * - `reward_ignores_replies`: replies differ within groups, and rewards only between scenarios.
  * - `not_compared`: too few rollouts complete for groups to have two of them.
- * - `unknown`: the reports do not show it, as those of earlier versions.
+ * - `unknown`: the reports do not show it, for example reports of earlier versions.
  */
 export type NoSignalCause =
   | 'solved'

@@ -74,7 +74,7 @@ export class Opponents {
     return `opponents: ${[`${newest} x newest`, ...earlier, ...fixed].join(', ')}${beaten}`;
   }
 
-  /** The same pool at a later point of a run. */
+  /** Returns the pool as it is at a point of a run. */
   after(past: OpponentPast): Opponents {
     return new Opponents(this.#options, past);
   }

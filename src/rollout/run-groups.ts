@@ -80,7 +80,7 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
   });
 }
 
-/** Same as `runGroups`, for scenarios that `parseScenarios` has parsed. */
+/** `runGroups` for scenarios that `parseScenarios` has parsed. */
 export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
   scenarios,
   kept,

@@ -74,7 +74,7 @@ function unhandledRejectionMode(): string {
 
 /**
  * Handles a rejection of other code as Node would without `listener`, because any listener turns Node's handling off.
- * @param mark Property of our listeners, including those of other copies, that says whether a rejection is theirs.
+ * @param mark Property of our listeners, also of other copies of the package: says whether a rejection is theirs.
  */
 function handleLikeNode(reason: unknown, { listener, mark }: { listener: Listener; mark: symbol }): void {
   const listeners: Listener[] = process.listeners('unhandledRejection');

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import { requireKey } from './access.ts';
-import { BusyError } from './admission/slots.ts';
+import { BusyError } from './admission/tenant-slots.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
 import { noSuchPath } from './errors.ts';
 import { errorFor, isOpenAiPath, toErrorBody } from './faults.ts';
+import { ClientLeftError, exchangeOf } from './http/exchange.ts';
 import { openApiDocument } from './openapi/document.ts';
 import { operations } from './openapi/operations.ts';
 import { chatRoutes } from './routes/chat.ts';
@@ -19,7 +20,6 @@ import { isKnownPath, refuseOtherMethods, registrar } from './routes/route.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { projectOf, requestIdHeader, requestIdPattern, traceRequests } from './telemetry.ts';
 import { tickTime } from './ticks.ts';
-import { ClientLeftError, wireOf } from './wire/wire.ts';
 
 /** Status in the log when the client disconnected before the answer. nginx uses the same number. */
 const clientLeftStatus = 499;
@@ -40,7 +40,7 @@ export function createApp(service: ServiceContext): Hono {
     const sent = context.req.header(requestIdHeader);
     const id = sent !== undefined && requestIdPattern.test(sent) ? sent : randomUUID();
     // Set before the handlers, so that they can read it.
-    wireOf(context).identify(id);
+    exchangeOf(context).identify(id);
     await next();
     // Nobody reads the body of a HEAD answer; cancel it, since it may be an event stream.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
@@ -87,7 +87,7 @@ export function createApp(service: ServiceContext): Hono {
     const { path } = context.req;
     // OpenAI clients also call paths that this service lacks: responses, embeddings, files.
     const openAi = isOpenAiPath(path) || !isKnownPath(context);
-    const answered = errorFor(error, service.log, wireOf(context).requestId);
+    const answered = errorFor(error, service.log, exchangeOf(context).requestId);
     const { status } = answered;
     if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');

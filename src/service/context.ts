@@ -1,6 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Admission } from './admission/admission.ts';
 import type { Bodies, BodyLimits } from './bodies/bodies.ts';
+import type { Connections } from './http/exchange.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { Constraints } from './inference/constraints.ts';
 import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts';
@@ -13,7 +14,6 @@ import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
 import type { ServiceLog } from './telemetry.ts';
 import type { TrainingDataSources } from './training-data/sources.ts';
-import type { Connections } from './wire/wire.ts';
 
 /** What route handlers work with. */
 export interface ServiceContext {

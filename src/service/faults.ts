@@ -73,7 +73,7 @@ function codeOf(cause: object): FaultCode | undefined {
   return 'code' in cause && typeof cause.code === 'string' ? systemCodes[cause.code] : undefined;
 }
 
-/** The faults of an engine with which it answers a request that did not cause them. */
+/** Engine faults that the request did not cause, and how they are answered. */
 const engineFaults: Readonly<Record<string, { status: ErrorStatus; message: string }>> = {
   checkpoint_missing: { status: 404, message: 'The checkpoint was deleted during the request.' },
   engine_closed: { status: 503, message: 'The service is shutting down.' },

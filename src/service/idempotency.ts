@@ -5,7 +5,7 @@ import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts'
 import type { Store } from './store/store.ts';
 
 /** An answer that can be sent again. Its status is 200. */
-export interface Answer {
+export interface RepeatableAnswer {
   body: object;
   /** The model that the key is deleted with; null if the answer belongs to no model. */
   modelId: string | null;
@@ -30,13 +30,16 @@ export const maxKey = 255;
  */
 export class Idempotency {
   readonly #store: Store;
-  readonly #inProgress = new Map<string, { fingerprint: string; answer: Promise<Answer> }>();
+  readonly #inProgress = new Map<string, { fingerprint: string; answer: Promise<RepeatableAnswer> }>();
 
   constructor(store: Store) {
     this.#store = store;
   }
 
-  async run(request: KeyedRequest, work: (resourceId: string) => Promise<Answer>): Promise<Answer> {
+  async run(
+    request: KeyedRequest,
+    work: (resourceId: string) => Promise<RepeatableAnswer>,
+  ): Promise<RepeatableAnswer> {
     const { key, fingerprint } = request;
     if (key === undefined) return work(randomUUID());
     if (key === '' || key.length > maxKey)
@@ -66,8 +69,8 @@ export class Idempotency {
   async #runReserved(
     { fingerprint }: KeyedRequest,
     { key, scopedKey }: { key: string; scopedKey: string },
-    work: (resourceId: string) => Promise<Answer>,
-  ): Promise<Answer> {
+    work: (resourceId: string) => Promise<RepeatableAnswer>,
+  ): Promise<RepeatableAnswer> {
     const reserved = await this.#store.reserveIdempotencyKey({
       key: scopedKey,
       fingerprint,

@@ -1,8 +1,8 @@
 import type { Context } from 'hono';
 import { eventStreamHeaders } from '../util/event-stream.ts';
 import { messageOf } from './errors.ts';
+import { exchangeOf } from './http/exchange.ts';
 import type { ServiceLog } from './telemetry.ts';
-import { wireOf } from './wire/wire.ts';
 
 interface StreamOptions {
   log: ServiceLog;
@@ -22,8 +22,8 @@ export function streamedBody(
   { log, event, ended = () => {} }: StreamOptions,
 ): ReadableStream<Uint8Array> {
   const cancelled = new AbortController();
-  const wire = wireOf(context);
-  const left = wire.signalWhileNeeded();
+  const exchange = exchangeOf(context);
+  const left = exchange.signalWhileNeeded();
   // A client may leave before the stream is read at all; `cancel` does not run then.
   left.addEventListener('abort', () => {
     cancelled.abort(left.reason);
@@ -41,10 +41,10 @@ export function streamedBody(
           controller.close();
         } catch (error) {
           ended();
-          wire.cut();
+          exchange.cut();
           const { path } = context.req;
           if (!left.aborted)
-            log({ level: 'error', event, request: wire.requestId, path, error: messageOf(error) });
+            log({ level: 'error', event, request: exchange.requestId, path, error: messageOf(error) });
         }
       },
       async cancel() {
@@ -64,7 +64,7 @@ export function serverSentEvents(
   frames: (signal: AbortSignal) => AsyncGenerator<string>,
   { log, ended }: { log: ServiceLog; ended: () => void },
 ): Response {
-  wireOf(context).gather();
+  exchangeOf(context).gather();
   const encoder = new TextEncoder();
   const encoded = async function* (signal: AbortSignal) {
     for await (const frame of frames(signal)) yield encoder.encode(frame);

@@ -6,13 +6,13 @@ import { Admission, resolveLimits, type ServiceLimits } from './admission/admiss
 import { createApp } from './app.ts';
 import { type BodyLimits, defaultBodyLimits } from './bodies/bodies.ts';
 import { badOption, ServiceError } from './errors.ts';
+import { Connections } from './http/exchange.ts';
+import { Listening } from './http/listening.ts';
 import { folderError, openKeys, openService } from './open-service.ts';
 import { keepClean } from './store/cleaning.ts';
 import { KeyStore } from './store/key-store.ts';
 import type { ServiceLog } from './telemetry.ts';
 import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
-import { Listening } from './wire/listening.ts';
-import { Connections } from './wire/wire.ts';
 
 export interface StartServiceOptions {
   /** Samples and trains. The caller closes it, not the service. */

@@ -85,7 +85,7 @@ export function traceInference<Result>(model: string, run: () => Promise<Result>
   return withSpan(spanName.inference, { [genAi.requestModel]: model }, run);
 }
 
-/** The same for a streamed answer: the span lasts until the stream ends or is abandoned. */
+/** `traceInference` for a streamed answer: the span lasts until the stream ends or is abandoned. */
 export async function* traceStreamed<Item>(
   model: string,
   items: AsyncIterable<Item>,

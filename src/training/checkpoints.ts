@@ -59,37 +59,42 @@ export function rankCheckpoints(
 }
 
 /**
- * Deletes the checkpoints that `keepCheckpoints` does not keep. Returns the remaining steps. If the service fails, it
+ * Deletes the checkpoints of learners that `keepCheckpoints` does not keep. Never rejects: if the service fails, it
  * warns (`martingale_checkpoints_not_deleted`) and tries again after the next step.
  */
-export async function keepPruned<Schema extends z.ZodType, Outcome>({
+export async function pruneLearners<Schema extends z.ZodType, Outcome>({
   settings,
-  model,
+  learners,
   state,
   reports,
   signal,
-}: RunContext<Schema, Outcome>): Promise<number[]> {
+}: RunContext<Schema, Outcome>): Promise<void> {
   const { keepCheckpoints = trainDefaults.keepCheckpoints, maxStaleness = trainDefaults.maxStaleness } =
     settings;
-  const { checkpoints, policySteps, evaluations, finishedSteps } = state;
   const {
     newest,
     best = 0,
     metric,
   } = typeof keepCheckpoints === 'object' ? keepCheckpoints : { newest: keepCheckpoints };
-  const sampled = policySteps.slice(Math.max(0, finishedSteps - maxStaleness));
-  const ranked = rankCheckpoints(evaluations, metric).filter(({ step }) => checkpoints.includes(step));
-  const pools = checkpointsOfPools({ seats: settings.seats, state, reports: reports(), maxStaleness });
-  const alsoKeep = [...sampled, ...ranked.slice(0, best).map(({ step }) => step), ...pools];
-  try {
-    return await withGrace(signal, stopGraceMs, (graceSignal) =>
-      pruneCheckpoints({ model, steps: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
-    );
-  } catch (error) {
-    warn(
-      'martingale_checkpoints_not_deleted',
-      `Old checkpoints of ${model.name} could not be deleted; the run continues: ${String(error)}`,
-    );
-    return checkpoints;
+  for (const { model, state: learner, isPolicy } of learners) {
+    const { checkpoints, policySteps } = learner;
+    const alsoKeep = policySteps.slice(-maxStaleness - 1);
+    if (isPolicy) {
+      const ranked = rankCheckpoints(state.evaluations, metric).filter(({ step }) =>
+        checkpoints.includes(step),
+      );
+      const pools = checkpointsOfPools({ seats: settings.seats, state, reports: reports(), maxStaleness });
+      alsoKeep.push(...ranked.slice(0, best).map(({ step }) => step), ...pools);
+    }
+    try {
+      learner.checkpoints = await withGrace(signal, stopGraceMs, (graceSignal) =>
+        pruneCheckpoints({ model, steps: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
+      );
+    } catch (error) {
+      warn(
+        'martingale_checkpoints_not_deleted',
+        `Old checkpoints of ${model.name} could not be deleted; the run continues: ${String(error)}`,
+      );
+    }
   }
 }

@@ -1,26 +1,69 @@
-import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
 import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
 import { isTrainedSeat, type RolloutGroup, type SeatModels } from '../rollout/index.ts';
-import { RunError } from '../util/run-error.ts';
-import { warn } from '../util/warning.ts';
-import { pruneCheckpoints } from './checkpoints.ts';
 import { invalidRunOption } from './errors.ts';
-import { stopGraceMs, withGrace } from './grace.ts';
-import type { RunContext } from './run-context.ts';
-import { type RunDirectory, runFiles } from './run-directory.ts';
 import { stepName } from './run-files.ts';
-import type { RunState } from './run-state.ts';
-import { runStepJob } from './step-job.ts';
-import { logOnce } from './submit-training.ts';
-import { trainDefaults } from './train-options.ts';
+import type { LearnerState } from './run-state.ts';
+import { isOfPolicy } from './seats.ts';
 
-/** The further models that train in a run, by their names without a step. */
-type Learners = ReadonlyMap<string, ModelHandle>;
+/** The models that train in a run. The first is the policy, the model of the run; the others play seats. */
+export type Learners = readonly [policy: Learner, ...others: Learner[]];
 
-/** The models of seats with `trains`. @throws OptionError for the model of the run, and for one that cannot be trained. */
-export function learnersOf(seats: SeatModels | undefined, policy: ModelHandle): Learners {
-  const learners = new Map<string, ModelHandle>();
+export class Learner {
+  /** Its entry in the state of the run. */
+  readonly state: LearnerState;
+  readonly isPolicy: boolean;
+  /** Pinned to the checkpoint that was its newest when the run started or resumed. */
+  readonly opened: ModelHandle;
+  #model: ModelHandle;
+
+  constructor(opened: ModelHandle, state: LearnerState, isPolicy: boolean) {
+    this.opened = opened;
+    this.state = state;
+    this.isPolicy = isPolicy;
+    this.#model = opened.at(state.policySteps.at(-1) ?? 0);
+  }
+
+  /** Pinned to its newest checkpoint. */
+  get model(): ModelHandle {
+    return this.#model;
+  }
+
+  /** Whether it trains on a group of `RolloutGroup.bySeat`. */
+  plays(group: RolloutGroup): boolean {
+    if (this.isPolicy) return isOfPolicy(group);
+    return group.seat?.trains === true && withoutStep(group.seat.model) === this.state.name;
+  }
+
+  /** Name of its files of a step. */
+  stepName(step: number): string {
+    return this.isPolicy ? stepName(step) : `${stepName(step)}.${encodeURIComponent(this.state.name)}`;
+  }
+
+  /** Sets the checkpoint that it starts the run from. */
+  startFrom(checkpoint: number): void {
+    this.state.policySteps = [checkpoint];
+    this.#model = this.#model.at(checkpoint);
+  }
+
+  /** Notes its checkpoint after a step. Default: the one before. */
+  advance(checkpoint = this.#model.step ?? 0): void {
+    if (checkpoint !== this.#model.step) this.state.checkpoints.push(checkpoint);
+    this.state.policySteps.push(checkpoint);
+    this.#model = this.#model.at(checkpoint);
+  }
+}
+
+/**
+ * The policy and the models of seats with `trains`, pinned to their newest checkpoints.
+ * @throws OptionError for a seat with the model of the run; TypeError for one with a model that cannot be trained.
+ */
+export async function modelsToTrain(
+  policy: ModelHandle,
+  seats: SeatModels | undefined,
+  signal: AbortSignal | undefined,
+): Promise<[ModelHandle, ...ModelHandle[]]> {
+  const others = new Map<string, ModelHandle>();
   for (const [seat, player] of Object.entries(seats ?? {})) {
     if (!isTrainedSeat(player)) continue;
     const name = withoutStep(player.model.name);
@@ -31,123 +74,21 @@ export function learnersOf(seats: SeatModels | undefined, policy: ModelHandle): 
         'The model of the run trains anyway: leave the seat out.',
       );
     requireModelId(player.model);
-    learners.set(name, player.model);
+    others.set(name, player.model);
   }
-  return learners;
+  const pinned = [...others.values()].map(async (model) => model.at(await newestStep(model, signal)));
+  return [policy, ...(await Promise.all(pinned))];
 }
 
-/**
- * Adds the learners to the state of a new run; for a resumed run, checks that nothing else has trained them.
- * @throws RunError
- */
-export async function startLearners(
-  learners: Learners,
-  { state, directory, signal }: { state: RunState; directory: RunDirectory; signal: AbortSignal },
-): Promise<void> {
-  for (const [name, model] of learners) {
-    const newest = await newestStep(model, signal);
-    const known = state.learners[name];
-    if (!known) {
-      state.learners[name] = { policySteps: [newest], checkpoints: [] };
-      continue;
-    }
-    const before = known.policySteps.at(-1);
-    const job = await directory.read(runFiles.job(state.finishedSteps, name));
-    // A job without an outcome may have made a checkpoint since.
-    const isOwn = newest === before || (job && newest === (job.outcome?.step ?? newest));
-    if (!isOwn)
-      throw new RunError(
-        'resume_refused',
-        `"${name}" plays a seat of the run and was at step ${before}, but its newest checkpoint is step ` +
-          `${newest}: something else has trained it since. Delete its later checkpoints, or start another run.`,
-      );
-  }
-}
-
-/** The step of each learner's checkpoint after a step of the run. */
-export type TrainedLearners = ReadonlyMap<string, number>;
-
-/**
- * Trains each learner on the groups of its seats in a job of its own, and logs them with it. A learner without a group
- * that has a signal keeps its checkpoint.
- */
-export async function trainLearners<Schema extends z.ZodType, Outcome>(
-  run: RunContext<Schema, Outcome>,
-  { step, groups }: { step: number; groups: readonly RolloutGroup[] },
-): Promise<TrainedLearners> {
-  const trained = await allOrFirstError(
-    [...run.learners].map(async ([name, model]) => {
-      const newest = run.state.learners[name]?.policySteps.at(-1) ?? 0;
-      const own = groups.filter(({ seat }) => seat && withoutStep(seat.model) === name);
-      const bodies = own.map((group) => group.toTrajectoryGroup());
-      const from = model.at(newest);
-      const canTrain = bodies.some((group) => group.hasSignal);
-      const outcome = canTrain
-        ? await runStepJob(run, {
-            step,
-            model: from,
-            learner: name,
-            groups: bodies,
-            onProgress: () => undefined,
-          })
-        : null;
-      await withGrace(run.signal, stopGraceMs, (signal) =>
-        logOnce({
-          model: from,
-          split: 'train',
-          groups: bodies,
-          idempotencyKey: `${run.state.runId}/${stepName(step)}/${name}`,
-          signal,
-          directory: run.directory,
-          name: `${stepName(step)}.${encodeURIComponent(name)}`,
-        }),
-      );
-      return [name, outcome?.outcome.step ?? newest] as const;
-    }),
-  );
-  return new Map(trained);
-}
-
-/** The results, once all have settled. @throws the first error. */
-async function allOrFirstError<Result>(work: readonly Promise<Result>[]): Promise<Result[]> {
-  await Promise.allSettled(work);
-  return Promise.all(work);
-}
-
-/** Notes the checkpoints that a step made in the state. */
-export function noteLearners(state: RunState, trained: TrainedLearners): void {
-  for (const [name, step] of trained) {
-    const known = state.learners[name];
-    if (!known) continue;
-    if (step !== known.policySteps.at(-1)) known.checkpoints.push(step);
-    known.policySteps.push(step);
-  }
-}
-
-/** Deletes the learners' checkpoints that `keepCheckpoints` does not keep. Never rejects: the next step tries again. */
-export async function pruneLearners<Schema extends z.ZodType, Outcome>({
-  learners,
-  state,
-  settings,
-  signal,
-}: RunContext<Schema, Outcome>): Promise<void> {
-  const { keepCheckpoints = trainDefaults.keepCheckpoints, maxStaleness = trainDefaults.maxStaleness } =
-    settings;
-  const keep = typeof keepCheckpoints === 'object' ? keepCheckpoints.newest : keepCheckpoints;
-  for (const [name, model] of learners) {
-    const known = state.learners[name];
-    if (!known) continue;
-    const alsoKeep = known.policySteps.slice(-maxStaleness - 1);
-    try {
-      const left = { model, steps: known.checkpoints, keep, alsoKeep };
-      known.checkpoints = await withGrace(signal, stopGraceMs, (graceSignal) =>
-        pruneCheckpoints({ ...left, signal: graceSignal }),
-      );
-    } catch (error) {
-      warn(
-        'martingale_checkpoints_not_deleted',
-        `Old checkpoints of ${name} could not be deleted; the run continues: ${String(error)}`,
-      );
-    }
-  }
+/** Learners with their entries in the state of the run; a model without an entry starts from its newest checkpoint. */
+export function toLearners(
+  [policy, ...others]: readonly [ModelHandle, ...ModelHandle[]],
+  known: readonly LearnerState[],
+): Learners {
+  const toLearner = (model: ModelHandle) => {
+    const name = withoutStep(model.name);
+    const begun = { name, policySteps: [model.step ?? 0], checkpoints: [] };
+    return new Learner(model, known.find((state) => state.name === name) ?? begun, model === policy);
+  };
+  return [toLearner(policy), ...others.map(toLearner)];
 }

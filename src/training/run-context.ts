@@ -1,8 +1,8 @@
 import type { z } from 'zod';
-import type { ModelHandle } from '../model/index.ts';
 import type { RunListener, StepReport } from '../progress/index.ts';
 import type { WholeRolloutSettings } from '../rollout/index.ts';
 import type { LoopDelay } from '../util/loop-delay.ts';
+import type { Learners } from './learners.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { ReportFailures } from './run-events.ts';
 import type { RunState } from './run-state.ts';
@@ -22,10 +22,7 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   readonly state: RunState;
   /** The reports of the finished steps. */
   readonly reports: () => readonly StepReport[];
-  /** The further models that train, by their names without a step. */
-  readonly learners: ReadonlyMap<string, ModelHandle>;
-  /** Pinned to the newest checkpoint. */
-  model: ModelHandle;
+  readonly learners: Learners;
   /** The validations before the first and after the last step. */
   readonly validation: TrainResult<z.output<Schema>>['validation'];
 }

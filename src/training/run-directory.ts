@@ -43,11 +43,8 @@ export const runFiles = {
   state: fileOf('state.json', runStateSchema),
   summary: fileOf('summary.json', anyObject),
   warmStart: fileOf('jobs/warm-start.json', warmStartRecordSchema),
-  /** The training job of a step; that of another learner than the model of the run under its name. */
-  job: (step: number, learner?: string) => {
-    const name = learner === undefined ? '' : `.${encodeURIComponent(learner)}`;
-    return fileOf(`jobs/${stepName(step)}${name}.json`, jobRecordSchema);
-  },
+  /** A training job, by `stepName` of its learner. */
+  job: (name: string) => fileOf(`jobs/${name}.json`, jobRecordSchema),
   /** Whether a service without idempotency keys has stored the groups of a step or validation. */
   logged: (name: string) => fileOf(`logged/${name}.json`, loggingSchema),
 };

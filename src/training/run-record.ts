@@ -7,6 +7,7 @@ import { isTrainedSeat, namesOfSeats, type RolloutCounts } from '../rollout/inde
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import { configOf } from './job-config.ts';
+import type { Learners } from './learners.ts';
 import { requestedModelOf } from './model-source.ts';
 import { changedOptions, type RunOrigin, type RunVersions, scenarioSchemaOf } from './run-origin.ts';
 import type { RunState } from './run-state.ts';
@@ -137,10 +138,13 @@ export function usageOfRun(
 
 /** The final model of a run, its best checkpoint, and its validations. */
 export function resultOf(
-  { model, state }: { readonly model: ModelHandle; readonly state: RunState },
+  { learners, state }: { readonly learners: Learners; readonly state: RunState },
   { keepCheckpoints: keep, seats = {} }: Pick<TrainSettings<never, unknown>, 'keepCheckpoints' | 'seats'>,
 ): Pick<TrainResult, 'model' | 'finalStep' | 'learners' | 'best' | 'evaluations'> {
-  const { checkpoints, policySteps, evaluations } = state;
+  const { evaluations } = state;
+  const [policy, ...others] = learners;
+  const { model } = policy;
+  const { checkpoints, policySteps } = policy.state;
   const exists = (step: number) => step === policySteps[0] || checkpoints.includes(step);
   const metric = typeof keep === 'object' ? keep.metric : undefined;
   const best = rankCheckpoints(evaluations, metric).find(({ step }) => exists(step));
@@ -150,8 +154,10 @@ export function resultOf(
     learners: Object.fromEntries(
       Object.entries(seats).flatMap(([seat, player]) => {
         if (!isTrainedSeat(player)) return [];
-        const newest = state.learners[withoutStep(player.model.name)]?.policySteps.at(-1) ?? 0;
-        return [[seat, player.model.at(newest)] as const];
+        const name = withoutStep(player.model.name);
+        return others
+          .filter((learner) => learner.state.name === name)
+          .map(({ model }) => [seat, model] as const);
       }),
     ),
     best: best ? { model: model.at(best.step), ...best } : null,

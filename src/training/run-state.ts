@@ -3,6 +3,7 @@ import { type RlConfig, type TrajectoryTokens, untrainedSchema } from '../contra
 import type { JsonValue } from '../environment/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isObject } from '../util/json.ts';
+import { RunError } from '../util/run-error.ts';
 
 const positionSchema = z.custom<JsonValue>((value) => z.json().safeParse(value).success);
 const usageSchema = z.object({ promptTokens: z.number(), sampledTokens: z.number() });
@@ -18,43 +19,48 @@ const evaluationSchema = z.object({
   usage: usageSchema,
 });
 
+/** A model that trains in the run. */
+const learnerSchema = z.object({
+  /** Without a step. */
+  name: z.string(),
+  /** Step of its checkpoint before the first step of the run, then after each finished step. */
+  policySteps: z.array(z.int().nonnegative()).min(1),
+  /** Its checkpoints of the run that are not deleted. */
+  checkpoints: z.array(z.int().nonnegative()),
+});
+
+export type LearnerState = z.output<typeof learnerSchema>;
+
 /** Contents of `state.json`. With the other files of the directory, it is all that a resume needs. */
 const stateSchema = z.object({
-  version: z.literal(1),
+  version: z.literal(2),
   /** Prefix of the idempotency keys for logged trajectories. */
   runId: z.string(),
   finishedSteps: z.int().nonnegative(),
-  /** Step of the checkpoint before the first step, then after each finished step. */
-  policySteps: z.array(z.int().nonnegative()).min(1),
-  /** Checkpoints of the run that are not deleted. */
-  checkpoints: z.array(z.int().nonnegative()),
+  /** The policy, then the models of seats that train. */
+  learners: z.tuple([learnerSchema], learnerSchema),
   /** Current position of the scenario source. */
   position: positionSchema,
   /** Unfinished steps whose scenarios are drawn, each with the position of the source before its draw. */
   draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
   evaluations: z.array(evaluationSchema),
-  /** The further models that train in this run, by name: their checkpoints as above. */
-  learners: z
-    .record(
-      z.string(),
-      z.object({
-        policySteps: z.array(z.int().nonnegative()).min(1),
-        checkpoints: z.array(z.int().nonnegative()),
-      }),
-    )
-    .default({}),
   /** Wall-clock seconds of the run until the state was written, including those before a resume. */
   seconds: z.number().nonnegative(),
 });
 
-export const runStateSchema = z.preprocess(withSeconds, stateSchema);
+export const runStateSchema = z.preprocess(refuseEarlier, stateSchema);
 
-/** Earlier versions stored the seconds of each part of a run: from its start or a resume to its end. */
-function withSeconds(state: unknown): unknown {
-  const parts = z.object({ parts: z.array(z.object({ seconds: z.number() })) }).safeParse(state).data?.parts;
-  return parts && isObject(state)
-    ? { ...state, seconds: parts.reduce((sum, { seconds }) => sum + seconds, 0) }
-    : state;
+/**
+ * @throws RunError for the state of a run that an earlier version began: it kept the policy apart from the learners.
+ */
+function refuseEarlier(state: unknown): unknown {
+  if (isObject(state) && state.version === 1)
+    throw new RunError(
+      'resume_refused',
+      'An earlier version of martingale began the run and stored its state in another form. Resume it with that ' +
+        'version, or start another run.',
+    );
+  return state;
 }
 
 export type RunState = z.output<typeof stateSchema>;

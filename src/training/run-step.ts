@@ -1,9 +1,9 @@
 /*
  * What always holds of a step:
  * - A group is in the journal before it is trained on or logged, and nothing changes it after that.
- * - The job begins when all groups have ended and all earlier steps have trained, never sooner.
- * - Groups are logged once, also if their job fails; the job does not wait for the log.
- * - A step without a completed rollout fails the run; one without a signal keeps its checkpoint.
+ * - Jobs begin when all groups have ended and all earlier steps have trained, never sooner; one for each learner.
+ * - Groups are logged once, also if their job fails; no job waits for the log.
+ * - A step without a completed rollout fails the run; a learner without a signal keeps its checkpoint.
  * - When the step ends, in whatever way, its jobs and its log have ended too.
  */
 import { basename } from 'node:path';
@@ -23,17 +23,10 @@ import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts
 import { deriveSeed } from '../trajectory/index.ts';
 import { startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
-import { stopGraceMs, withGrace } from './grace.ts';
-import { configOf } from './job-config.ts';
-import { type TrainedLearners, trainLearners } from './learners.ts';
 import type { RunContext } from './run-context.ts';
 import { stepName } from './run-files.ts';
-import type { RunJobOptions } from './run-job.ts';
-import { groupsToLog, isOfPolicy } from './seats.ts';
-import { runStepJob } from './step-job.ts';
-import { rolloutFigures, toStepReport } from './step-report.ts';
-import { logOnce } from './submit-training.ts';
-import { recordTokens } from './trained-tokens.ts';
+import { toStepReport } from './step-report.ts';
+import { type TrainedLearner, trainLearners } from './train-learners.ts';
 
 /** A step whose rollouts may start. */
 export interface AdmittedStep<Schema extends z.ZodType> {
@@ -54,15 +47,12 @@ export interface AdmittedStep<Schema extends z.ZodType> {
 
 export interface StepResult {
   report: StepReport;
-  /** Pinned to the newest checkpoint: a new one, or the old one if there was nothing to train on. */
-  model: ModelHandle;
-  /** The step of each further learner's newest checkpoint. */
-  learners: TrainedLearners;
+  learners: readonly TrainedLearner[];
 }
 
 /**
- * One step of a run: runs its groups, runs a training job on them, logs them meanwhile, and makes the report. Returns
- * null if the run ends before the step may train.
+ * One step of a run: runs its groups, trains the learners on them, and makes the report. Returns null if the run ends
+ * before the step may train.
  * @throws the signal's reason if the run is stopped; finished groups are on disk then.
  */
 export function runStep<Schema extends z.ZodType, Outcome>(
@@ -78,54 +68,12 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     admitted.onRollouts(rollouts);
     if (!(await admitted.mayTrain)) return null;
 
-    const clock = startStopwatch();
-    const { model } = run;
     signal.throwIfAborted();
     run.reportFailures({ name: stepName(step), step }, rollouts.groups);
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step}`, rollouts.groups);
 
-    // A seat is compared with the same seat only, so each is a group of its own.
-    const allTrainable = rollouts.groups.flatMap((group) => group.bySeat()).filter(isForTraining);
-    const trainable = allTrainable.filter(isOfPolicy);
-    const groups = trainable.map((group) => group.toTrajectoryGroup());
-    const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
-    const config = configOf(settings, step);
-    // Without an entropy bonus, equal rewards give no gradient: the service would reject the job, or train on nothing.
-    const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);
-    let training: number | undefined;
-    const accepted = Promise.withResolvers<void>();
-    const onProgress: RunJobOptions['onProgress'] = ({ metrics: _, ...progress }) => {
-      accepted.resolve();
-      if (progress.status === 'ended') training ??= clock.lap();
-      run.emit({ type: 'job', step, ...progress });
-    };
-    const running = canTrain ? runStepJob(run, { step, model, groups, onProgress }) : Promise.resolve(null);
-    const others = trainLearners(run, { step, groups: allTrainable });
-    others.catch(() => undefined);
-    running.catch(() => undefined).then(() => accepted.resolve());
-    // The job does not need the log, and the groups are in the journal, so this happens while the job trains. Groups are
-    // also logged if their job fails.
-    const recorded = accepted.promise.then(async () => {
-      await recordGroups(run, step, rollouts.groups);
-      return rolloutFigures(rollouts.groups);
-    });
-    recorded.catch(() => undefined);
-    // Nothing may go on after the step has ended.
-    const afterAll = async (error: unknown): Promise<never> => {
-      await Promise.allSettled([recorded, others]);
-      throw error;
-    };
-    const ended = await running.catch(afterAll);
-    const job = ended?.outcome ?? null;
-    training ??= job ? clock.lap() : 0;
-    const checkpoint = clock.lap();
-    const jobId = job && !job.untrained ? ended?.jobId : undefined;
-    const groupsOfJob = trainable.filter((_, at) => (groups[at]?.trajectories.length ?? 0) > 0);
-    if (jobId !== undefined) await recordTokens(run, { step, jobId, groups: groupsOfJob }).catch(afterAll);
-    const figures = await recorded.catch(afterAll);
-    const learners = await others;
-    const log = clock.lap();
-
+    const { model } = run.learners[0];
+    const { learners, policy, figures, phases } = await trainLearners(run, step, rollouts.groups);
     const report = toStepReport({
       step,
       steps: settings.steps,
@@ -133,10 +81,10 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       staleness: (model.step ?? 0) - (sampled.step ?? 0),
       rollouts,
       figures,
-      groupsWithSignal,
-      job,
+      groupsWithSignal: policy.groupsWithSignal,
+      job: policy.job,
       prices: settings.prices,
-      phases: { rollouts: rollouts.durationMs / 1000, log, training, checkpoint },
+      phases: { rollouts: rollouts.durationMs / 1000, ...phases },
       seconds: whole.total(),
       ...run.loopDelay.take(),
     });
@@ -147,13 +95,9 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     );
     span.setAttribute(attribute.reward, report.reward);
     if (report.success !== null) span.setAttribute(attribute.success, report.success);
-    return { report, model: job ? model.at(job.step) : model, learners };
+    return { report, learners };
   });
 }
-
-/** A seat that made no call in any rollout has nothing to train on. */
-const isForTraining = ({ isTrainable, trajectories }: RolloutGroup): boolean =>
-  isTrainable && trajectories.length > 0;
 
 /** Runs the unfinished groups of a step, and writes each to disk when it ends. */
 function runRollouts<Schema extends z.ZodType, Outcome>(
@@ -179,20 +123,4 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
     onProgress: (progress) => emit({ type: 'rollouts', step, ...progress }),
     signal,
   });
-}
-
-/** Writes the groups of a step to its file and logs them. */
-async function recordGroups<Schema extends z.ZodType, Outcome>(
-  { model, directory, state, signal }: RunContext<Schema, Outcome>,
-  step: number,
-  ended: readonly RolloutGroup[],
-): Promise<void> {
-  const name = stepName(step);
-  await directory.writeTrajectories(name, ended);
-  const groups = groupsToLog(ended).map((group) => group.toTrajectoryGroup());
-  const idempotencyKey = `${state.runId}/${name}`;
-  // A run that is stopped when its job has ended keeps the step, so its log is finished too.
-  await withGrace(signal, stopGraceMs, (graceSignal) =>
-    logOnce({ model, split: 'train', groups, idempotencyKey, signal: graceSignal, directory, name }),
-  );
 }

@@ -1,8 +1,8 @@
 /*
  * What always holds of a run:
- * - Every emitted event but those of single rollouts is appended to the directory before the listener gets it.
+ * - Every emitted event, except of single rollouts, is appended to the directory before the listener gets it.
  * - A step is finished when its state is on disk. Its metrics are written before that, its journal is deleted after.
- * - `state.policySteps` has one entry for the start and one for each finished step.
+ * - The policy is the first learner. `policySteps` of each has an entry for the start and one for each finished step.
  * - A run ends once, by `end` or `fail`: all rollouts have ended by then, and each counts as completed, failed or
  *   cancelled.
  * - Old checkpoints are deleted in the background, one round at a time, and never fail the run.
@@ -14,10 +14,9 @@ import type { WholeRolloutSettings } from '../rollout/index.ts';
 import { messageOf } from '../util/error.ts';
 import { LoopDelay } from '../util/loop-delay.ts';
 import { reachedLimit } from './budget.ts';
-import { keepPruned } from './checkpoints.ts';
+import { pruneLearners } from './checkpoints.ts';
 import { runOptionError } from './errors.ts';
 import { countGrace } from './grace.ts';
-import { learnersOf, noteLearners, pruneLearners, startLearners } from './learners.ts';
 import type { RunContext } from './run-context.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
 import { reportAlarms, reportFailures } from './run-events.ts';
@@ -81,9 +80,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
   async start() {
     const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness, warmStart } = this.#options;
     const started = await startRun(this.#options, this.#directory, this.#queue.position.position);
-    const { state, model, reports, baseModel, isResumed, fromStep, changedVersions } = started;
-    const learners = learnersOf(this.#options.seats, model);
-    await startLearners(learners, { state, directory: this.#directory, signal: this.#signal });
+    const { state, learners, reports, baseModel, isResumed, fromStep, changedVersions } = started;
+    const { model } = learners[0];
     this.#secondsBefore = state.seconds;
     this.#reports = reports;
     const run: RunContext<Schema, Outcome> = {
@@ -97,7 +95,6 @@ export class Run<Schema extends z.ZodType, Outcome> {
       state,
       reports: () => this.#reports,
       learners,
-      model,
       validation: this.#validation,
     };
     this.#context = run;
@@ -121,8 +118,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     }
     await this.#saveState();
     if (warmStart && state.finishedSteps === 0) {
-      run.model = await runWarmStart(run, warmStart);
-      state.policySteps = [run.model.step ?? 0];
+      await runWarmStart(run, warmStart);
       await this.#saveState();
     }
     return { model, baseModel };
@@ -185,33 +181,26 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   #writeSummary(end: object, results: RunResults): Promise<void> {
-    const summary = toSummary(results, this.#context?.model);
+    const summary = toSummary(results, this.#context?.learners[0].model);
     return this.#directory.write(runFiles.summary, { ...end, ...summary });
   }
 
   /** Records a trained step durably. */
-  async #finish(trained: StepInFlight<Schema>, { report, model, learners }: StepResult): Promise<void> {
+  async #finish(step: StepInFlight<Schema>, { report, learners }: StepResult): Promise<void> {
     const run = this.#run;
     const { state } = run;
     await this.#pruning;
     await this.#directory.appendMetrics(report);
-    await this.#queue.settle(trained);
-    const checkpoint = model.step ?? 0;
-    state.policySteps.push(checkpoint);
-    if (checkpoint !== run.model.step) state.checkpoints.push(checkpoint);
-    noteLearners(state, learners);
-    state.finishedSteps = trained.step + 1;
-    run.model = model;
+    await this.#queue.settle(step);
+    for (const { learner, job } of learners) learner.advance(job?.step);
+    state.finishedSteps = step.step + 1;
     this.#reports.push(report);
     await this.#saveState();
-    await this.#directory.deleteJournal(trained.step);
+    await this.#directory.deleteJournal(step.step);
     this.#emit({ type: 'step', ...report });
     this.#reportAlarms();
     // The next rollouts do not wait for this.
-    this.#pruning = keepPruned(run).then((kept) => {
-      state.checkpoints = kept;
-      return pruneLearners(run);
-    });
+    this.#pruning = pruneLearners(run);
   }
 
   async #addValidation(point: RunValidation | null): Promise<void> {

@@ -15,7 +15,7 @@ import type { RunState } from './run-state.ts';
 /** What the pools of a run draw from in a step. It depends on the step alone, so a resumed run draws the same. */
 function pastOf(
   step: number,
-  { policySteps }: Pick<RunState, 'policySteps'>,
+  { learners: [{ policySteps }] }: Pick<RunState, 'learners'>,
   reports: readonly StepReport[],
   maxStaleness: number,
 ): OpponentPast {
@@ -33,7 +33,7 @@ function pastOf(
 
 interface PoolsOptions {
   seats: SeatModels | undefined;
-  state: Pick<RunState, 'policySteps' | 'finishedSteps' | 'learners'>;
+  state: Pick<RunState, 'finishedSteps' | 'learners'>;
   reports: readonly StepReport[];
   maxStaleness: number;
 }
@@ -52,7 +52,8 @@ export function seatsOfStep(
         return [seat, model.after({ ...past, results })];
       }
       if (!isTrainedSeat(model)) return [seat, model];
-      const steps = state.learners[withoutStep(model.model.name)]?.policySteps ?? [];
+      const steps =
+        state.learners.find(({ name }) => name === withoutStep(model.model.name))?.policySteps ?? [];
       const sampled = steps[Math.max(0, step - maxStaleness)] ?? steps.at(-1) ?? 0;
       return [seat, { model: model.model.at(sampled), trains: true }];
     }),
@@ -60,8 +61,8 @@ export function seatsOfStep(
 }
 
 /**
- * Who plays the seats in a validation after this many steps: those that it names, and the further models that train at
- * their newest checkpoints of that time.
+ * Who plays the seats in a validation after this many steps: the models that it names, and learners at the newest
+ * checkpoint of that time.
  */
 export function seatsOfValidation(
   seats: SeatModels | undefined,

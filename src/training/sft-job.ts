@@ -96,15 +96,15 @@ export async function createSftJob(
 }
 
 /**
- * Trains on conversations before the first step. The request and its outcome are written to disk. A resumed run follows
- * a known job, repeats a request whose answer it does not have, and creates another job if the first failed or was
- * cancelled.
- * @returns The model, pinned to the new checkpoint.
+ * Trains the policy on conversations before the first step. The request and its outcome are written to disk. A resumed
+ * run follows a known job, repeats a request whose answer it does not have, and creates another job if the first failed
+ * or was cancelled.
  */
 export async function runWarmStart<Schema extends z.ZodType, Outcome>(
-  { settings, rollouts, directory, model, emit, signal }: RunContext<Schema, Outcome>,
+  { settings, rollouts, directory, learners: [policy], emit, signal }: RunContext<Schema, Outcome>,
   { examples, batchSize, learningRate, assistantTurns }: WarmStart,
-): Promise<ModelHandle> {
+): Promise<void> {
+  const { model } = policy;
   const upload = async () => {
     const conversations = typeof examples === 'function' ? examples({ seed: rollouts.seed }) : examples;
     const { url } = await uploadExamples(model.client, conversations, {
@@ -131,5 +131,5 @@ export async function runWarmStart<Schema extends z.ZodType, Outcome>(
     lostJob: settings.lostJob,
     signal,
   });
-  return model.at(step);
+  policy.startFrom(step);
 }

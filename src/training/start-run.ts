@@ -5,6 +5,7 @@ import { withoutStep } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { RunError } from '../util/run-error.ts';
+import { type Learners, modelsToTrain, toLearners } from './learners.ts';
 import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory, runFiles } from './run-directory.ts';
 import { defaultRunDirectory } from './run-files.ts';
@@ -24,10 +25,10 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 }
 
 /**
- * Opens the model and creates or reads the state, for a new or resumed run. Writes `config.json`. Returns the model
- * pinned to the newest checkpoint in the state, the reports of the finished steps, and the step of the checkpoint that
- * the run started from (0 for an untrained model).
- * @throws RunError if a resumed run has other options, or its model is deleted or has been trained by others.
+ * Opens the models and creates or reads the state, for a new or resumed run. Writes `config.json`. Returns the learners
+ * at the newest checkpoints in the state, the reports of the finished steps, and the step of the checkpoint that the
+ * policy started from (0 for an untrained model).
+ * @throws RunError if a resumed run has other options, or one of its models is deleted or has been trained by others.
  */
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -46,23 +47,29 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const isSchedule = typeof config === 'function';
   if (saved) checkResume(saved, current, { path: directory.path, isSchedule });
   const { baseModel } = origin;
+  const models = await modelsToTrain(model, options.seats, signal);
   const isResumed = saved !== undefined;
   const state = saved ? await directory.read(runFiles.state) : undefined;
   if (!state) {
     // The run was killed before its first job, so its model must be unchanged.
     if (saved && saved.model !== model.name) throw trainedMeanwhile(String(saved.model), model);
     await directory.write(runFiles.config, current);
-    const state = newState(model, position);
-    return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
+    const learners = toLearners(models, []);
+    const state = newState(learners, position);
+    return { state, learners, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
+  const learners = toLearners(models, state.learners);
+  state.learners = statesOf(learners);
   const warmStart = await directory.read(runFiles.warmStart);
-  const newest = state.policySteps.at(-1) ?? 0;
-  const isTraining = (await directory.read(runFiles.job(state.finishedSteps))) !== undefined;
-  const isWarming = warmStart !== undefined && warmStart.outcome === undefined;
-  // The run may have been killed after the warm start ended and before the state was written.
-  const expected = state.finishedSteps === 0 ? (warmStart?.outcome?.step ?? newest) : newest;
-  if (model.step !== expected && !isTraining && !isWarming)
-    throw trainedMeanwhile(model.at(expected).name, model);
+  for (const learner of learners) {
+    // The run may have been killed after a job ended and before the state was written.
+    const job = await directory.read(runFiles.job(learner.stepName(state.finishedSteps)));
+    const begun = job ?? (learner.isPolicy && state.finishedSteps === 0 ? warmStart : undefined);
+    const expected = begun ? begun.outcome?.step : learner.model.step;
+    // A job without an outcome may have made a checkpoint.
+    if (expected !== undefined && learner.opened.step !== expected)
+      throw trainedMeanwhile(learner.model.at(expected).name, learner.opened);
+  }
   // These keep their first values, even if an earlier version did not write them.
   const { model: name, modelAsked, started, versions } = saved ?? {};
   await directory.write(runFiles.config, { ...current, model: name, modelAsked, started, versions });
@@ -70,28 +77,31 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const reports = await directory.readMetrics(state.finishedSteps);
   // The run may have been killed after the step was marked finished and before its journal was deleted.
   if (state.finishedSteps > 0) await directory.deleteJournal(state.finishedSteps - 1);
-  const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
-  return { model: model.at(newest), state, reports, isResumed, fromStep, baseModel, changedVersions };
+  const fromStep = warmStart?.from ?? learners[0].state.policySteps[0] ?? 0;
+  return { state, learners, reports, isResumed, fromStep, baseModel, changedVersions };
 }
 
-const newState = (model: ModelHandle, position: JsonValue): RunState => ({
-  version: 1,
+const newState = (learners: Learners, position: JsonValue): RunState => ({
+  version: 2,
   runId: randomUUID(),
   finishedSteps: 0,
-  policySteps: [model.step ?? 0],
-  checkpoints: [],
+  learners: statesOf(learners),
   position,
   draws: [],
   evaluations: [],
-  learners: {},
   seconds: 0,
 });
+
+const statesOf = ([policy, ...others]: Learners): RunState['learners'] => [
+  policy.state,
+  ...others.map(({ state }) => state),
+];
 
 function trainedMeanwhile(expected: string, { name }: ModelHandle): RunError {
   return new RunError(
     'resume_refused',
-    `The run's model was at ${expected}, but its newest checkpoint is ${name}: something else has trained it since. ` +
-      'Delete the checkpoints after that of the run, or start another run.',
+    `The run was at ${expected}, but its newest checkpoint is ${name}: something else has trained it since. Delete the ` +
+      'checkpoints after that of the run, or start another run.',
   );
 }
 

@@ -1,7 +1,8 @@
 import type { z } from 'zod';
-import { type ModelHandle, requireModelId } from '../model/index.ts';
+import { requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
 import { configOf } from './job-config.ts';
+import type { Learner } from './learners.ts';
 import type { RunContext } from './run-context.ts';
 import { runFiles, trajectoriesFile } from './run-directory.ts';
 import { stepName } from './run-files.ts';
@@ -10,23 +11,22 @@ import { submitTraining } from './submit-training.ts';
 
 interface StepJob {
   step: number;
-  /** The model to train, pinned to its newest checkpoint. */
-  model: ModelHandle;
-  /** Its name without a step, if it is not the model of the run. */
-  learner?: string;
+  learner: Learner;
   groups: readonly TrajectoryGroup[];
   onProgress: RunJobOptions['onProgress'];
 }
 
 /**
- * Runs the training job of a step and waits for its checkpoint. The job's state is on disk, so a resumed run requests
- * the job with the same key or follows it by its id. It creates another one only if the first failed or was cancelled.
+ * Runs the training job of a learner in a step and waits for its checkpoint. The job's state is on disk, so a resumed
+ * run requests the job with the same key or follows it by its id. It creates another one only if the first failed or
+ * was cancelled.
  */
 export async function runStepJob<Schema extends z.ZodType, Outcome>(
   { settings, directory, signal }: RunContext<Schema, Outcome>,
-  { step, model, learner, groups, onProgress }: StepJob,
+  { step, learner, groups, onProgress }: StepJob,
 ): Promise<{ outcome: JobEnd; jobId: string | undefined }> {
-  const file = runFiles.job(step, learner);
+  const { model } = learner;
+  const file = runFiles.job(learner.stepName(step));
   const before = await directory.read(file);
   let jobId = before?.jobId;
   const request = {
@@ -40,7 +40,7 @@ export async function runStepJob<Schema extends z.ZodType, Outcome>(
   const outcome = await runJob({
     kind: 'rl',
     model,
-    name: `The training job of step ${step}${learner === undefined ? '' : ` for ${learner}`}`,
+    name: `The training job of step ${step}${learner.isPolicy ? '' : ` for ${learner.state.name}`}`,
     advice: resumeAdvice,
     before,
     save: (state) => {

@@ -142,8 +142,9 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     step: number,
     scenarios: AdmittedStep<Schema>['scenarios'],
   ): Promise<void> {
-    const { state, directory, model } = run;
-    const sampled = state.policySteps[Math.max(0, step - this.#maxStaleness)];
+    const { state, directory } = run;
+    const [{ model, state: policy }] = run.learners;
+    const sampled = policy.policySteps[Math.max(0, step - this.#maxStaleness)];
     if (sampled === undefined) throw new RangeError(`Step ${step} is admitted before its model exists.`);
     const found = await directory.readJournal(step);
     const isNext = step === state.finishedSteps;

@@ -16,7 +16,6 @@ interface StepReportOptions
   /** Checkpoints between the sampled and the trained one. */
   staleness: number;
   rollouts: GroupsResult<unknown>;
-  /** Those of the rollouts' groups. */
   figures: ReturnType<typeof rolloutFigures>;
   /** Null if no job was requested because no group had a signal. */
   job: JobOutcome | null;

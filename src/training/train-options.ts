@@ -42,8 +42,8 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   /** Sampling temperature. `agent`: the agent decides. Default 0 (greedy). */
   temperature?: number | 'agent';
   /**
-   * For an environment with seats: who plays which seat. Default: the model plays every seat but those of `seats` of the
-   * run that another model trains for, which that model plays.
+   * For an environment with seats: who plays which seat. Default: a second model that trains plays its own seat, and
+   * the model of the run plays all others.
    */
   seats?: SeatModels;
 }

@@ -19,8 +19,13 @@ const maxWaitMs = 10_000;
  * got, in order. A service that fails to tell costs the run nothing but these figures: a warning says so.
  */
 export async function recordTokens(
-  { model, directory, signal }: { model: ModelHandle; directory: RunDirectory; signal: AbortSignal },
-  { step, jobId, groups }: { step: number; jobId: string; groups: readonly RolloutGroup[] },
+  { directory, signal }: { directory: RunDirectory; signal: AbortSignal },
+  {
+    model,
+    step,
+    jobId,
+    groups,
+  }: { model: ModelHandle; step: number; jobId: string; groups: readonly RolloutGroup[] },
 ): Promise<void> {
   // Services of other makers have no such route.
   if (!knowsKeys(model.client)) return;

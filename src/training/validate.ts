@@ -23,7 +23,7 @@ export async function resumeValidation<Schema extends z.ZodType, Outcome>(
   const before = run.state.evaluations.find(({ step }) => step === 0);
   const { validation } = run.settings;
   if (!validation || !before) return;
-  const model = run.model.at(before.checkpoint);
+  const model = run.learners[0].model.at(before.checkpoint);
   run.validation.before = await evaluateStored(run, { validation, model, finishedSteps: 0 });
 }
 
@@ -49,7 +49,11 @@ export async function validateAtEnd<Schema extends z.ZodType, Outcome>(
   if (!validation) return null;
   const hasRun = evaluations.some(({ name, step }) => name === 'after' && step === finishedSteps);
   if (!hasRun) return validate(run, validation, 'after');
-  run.validation.after = await evaluateStored(run, { validation, model: run.model, finishedSteps });
+  run.validation.after = await evaluateStored(run, {
+    validation,
+    model: run.learners[0].model,
+    finishedSteps,
+  });
   return null;
 }
 
@@ -64,7 +68,8 @@ async function validate<Schema extends z.ZodType, Outcome>(
   validation: ValidationOptions<Schema>,
   name: string,
 ): Promise<RunValidation> {
-  const { directory, emit, signal, model } = run;
+  const { directory, emit, signal } = run;
+  const { model } = run.learners[0];
   const { finishedSteps, runId } = run.state;
   const phase = `evaluation ${name}`;
   const onProgress = (progress: { done: number; total: number }) =>

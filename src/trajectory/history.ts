@@ -2,7 +2,7 @@ import type { Choice, Message, Tool } from '../contract/index.ts';
 import { messageKey, type RecordedCall, reasoningOf, replyKey } from './recorded-call.ts';
 
 /** A history in JSON. */
-export interface Conversation {
+export interface HistoryBody {
   messages_and_choices: (Message | Choice)[];
   tools?: Tool[];
 }
@@ -35,7 +35,7 @@ export class History {
   }
 
   /** A conversation read from disk. It cannot be extended. */
-  static restore(firstCall: number, { messages_and_choices, tools }: Conversation): History {
+  static restore(firstCall: number, { messages_and_choices, tools }: HistoryBody): History {
     return new History(firstCall, messages_and_choices, tools);
   }
 
@@ -106,7 +106,7 @@ export class History {
     freezeAll(this.entries);
   }
 
-  toBody(): Conversation {
+  toBody(): HistoryBody {
     return { messages_and_choices: this.entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 }

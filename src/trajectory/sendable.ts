@@ -93,7 +93,7 @@ export function sendableNotes({
   };
 }
 
-/** The same object if no value changes: most do not. */
+/** Returns the given object if no value changes, as is usual. */
 function mapValues<Value>(
   values: Record<string, Value>,
   change: (value: Value) => Value,

@@ -1,5 +1,5 @@
 import type { TrajectoryBody } from '../contract/index.ts';
-import type { Conversation } from './history.ts';
+import type { HistoryBody } from './history.ts';
 import { limitReached, type TrajectoryError, type UsedUpLimit } from './trajectory-error.ts';
 
 /** Maximum use of one rollout. An absent limit does not apply. */
@@ -66,6 +66,6 @@ export interface TrajectoryOptions {
 /** A trajectory as on the wire, without its reward. */
 export interface UnrewardedTrajectory
   extends Omit<TrajectoryBody, 'reward' | 'messages_and_choices' | 'tools' | 'additional_histories'>,
-    Conversation {
-  additional_histories?: Conversation[];
+    HistoryBody {
+  additional_histories?: HistoryBody[];
 }

@@ -1,7 +1,7 @@
 import { type Choice, type Message, type Tool, textOf } from '../contract/index.ts';
 import { append } from '../util/extremes.ts';
 import { CallLog, type LoggedCall } from './call-log.ts';
-import { type Conversation, History, isSameTools } from './history.ts';
+import { History, type HistoryBody, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
 import { type AskedForm, type CallTimes, type RecordedCall, sampledMessage } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
@@ -163,7 +163,7 @@ function callRecords(trajectory: Trajectory): CallRecord[] {
   });
 }
 
-function readCall(call: CallRecord, conversations: readonly Conversation[], policy: string): LoggedCall {
+function readCall(call: CallRecord, conversations: readonly HistoryBody[], policy: string): LoggedCall {
   const { index, history, entry, model = policy, milliseconds: times } = call;
   const conversation = conversations[history];
   const answer = conversation && readChoice(call, conversation);
@@ -186,7 +186,7 @@ function readCall(call: CallRecord, conversations: readonly Conversation[], poli
 
 function readChoice(
   { entry, spoken }: CallRecord,
-  { messages_and_choices }: Conversation,
+  { messages_and_choices }: HistoryBody,
 ): Pick<RecordedCall, 'choice' | 'external'> | undefined {
   const reply = messages_and_choices[entry];
   if (!reply) return undefined;

@@ -20,7 +20,7 @@ export async function readAnswer(
   return whole;
 }
 
-/** The same as text in UTF-8. */
+/** Reads a body as `readAnswer` does, as UTF-8 text. */
 export const readText = async (body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string> =>
   Buffer.from((await readAnswer(body, maxBytes)).buffer).toString();
 

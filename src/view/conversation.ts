@@ -3,7 +3,7 @@ import { readableMessage, type TrajectoryRecord } from '../trajectory/index.ts';
 import type { HistoryDetail, SampledReply, TokenRow, ToolUse, TurnView } from './api.ts';
 import { conversationsOf } from './group-file.ts';
 
-type Conversation = ReturnType<typeof conversationsOf>[number];
+type HistoryRecord = ReturnType<typeof conversationsOf>[number];
 type CallRecord = TrajectoryRecord['record']['calls'][number];
 
 /** The turns of the main conversation. */
@@ -55,7 +55,7 @@ export function historiesOf(
 }
 
 function turnsOf(
-  { messages_and_choices: entries }: Conversation,
+  { messages_and_choices: entries }: HistoryRecord,
   calls: ReadonlyMap<number, CallRecord>,
   policy: string | null,
 ): TurnView[] {

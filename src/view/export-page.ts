@@ -33,9 +33,9 @@ interface Addressed {
 }
 
 /**
- * Writes the page with all its answers as files, at most one for each step, which any web server can show. A run with too
- * many rollouts keeps its curves and the lists of all steps; the groups are those of every n-th step. The folder is whole
- * or absent.
+ * Writes the page with all its answers as files, at most one for each step, which any web server can show. Of a run
+ * with too many rollouts, all curves and lists of steps are written, but only the groups of every n-th step. The folder
+ * is whole or absent.
  */
 export async function exportPage({
   folders,

@@ -17,7 +17,7 @@ interface ViewApp {
   changes: Changes;
   service: ServiceViews | null;
   page: readonly PageFile[];
-  /** Whoever knows it may see everything. */
+  /** Gives access to everything. */
   secret: string;
   /** Codes that open the page once, in place of the secret. */
   codes: OneTimeCodes;

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   type Client,
@@ -7,6 +7,7 @@ import {
   openModel,
   opponents,
   type StepReport,
+  sft,
   train,
 } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
@@ -19,6 +20,7 @@ import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
 import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
 import { Opponents, parseGroupRecord } from '../../src/rollout/index.ts';
+import type { LearnerState } from '../../src/training/run-state.ts';
 import { seatsOfStep } from '../../src/training/seats.ts';
 import { RunViews } from '../../src/view/index.ts';
 import { sharedFolder } from '../support/files.ts';
@@ -241,6 +243,22 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
     expect(resumed.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']])).toEqual(
       whole.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']]),
     );
+    // The buyer is a learner like the model of the run: nothing else may have trained it.
+    const examples = [{ messages: [{ role: 'assistant', content: 'sold' }] }];
+    await sft({ model: await open('halves-buyer'), examples });
+    await expect(trade('halves', { resume: true })).rejects.toThrow(
+      /was at local\/market\/halves-buyer:step4, but its newest checkpoint is .*:step5/,
+    );
+    const stateFile = join(folder, 'halves', 'state.json');
+    const state = JSON.parse(await readFile(stateFile, 'utf8'));
+    expect(state.learners.map(({ name }: { name: string }) => name.replace(/.*-/, ''))).toEqual([
+      'seller',
+      'buyer',
+    ]);
+    await writeFile(stateFile, JSON.stringify({ ...state, version: 1 }));
+    await expect(trade('halves', { resume: true })).rejects.toThrow(
+      /An earlier version of martingale began the run/,
+    );
     const seller = await open('trade-seller');
     await expect(
       train({
@@ -260,7 +278,10 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
 it('a checkpoint that met itself is not beaten, and neither is the opponent of another seat', () => {
   const seats = { a: opponents({ beatenAt: 0.5, players: [{ model: randomPlayer }] }), b: opponents() };
   const met = (seat: string, model: string) => ({ seat, model, rollouts: 4, reward: 1 });
-  const state = { policySteps: [0, 1, 2], finishedSteps: 2, learners: {} };
+  const state = {
+    finishedSteps: 2,
+    learners: [{ name: 'x/y/z', policySteps: [0, 1, 2], checkpoints: [1, 2] }] as [LearnerState],
+  };
   const poolAfter = (results: ReturnType<typeof met>[]) => {
     const all = reports(2, () => ({ policy: 'x/y/z:step0', opponents: results }));
     const pool = seatsOfStep(2, { seats, state, reports: all, maxStaleness: 0 })?.a;

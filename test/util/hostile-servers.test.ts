@@ -55,7 +55,7 @@ describe('a redirect to another server', () => {
       });
       expect(await refusal(posted)).toMatch(
         new RegExp(
-          `^engine_refused: the training server ${server.url} redirects train to ${thief.url}, which is not followed`,
+          `^engine_refused: The training server ${server.url} redirects train to ${thief.url}, which is not followed`,
         ),
       );
       expect(thief.asked).toEqual([]);

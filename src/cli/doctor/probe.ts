@@ -37,8 +37,8 @@ const mostReplies = 64;
 const budgetSeconds = 2.5;
 
 /**
- * Measures an engine with random tokens, after a short run of each kind that is not measured: a training step first, then
- * sampling from the adapter that it made. Takes about ten seconds; models of which a token takes long take more.
+ * Measures an engine with random tokens, after a short run of each kind that is not measured: a training step first,
+ * then sampling from the adapter that it made. Takes about ten seconds; slow models take longer.
  */
 export async function probe(
   engine: Engine,

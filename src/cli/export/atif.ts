@@ -33,7 +33,7 @@ export function atifOf(
   };
 }
 
-type History = Pick<TrajectoryRecord, 'messages_and_choices' | 'tools'>;
+type HistoryRecord = Pick<TrajectoryRecord, 'messages_and_choices' | 'tools'>;
 
 interface Step {
   source: 'system' | 'user' | 'agent';
@@ -46,7 +46,7 @@ interface Step {
 }
 
 function conversationOf(
-  { messages_and_choices: entries, tools }: History,
+  { messages_and_choices: entries, tools }: HistoryRecord,
   { trajectory, environment, id }: { trajectory: TrajectoryRecord; environment: string; id: string },
 ) {
   const steps: Step[] = [];

@@ -14,7 +14,7 @@ interface InitOptions {
 
 const skillPath = '.claude/skills/martingale/SKILL.md';
 
-/** Writes the files of a project, all or none: nothing if one of them is there already. */
+/** Writes the files of a project. Writes none if one of them exists. */
 async function init(folder: string, { agent, skill, onlySkill }: InitOptions): Promise<void> {
   const files = onlySkill ? new Map<string, string>() : await projectFiles(folder, agent);
   if (skill || onlySkill) files.set(skillPath, await skillFile());

@@ -89,7 +89,7 @@ export class BaseModels {
     const found = this.all.find((model) => model.id === id);
     if (found) return found;
     const known = this.all.map((model) => model.id).join(', ');
-    throw new EngineError('unknown_base_model', `unknown base model ${id}; known: ${known}`);
+    throw new EngineError('unknown_base_model', `Unknown base model ${id}. Known: ${known}.`);
   }
 
   /** The tensors that training changes. */

@@ -24,8 +24,8 @@ export class ConversationCodec {
   #compiler: GrammarCompiler | undefined;
 
   /**
-   * `processors`: the logits processors that replies may use. Default: none. `language`: default that of the tiny
-   * models.
+   * `processors`: the logits processors that replies may use. Default: none. `language`: the tokenizer and format.
+   * Default: of the tiny models.
    */
   constructor(
     processors: LogitsProcessorFactories = new Map(),

@@ -109,11 +109,11 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   };
   for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
-      throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
+      throw new EngineError('bad_option', `\`${name}\` must be a whole number of at least 1, not ${value}.`);
   if (!Number.isSafeInteger(prefixCacheBytes) || prefixCacheBytes < 0)
     throw new EngineError(
       'bad_option',
-      `prefixCacheBytes must be a whole number, 0 or more, not ${prefixCacheBytes}`,
+      `\`prefixCacheBytes\` must be a whole number, 0 or more, not ${prefixCacheBytes}.`,
     );
   checkDevice(device, checkpoints);
   const modules = processorModules(logitsProcessors);
@@ -146,15 +146,18 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
 
 function checkDevice(device: Device, checkpoints: readonly CheckpointOptions[]): void {
   if (!devices.includes(device))
-    throw new EngineError('bad_option', `device must be ${devices.join(' or ')}, not ${showValue(device)}`);
+    throw new EngineError(
+      'bad_option',
+      `\`device\` must be ${devices.join(' or ')}, not ${showValue(device)}.`,
+    );
   if (device !== 'cpu' && checkpoints.some(({ train }) => train === 'all'))
     throw new EngineError(
       'bad_option',
-      `checkpoints: train is 'all', which needs the device cpu: on ${device} weights stay as they are, and adapters are trained. Use 'lora', or leave the device out`,
+      `\`checkpoints\`: \`train\` is 'all', which needs the device cpu: on ${device} weights stay as they are, and adapters are trained. Use 'lora', or leave the device out.`,
     );
   if (device !== 'cpu' && checkpoints.length === 0)
     throw new EngineError(
       'bad_option',
-      `the device ${device} is for checkpoints, and there are none: the tiny models run on the CPU. Add a checkpoint, or leave the device out`,
+      `The device ${device} is for checkpoints, and there are none: the tiny models run on the CPU. Add a checkpoint, or leave the device out.`,
     );
 }

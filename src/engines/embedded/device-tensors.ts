@@ -98,7 +98,7 @@ function deviceMissing(error: unknown): EngineError {
   const adapter = reason.slice(Math.max(0, reason.indexOf('Failed to get a WebGPU adapter')));
   return new EngineError(
     'device_missing',
-    `the device webgpu cannot be used: onnxruntime-node looked for a graphics adapter with Metal (macOS), Direct3D 12 (Windows) or Vulkan (Linux) and reports: ${adapter}. Install the driver of the graphics card, or choose --device cpu`,
+    `The device webgpu cannot be used: onnxruntime-node looked for a graphics adapter with Metal (macOS), Direct3D 12 (Windows) or Vulkan (Linux) and reports: ${adapter}. Install the driver of the graphics card, or choose --device cpu.`,
     { cause: error },
   );
 }

@@ -41,7 +41,7 @@ export class EmbeddedEngine implements Engine {
     maxWaiting: 1000,
     maxWaitMs: maxTimerMs,
     refusal: () =>
-      new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
+      new EngineError('training_busy', 'Too many jobs wait for the engine to train. Retry later.'),
   });
 
   /** `languages`: of the checkpoints, in their order. */
@@ -110,9 +110,12 @@ export class EmbeddedEngine implements Engine {
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
     const { width, lengthPenalty, signal } = request;
     if (!Number.isInteger(width) || width < 1)
-      throw new EngineError('bad_width', `width must be a whole number of at least 1, not ${width}`);
+      throw new EngineError('bad_width', `\`width\` must be a whole number of at least 1, not ${width}.`);
     if (!Number.isFinite(lengthPenalty))
-      throw new EngineError('bad_length_penalty', `lengthPenalty must be a number, not ${lengthPenalty}`);
+      throw new EngineError(
+        'bad_length_penalty',
+        `\`lengthPenalty\` must be a number, not ${lengthPenalty}.`,
+      );
     const sampler = this.#samplerOf(request.weights);
     return sampler.call({ type: 'search', request: await this.#plan(request) }, { signal });
   }
@@ -197,12 +200,12 @@ function checkPrompt(
   if (prompt.length === 0 || prompt.length > maxTokens)
     throw new EngineError(
       'bad_prompt',
-      `a prompt must have 1 to ${maxTokens} tokens; this one has ${prompt.length}`,
+      `A prompt must have 1 to ${maxTokens} tokens. This one has ${prompt.length}.`,
     );
   const index = prompt.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabularySize));
   if (index >= 0)
     throw new EngineError(
       'bad_prompt',
-      `token ${prompt[index]} of the prompt, at position ${index}, is outside the vocabulary; ids are 0 to ${vocabularySize - 1}`,
+      `Token ${prompt[index]} of the prompt, at position ${index}, is outside the vocabulary. Ids are 0 to ${vocabularySize - 1}.`,
     );
 }

@@ -122,9 +122,9 @@ export async function openCheckpoints(
   const ids = new Set(embeddedBaseModels.map(({ id }) => id));
   for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
-      throw badOption(`id of ${folder} must not be empty; leave it out to use the folder's name`);
+      throw badOption(`\`id\` of ${folder} must not be empty. Leave it out to use the folder's name.`);
     if (ids.has(id))
-      throw badOption(`two base models are called ${id}; give the one in ${folder} another id`);
+      throw badOption(`two base models are called ${id}. Give the one in ${folder} another id.`);
     ids.add(id);
   }
   const opened = [];
@@ -168,7 +168,7 @@ export async function inspectCheckpoint(
   const { architecture: own, modelType } = readConfig(source);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
     throw badOption(
-      `contextLength must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}`,
+      `\`contextLength\` must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}.`,
     );
   const architecture = {
     ...own,
@@ -179,7 +179,7 @@ export async function inspectCheckpoint(
   if (vocabularySize > architecture.vocabularySize)
     throw new EngineError(
       'bad_checkpoint',
-      `${folder}: tokenizer.json has ${vocabularySize} ids, but vocab_size in config.json is ${architecture.vocabularySize}: take both files from the same checkpoint`,
+      `${folder}: tokenizer.json has ${vocabularySize} ids, but vocab_size in config.json is ${architecture.vocabularySize}. Take both files from the same checkpoint.`,
     );
   const parameters = checkpointTensors(architecture)
     .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
@@ -189,7 +189,7 @@ export async function inspectCheckpoint(
     : await readStart(resolve(adapter ?? ''), own, lora);
   if (train === 'all' && parameters > mostTrainedValues)
     throw badOption(
-      `train is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained: use 'lora'`,
+      `\`train\` is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained. Use 'lora'.`,
     );
   return { id, folder, source, modelType, architecture, language, parameters, ...begun };
 }
@@ -200,13 +200,14 @@ function trainedOf({
   adapter,
   lora,
 }: Required<Pick<CheckpointOptions, 'train' | 'lora'>> & Pick<CheckpointOptions, 'adapter'>): Trained | null {
-  if (train !== 'lora' && train !== 'all') throw badOption(`train must be 'lora' or 'all', not ${train}`);
+  if (train !== 'lora' && train !== 'all')
+    throw badOption(`\`train\` must be 'lora' or 'all', not ${train}.`);
   if (train === 'lora') return adapter === undefined ? loraSettings(lora) : null;
   const [given] = Object.entries({ adapter, ...lora }).find(([, value]) => value !== undefined) ?? [];
   if (given === undefined) return train;
   const option = given === 'adapter' ? given : `lora.${given}`;
   throw badOption(
-    `train is 'all', and ${option} is for adapters: leave one of them out. To go on from an adapter, merge it into its checkpoint first (martingale export --merged)`,
+    `\`train\` is 'all', and ${option} is for adapters. Leave one of them out. To go on from an adapter, merge it into its checkpoint first (martingale export --merged).`,
   );
 }
 
@@ -244,7 +245,9 @@ async function readStart(
       [value ?? []].flat().toSorted().join(', '),
     );
     if (wanted !== '' && wanted !== own)
-      throw badOption(`lora.${name} is ${wanted}, but the adapter in ${folder} has ${own}: leave it out`);
+      throw badOption(
+        `\`lora.${name}\` is ${wanted}, but the adapter in ${folder} has ${own}. Leave it out.`,
+      );
   }
   return { trained: lora, start: adapterVector(architecture, adapter) };
 }
@@ -254,7 +257,7 @@ async function checkBase(adapter: string, folder: string, weightsHash: string): 
   const expected = await readBaseWeights(join(adapter, adapterWeightsFile));
   if (expected !== undefined && expected !== weightsHash)
     throw badOption(
-      `the adapter in ${adapter} was trained on other weights than those in ${folder}: give it the checkpoint that it was trained on`,
+      `the adapter in ${adapter} was trained on other weights than those in ${folder}. Give it the checkpoint that it was trained on.`,
     );
 }
 
@@ -264,12 +267,13 @@ function loraSettings({
   targets = projections,
 }: NonNullable<CheckpointOptions['lora']>): LoraSettings {
   if (!isWholeNumber(rank, maxRank))
-    throw badOption(`lora.rank must be a whole number of 1 to ${maxRank}, not ${rank}`);
-  if (!(Number.isFinite(alpha) && alpha > 0)) throw badOption(`lora.alpha must be above 0, not ${alpha}`);
+    throw badOption(`\`lora.rank\` must be a whole number of 1 to ${maxRank}, not ${rank}.`);
+  if (!(Number.isFinite(alpha) && alpha > 0))
+    throw badOption(`\`lora.alpha\` must be above 0, not ${alpha}.`);
   const unknown = targets.find((target) => !projections.includes(target));
   if (unknown !== undefined || targets.length === 0)
     throw badOption(
-      `lora.targets must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}`,
+      `\`lora.targets\` must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}.`,
     );
   return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
 }
@@ -284,7 +288,7 @@ function givenTemplate(given: string | undefined): GivenTemplate | undefined {
     return { name: given, source: readRegularFile(resolve(given), maxTemplateBytes).toString() };
   } catch (error) {
     throw badOption(
-      `chatTemplate ${given} cannot be read: ${messageOf(error)}. Give the path of a file, or one of ${chatTemplateNames.join(', ')}`,
+      `\`chatTemplate\` ${given} cannot be read: ${messageOf(error)}. Give the path of a file, or one of ${chatTemplateNames.join(', ')}.`,
     );
   }
 }
@@ -294,10 +298,10 @@ function checkStyles(format: ReplyStyles): void {
     const known: readonly string[] = replyStyles[name];
     const value = format[name];
     if (value !== undefined && !known.includes(value))
-      throw badOption(`format.${name} must be one of ${known.join(', ')}, not ${value}`);
+      throw badOption(`\`format.${name}\` must be one of ${known.join(', ')}, not ${value}.`);
   }
 }
 
 const isWholeNumber = (value: number, most: number) => Number.isInteger(value) && value >= 1 && value <= most;
 
-const badOption = (what: string) => new EngineError('bad_option', `checkpoints: ${what}`);
+const badOption = (what: string) => new EngineError('bad_option', `\`checkpoints\`: ${what}`);

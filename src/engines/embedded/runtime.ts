@@ -35,7 +35,7 @@ export function runtimeOfEnvironment(): RuntimeChoice {
   if (found !== undefined) return found;
   throw new EngineError(
     'bad_option',
-    `MARTINGALE_RUNTIME must be auto, onnxruntime-node or onnxruntime-web, not ${chosen}`,
+    `MARTINGALE_RUNTIME must be auto, onnxruntime-node or onnxruntime-web, not ${chosen}.`,
   );
 }
 
@@ -46,7 +46,7 @@ export interface Runtime {
   session(model: Uint8Array, weights?: ExternalWeights): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
   /**
-   * The same for data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
+   * A tensor of data that never changes. On WebGPU a matrix is copied to the device for its first run and stays there;
    * all other inputs and all outputs are copied in each run.
    */
   constant(data: Float32Array, dimensions: readonly number[]): Tensor;
@@ -137,7 +137,7 @@ function nativeFor(choice: RuntimeChoice): RuntimeName {
   if (choice !== 'onnxruntime-web') return 'onnxruntime-node';
   throw new EngineError(
     'bad_option',
-    'the device webgpu needs the runtime onnxruntime-node; onnxruntime-web has no WebGPU in Node. Choose the runtime onnxruntime-node or auto, or the device cpu',
+    'The device webgpu needs the runtime onnxruntime-node, because onnxruntime-web has no WebGPU in Node. Choose the runtime onnxruntime-node or auto, or the device cpu.',
   );
 }
 
@@ -193,6 +193,6 @@ async function importRuntime(choice: RuntimeChoice) {
   else if (other) remedy = `Choose the runtime ${other} instead, after: ${installCommand(other)}`;
   throw new EngineError(
     'runtime_missing',
-    `the embedded engine cannot load ONNX Runtime: ${problems.join(', ')}. ${remedy}`,
+    `The embedded engine cannot load ONNX Runtime: ${problems.join(', ')}. ${remedy}`,
   );
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Deadline, untilAborted } from '../../util/deadline.ts';
 import { EngineError } from '../engine.ts';
 import { TinkerError } from './connection.ts';
-import { type CreateOptions, defaultLongestWaitMs, Session, type SessionOptions } from './session.ts';
+import { type CreateOptions, defaultLongestWaitMs, type SessionOptions, TinkerSession } from './session.ts';
 
 /** A LoRA adapter on the server. */
 export interface Adapter {
@@ -34,23 +34,23 @@ export class Adapters {
   readonly #capacity: number;
   /** By checkpoint, the least recently used first; null for the base model. */
   readonly #held = new Map<string | null, Held>();
-  /** All on the server, with those in training. */
+  /** All adapters on the server, also in training. */
   readonly #open = new Set<Adapter>();
-  /** Those that are being closed. */
+  /** Closings in progress. */
   readonly #closing = new Set<Promise<void>>();
   /** Requests that wait for an adapter without users. */
   #waiting: (() => void)[] = [];
-  readonly #session: Session;
+  readonly #session: TinkerSession;
 
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#capacity = options.places - 1;
-    this.#session = new Session(options);
+    this.#session = new TinkerSession(options);
   }
 
   /**
-   * Works with an adapter that has the weights of a checkpoint, by its path on the server, or those of the base model for
-   * null. When the server has lost the adapter, it gets the weights again, once.
+   * Works with an adapter that has the weights of `checkpoint`, a path on the server; null: the weights of the base
+   * model. When the server has lost the adapter, it gets the weights again, once.
    */
   async withWeights<Result>(
     checkpoint: string | null,
@@ -90,7 +90,7 @@ export class Adapters {
         if (error instanceof TinkerError && error.code === 'engine_refused' && !isLoss(error))
           throw new EngineError(
             'checkpoint_missing',
-            `the training server ${api.url} no longer has ${checkpoint}: ${error.message}`,
+            `The training server ${api.url} no longer has ${checkpoint}: ${error.message}`,
             { cause: error },
           );
         throw error;
@@ -160,7 +160,7 @@ export class Adapters {
       .operation('save_weights_for_sampler', body, { repeat: 'never' })
       .then(({ sampling_session_id: name }) => {
         if (typeof name === 'string') return name;
-        throw new EngineError('engine_unsupported', 'the training server opened no session for sampling');
+        throw new EngineError('engine_unsupported', 'The training server opened no session for sampling.');
       });
     session.catch(() => {
       adapter.sampler = null;
@@ -185,11 +185,11 @@ export class Adapters {
 
   async #waitToHold(checkpoint: string | null, signal: AbortSignal | undefined): Promise<Held> {
     const { longestWaitMs = defaultLongestWaitMs, onWait } = this.#options;
-    const all = `all ${this.#capacity} adapters for sampling are used by requests of other checkpoints; --tinker-adapters (\`adapters\`) says how many there are`;
+    const all = `all ${this.#capacity} adapters for sampling are used by requests of other checkpoints; raise --tinker-adapters (\`adapters\`)`;
     const deadline = new Deadline(
       longestWaitMs,
       signal,
-      () => new EngineError('engine_full', `${all}. A request has waited ${longestWaitMs / 60_000} minutes`),
+      () => new EngineError('engine_full', `A request has waited ${longestWaitMs / 60_000} minutes: ${all}.`),
     );
     if (this.#waiting.length === 0) onWait(`an adapter for sampling: ${all}`);
     try {

@@ -33,7 +33,7 @@ export class TinkerError extends EngineError {
   }
 }
 
-export interface Answer {
+export interface ServerAnswer {
   type: string;
   body: Uint8Array;
 }
@@ -58,7 +58,7 @@ export class Connection {
     headersTimeout: answerMs,
     bodyTimeout: answerMs,
     connect: { timeout: 10_000 },
-    // A connection of HTTP/2 has places for 100 requests. Those that wait for results would fill them.
+    // An HTTP/2 connection carries 100 requests at once: requests that wait for results would use them up.
     allowH2: false,
   });
 
@@ -71,7 +71,11 @@ export class Connection {
     await this.#agent.destroy();
   }
 
-  async request(method: 'GET' | 'POST' | 'DELETE', path: string, options: RequestOptions): Promise<Answer> {
+  async request(
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    options: RequestOptions,
+  ): Promise<ServerAnswer> {
     const { repeat, signal, longestMs } = options;
     for (let attempt = 0; ; attempt++)
       try {
@@ -96,9 +100,9 @@ export class Connection {
     method: 'GET' | 'POST' | 'DELETE',
     path: string,
     { data, signal, longestMs }: RequestOptions,
-  ): Promise<Answer> {
+  ): Promise<ServerAnswer> {
     let status: number;
-    let answer: Answer;
+    let answer: ServerAnswer;
     try {
       const { statusCode, headers, body } = await this.#follow(path, {
         method,
@@ -113,10 +117,10 @@ export class Connection {
     } catch (cause) {
       if (cause instanceof TinkerError) throw cause;
       if (cause instanceof AnswerTooLarge)
-        throw new TinkerError(400, `the training server ${this.url} answered ${path}: ${cause.message}`, {
+        throw new TinkerError(400, `The training server ${this.url} answered ${path}: ${cause.message}.`, {
           cause,
         });
-      throw new TinkerError(null, `the training server ${this.url} cannot be reached: ${cause}`, { cause });
+      throw new TinkerError(null, `The training server ${this.url} cannot be reached: ${cause}.`, { cause });
     }
     if (status < 300) return answer;
     throw this.refused(path, status, Buffer.from(answer.body).toString());
@@ -138,7 +142,7 @@ export class Connection {
       if (options.method !== 'GET' || redirects === maxRedirects || !/^https?:$/.test(target.protocol))
         throw new TinkerError(
           400,
-          `the training server ${this.url} redirects ${path} to ${target.origin}, which is not followed: the key is for the server that you name. If it is the right one, pass its address`,
+          `The training server ${this.url} redirects ${path} to ${target.origin}, which is not followed: the key is for the server that you name. If it is the right one, pass its address.`,
         );
       if (target.origin !== origin) headers = { accept: protobufType };
       url = target;
@@ -147,10 +151,10 @@ export class Connection {
 
   /** The error of an answer with a status that is none of success. */
   refused(path: string, status: number, text: string): TinkerError {
-    const remedy = status === 401 || status === 403 ? '; TINKER_API_KEY must have a key that it knows' : '';
+    const remedy = status === 401 || status === 403 ? '. TINKER_API_KEY must have a key that it knows.' : '';
     return new TinkerError(
       status,
-      `the training server ${this.url} answered ${path} with ${status}: ${text.slice(0, 300)}${remedy}`,
+      `The training server ${this.url} answered ${path} with ${status}: ${text.slice(0, 300)}${remedy}`,
     );
   }
 }

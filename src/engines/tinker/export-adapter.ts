@@ -41,7 +41,7 @@ export async function exportAdapter(
     const problem = messageOf(cause);
     throw new EngineError(
       'engine_unsupported',
-      `the training server ${api.url} gave no LoRA adapter in PEFT's form: ${problem}. Its files are in the folder of its checkpoints`,
+      `The training server ${api.url} gave no LoRA adapter in PEFT's form: ${problem}. Its files are in the folder of its checkpoints.`,
       { cause },
     );
   });

@@ -4,9 +4,9 @@ import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.t
 import type { GenerateRequest, Generation, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
-import type { TinkerReply } from './messages.ts';
 import { refuseSampling, unsupported } from './refusals.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerReply } from './tinker-protobuf.ts';
 
 /** What samples: the server, and the text of its base model. */
 interface Sampling {
@@ -37,10 +37,10 @@ interface Call {
 }
 
 /**
- * Samples replies on the server. Requests are sent at once, as the server batches those that wait. The choices of one chat
- * are one request there: the server samples choice i with the request's seed + i, as the service seeds them, so each has
- * the tokens that it would have alone. Calls with unrelated seeds, such as those of different rollouts, stay apart: in one
- * request they would get other tokens, and each would be answered only with the longest of them.
+ * Samples replies on the server. Requests are sent at once: the server batches waiting requests itself. The choices of
+ * one chat are one request: the server samples choice i with the request's seed + i, as the service does, so each has
+ * the tokens that it would have alone. Calls with unrelated seeds, such as of different rollouts, stay apart: in one
+ * request they would get other tokens, and all would wait for the longest.
  */
 export class Sampler {
   readonly #sampling: Sampling;
@@ -132,7 +132,7 @@ function readReply(
   { tokenizer, format, contextLength }: Sampling,
 ): Omit<Generation, 'cachedTokens'> {
   if (!reply || reply.tokens.length === 0)
-    throw new EngineError('engine_failed', 'the training server returned no tokens');
+    throw new EngineError('engine_failed', 'The training server returned no tokens.');
   const maxTokens = Math.min(asked, contextLength - prompt.length);
   const found = new StopStrings(stopStrings);
   let length = 0;
@@ -142,7 +142,7 @@ function readReply(
     if (token >= tokenizer.vocabularySize)
       throw new EngineError(
         'engine_failed',
-        `the training server sampled token ${token}, which only pads the model's matrices: its tokenizer has ${tokenizer.vocabularySize} ids`,
+        `The training server sampled token ${token}, which only pads the model's matrices: its tokenizer has ${tokenizer.vocabularySize} ids.`,
       );
     const stop = found.find(tokenizer.bytes(token));
     if (token === format.endToken && !sampling.ignoreEnd) end = { finishReason: 'stop', stop: null };
@@ -156,7 +156,7 @@ function readReply(
   if (wrong >= 0)
     throw new EngineError(
       'engine_failed',
-      `the log-probability of token ${reply.tokens[wrong]} is ${logprobs[wrong]}: the model has diverged; lower the learning rate`,
+      `The log-probability of token ${reply.tokens[wrong]} is ${logprobs[wrong]}: the model has diverged. Lower the learning rate.`,
     );
   return {
     tokens: [...reply.tokens.subarray(0, length)],

@@ -3,8 +3,8 @@ import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
 import { TinkerError } from './connection.ts';
-import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 import { gradientNormOf } from './train.ts';
 import type { Reduction } from './train-step.ts';
 
@@ -22,8 +22,8 @@ export async function serverModelOf(api: TinkerApi): Promise<string> {
 const tolerance = 0.05;
 
 /**
- * Finds out how the server behaves: how it adds losses, and that its log-probabilities are those of the base model's
- * distribution, the same in sampling and training.
+ * Finds out how the server adds losses, and checks that it reports log-probabilities of the base model's distribution,
+ * equal in sampling and training.
  *
  * @throws EngineError (`engine_unsupported`) that says what is different.
  */
@@ -99,5 +99,5 @@ async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[
 const wrong = (api: TinkerApi, problem: string) =>
   new EngineError(
     'engine_unsupported',
-    `the training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works; its Megatron backend holds several adapters too`,
+    `The training server ${api.url} cannot be used: ${problem}. SkyRL 0.4.0 with its JAX backend works. Its Megatron backend holds several adapters too.`,
   );

@@ -25,7 +25,7 @@ export interface CreateOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How often the server hears that this engine is there. Without that it drops all adapters after five minutes. */
+/** Interval of heartbeats. Without them the server drops all adapters after five minutes. */
 const heartbeatMs = 10_000;
 
 /** Poll interval and deadline for a free adapter slot. The server frees the slots of a dead program after some minutes. */
@@ -33,7 +33,7 @@ const pauseMs = 1000;
 export const defaultLongestWaitMs = 7 * 60_000;
 
 /** This engine's session on the server, which has its adapters as long as it hears of the engine. */
-export class Session {
+export class TinkerSession {
   readonly #options: SessionOptions;
   #session: Promise<string> | undefined;
   #hasEnded = false;
@@ -104,7 +104,7 @@ export class Session {
     const fewer = places < 2 ? '' : `pass --tinker-adapters ${places} (\`adapters\`), or `;
     throw new EngineError(
       'bad_option',
-      `the training server ${api.url} has places for ${places} adapters, and this service needs ${needed}: ${fewer}start SkyRL with max_lora_adapters ${needed + 1}`,
+      `The training server ${api.url} has places for ${places} adapters, and this service needs ${needed}: ${fewer}start SkyRL with max_lora_adapters ${needed + 1}.`,
       { cause: error },
     );
   }
@@ -112,7 +112,7 @@ export class Session {
   #full(cause: TinkerError, waitedMs: number): EngineError {
     return new EngineError(
       'engine_full',
-      `the training server has had no place for an adapter for ${waitedMs / 60_000} minutes: ${cause.message}. End the other program that has adapters there, or give SkyRL more max_lora_adapters`,
+      `The training server has had no place for an adapter for ${waitedMs / 60_000} minutes: ${cause.message} End the other program that has adapters there, or give SkyRL more max_lora_adapters.`,
       { cause },
     );
   }

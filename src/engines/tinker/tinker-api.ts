@@ -3,14 +3,14 @@ import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { EngineError } from '../engine.ts';
 import {
-  type Answer,
   type CallOptions,
   Connection,
   isTimeout,
   protobufType,
+  type ServerAnswer,
   TinkerError,
 } from './connection.ts';
-import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample } from './messages.ts';
+import { passMessage, readPass, readSample, type TinkerDatum, type TinkerSample } from './tinker-protobuf.ts';
 
 /**
  * Longest wait for a result in one request. SkyRL holds such a request for five minutes; proxies between are less patient.
@@ -30,7 +30,7 @@ interface TinkerApiOptions {
   apiKey?: string | undefined;
   /** Longest wait for a result in one request, in milliseconds. Default 45,000. */
   pollMs?: number;
-  /** Longest wait for a result of a server that is there, in milliseconds. Default 3,600,000. */
+  /** Longest wait for a result from a server that answers, in milliseconds. Default 3,600,000. */
   longestResultMs?: number;
 }
 
@@ -123,7 +123,7 @@ export class TinkerApi {
   }
 
   async #read<Result>(
-    begun: Answer,
+    begun: ServerAnswer,
     read: (message: Uint8Array) => Result,
     signal: AbortSignal | undefined,
   ): Promise<Result> {
@@ -143,7 +143,7 @@ export class TinkerApi {
   async #result(
     { request_id: id }: Record<string, unknown>,
     signal: AbortSignal | undefined,
-  ): Promise<Answer> {
+  ): Promise<ServerAnswer> {
     const data = { type: 'application/json', body: JSON.stringify({ request_id: String(id) }) };
     const longestMs = this.#pollMs;
     const started = performance.now();
@@ -151,7 +151,7 @@ export class TinkerApi {
       if (performance.now() - started > this.#longestResultMs)
         throw new TinkerError(
           null,
-          `the training server ${this.url} has not ended request ${id} within ${this.#longestResultMs / 60_000} minutes`,
+          `The training server ${this.url} has not ended request ${id} within ${this.#longestResultMs / 60_000} minutes.`,
         );
       try {
         const answer = await this.#connection.request('POST', 'retrieve_future', {
@@ -175,12 +175,12 @@ export class TinkerApi {
   #unknown(what: string): EngineError {
     return new EngineError(
       'engine_unsupported',
-      `the training server ${this.url} does not speak the Tinker API 0.25: ${what}; use SkyRL 0.4.0`,
+      `The training server ${this.url} does not speak the Tinker API 0.25: ${what}. Use SkyRL 0.4.0.`,
     );
   }
 }
 
-function jsonOf({ body }: Answer): Record<string, unknown> {
+function jsonOf({ body }: ServerAnswer): Record<string, unknown> {
   const value: unknown = JSON.parse(Buffer.from(body).toString());
   return isObject(value) ? value : {};
 }

@@ -71,12 +71,12 @@ export async function createTinkerEngine({
   onWait = () => undefined,
 }: TinkerEngineOptions): Promise<Engine> {
   if (!URL.canParse(url) || !/^https?:/.test(url))
-    throw new EngineError('bad_option', `url must be an http or https address, not ${url}`);
+    throw new EngineError('bad_option', `\`url\` must be an http or https address, not ${url}.`);
   for (const [name, value, least] of [['rank', rank, 1] as const, ['adapters', places, 2] as const])
     if (!Number.isInteger(value) || value < least)
       throw new EngineError(
         'bad_option',
-        `${name} must be a whole number of at least ${least}, not ${value}`,
+        `\`${name}\` must be a whole number of at least ${least}, not ${value}.`,
       );
   const language = await readLanguage(checkpoint);
   const baseModel = await readBaseModel(checkpoint, { id, language });
@@ -112,7 +112,7 @@ class TinkerEngine implements Engine {
     maxWaiting: 1000,
     maxWaitMs: maxTimerMs,
     refusal: () =>
-      new EngineError('training_busy', 'too many jobs wait for the engine to train; retry later'),
+      new EngineError('training_busy', 'Too many jobs wait for the engine to train. Retry later.'),
   });
   /** Paths on the server by the folders of checkpoints that were sampled. */
   readonly #paths = new Map<string, string>();
@@ -154,7 +154,7 @@ class TinkerEngine implements Engine {
     const { vocabularySize } = this.#parts.baseModel;
     const wrong = request.prompt.find((token) => !(token >= 0 && token < vocabularySize));
     if (wrong !== undefined || request.prompt.length === 0)
-      throw new EngineError('bad_prompt', `token ${wrong} of the prompt is outside the vocabulary`);
+      throw new EngineError('bad_prompt', `Token ${wrong} of the prompt is outside the vocabulary.`);
     const generation = await this.#sampler.generate(request);
     const { tokens, logprobs, topLogprobs } = generation;
     onDelta?.({ tokens, logprobs, topLogprobs });
@@ -217,7 +217,7 @@ class TinkerEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    this.#closed.abort(new EngineError('engine_closed', 'the engine is closed'));
+    this.#closed.abort(new EngineError('engine_closed', 'The engine is closed.'));
     await this.#parts.adapters.end();
     await this.#parts.api.close();
   }

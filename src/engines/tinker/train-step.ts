@@ -9,8 +9,8 @@ import {
 import type { TrainingBatch } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { TokenResults } from '../token-results.ts';
-import type { TinkerDatum } from './messages.ts';
 import { refuseSampling, unsupported } from './refusals.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 
 /** How the server adds the losses of a step: `mean` over each sequence's weighted tokens and over the sequences. */
 export type Reduction = 'mean' | 'sum';
@@ -41,15 +41,15 @@ export function sequencesOf(
       (token) => !Number.isInteger(token) || token < 0 || token >= vocabularySize,
     );
     if (wrong !== undefined)
-      throw new EngineError('bad_datum', `token ${wrong} is outside the vocabulary of ${vocabularySize}`);
+      throw new EngineError('bad_datum', `Token ${wrong} is outside the vocabulary of ${vocabularySize}.`);
     if (datum.tokens.length >= contextLength)
       throw new EngineError(
         'too_long',
-        `a sequence of ${datum.tokens.length + 1} tokens exceeds the context of ${contextLength}`,
+        `A sequence of ${datum.tokens.length + 1} tokens exceeds the context of ${contextLength}.`,
       );
   }
   if (sequences.length > 0) return sequences;
-  throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+  throw new EngineError('nothing_to_train', 'No token of the batch was a decision.');
 }
 
 function sequenceOf({ tokens, spans }: Datum<Constraint>): StepSequence {
@@ -59,7 +59,7 @@ function sequenceOf({ tokens, spans }: Datum<Constraint>): StepSequence {
     if (span.start < 1 || span.start + span.length > tokens.length)
       throw new EngineError(
         'bad_datum',
-        `a span of ${span.length} tokens at ${span.start} exceeds its sequence of ${tokens.length}`,
+        `A span of ${span.length} tokens at ${span.start} exceeds its sequence of ${tokens.length}.`,
       );
     for (let index = 0; index < span.length; index++)
       if (span.logprobs[index] !== 0)
@@ -165,6 +165,6 @@ function finite(logprob: number | undefined, token: number | undefined): number 
   if (logprob !== undefined && Number.isFinite(logprob)) return logprob;
   throw new EngineError(
     'loss_not_finite',
-    `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
+    `The log-probability of token ${token} is ${logprob}. Lower the learning rate.`,
   );
 }

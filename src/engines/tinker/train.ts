@@ -5,8 +5,8 @@ import { EngineError } from '../engine.ts';
 import { type StepResult, TokenResults } from '../token-results.ts';
 import { type Adapter, type Adapters, isLoss } from './adapters.ts';
 import { TinkerError } from './connection.ts';
-import type { TinkerDatum } from './messages.ts';
 import type { TinkerApi } from './tinker-api.ts';
+import type { TinkerDatum } from './tinker-protobuf.ts';
 import { lossOf, type Reduction, sequencesOf } from './train-step.ts';
 
 interface Training {
@@ -30,18 +30,18 @@ interface Job extends Pick<TrainRequest, 'batches' | 'onStep' | 'onWait' | 'sign
 const adam = { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0 };
 
 /**
- * Tokens and sequences in one pass. The hosted service takes at most 1024 sequences and 5 MB, of which a token of ours
- * needs 24 bytes. The server samples between passes, so short ones also keep sampling from waiting long.
+ * Tokens and sequences in one pass. The hosted service takes at most 1024 sequences and 5 MB; a token needs 24 bytes.
+ * The server samples between passes, so short passes also keep sampling from waiting long.
  */
 const tokensPerPass = 65_536;
 const sequencesPerPass = 1024;
 
 const pauseMs = 500;
 
-/** As long as a client waits for a job unless it says otherwise. */
+/** Equals the time that a client waits for a job by default. */
 const defaultLongestAwayMs = 3_600_000;
 
-/** Times in a row that a job begins again at a server that is there, but says that it has lost the adapter. */
+/** Times in a row that a job starts again because the server answers, but has lost the adapter. */
 const maxLosses = 5;
 
 /**
@@ -82,7 +82,7 @@ export async function train(training: Training, job: Job): Promise<string> {
         { repeat: 'never', signal: job.signal },
       );
       if (typeof saved.path !== 'string')
-        throw new EngineError('engine_unsupported', 'the training server named no path of the checkpoint');
+        throw new EngineError('engine_unsupported', 'The training server named no path of the checkpoint.');
       training.adapters.keep(saved.path, adapter);
       adapter = undefined;
       return saved.path;
@@ -96,7 +96,7 @@ export async function train(training: Training, job: Job): Promise<string> {
       if (performance.now() - awaySince > longestAwayMs)
         throw new EngineError(
           'engine_away',
-          `the training server has been away for ${longestAwayMs / 60_000} minutes: ${error.message}. Send the job again once it is back`,
+          `The training server has been away for ${longestAwayMs / 60_000} minutes: ${error.message} Send the job again once it is back.`,
           { cause: error },
         );
       await sleep(pauseMs, undefined, { signal: job.signal });
@@ -155,7 +155,7 @@ export function gradientNormOf(metrics: unknown): { grad_norm?: number } {
   if (!found) return {};
   const norm = Number(found[1]);
   if (Number.isFinite(norm)) return { grad_norm: norm };
-  throw new EngineError('gradient_not_finite', `the gradient's norm is ${norm}; lower the learning rate`);
+  throw new EngineError('gradient_not_finite', `The gradient's norm is ${norm}. Lower the learning rate.`);
 }
 
 /** Runs sequences in requests of bounded size; returns the log-probabilities of their targets. */

@@ -126,8 +126,8 @@ function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
 }
 
 /**
- * The same output specification, except that it accepts any reply: a reply that does not fit is the policy's mistake and
- * does not fail the rollout. `read` returns the parsed output; null for a reply that does not fit.
+ * Makes an output specification accept any reply: a reply that does not fit is the policy's mistake and does not fail
+ * the rollout. `read` returns the parsed output; null for a reply that does not fit.
  */
 export function readLeniently<Parsed>(output: Output.Output<Parsed, unknown, unknown>): {
   spec: Output.Output<string, never, never>;

@@ -6,7 +6,7 @@ import { type Cursor, readState, type Stage } from './stage.ts';
 const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });
 
 /**
- * Repeats a stage; each pass is its next epoch. `epochs` may be Infinity; the size is then that of one epoch.
+ * Repeats a stage; each pass is its next epoch. `epochs` may be Infinity; `size` then counts one epoch.
  * @throws OptionError for a stage that learns.
  */
 export function repeatStage<Scenario>(source: Stage<Scenario>, epochs: number): Stage<Scenario> {

@@ -34,7 +34,7 @@ export function readDockerfile(text: string, file: string): { workdir: string | 
     else
       throw new HarborError(
         'task_unsupported',
-        `${file}: "${line}" needs dockerSandbox(): without it, only FROM, WORKDIR and COPY of one path are done`,
+        `${file}: "${line}" needs dockerSandbox(): without it, only FROM, WORKDIR and COPY of one path are done.`,
       );
   }
   return { workdir, copies };

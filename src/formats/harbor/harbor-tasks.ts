@@ -36,7 +36,7 @@ export interface HarborAgentContext {
 export interface HarborTasksOptions {
   /** Where rollouts run, such as `localSandbox()` or `dockerSandbox()`. */
   sandbox: SandboxKind;
-  /** An agent of yours, in place of a model with the tool `bash`. What it leaves in the sandbox is tested. */
+  /** Your agent, in place of a model with the tool `bash`. The tests look at the sandbox that it leaves. */
   agent?: (context: HarborAgentContext) => unknown;
   /** Instructions before the task's own. */
   system?: string;
@@ -95,7 +95,7 @@ export async function harborTasks(folder: string, options: HarborTasksOptions): 
   const taskOf = (name: string): Task => {
     const task = tasks.get(name);
     if (task) return task;
-    throw new HarborError('task_unsupported', `${folder} has no task "${name}"`);
+    throw new HarborError('task_unsupported', `${folder} has no task "${name}".`);
   };
   const shared = {
     name: 'harbor',

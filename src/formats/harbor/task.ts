@@ -36,7 +36,7 @@ export async function readTasks(folder: string, how: HowToRead): Promise<Task[]>
   const at = resolve(folder);
   if (await exists(join(at, 'task.toml'))) return [await readTask(at, how)];
   const entries = await readdir(at).catch((cause: unknown) => {
-    throw new HarborError('task_unsupported', `the folder ${folder} cannot be read: ${String(cause)}`, {
+    throw new HarborError('task_unsupported', `The folder ${folder} cannot be read: ${String(cause)}`, {
       cause,
     });
   });
@@ -52,7 +52,7 @@ export async function readTasks(folder: string, how: HowToRead): Promise<Task[]>
       }
   if (refusals.length > 0) throw refusedTasks(folder, refusals, tasks.length);
   if (tasks.length === 0)
-    throw new HarborError('task_unsupported', `${folder} has no task: no folder in it has a task.toml`);
+    throw new HarborError('task_unsupported', `${folder} has no task: no folder in it has a task.toml.`);
   return tasks;
 }
 
@@ -83,7 +83,7 @@ async function readTask(folder: string, { buildsImages, variables: allowed }: Ho
   await textOf(join(folder, 'tests/test.sh'));
   for (const name of ['docker-compose.yaml', 'docker-compose.yml'])
     if (await exists(join(folder, 'environment', name)))
-      throw new HarborError('task_unsupported', `${folder}: environment/${name} is not supported`);
+      throw new HarborError('task_unsupported', `${folder}: environment/${name} is not supported.`);
   const { environment, agent, verifier } = config;
   const image = {
     name: environment.docker_image ?? null,
@@ -106,14 +106,14 @@ async function readTask(folder: string, { buildsImages, variables: allowed }: Ho
     if (image.name === null && !hasDockerfile)
       throw new HarborError(
         'task_unsupported',
-        `${folder} has neither environment/Dockerfile nor environment.docker_image: its container has no image`,
+        `${folder} has neither environment/Dockerfile nor environment.docker_image: its container has no image.`,
       );
     const workdir = environment.workdir ?? null;
     return { ...task, workdir, copies: givesFiles ? [{ from: '.', to: workdir ?? '.' }] : [] };
   }
   for (const [name, { user }] of Object.entries({ agent, verifier }))
     if (user !== undefined && user !== 'root' && user !== 0)
-      throw new HarborError('task_unsupported', `${file}: ${name}.user (${user}) needs dockerSandbox()`);
+      throw new HarborError('task_unsupported', `${file}: ${name}.user (${user}) needs dockerSandbox().`);
   const built = hasDockerfile
     ? readDockerfile(await textOf(dockerfile), dockerfile)
     : { workdir: null, copies: [] };

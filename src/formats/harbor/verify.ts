@@ -51,7 +51,7 @@ async function must(sandbox: Sandbox, command: string, options: MustOptions): Pr
   const { exitCode, stderr } = await sandbox.exec(command, { timeoutMs: uploadMs, ...options });
   if (exitCode === 0) return;
   const said = stderr.toString().slice(0, 500);
-  throw new HarborError('sandbox_failed', `the sandbox could not run "${command}": ${said}`);
+  throw new HarborError('sandbox_failed', `The sandbox could not run "${command}": ${said}`);
 }
 
 /**
@@ -77,7 +77,7 @@ export async function verify(
   if (exitCode === null)
     throw new HarborError(
       'verifier_timeout',
-      `the tests of ${task.name} did not end within verifier.timeout_sec (${seconds})`,
+      `The tests of ${task.name} did not end within verifier.timeout_sec (${seconds}).`,
     );
   const json = await read(sandbox, '/logs/verifier/reward.json', signal);
   if (json !== null) return rewardsIn(json, task);
@@ -86,7 +86,7 @@ export async function verify(
   const said = await read(sandbox, '/logs/verifier/test-stdout.txt', signal);
   throw new HarborError(
     'reward_unreadable',
-    `the tests of ${task.name} wrote neither reward.json nor reward.txt to /logs/verifier: ${said?.slice(-500)}`,
+    `The tests of ${task.name} wrote neither reward.json nor reward.txt to /logs/verifier: ${said?.slice(-500)}`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { OpenEnvError } from './error.ts';
+import { schemasSchema } from './protocol.ts';
 import { readHttp, type ServerAddress } from './server.ts';
-import { schemasSchema } from './wire.ts';
 
 /**
  * Checks actions by the server's schema before they are sent. Undefined where the server has no schema, or one with

@@ -4,8 +4,8 @@ import { describeThrown } from '../../environment/index.ts';
 import { withDeadline } from '../../util/deadline.ts';
 import { type Connection, connect } from './connection.ts';
 import { OpenEnvError } from './error.ts';
+import { type Frame, frameSchema, type Observed } from './protocol.ts';
 import { away, pauseBefore, startingOf, whileStarting } from './starting.ts';
-import { type Frame, frameSchema, type Observed } from './wire.ts';
 
 interface EpisodeOptions {
   /** Address of the server, with http or https. */
@@ -100,7 +100,7 @@ export class Episode {
 
   /** Ends the environment. May be called more than once. */
   close(): void {
-    this.#end ??= new OpenEnvError('environment_server_away', 'the episode is closed');
+    this.#end ??= new OpenEnvError('environment_server_away', 'The episode is closed.');
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: 'close' }));
     this.#socket.close();
     // A server that hangs never answers.
@@ -157,14 +157,14 @@ export class Episode {
     if (typeof problem === 'number')
       return new OpenEnvError(
         'environment_server_refused',
-        `the environment server ${url} answered the WebSocket /ws with ${problem}`,
+        `The environment server ${url} answered the WebSocket /ws with ${problem}`,
       );
     return problem instanceof Error ? away(url, describeThrown(problem), problem) : null;
   }
 
   #fail(error: OpenEnvError): void {
     this.#end ??= error;
-    // Whoever waits gets the error; without anybody it is the answer to the next step.
+    // A waiting step gets the error; if none waits, the next step does.
     this.#waiting?.promise.catch(() => undefined);
     this.#waiting?.reject(this.#end);
     this.#waiting = undefined;
@@ -180,12 +180,12 @@ function toJson(data: unknown): unknown {
 }
 
 const failed = (url: string, how: string): OpenEnvError =>
-  new OpenEnvError('environment_failed', `the environment at ${url} ${how}`);
+  new OpenEnvError('environment_failed', `The environment at ${url} ${how}`);
 
 const unasked = (url: string): OpenEnvError =>
   new OpenEnvError(
     'environment_server_refused',
-    `the environment server ${url} sent an observation that nobody asked for`,
+    `The environment server ${url} sent an observation that nobody asked for.`,
   );
 
 function refused(url: string, { data }: Extract<Frame, { type: 'error' }>): OpenEnvError {

@@ -13,9 +13,15 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { actionChecker } from './action-check.ts';
 import { Episode } from './episode.ts';
 import { OpenEnvError } from './error.ts';
+import {
+  environmentsSchema,
+  metadataSchema,
+  type Observed,
+  splitsSchema,
+  taskCountSchema,
+} from './protocol.ts';
 import { readHttp, type ServerAddress } from './server.ts';
 import { listTools, toolsOf } from './tools.ts';
-import { environmentsSchema, metadataSchema, type Observed, splitsSchema, taskCountSchema } from './wire.ts';
 
 const scenarioSchema = z.object({
   /** What the environment draws from. All rollouts of a group have the same. */
@@ -99,8 +105,8 @@ export interface OpenEnv {
 const doneReason = 'environment_done';
 
 /**
- * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The rewards of its steps are those of
- * the replies that took them, and a rollout whose environment or server fails is a failed rollout.
+ * An environment of OpenEnv. Each rollout is an episode on a WebSocket of its own. The reward of a step goes to the
+ * reply that took it. A rollout whose environment or server fails is a failed rollout.
  *
  *     const tools = await openEnv('http://127.0.0.1:8000');
  *     const game = await openEnv('http://127.0.0.1:8001', {
@@ -116,12 +122,13 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
 ): Promise<OpenEnv> {
   checkOptionNames('openEnv()', options, names);
   if (!URL.canParse(url) || !/^https?:/.test(url))
-    throw badOption(`url must be an http or https address, not ${url}`);
+    throw badOption(`\`url\` must be an http or https address, not ${url}.`);
   const { apiKey, discount = 1, stepTimeoutMs = 300_000, connectTimeoutMs = 30_000 } = options;
   const { invalid = 'That is no valid action.', action, prompt } = options;
-  if (!(stepTimeoutMs > 0)) throw badOption(`stepTimeoutMs is ${stepTimeoutMs}; give milliseconds above 0`);
+  if (!(stepTimeoutMs > 0))
+    throw badOption(`\`stepTimeoutMs\` is ${stepTimeoutMs}. Give milliseconds above 0.`);
   if (!(connectTimeoutMs >= 0))
-    throw badOption(`connectTimeoutMs is ${connectTimeoutMs}; give milliseconds from 0`);
+    throw badOption(`\`connectTimeoutMs\` is ${connectTimeoutMs}. Give milliseconds from 0.`);
   const server: ServerAddress = {
     url: url.replace(/\/+$/, ''),
     dispatcher: new Agent(),
@@ -133,11 +140,11 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   const named = options.environment ?? environments?.[0];
   if (options.environment !== undefined && !environments)
     throw badOption(
-      `environment: the server ${url} has no Task API, so that its environment has no name; leave it out`,
+      `\`environment\`: the server ${url} has no Task API, so that its environment has no name. Leave it out.`,
     );
   if (options.environment !== undefined && environments && !environments.includes(options.environment))
     throw badOption(
-      `environment: the server ${url} has no environment "${named}"; it has ${environments.join(', ') || 'none'}`,
+      `\`environment\`: the server ${url} has no environment "${named}". It has ${environments.join(', ') || 'none'}.`,
     );
   const splits =
     (named === undefined
@@ -149,12 +156,12 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   if (opening === undefined || opening === '')
     throw badOption(
       action
-        ? 'prompt is missing: give a function that makes a message of an observation'
-        : 'prompt is missing, and the server has no description: give the text that begins the conversation',
+        ? '`prompt` is missing. Give a function that makes a message of an observation.'
+        : '`prompt` is missing, and the server has no description. Give the text that begins the conversation.',
     );
   if (action && typeof opening === 'string')
     throw badOption(
-      'prompt is a text, and with `action` the model would never read what the environment shows: give a function',
+      '`prompt` is a text, and with `action` the model would never read what the environment shows. Give a function.',
     );
   const say = (view: OpenEnvView<Observation>) => (typeof opening === 'function' ? opening(view) : opening);
 
@@ -200,13 +207,13 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
       if (typeof which === 'number') {
         if (!(Number.isSafeInteger(which) && which > 0))
           throw badOption(
-            `scenarios(${which}): give a whole number of seeds above 0, or the name of a split`,
+            `\`scenarios(${which})\` is not known. Pass a whole number of seeds above 0, or the name of a split.`,
           );
         return Array.from({ length: which }, (_, seed) => ({ seed }));
       }
       if (!splitNames.includes(which) || named === undefined)
         throw badOption(
-          `${environment.name} has no split "${which}"; it has ${splitNames.join(', ') || 'none: pass a number of seeds'}`,
+          `${environment.name} has no split "${which}". It has ${splitNames.join(', ') || 'none: pass a number of seeds'}.`,
         );
       const counted = await readHttp(server, {
         path: `/${encodeURIComponent(named)}/num_tasks`,
@@ -216,7 +223,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
       if (!counted)
         throw new OpenEnvError(
           'environment_server_refused',
-          `the environment server ${url} does not say how many tasks "${which}" has; pass a number of seeds`,
+          `The environment server ${url} does not say how many tasks "${which}" has. Pass a number of seeds.`,
         );
       return Array.from({ length: counted.num_tasks }, (_, index) => ({
         seed: index,

@@ -58,7 +58,7 @@ async function ask<Schema extends z.ZodType>(
   if (starting) throw starting;
   if (status === 404 || status === 405 || status === 501) return null;
   const refused = (what: string) =>
-    new OpenEnvError('environment_server_refused', `the environment server ${url} answered ${path} ${what}`);
+    new OpenEnvError('environment_server_refused', `The environment server ${url} answered ${path} ${what}`);
   if (status >= 300) throw refused(`with ${status}: ${text.slice(0, 500)}`);
   let value: unknown;
   try {

@@ -66,4 +66,4 @@ export async function whileStarting<Result>(
 }
 
 export const away = (url: string, why: string, cause?: unknown): OpenEnvError =>
-  new OpenEnvError('environment_server_away', `the environment server ${url} is away: ${why}`, { cause });
+  new OpenEnvError('environment_server_away', `The environment server ${url} is away: ${why}`, { cause });

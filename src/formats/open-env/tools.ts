@@ -2,7 +2,7 @@ import type { ToolSet } from 'ai';
 import type { Trajectory } from '../../trajectory/index.ts';
 import type { Episode } from './episode.ts';
 import { OpenEnvError } from './error.ts';
-import { type Observed, type ToolList, toolListSchema, toolResultSchema } from './wire.ts';
+import { type Observed, type ToolList, toolListSchema, toolResultSchema } from './protocol.ts';
 
 /** The tools of an environment of the Model Context Protocol. @throws OpenEnvError if it has none. */
 export async function listTools(episode: Episode, signal: AbortSignal): Promise<ToolList> {
@@ -13,7 +13,7 @@ export async function listTools(episode: Episode, signal: AbortSignal): Promise<
     if (OpenEnvError.isInstance(error) && error.code === 'environment_server_refused')
       throw new OpenEnvError(
         'bad_option',
-        `action is missing: the environment has no tools. ${error.message}`,
+        `\`action\` is missing: the environment has no tools. ${error.message}`,
       );
     throw error;
   }
@@ -21,7 +21,7 @@ export async function listTools(episode: Episode, signal: AbortSignal): Promise<
   if (parsed.success) return parsed.data.tools;
   throw new OpenEnvError(
     'bad_option',
-    'action is missing: the environment answered `list_tools` without tools',
+    '`action` is missing: the environment answered `list_tools` without tools.',
   );
 }
 

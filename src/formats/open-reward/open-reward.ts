@@ -8,10 +8,10 @@ import {
 } from '../../environment/index.ts';
 import type { RolloutLimits, Trajectory } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { systemOf, toModelMessages, toToolOutput } from './messages.ts';
+import { systemOf, toModelMessages, toToolOutput } from './model-messages.ts';
+import { environmentsSchema, splitsSchema, taskCountSchema } from './protocol.ts';
 import { OpenRewardError, OpenRewardServer } from './server.ts';
-import { type OpenRewardTask, parse, Session } from './session.ts';
-import { environmentsSchema, splitsSchema, taskCountSchema } from './wire.ts';
+import { OpenRewardSession, type OpenRewardTask, parse } from './session.ts';
 
 const scenarioSchema = z.object({ split: z.string(), index: z.int().nonnegative() });
 
@@ -22,7 +22,7 @@ export interface OpenRewardOptions {
   apiKey?: string;
   /** What the environment needs, by name, such as a key of a judge. It is sent to the server only. */
   secrets?: Readonly<Record<string, string>>;
-  /** Instructions before those of the environment. */
+  /** Instructions, put before the environment's own. */
   system?: string;
   /** As of every environment. Default: the environment decides when an episode ends. */
   limits?: RolloutLimits;
@@ -57,8 +57,8 @@ export interface OpenReward {
 
 /**
  * An environment of the Open Reward Standard: its tasks are scenarios, its prompt begins the conversation, its tools
- * are the agent's, and the rewards of their calls are those of the replies that made them. A rollout whose environment
- * or server fails is a failed rollout.
+ * are the agent's, and the reward of a tool call goes to the reply that made it. A rollout whose environment or server
+ * fails is a failed rollout.
  *
  *     const math = await openReward('http://127.0.0.1:8080');
  *     await train({ environment: math.environment, scenarios: await math.scenarios('train'), ... });
@@ -79,7 +79,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
   if (name === undefined || !environments.includes(name))
     throw new OpenRewardError(
       'bad_option',
-      `environment: the server ${url} has no environment "${name}"; it has ${environments.join(', ') || 'none'}`,
+      `\`environment\`: the server ${url} has no environment "${name}". It has ${environments.join(', ') || 'none'}.`,
     );
   const splitsPath = `/${name}/splits`;
   const splits = parse(splitsSchema, splitsPath, await server.json('GET', splitsPath), url).map(
@@ -92,7 +92,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
     ...(options.settings ? { settings: options.settings } : {}),
     ...(discount === null ? {} : { credit: { discount } }),
     setup: async ({ scenario, signal }) => ({
-      session: await Session.open({
+      session: await OpenRewardSession.open({
         ...{ server, environment: name, task: scenario, signal },
         secrets: options.secrets ?? {},
       }),
@@ -124,7 +124,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
       if (!splits.includes(split))
         throw new OpenRewardError(
           'bad_option',
-          `${name} has no split "${split}"; it has ${splits.join(', ')}`,
+          `${name} has no split "${split}". It has ${splits.join(', ')}.`,
         );
       const path = `/${name}/num_tasks`;
       const counted = await server.json('POST', path, { body: { split }, isHarmless: true });
@@ -135,7 +135,7 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
   };
 }
 
-type CallOf = Awaited<ReturnType<Session['call']>>;
+type CallOf = Awaited<ReturnType<OpenRewardSession['call']>>;
 
 /** What the environment answers to words. */
 const toUserMessages = (result: CallOf): ModelMessage[] =>
@@ -149,7 +149,7 @@ function record(trajectory: Trajectory, result: CallOf): void {
 }
 
 /** The environment's tools for the agent. What a wrong call gets is an answer to the model, not an error. */
-async function toolsOf(session: Session, trajectory: Trajectory): Promise<ToolSet> {
+async function toolsOf(session: OpenRewardSession, trajectory: Trajectory): Promise<ToolSet> {
   const { jsonSchema, tool } = await import('ai');
   return Object.fromEntries(
     // What takes the words of a reply is not called by the model.

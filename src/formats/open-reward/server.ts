@@ -69,7 +69,7 @@ export class OpenRewardServer {
 
   constructor({ url, apiKey }: { url: string; apiKey?: string | undefined }) {
     if (!URL.canParse(url) || !/^https?:/.test(url))
-      throw new OpenRewardError('bad_option', `url must be an http or https address, not ${url}`);
+      throw new OpenRewardError('bad_option', `\`url\` must be an http or https address, not ${url}.`);
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
     const deadlines = { connectTimeout: silenceMs, headersTimeout: silenceMs, bodyTimeout: silenceMs };
@@ -129,7 +129,7 @@ export class OpenRewardServer {
           else if (event === 'error')
             throw new OpenRewardError(
               'environment_failed',
-              `the environment at ${this.url}${path} failed: ${piece.slice(0, 500)}`,
+              `The environment at ${this.url}${path} failed: ${piece.slice(0, 500)}`,
             );
         }
       } catch (error) {
@@ -183,7 +183,7 @@ export class OpenRewardServer {
       await answer.body.dump();
       throw new OpenRewardError(
         'environment_server_refused',
-        `the environment server ${this.url} redirects ${path} to ${target.href}, which is not followed: keys and secrets are for the server that you name. If it is the right one, give its address`,
+        `The environment server ${this.url} redirects ${path} to ${target.href}, which is not followed: keys and secrets are for the server that you name. If it is the right one, give its address.`,
         { status },
       );
     }
@@ -210,7 +210,7 @@ export class OpenRewardServer {
     const why = messageOf(cause);
     return new OpenRewardError(
       'environment_server_away',
-      `the environment server ${this.url} did not answer ${path} to the end: ${why}`,
+      `The environment server ${this.url} did not answer ${path} to the end: ${why}`,
       { cause },
     );
   }

@@ -1,7 +1,6 @@
 import { setInterval } from 'node:timers';
 import type { z } from 'zod';
-import { checkBlocks } from './messages.ts';
-import { OpenRewardError, type OpenRewardServer } from './server.ts';
+import { checkBlocks } from './model-messages.ts';
 import {
   type Block,
   type CallResult,
@@ -11,7 +10,8 @@ import {
   promptSchema,
   type ToolList,
   toolsSchema,
-} from './wire.ts';
+} from './protocol.ts';
+import { OpenRewardError, type OpenRewardServer } from './server.ts';
 
 export interface OpenRewardTask {
   split: string;
@@ -32,7 +32,7 @@ interface SessionOptions {
 const pingMs = 30_000;
 
 /** One episode: a session of an environment on a server. */
-export class Session {
+export class OpenRewardSession {
   readonly #server: OpenRewardServer;
   readonly #environment: string;
   readonly #id: string;
@@ -51,10 +51,16 @@ export class Session {
     this.#pings.unref();
   }
 
-  /** Begins an episode. What it has begun is deleted when that fails. */
-  static async open({ server, environment, task, secrets, signal }: SessionOptions): Promise<Session> {
+  /** Begins an episode. If that fails, the session is deleted on the server. */
+  static async open({
+    server,
+    environment,
+    task,
+    secrets,
+    signal,
+  }: SessionOptions): Promise<OpenRewardSession> {
     const id = await newSession(server, signal);
-    const session = new Session(server, environment, id);
+    const session = new OpenRewardSession(server, environment, id);
     try {
       const headers: Record<string, string> =
         Object.keys(secrets).length > 0 ? { 'x-secrets': encoded(secrets) } : {};
@@ -117,7 +123,7 @@ async function newSession(server: OpenRewardServer, signal: AbortSignal): Promis
   if (id !== '') return id;
   throw new OpenRewardError(
     'environment_server_refused',
-    `the environment server ${server.url} named no session`,
+    `The environment server ${server.url} named no session.`,
   );
 }
 
@@ -138,7 +144,7 @@ export function parse<Schema extends z.ZodType>(
   const [issue] = parsed.error.issues;
   throw new OpenRewardError(
     'environment_server_refused',
-    `the environment server ${url} answered ${path} with what the Open Reward Standard does not have: ${issue?.path.join('.')}: ${issue?.message}`,
+    `The environment server ${url} answered ${path} with what the Open Reward Standard does not have: ${issue?.path.join('.')}: ${issue?.message}`,
     { cause: parsed.error },
   );
 }

@@ -69,6 +69,6 @@ export function sourceOf({ name, source }: GivenTemplate, { added }: Pick<Tokeni
   if (frame) return hermes(frame);
   throw new LanguageError(
     'checkpoint_unsupported',
-    `the chat template ${name} needs one of the tokens ${Object.keys(frames).join(', ')}, which this tokenizer does not have: give a file of its own template`,
+    `The chat template ${name} needs one of the tokens ${Object.keys(frames).join(', ')}, which this tokenizer does not have. Give a file of its own template.`,
   );
 }

@@ -36,7 +36,7 @@ export class CodedTemplate {
     if (this.#texts.length > maxTokens)
       throw new LanguageError(
         'checkpoint_unsupported',
-        `the chat template mentions ${this.#texts.length} added tokens; the maximum is ${maxTokens}`,
+        `The chat template mentions ${this.#texts.length} added tokens. The maximum is ${maxTokens}.`,
       );
   }
 

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { FairMutex, type Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
 import { LanguageError } from '../error.ts';
-import { type Answer, nextMessage } from '../next-message.ts';
+import { type MessageOutcome, nextMessage } from '../next-message.ts';
 import type { LongText, LongTextReport } from './long-texts-thread.ts';
 import type { SharedLanguage } from './read-language.ts';
 
@@ -21,7 +21,7 @@ const heapMegabytes = 2048;
 
 interface Running {
   worker: Worker;
-  ready: Promise<Answer<LongTextReport>>;
+  ready: Promise<MessageOutcome<LongTextReport>>;
 }
 
 /**
@@ -92,7 +92,7 @@ export class LongTexts {
       workerData: this.#language,
       resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
     });
-    // It keeps no program alive: who waits for it has a socket or a timer.
+    // The thread must not keep the program alive: callers that wait have a socket or a timer.
     worker.unref();
     const running = { worker, ready: nextMessage<LongTextReport>(worker, { timeoutMs: startTimeoutMs }) };
     worker.on('error', () => {});

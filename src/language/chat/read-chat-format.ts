@@ -143,7 +143,7 @@ function templatesOf(
     );
   throw new LanguageError(
     'checkpoint_unsupported',
-    `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or give a template with --chat-template`,
+    `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or give a template with --chat-template.`,
   );
 }
 

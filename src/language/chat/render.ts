@@ -132,7 +132,7 @@ export class ConversationRenderer {
     );
   }
 
-  /** The same for the number of messages and calls, since a template writes at least one token for each. */
+  /** Refuses too many messages and calls: a template writes at least one token for each. */
   checkCount(turns: readonly Pick<Turn, 'toolCalls'>[], contextLength: number | undefined): void {
     if (contextLength === undefined) return;
     const maximum = truncationFactor * contextLength;

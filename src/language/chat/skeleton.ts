@@ -103,7 +103,7 @@ export function renderTemplate(template: Template, values: Record<string, unknow
 export interface TemplateMessage {
   role: string;
   content: string;
-  /** The same text under both names. */
+  /** Both names have one text: templates read one or the other. */
   reasoning?: string;
   reasoning_content?: string;
   tool_calls?: { id: string; type: 'function'; function: { name: string; arguments: string } }[];

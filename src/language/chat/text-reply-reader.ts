@@ -131,7 +131,7 @@ export class TextReplyReader {
     return calls.open.startsWith(text) && this.#isUndecided(isEnd) ? null : 'content';
   }
 
-  /** The text before a tag, without white space before it, or all of which is certain that no tag begins in it. */
+  /** Takes the text before a tag, without its trailing white space. Without a tag: all text in which none can begin. */
   #take(tag: string, isEnd: boolean): { text: string; tag: boolean } {
     const at = tag === '' ? -1 : this.#buffer.indexOf(tag);
     if (at >= 0) {

@@ -6,9 +6,9 @@ import { SharedWork } from '../../util/shared-work.ts';
 import type { SharedLanguage } from '../chat/read-language.ts';
 import { LanguageError } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
-import { type Answer, nextMessage } from '../next-message.ts';
+import { type MessageOutcome, nextMessage } from '../next-message.ts';
 import { type ConstraintPlan, planSize } from './compiler.ts';
-import type { CheckReport, CheckStart } from './worker.ts';
+import type { CheckReport, CheckStart } from './compiler-thread.ts';
 
 export interface CheckerOptions {
   /** Whose tokens constraints allow. Default null: the tiny models. */
@@ -23,7 +23,7 @@ export interface CheckerOptions {
 
 interface Running {
   worker: Worker;
-  ready: Promise<Answer<CheckReport>>;
+  ready: Promise<MessageOutcome<CheckReport>>;
 }
 
 const startTimeoutMs = 30_000;
@@ -106,7 +106,7 @@ export class ConstraintChecker {
     }
   }
 
-  #planOf(answer: Answer<CheckReport>): ConstraintPlan {
+  #planOf(answer: MessageOutcome<CheckReport>): ConstraintPlan {
     if (answer.type === 'message') {
       const { message } = answer;
       if (message.type === 'plan') return message.plan;
@@ -133,20 +133,23 @@ export class ConstraintChecker {
   #tooComplex(): LanguageError {
     return new LanguageError(
       'grammar_too_complex',
-      `the constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile: make it smaller, and its repetitions shorter`,
+      `The constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile. Make it smaller, and its repetitions shorter.`,
     );
   }
 }
 
-const workerModule = new URL(`./worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
+const workerModule = new URL(
+  `./compiler-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
+  import.meta.url,
+);
 
-const engineClosed = () => new LanguageError('engine_closed', 'the engine has been closed');
+const engineClosed = () => new LanguageError('engine_closed', 'The engine has been closed.');
 
 const notStarted = () =>
-  new LanguageError('worker_died', 'the thread that compiles constraints did not start; try again');
+  new LanguageError('worker_died', 'The thread that compiles constraints did not start. Try again.');
 
 const machineBusy = () =>
-  new LanguageError('constraints_busy', 'the machine is too busy to compile the constraint; try again');
+  new LanguageError('constraints_busy', 'The machine is too busy to compile the constraint. Try again.');
 
 const busy = (why: Refusal) =>
   new LanguageError(

@@ -86,9 +86,8 @@ export class GrammarCompiler {
   }
 
   /**
-   * Searches the whole vocabulary once for each of the usual sets of characters. What it finds out about a set is kept
-   * for all constraints, and the search is compiled to machine code: with 150,000 tokens both would otherwise take some
-   * 20 to 40 ms of the first reply.
+   * Searches the whole vocabulary once for each usual set of characters. This fills the caches for all constraints and
+   * makes V8 compile the search: with 150,000 tokens both would otherwise add 20 to 40 ms to the first reply.
    */
   #warmUp(): void {
     for (const grammar of usualGrammars) {
@@ -191,7 +190,7 @@ export class GrammarCompiler {
     const lacking = this.#writable
       ? ` that is written without the bytes ${this.#writable.missing}, which are no token of the model`
       : '';
-    throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text${lacking}`);
+    throw new LanguageError('grammar_empty', `The ${grammar.type} grammar allows no text${lacking}.`);
   }
 }
 
@@ -202,7 +201,7 @@ function refuseAmbiguity(content: ByteGraph, tag: string): void {
   if (!state) return;
   throw new LanguageError(
     'calls_ambiguous',
-    `calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other; send tool_choice "required" or "none"`,
+    `Calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other. Send tool_choice "required" or "none".`,
   );
 }
 

@@ -13,7 +13,7 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
   switch (grammar.type) {
     case 'choice':
       if (grammar.choices.length === 0)
-        throw new LanguageError('grammar_empty', 'a choice needs at least one alternative');
+        throw new LanguageError('grammar_empty', 'A choice needs at least one alternative.');
       return { start: choice(grammar.choices.map(literal)), rules: new Map() };
     case 'regex':
       return { start: wholeMatch(grammar.pattern, plainSpelling), rules: new Map() };

@@ -171,8 +171,8 @@ export class Automaton {
 function tooComplex(steps: number, what: string): LanguageError {
   return new LanguageError(
     'grammar_too_complex',
-    `the grammar needs more than ${steps} steps to find ${what}: ` +
-      'make alternatives differ earlier, and nest fewer repetitions of parts that may be empty',
+    `The grammar needs more than ${steps} steps to find ${what}. Make alternatives differ earlier, and nest fewer ` +
+      'repetitions of parts that may be empty.',
   );
 }
 

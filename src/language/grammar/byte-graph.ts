@@ -105,7 +105,7 @@ class GraphBuilder {
     const known = this.#entries.get(name);
     if (known !== undefined) return known;
     const body = this.#rules.get(name);
-    if (!body) throw new LanguageError('grammar_invalid', `the grammar has no rule ${name}, but calls it`);
+    if (!body) throw new LanguageError('grammar_invalid', `The grammar has no rule ${name}, but calls it.`);
     const targets: number[] = [];
     const index = this.#addSplit(targets);
     this.#entries.set(name, index);
@@ -138,7 +138,7 @@ class GraphBuilder {
     if (this.#count >= maxNodes)
       throw new LanguageError(
         'grammar_too_large',
-        `the grammar needs more than ${maxNodes} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
+        `The grammar needs more than ${maxNodes} nodes. Lower its repetition counts (maxLength, maxItems, {m,n}).`,
       );
     return this.#table.push(kind, a, b) / numbersOfNode - 1;
   }

@@ -61,7 +61,7 @@ export class Calls {
       } else if (onPath.has(waiting))
         throw new LanguageError(
           'grammar_invalid',
-          'the grammar has a rule that begins with itself (left recursion): write it as a repetition',
+          'The grammar has a rule that begins with itself (left recursion). Write it as a repetition.',
         );
       else {
         onPath.add(waiting);

@@ -96,7 +96,7 @@ export class BranchedState implements ConstraintState {
     } else
       throw new LanguageError(
         'illegal_token',
-        `token ${token} is not one of the ${this.legal().size} legal tokens`,
+        `Token ${token} is not one of the ${this.legal().size} legal tokens.`,
       );
   }
 
@@ -118,12 +118,12 @@ export class BranchedState implements ConstraintState {
   /** Special tokens that are legal here. Throws if there is nothing to decide. */
   #decision(): Int32Array {
     if (this.#ended)
-      throw new LanguageError('reply_ended', 'the reply has ended: no token follows its end token');
+      throw new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
     const special = this.#special();
     if (special.length === 0 ? this.#text?.forced : this.#isForced(special))
       throw new LanguageError(
         'forced_tokens_due',
-        'the constraint forces the next tokens: call takeForced() first',
+        'The constraint forces the next tokens. Call takeForced() first.',
       );
     return special;
   }
@@ -167,7 +167,7 @@ export class Branches {
   readonly #merged = new WeakMap<TokenSet, Map<Int32Array, TokenSet>>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
-  /** The same if the reply may also be empty: includes the end token. */
+  /** `opening` and the end token, for a reply that may be empty. */
   readonly openingOrEnd: Int32Array;
   /** Special tokens that may follow a branch that repeats, or a text branch. */
   readonly following: Int32Array;
@@ -211,7 +211,7 @@ export function checkBranches(
   endToken: number,
 ): void {
   const refuse = (message: string): never => {
-    throw new LanguageError('constraint_invalid', `constraint: ${message}`);
+    throw new LanguageError('constraint_invalid', `Constraint: ${message}.`);
   };
   if (branches.length === 0) refuse('it has no branch, so it allows no reply');
   const seen = new Set<number | null>();

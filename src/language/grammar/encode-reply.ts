@@ -60,7 +60,7 @@ function refuseLength(length: number, limit: number): void {
   if (length > limit)
     throw new LanguageError(
       'reasoning_too_long',
-      `the reply's reasoning has ${length} tokens, but its constraint allows at most ${limit}: shorten it, or raise reasoning_effort`,
+      `The reply's reasoning has ${length} tokens, but its constraint allows at most ${limit}. Shorten it, or raise reasoning_effort.`,
     );
 }
 
@@ -148,7 +148,7 @@ class ReplyReader {
         : `at ${text(part.subarray(this.#offset, this.#offset + 40))}, after ${text(part.subarray(0, this.#offset))}`;
     throw new LanguageError(
       'reply_outside_constraint',
-      `the reply leaves its constraint ${position}: ${what}`,
+      `The reply leaves its constraint ${position}: ${what}.`,
     );
   }
 }

@@ -97,7 +97,7 @@ function completeSteps(root: Suffix): void {
     if (steps > maxSteps)
       throw new LanguageError(
         'grammar_too_large',
-        `free text with these triggers, ends and excluded strings needs more than ${maxSteps} steps: use fewer or shorter ones`,
+        `Free text with these triggers, ends and excluded strings needs more than ${maxSteps} steps. Use fewer or shorter ones.`,
       );
   }
 }

@@ -21,7 +21,7 @@ export function checkLength(json: string): void {
   if (json.length > maxConstraintLength)
     throw new LanguageError(
       'grammar_too_large',
-      `the constraint, including tools, has ${json.length} characters of JSON; the maximum is ${maxConstraintLength}: send fewer tools or smaller schemas`,
+      `The constraint, including tools, has ${json.length} characters of JSON. The maximum is ${maxConstraintLength}. Send fewer tools or smaller schemas.`,
     );
 }
 
@@ -41,6 +41,6 @@ export function checkDepth(data: unknown): void {
   if (isDeeperThan(data, maxJsonDepth))
     throw new LanguageError(
       'grammar_too_large',
-      `the constraint is nested more than ${maxJsonDepth} deep: define its parts once and refer to them ($ref)`,
+      `The constraint is nested more than ${maxJsonDepth} deep. Define its parts once and refer to them ($ref).`,
     );
 }

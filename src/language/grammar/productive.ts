@@ -4,8 +4,8 @@ import { choice, type Expression, type GrammarSource, repeat, sequence } from '.
 const NOTHING: Expression = { kind: 'choice', alternatives: [] };
 
 /**
- * The same language without alternatives and rules that no text ends, so that sampling never enters one. The start is a
- * choice of nothing if the language is empty.
+ * Removes alternatives and rules that no text ends, so that sampling never enters one. The language stays the same. If
+ * it is empty, the start is a choice of nothing.
  */
 export function withoutUnproductive({ start, rules }: GrammarSource): GrammarSource {
   const productive = productiveRules(rules);
@@ -39,7 +39,7 @@ function productiveRules(rules: ReadonlyMap<string, Expression>): Set<string> {
   return productive;
 }
 
-/** Null if the expression is productive; else the rules of which one must be, before it can be. */
+/** Null if the expression is productive; else rules: one of them must become productive first. */
 function missingRules(expression: Expression, productive: ReadonlySet<string>): string[] | null {
   switch (expression.kind) {
     case 'literal':

@@ -69,7 +69,7 @@ export class ReasoningState implements ConstraintState {
     else
       throw new LanguageError(
         'illegal_token',
-        `token ${token} is not a text token; reasoning contains only text`,
+        `Token ${token} is not a text token. Reasoning contains only text.`,
       );
   }
 
@@ -93,7 +93,7 @@ export class ReasoningState implements ConstraintState {
     if (this.#phase === 'before' || !this.#mayContinue)
       throw new LanguageError(
         'forced_tokens_due',
-        'the constraint forces the next tokens: call takeForced() first',
+        'The constraint forces the next tokens. Call takeForced() first.',
       );
   }
 }
@@ -105,7 +105,7 @@ export function checkReasoning(
   endToken: number,
 ): void {
   const refuse = (message: string): never => {
-    throw new LanguageError('constraint_invalid', `constraint: reasoning ${message}`);
+    throw new LanguageError('constraint_invalid', `Constraint: reasoning ${message}.`);
   };
   const { limit } = reasoning;
   if (!Number.isSafeInteger(limit) || limit < 0)

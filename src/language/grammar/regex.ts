@@ -86,12 +86,12 @@ class PatternParser {
     this.#spelling = spelling;
     this.#reader = new SourceReader(
       source,
-      'a regular expression',
+      'A regular expression',
       (what, index) =>
         new LanguageError(
           'regex_unsupported',
-          `regular expression ${shown}: ${what} is not supported, near character ${index}; ` +
-            'supported are literals, classes, groups, |, *, +, ?, {m,n}, ^ at the beginning and $ at the end',
+          `Regular expression ${shown}: ${what} is not supported, near character ${index}. Supported are ` +
+            'literals, classes, groups, |, *, +, ?, {m,n}, ^ at the beginning and $ at the end.',
         ),
     );
   }

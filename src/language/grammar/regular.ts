@@ -213,5 +213,5 @@ export function regularExpression(
 const tooLarge = () =>
   new LanguageError(
     'grammar_too_large',
-    `patterns, formats and lengths that hold together need more than ${maxStates} states: use shorter patterns, or a smaller maxLength`,
+    `Patterns, formats and lengths that hold together need more than ${maxStates} states. Use shorter patterns, or a smaller maxLength.`,
   );

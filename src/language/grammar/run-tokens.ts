@@ -57,7 +57,7 @@ export class RunTokens {
   }
 }
 
-/** The tokens of runs in one vocabulary. Those used last are kept. */
+/** Caches the tokens of the runs that were used last, for one vocabulary. */
 export class RunTokensCache {
   readonly #trie: TokenTrie;
   readonly #known = new LRUCache<string, RunTokens>({ max: maxKept });

@@ -17,7 +17,7 @@ export class SourceReader {
     if (source.length > maxSourceLength)
       throw new LanguageError(
         'grammar_too_large',
-        `${kind} has ${source.length} characters; the maximum is ${maxSourceLength}`,
+        `${kind} has ${source.length} characters. The maximum is ${maxSourceLength}.`,
       );
     this.#characters = [...source];
     this.#errorAt = errorAt;

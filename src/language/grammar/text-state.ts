@@ -178,7 +178,7 @@ class GrammarTextState implements TextState {
       if (!next || bytes.length >= maxForcedBytes)
         throw new LanguageError(
           'grammar_endless',
-          `the grammar forces more than ${maxForcedBytes} bytes at once, and may be endless: give each recursion a way to end, such as null`,
+          `The grammar forces more than ${maxForcedBytes} bytes at once, and may be endless. Give each recursion a way to end, such as null.`,
         );
       bytes.push(byte);
       reached = next;
@@ -188,7 +188,7 @@ class GrammarTextState implements TextState {
 
   after(token: number): TextState {
     const reached = this.#text.follow(this.#state, this.#text.vocabulary.bytesOf(token));
-    if (!reached) throw new LanguageError('illegal_token', `the grammar does not allow token ${token} here`);
+    if (!reached) throw new LanguageError('illegal_token', `The grammar does not allow token ${token} here.`);
     return reached;
   }
 }

@@ -14,9 +14,9 @@ export const nodeKinds = {
 } as const;
 
 /**
- * The text tokens of a vocabulary by their bytes. Nodes are numbered depth first: those below node `n` are `n + 1` to
- * `ends[n] - 1`. Node 0 is the root. Of tokens with the same bytes, only one is a text token: that of the tokenizer's
- * encoding, else the one with the lowest id.
+ * The text tokens of a vocabulary by their bytes. Nodes are numbered depth first: the subtree of node `n` is `n + 1` to
+ * `ends[n] - 1`. Node 0 is the root. Of tokens with equal bytes, only one is a text token: the one that the tokenizer
+ * encodes, else the one with the lowest id.
  */
 export class TokenTrie {
   readonly vocabularySize: number;

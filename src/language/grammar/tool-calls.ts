@@ -29,10 +29,10 @@ export function namedJson(
   before = written?.beforeName ?? '',
 ): GrammarSource {
   if (alternatives.length === 0)
-    throw new LanguageError('grammar_empty', 'a choice of names needs at least one alternative');
+    throw new LanguageError('grammar_empty', 'A choice of names needs at least one alternative.');
   const names = new Set<string>();
   for (const { name } of alternatives) {
-    if (names.has(name)) throw new LanguageError('grammar_invalid', `two alternatives are called "${name}"`);
+    if (names.has(name)) throw new LanguageError('grammar_invalid', `Two alternatives are called "${name}".`);
     names.add(name);
   }
   const schemas = alternatives.map(({ name, schema }) => ({
@@ -92,7 +92,7 @@ export function textOrCalls(
   return { start: choice([answer, sequence([spaces, literal(open), rule('reasoning')])]), rules };
 }
 
-/** The same language with other names for its rules. */
+/** Adds a prefix to the names of all rules. */
 function within(prefix: string, { start, rules }: GrammarSource): GrammarSource {
   const named = (name: string) => `${prefix} ${name}`;
   return {

@@ -86,7 +86,7 @@ export class WrittenReasoningState implements ConstraintState {
     if (!text.legal.has(token))
       throw new LanguageError(
         'illegal_token',
-        `token ${token} is not a text token; reasoning contains only text`,
+        `Token ${token} is not a text token. Reasoning contains only text.`,
       );
     this.#text = text.after(token);
     this.#length++;
@@ -111,7 +111,7 @@ export class WrittenReasoningState implements ConstraintState {
     if (this.#phase === 'inside' && this.#text && this.#length < this.#reasoning.limit) return this.#text;
     throw new LanguageError(
       'forced_tokens_due',
-      'the constraint forces the next tokens: call takeForced() first',
+      'The constraint forces the next tokens. Call takeForced() first.',
     );
   }
 }

@@ -12,7 +12,7 @@ export interface RenderBudget {
 /** Far beyond what conversations need: 8,000 messages of Qwen3 take half of it. All of it takes some 250 ms. */
 export const defaultBudget: RenderBudget = { size: 2 ** 24, steps: 2 ** 22 };
 
-/** The template would make more, or run longer, than its budget allows. What it was about to make was not made. */
+/** Thrown before a template makes more, or runs longer, than its budget allows. */
 export class BudgetError extends TemplateError {}
 
 // One rendering ends before another begins, so one budget is enough.

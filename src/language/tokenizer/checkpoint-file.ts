@@ -21,7 +21,7 @@ export class CheckpointFile {
     return CheckpointFile.parse(files.pathOf(name), CheckpointFile.bytes(files, name));
   }
 
-  /** The same; null if the file is missing. */
+  /** As `read`; null if the file is missing. */
   static find(files: ModelFiles, name: string): CheckpointFile | null {
     const bytes = bytesOf(files, name, maxBytes.json);
     return bytes && CheckpointFile.parse(files.pathOf(name), bytes);

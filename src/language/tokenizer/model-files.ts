@@ -6,13 +6,13 @@ import { readRegularFile } from '../../util/regular-file.ts';
 export interface ModelFiles {
   /** Their folder, or the file that says the same as they. */
   readonly path: string;
-  /** What messages call one of them. */
+  /** How error messages name a file. */
   pathOf(name: string): string;
   /** The bytes of one; null if it is missing. @throws an error without its name if it cannot be read, or has more bytes */
   bytes(name: string, most: number): Buffer | null;
 }
 
-/** Those in a folder. */
+/** The files of a folder. */
 export const folderFiles = (folder: string): ModelFiles => ({
   path: folder,
   pathOf: (name) => join(folder, name),

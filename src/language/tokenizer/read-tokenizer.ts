@@ -36,7 +36,7 @@ export function rowsOf(files: ModelFiles): number | undefined {
   return typeof size === 'number' ? size : undefined;
 }
 
-/** The same of a file that was read before. @param rows See `rowsOf`. */
+/** `readTokenizer` for a file that was read before. @param rows See `rowsOf`. */
 export function tokenizerOf(file: CheckpointFile, rows = Number.POSITIVE_INFINITY): Tokenizer {
   const added = addedTokensOf(file);
   if (isOfCharacters(file)) return characterTokenizer(file, added, rows);
@@ -158,8 +158,8 @@ function normalizerOf(file: CheckpointFile): ((text: string) => string) | null {
 }
 
 /**
- * The splits into words, one after the other. All become patterns of the library's `Split`, whose classes of characters
- * are those of Rust's; its `Digits` and the words of its `ByteLevel` use JavaScript's, which differ.
+ * The splits into words, one after the other. All become patterns of the library's `Split`, which has Rust's classes of
+ * characters; its `Digits` and `ByteLevel` have JavaScript's, which differ.
  */
 function splitterOf(file: CheckpointFile): (text: string) => string[] {
   const type = file.value('pre_tokenizer.type');

@@ -47,8 +47,8 @@ export interface ChatFormat {
   /** Another template for conversations with tools; null if the template is for all. */
   toolTemplate: string | null;
   /**
-   * Whether the template may inspect or change the texts of a conversation, as those of checkpoints do. If not, it is
-   * rendered once for all conversations of the same form.
+   * Whether the template may inspect or change the texts of a conversation, as templates of checkpoints do. If not, it
+   * is rendered once for all conversations of the same form.
    */
   inspectsTexts: boolean;
   /** Texts of the model that its template gets as variables, such as `bos_token` and `eos_token`. */
@@ -65,7 +65,7 @@ export interface ChatFormat {
   textCalls: TextCalls | null;
   /** Special tokens around the reasoning that a reply may begin with; null if there are none. */
   reasoning: { open: number; close: number } | null;
-  /** The same as text, which the model writes or not as it likes; null if there is none. */
+  /** Text tags around reasoning that the model may write or leave out; null if there are none. */
   textReasoning: ReasoningTags | null;
 }
 

@@ -7,6 +7,7 @@ import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout, RolloutFailure } from '../rollout.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
+import { receiveRollout } from '../sent/received.ts';
 import {
   abortReasonOf,
   describeModels,
@@ -17,8 +18,7 @@ import {
   timeOf,
   toRollout,
   toSentStart,
-} from '../sent/messages.ts';
-import { receiveRollout } from '../sent/received.ts';
+} from '../sent/sent-rollout.ts';
 import type { Lease } from './lease.ts';
 import type { LeaseHub } from './lease-hub.ts';
 import type { LeaseStats } from './worker-event.ts';

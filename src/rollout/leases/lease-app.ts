@@ -11,7 +11,6 @@ import { toFailure } from '../rollout.ts';
 import { differingFiles } from './environment-version.ts';
 import type { LeaseHub } from './lease-hub.ts';
 import { cloneFormat, maxBodyBytes, readMessage } from './mailbox.ts';
-import type { RemoteWorker } from './remote-worker.ts';
 import {
   batchSchema,
   type JoinAnswer,
@@ -19,7 +18,8 @@ import {
   joinRequestSchema,
   programHeader,
   receivedSchema,
-} from './wire.ts';
+} from './protocol.ts';
+import type { RemoteWorker } from './remote-worker.ts';
 import type { WorkerEvent } from './worker-event.ts';
 
 interface LeaseAppOptions {

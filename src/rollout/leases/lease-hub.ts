@@ -4,11 +4,11 @@ import { maxTimerMs } from '../../util/deadline.ts';
 import { messageOf } from '../../util/error.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
-import type { SentRollout } from '../sent/messages.ts';
+import type { SentRollout } from '../sent/sent-rollout.ts';
 import { Absence } from './absence.ts';
 import { Lease, type LeaseOptions, WaitingLeases } from './lease.ts';
+import { type FromWorker, fromWorkerSchema, type JoinRequest } from './protocol.ts';
 import { RemoteWorker } from './remote-worker.ts';
-import { type FromWorker, fromWorkerSchema, type JoinRequest } from './wire.ts';
 import type { LeaseStats, WorkerEvent } from './worker-event.ts';
 
 interface LeaseHubOptions {
@@ -107,7 +107,7 @@ export class LeaseHub {
     return this.#workers.get(id);
   }
 
-  /** Takes a message of a worker, as it has sent it. One that cannot be read takes the rollout that it is about away. */
+  /** Takes a message of a worker. If it cannot be read, the worker loses the rollout that the message names. */
   receive(worker: RemoteWorker, sent: unknown): void {
     const parsed = fromWorkerSchema.safeParse(sent);
     if (!parsed.success) {

@@ -1,6 +1,6 @@
 import type { RolloutFailure } from '../rollout.ts';
-import type { SentRollout } from '../sent/messages.ts';
-import type { ToWorker } from './wire.ts';
+import type { SentRollout } from '../sent/sent-rollout.ts';
+import type { ToWorker } from './protocol.ts';
 
 /** How a lease ended: with its rollout, or why there is none. */
 type LeaseResult = { type: 'ended'; rollout: SentRollout } | { type: 'lost'; failure: RolloutFailure };

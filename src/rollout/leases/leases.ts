@@ -31,7 +31,7 @@ export interface LeasesOptions {
    * 127.0.0.1 if workers are on other machines.
    */
   serviceUrl?: string;
-  /** A worker of which nothing is heard for so long loses its rollouts, in milliseconds. Default 30,000. */
+  /** A worker that is silent for so long loses its rollouts, in milliseconds. Default 30,000. */
   leaseMs?: number;
   /** How long a worker may take to end a rollout after its deadline or cancellation, in milliseconds. Default 5,000. */
   graceMs?: number;
@@ -76,10 +76,10 @@ const code = 'invalid_rollout_option';
  *
  *     MARTINGALE_WORKER_KEY=... npx martingale worker environment.ts --url http://10.0.0.4:7410
  *
- * A worker leases a rollout: when nothing is heard of it for `leaseMs`, another gets the same rollout with the same
- * seed, and the first result counts. Workers may come and go at any time; they must have the same files of the
- * environment. They call the model's service directly, and share the model's `budget`. Group rewards run in the program.
- * Close the executor when it is no longer needed: its workers then end.
+ * A worker leases a rollout. If the worker is silent for `leaseMs`, another gets the rollout with the same seed, and
+ * the first result counts. Workers may come and go at any time; they must have the same files of the environment. They
+ * call the model's service directly, and share the model's `budget`. Group rewards run in the program. Close the
+ * executor when it is no longer needed: its workers then end.
  *
  * @throws OptionError, also for a port in use; errors of the environment's module.
  */

@@ -1,7 +1,7 @@
 import { type BudgetNumbers, BudgetSlots } from '../sent/call-budgets.ts';
 import type { Lease, LeaseHolder } from './lease.ts';
 import { Inbox, Outbox } from './mailbox.ts';
-import type { JoinRequest, ToWorker } from './wire.ts';
+import type { JoinRequest, ToWorker } from './protocol.ts';
 
 /** A worker that has joined, as the program sees it. */
 export class RemoteWorker implements LeaseHolder {

@@ -1,7 +1,7 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { CallBudget, CallSlot } from '../../model/index.ts';
 import { type RolloutFailure, toFailure } from '../rollout.ts';
-import type { BudgetReply, BudgetRequest } from './messages.ts';
+import type { BudgetReply, BudgetRequest } from './sent-rollout.ts';
 
 /** Assigns numbers to call budgets, by which messages refer to them. */
 export class BudgetNumbers {

@@ -3,7 +3,7 @@ import { MartingaleError } from '../../contract/index.ts';
 import { isSendableReward, sendableRewards, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { type SentRollout, toRollout } from './messages.ts';
+import { type SentRollout, toRollout } from './sent-rollout.ts';
 
 const count = z.number().int().min(0);
 const reward = z.number().refine(isSendableReward, `rewards are numbers ${sendableRewards}`);
@@ -39,7 +39,7 @@ const schema = z.discriminatedUnion('status', [
 ]);
 
 /**
- * Reads a rollout that another process says it has run: its form, its bounds, and that it is the one that was asked for.
+ * Reads a rollout from another process. Checks its form and bounds, and that it is the requested one.
  * @throws MartingaleError (`invalid_result`) that names the field.
  */
 export function receiveRollout(

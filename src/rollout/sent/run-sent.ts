@@ -6,7 +6,7 @@ import { toTrajectoryRecord } from '../../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toFailure, withoutReward } from '../rollout.ts';
 import { runWithinSpan } from '../run-rollout.ts';
 import type { RemoteBudgets } from './call-budgets.ts';
-import type { SentModel, SentRollout, SentStart } from './messages.ts';
+import type { SentModel, SentRollout, SentStart } from './sent-rollout.ts';
 
 /** Runs rollouts that another thread or process has sent. */
 export class SentRollouts {

@@ -11,8 +11,8 @@ import {
   type SentRollout,
   timeOf,
   toSentStart,
-} from '../sent/messages.ts';
-import type { FromThread, ThreadStart, ToThread } from './messages.ts';
+} from '../sent/sent-rollout.ts';
+import type { FromThread, ThreadStart, ToThread } from './thread-messages.ts';
 
 /** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
 type ThreadResult = { type: 'ended'; rollout: SentRollout } | { type: 'lost'; failure: RolloutFailure };

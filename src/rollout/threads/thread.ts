@@ -4,7 +4,7 @@ import { toFailure } from '../rollout.ts';
 import { RemoteBudgets } from '../sent/call-budgets.ts';
 import { loadEnvironment } from '../sent/load-environment.ts';
 import { SentRollouts, sendRollout } from '../sent/run-sent.ts';
-import type { FromThread, ThreadStart, ToThread } from './messages.ts';
+import type { FromThread, ThreadStart, ToThread } from './thread-messages.ts';
 
 const port = parentPort;
 if (!port) throw new TypeError('This module is the inside of a worker thread of workerThreads().');

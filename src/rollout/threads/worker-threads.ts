@@ -7,7 +7,7 @@ import type { Rollout } from '../rollout.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runWithinSpan } from '../run-rollout.ts';
 import { BudgetNumbers } from '../sent/call-budgets.ts';
-import { describeModels, lostRollout, toRollout } from '../sent/messages.ts';
+import { describeModels, lostRollout, toRollout } from '../sent/sent-rollout.ts';
 import { RolloutThread, type RolloutThreadOptions } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {

@@ -1,6 +1,6 @@
 import { badOption, ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
-import { BusyError, type HeldSlots, mayTake, Slots, shareOfFree } from './slots.ts';
+import { BusyError, type HeldSlots, mayTake, shareOfFree, TenantSlots } from './tenant-slots.ts';
 
 /** How much the service accepts at once. Requests beyond a limit get a 429 with `Retry-After`. */
 export interface ServiceLimits {
@@ -91,10 +91,10 @@ type JobCounts = Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>;
 export class Admission {
   readonly limits: ServiceLimits;
   /** Replies in flight. */
-  readonly replies: Slots;
-  readonly bodyBytes: Slots;
-  readonly eventStreams: Slots;
-  readonly dataFetches: Slots;
+  readonly replies: TenantSlots;
+  readonly bodyBytes: TenantSlots;
+  readonly eventStreams: TenantSlots;
+  readonly dataFetches: TenantSlots;
   /** Jobs whose requests are being read and are not stored yet. */
   readonly #pending = new Set<PendingJob>();
   #refusedElsewhere = 0;
@@ -102,22 +102,22 @@ export class Admission {
   constructor(limits: ServiceLimits) {
     this.limits = limits;
     const share = `one key may hold at most ${shareOfFree} times what is free`;
-    this.replies = new Slots({
+    this.replies = new TenantSlots({
       limit: limits.replies,
       code: 'too_many_requests',
       message: `This service has ${limits.replies} replies in flight, its limit (limits.replies; ${share}). Send fewer requests at a time.`,
     });
-    this.bodyBytes = new Slots({
+    this.bodyBytes = new TenantSlots({
       limit: limits.bodyBytes,
       code: 'too_many_bytes',
       message: `Request bodies in flight have reached the limit of ${limits.bodyBytes} bytes (limits.bodyBytes). Send fewer or smaller requests at a time.`,
     });
-    this.eventStreams = new Slots({
+    this.eventStreams = new TenantSlots({
       limit: limits.eventStreams,
       code: 'too_many_event_streams',
       message: `All ${limits.eventStreams} event streams of this service are in use (limits.eventStreams). Close unneeded streams, or request events without a stream.`,
     });
-    this.dataFetches = new Slots({
+    this.dataFetches = new TenantSlots({
       limit: limits.dataFetches,
       code: 'too_many_data_fetches',
       message: `All ${limits.dataFetches} fetches of training data are in use (limits.dataFetches; ${share}). Create fewer jobs at a time, or upload the data.`,

@@ -1,7 +1,7 @@
 import { createGunzip, type Gunzip } from 'node:zlib';
 import type { Context } from 'hono';
 import { ServiceError } from '../errors.ts';
-import { wireOf } from '../wire/wire.ts';
+import { exchangeOf } from '../http/exchange.ts';
 
 /** The supported `Content-Encoding` of requests, besides `identity`. */
 export const acceptedEncoding = 'gzip';
@@ -38,7 +38,7 @@ export async function* bodyPieces(
   { limit, count }: BodyPiecesOptions,
 ): AsyncGenerator<Uint8Array> {
   const { isCompressed, maxSent } = checkHeaders(context, { limit, count });
-  const sent = upTo(maxSent, wireOf(context).pieces(), limit);
+  const sent = upTo(maxSent, exchangeOf(context).pieces(), limit);
   let bytes = 0;
   for await (const piece of isCompressed ? decompressed(sent) : sent) {
     bytes += piece.byteLength;
@@ -54,7 +54,7 @@ export async function* bodyPieces(
  */
 export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
   const options = { limit, count };
-  const arrived = checkHeaders(context, options).isCompressed ? null : wireOf(context).arrived();
+  const arrived = checkHeaders(context, options).isCompressed ? null : exchangeOf(context).arrived();
   if (!arrived) {
     const pieces: Uint8Array[] = [];
     for await (const piece of bodyPieces(context, options)) pieces.push(piece);

@@ -209,8 +209,8 @@ function contentOf(branch: ConstraintBranch): ConstraintBranch | null {
 }
 
 /**
- * Whether replies of an engine without constraints are right as they come: any text, or calls that the model may begin, if
- * no tool insists on its schema.
+ * Whether unconstrained replies satisfy the request: any text is allowed, or calls without a strict schema that the
+ * model may begin itself.
  */
 function mayBeFree({ branches }: Constraint, fields: ConstraintFields): boolean {
   const insists = fields.parallel_tool_calls === false || hasStrictTools(fields);

@@ -163,13 +163,13 @@ function checkSampling({ sampling }: Choice, path: Location, { base, engine }: C
   }
 }
 
-export type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
+export type ParsedHistory = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 
 /** The conversations of a trajectory, each with its path in the request. */
 export function historiesOf(
   trajectory: ParsedTrajectory,
   location: Location,
-): { history: History; path: Location }[] {
+): { history: ParsedHistory; path: Location }[] {
   return [
     { history: trajectory, path: location },
     ...(trajectory.additional_histories ?? []).map((history, index) => ({

@@ -12,7 +12,7 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { fromSampling } from '../inference/sampling.ts';
-import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
+import { findConstraint, historiesOf, type ParsedHistory, wholeChoice } from './choices.ts';
 
 /** How a turn that trains was sampled. */
 interface Sampled {
@@ -122,7 +122,7 @@ export async function trajectorySequences(
 }
 
 async function historySequences(
-  history: History,
+  history: ParsedHistory,
   location: Location,
   { constraints, tools, base }: TrajectoryDependencies,
   choicesBefore: number,

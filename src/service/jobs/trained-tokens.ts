@@ -19,7 +19,7 @@ export interface JobTokens {
 /** Bytes of the tokens that are kept: about 13 million tokens. */
 const maxBytes = 64 * 1024 ** 2;
 
-/** The tokens of the newest jobs, in memory. Those of older jobs, and of jobs before a restart, are not known. */
+/** The tokens of the newest jobs, in memory. Older jobs, and jobs before a restart, are not known. */
 export class RecentTokens {
   /** By the job's id; the oldest first. */
   readonly #kept = new Map<string, JobTokens>();

@@ -12,7 +12,7 @@ interface Body {
 }
 
 /** A successful answer's body. `schema` is null if it is not JSON. */
-interface Answer {
+interface DocumentedAnswer {
   schema: z.ZodType | null;
   example: unknown;
   /** An alternative form that the request can choose: server-sent events of this schema. */
@@ -31,7 +31,7 @@ export interface Operation {
   query?: z.ZodObject;
   /** Request headers besides the ones that every request has. */
   headers?: ('Idempotency-Key' | 'Last-Event-ID')[];
-  answer: Answer;
+  answer: DocumentedAnswer;
   /** Error statuses besides the common ones: see `failuresOf`. */
   errors?: number[];
 }

@@ -6,13 +6,13 @@ import { accessOf, tenantOf } from '../access.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { errorFor, toErrorBody } from '../faults.ts';
+import { exchangeOf } from '../http/exchange.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
-import { wireOf } from '../wire/wire.ts';
 import { readChatRequest } from './chat-request.ts';
 import type { Register } from './route.ts';
 
@@ -22,7 +22,7 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
     const admitted = service.admission.chat(tenantOf(context));
     let isStreamed = false;
     try {
-      const signal = wireOf(context).signalWhileNeeded();
+      const signal = exchangeOf(context).signalWhileNeeded();
       const body = await readBytes(context, service.bodyLimits.chat, admitted);
       const { request, seed } = await readChatRequest(body, service);
       admitted.replies(request.n ?? 1);
@@ -48,7 +48,7 @@ function streamed(
   chat: PreparedChat,
   ended: () => void,
 ): Response {
-  const { requestId } = wireOf(context);
+  const { requestId } = exchangeOf(context);
   const parent = activeContext.active();
   const frames = async function* (disconnected: AbortSignal) {
     const ending = new Deadline(Number.POSITIVE_INFINITY, service.closing);

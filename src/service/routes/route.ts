@@ -7,7 +7,7 @@ import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
-import type { Answer } from '../idempotency.ts';
+import type { RepeatableAnswer } from '../idempotency.ts';
 import { readJson } from '../json/parse.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
 import type { StoredPage } from '../store/store.ts';
@@ -96,7 +96,7 @@ export async function readSmallJson(service: ServiceContext, context: Context): 
 export function answerOnce(
   service: ServiceContext,
   context: Context,
-  work: (content: Buffer, resourceId: string) => Promise<Answer>,
+  work: (content: Buffer, resourceId: string) => Promise<RepeatableAnswer>,
 ): Promise<Response> {
   const limit = Math.min(maxSmallBody, service.bodyLimits.preview);
   return answerBodyOnce(
@@ -107,11 +107,11 @@ export function answerOnce(
   );
 }
 
-/** The same for a body that may not fit into memory. */
+/** `answerOnce` for a body that may not fit into memory. */
 export async function answerBodyOnce(
   service: ServiceContext,
   context: Context,
-  work: (body: ReceivedBody, resourceId: string) => Promise<Answer>,
+  work: (body: ReceivedBody, resourceId: string) => Promise<RepeatableAnswer>,
   limit = service.bodyLimits.preview,
 ): Promise<Response> {
   const slots = service.admission.body(tenantOf(context));

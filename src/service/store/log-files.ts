@@ -25,7 +25,7 @@ export async function appendToLog(
   return member.bytes;
 }
 
-/** Those of a model's logs that are longer than their records, and where these end: at 0 without a record. */
+/** The logs of a model that are longer than their records, and where the records end: at 0 if there are none. */
 export async function logsBeyond(
   folder: string,
   names: readonly string[],

@@ -21,20 +21,20 @@ export interface LostRuns {
   alike: number;
 }
 
-/** With this sum of weights a job fails: one that crashes the process in each run does so at the tenth. */
+/** A job fails at this sum of weights. A job that crashes the process in each run fails at the tenth. */
 export const maxLost = 8;
 
-/** What an end counts of which nothing is known. */
+/** Weight of an end without a known cause. */
 const unknownWeight = 1 / 8;
-/** A run that lasted longer counts less: a machine that is taken away now and then ends it. */
+/** A longer run counts less: it may have met a machine that is taken away now and then. */
 const longRunMs = 60_000;
 /** Runs that differ by less have ended at the same place. Their time is noted every two seconds. */
 const [alikeMs, alikeShare] = [2500, 0.1];
 
 /**
- * Counts the end of a run with its process. Only what points to the job counts in full: the system killed a process for
- * its memory meanwhile, or the third end in a row came after as long a run. An end by a machine that went away counts
- * nothing, and one of which nothing is known an eighth, less if the run was long.
+ * Counts a run that ended with its process. It counts in full only if signs point to the job: the system has killed a
+ * process for its memory, or three runs in a row ended after the same time. It counts nothing if the machine went away,
+ * and an eighth if the cause is unknown, less after a long run.
  */
 export function countEnd(
   before: LostRuns,

@@ -126,7 +126,7 @@ export interface ModelStore {
   modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined>;
   /** The models of an entity; with null, all models. */
   models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>>;
-  /** The same, oldest first, in batches. Models created or deleted meanwhile may be included. */
+  /** All models as for `models`, oldest first, in batches. May include models created or deleted meanwhile. */
   everyModel(entity: string | null): AsyncGenerator<ModelRecord[]>;
   /**
    * Deletes the model and marks everything that belongs to it (checkpoints, jobs, events, logs,
@@ -136,7 +136,7 @@ export interface ModelStore {
   deleteModel(id: string): Promise<CheckpointRecord[] | null>;
   /** Removes the rows of deleted models, a few per tick. If interrupted, the next call continues. */
   clearDeletedModels(): Promise<void>;
-  /** Deleted models of which something may be left. */
+  /** Deleted models that may have left rows or files. */
   deletedModelIds(): Promise<string[]>;
 
   checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;
@@ -261,7 +261,7 @@ export interface Store extends ModelStore, JobStore, UploadStore, IdempotencySto
   logRecord(id: string): Promise<LogRecord | undefined>;
   /** Bytes of the split's file that records cover; anything after them was never acknowledged. */
   logEnd(modelId: string, split: string): Promise<number>;
-  /** The same for every split of the model that has records. */
+  /** `logEnd` of each split of the model that has records. */
   logEnds(modelId: string): Promise<Map<string, number>>;
   /** Resolves to false, and stores nothing, if the model is deleted. */
   insertLog(log: LogRecord): Promise<boolean>;

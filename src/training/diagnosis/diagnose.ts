@@ -64,8 +64,8 @@ export class RunDiagnosis {
   #lastSeen: LastSeen = new Map();
 
   /**
-   * The alarms of the reports since the last call, and again those of the report before them, because a validation may
-   * have followed it. @param figures Those of the whole run.
+   * The alarms of the reports since the last call. The report before them is read again, because a validation may have
+   * followed it. @param figures Of the whole run.
    */
   next(figures: RunFigures): Alarm[] {
     const totals = runTotals(figures.reports);

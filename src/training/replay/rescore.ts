@@ -32,7 +32,7 @@ export type RescoredGroups =
 
 export type RescoreOptions<Schema extends z.ZodType, Outcome> = ReplayOptions &
   RescoredGroups & {
-    /** The environment with the new rewards. Scenarios and agent must be those of the record. */
+    /** The environment with the new rewards. Scenarios and agent must be as recorded. */
     environment: Environment<Schema, Outcome>;
     /**
      * `outcome`: computes rewards from the recorded outcomes. `replay`: runs the rollout function again with recorded

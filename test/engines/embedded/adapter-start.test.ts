@@ -112,11 +112,11 @@ describe('an adapter as a start is refused', () => {
     expect(await refusal({ adapter: adapterFolder, lora: { rank: 8 } })).toMatchObject({
       code: 'bad_option',
       message: expect.stringContaining(
-        `lora.rank is 8, but the adapter in ${adapterFolder} has 3: leave it out`,
+        `\`lora.rank\` is 8, but the adapter in ${adapterFolder} has 3. Leave it out.`,
       ),
     });
     expect(await refusal({ adapter: adapterFolder, lora: { rank: 3, alpha: 6 } })).toMatchObject({
-      message: expect.stringContaining('lora.alpha is 6, but the adapter in'),
+      message: expect.stringContaining('`lora.alpha` is 6, but the adapter in'),
     });
   });
 

@@ -109,7 +109,7 @@ describe('a checkpoint in the embedded engine', () => {
     expect(engine.tokenizer(id).decode(engine.tokenizer(id).encode(text))).toBe(text);
     expect(engine.chatFormat(id).template).not.toBe(engine.chatFormat('other').template);
     expect(() => engine.tokenizer('qwen')).toThrow(
-      /unknown base model qwen; known: .*qwen3-generated, other/,
+      /Unknown base model qwen. Known: .*qwen3-generated, other/,
     );
   });
 
@@ -187,7 +187,7 @@ describe('a checkpoint in the embedded engine', () => {
         request(1, { weights: { baseModel: 'other', folder: null }, prompt: Array(128).fill(5) }),
       ),
     ).rejects.toThrow(/1 to 127 tokens/);
-    await expect(engine.generate(request(1, { prompt: [709] }))).rejects.toThrow(/ids are 0 to 708/);
+    await expect(engine.generate(request(1, { prompt: [709] }))).rejects.toThrow(/Ids are 0 to 708/);
   });
 
   it.each<[string, string, Trained]>([
@@ -249,18 +249,20 @@ describe('checkpoints are refused at creation', () => {
     const open = (more: object) => refusal({ checkpoints: [{ folder, ...more }] });
     expect(await open({ folder: join(parent, 'nowhere') })).toContain('nowhere');
     expect(await open({ id: 'martingale-tiny' })).toContain('two base models are called martingale-tiny');
-    expect(await open({ contextLength: 513 })).toMatch(/contextLength .* 1 to 512 .* not 513/);
-    expect(await open({ lora: { rank: 0 } })).toMatch(/lora.rank .* not 0/);
-    expect(await open({ lora: { alpha: -1 } })).toMatch(/lora.alpha .* not -1/);
-    expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
-    expect(await open({ train: 'some' })).toMatch(/train must be 'lora' or 'all', not some/);
-    expect(await open({ train: 'all', lora: { alpha: 2 } })).toMatch(/train is 'all', and lora.alpha is for/);
+    expect(await open({ contextLength: 513 })).toMatch(/`contextLength` .* 1 to 512 .* not 513/);
+    expect(await open({ lora: { rank: 0 } })).toMatch(/`lora.rank` .* not 0/);
+    expect(await open({ lora: { alpha: -1 } })).toMatch(/`lora.alpha` .* not -1/);
+    expect(await open({ lora: { targets: ['q'] } })).toMatch(/`lora.targets` .* not q/);
+    expect(await open({ train: 'some' })).toMatch(/`train` must be 'lora' or 'all', not some/);
+    expect(await open({ train: 'all', lora: { alpha: 2 } })).toMatch(
+      /`train` is 'all', and lora.alpha is for/,
+    );
     expect(await open({ train: 'all', adapter: folder })).toMatch(/and adapter is for adapters.*merge it/);
     expect(await refusal({ checkpoints: [{ folder, train: 'all' }], device: 'webgpu' })).toMatch(
-      /train is 'all', which needs the device cpu/,
+      /`train` is 'all', which needs the device cpu/,
     );
-    expect(await open({ format: { toolCalls: 'xml' } })).toMatch(/format.toolCalls .* hermes, .* not xml/);
-    expect(await open({ format: { reasoning: 'r' } })).toMatch(/format.reasoning .* think, none, not r/);
+    expect(await open({ format: { toolCalls: 'xml' } })).toMatch(/`format.toolCalls` .* hermes, .* not xml/);
+    expect(await open({ format: { reasoning: 'r' } })).toMatch(/`format.reasoning` .* think, none, not r/);
   });
 
   it('and jobs whose sequences need more memory than allowed, with the sum', async () => {
@@ -281,7 +283,7 @@ describe('checkpoints are refused at creation', () => {
       ),
     });
     await small.close();
-    expect(await refusal({ trainingBytes: 0 })).toMatch(/trainingBytes must be .* not 0/);
+    expect(await refusal({ trainingBytes: 0 })).toMatch(/`trainingBytes` must be .* not 0/);
   });
 
   it('when the folder lacks or contradicts what the engine needs', async () => {

@@ -134,11 +134,11 @@ describe('the embedded engine', () => {
     expect(new Set([...expected.values()].map(String)).size).toBe(6);
   });
 
-  it('names unknown base models, missing weights and invalid options', async () => {
+  it('names Unknown base models, missing weights and invalid options', async () => {
     const { engine } = bench;
     await expect(
       engine.generate(bench.request('x', 1, { weights: { baseModel: 'gpt', folder: null } })),
-    ).rejects.toThrow(/unknown base model gpt; known: martingale-tiny/);
+    ).rejects.toThrow(/Unknown base model gpt. Known: martingale-tiny/);
     await expect(
       engine.generate(bench.request('x', 1, { weights: { baseModel, folder: '/nowhere' } })),
     ).rejects.toThrow('/nowhere');

@@ -36,7 +36,7 @@ describe('the embedded engine without ONNX Runtime', () => {
   it('says how to install it, by a stable code', async () => {
     const { stdout } = await openEngine(both);
     expect(stdout).toBe(
-      `runtime_missing the embedded engine cannot load ONNX Runtime: onnxruntime-node is not installed, onnxruntime-web is not installed. Run: ${command('onnxruntime-node')}\n`,
+      `runtime_missing The embedded engine cannot load ONNX Runtime: onnxruntime-node is not installed, onnxruntime-web is not installed. Run: ${command('onnxruntime-node')}\n`,
     );
   });
 
@@ -69,7 +69,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     expect(await openEngine(alone)).toEqual({ code: 0, stdout: 'works\n', stderr: '' });
     const { stdout } = await openEngine({ ...alone, MARTINGALE_RUNTIME: 'onnxruntime-web' });
     expect(stdout).toBe(
-      `runtime_missing the embedded engine cannot load ONNX Runtime: onnxruntime-web is not installed. Run: ${command('onnxruntime-web')}\n`,
+      `runtime_missing The embedded engine cannot load ONNX Runtime: onnxruntime-web is not installed. Run: ${command('onnxruntime-web')}\n`,
     );
   });
 

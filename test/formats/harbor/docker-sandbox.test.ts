@@ -178,7 +178,7 @@ describe.skipIf(!podman)('dockerSandbox', { tags: ['long'] }, () => {
       },
     });
     expect(ended.rollout).toMatchObject({
-      failure: { code: 'sandbox_failed', message: expect.stringMatching(/the container ended/) },
+      failure: { code: 'sandbox_failed', message: expect.stringMatching(/container ended/) },
     });
     expect(ended.containers).toBe('');
   });

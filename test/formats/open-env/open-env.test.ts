@@ -117,7 +117,7 @@ describe('an environment of OpenEnv', () => {
     server.http['POST /guess/num_tasks'] = { status: 501, body: {} };
     await expect(env.scenarios('test')).rejects.toThrow(/does not say how many tasks "test" has/);
     await expect(env.scenarios(0)).rejects.toThrow(/whole number of seeds/);
-    await expect(env.scenarios('val')).rejects.toThrow(/no split "val"; it has train, test/);
+    await expect(env.scenarios('val')).rejects.toThrow(/no split "val". It has train, test/);
     await expect(opened(server, { ...playing, environment: 'chess' })).rejects.toThrow(
       /no environment "chess"/,
     );
@@ -255,15 +255,15 @@ describe('openEnv refuses', () => {
   it('to guess what begins the conversation', async () => {
     const server = await startEnvServer();
     await expect(openEnv<Seen, Guess>(server.url, { action: playing.action })).rejects.toThrow(
-      /prompt is missing/,
+      /`prompt` is missing/,
     );
     const constant = { prompt: 'Guess.', action: () => ({ guess: 1 }) };
-    await expect(openEnv(server.url, constant)).rejects.toThrow(/prompt is a text/);
+    await expect(openEnv(server.url, constant)).rejects.toThrow(/`prompt` is a text/);
     // The second is what the package says for an environment without a description.
     for (const description of [undefined, 'guess environment']) {
       server.http['GET /metadata'] = { body: { name: 'guess', description } };
       await expect(openEnv(server.url)).rejects.toThrow(
-        /prompt is missing, and the server has no description/,
+        /`prompt` is missing, and the server has no description/,
       );
     }
   });
@@ -276,7 +276,7 @@ describe('openEnv refuses', () => {
   it('an unknown option, and a time that is none', async () => {
     const server = await startEnvServer();
     await expect(openEnv(server.url, Object({ promt: '' }))).rejects.toThrow(/no option `promt`/);
-    await expect(openEnv(server.url, { stepTimeoutMs: 0 })).rejects.toThrow(/stepTimeoutMs is 0/);
-    await expect(openEnv(server.url, { connectTimeoutMs: -1 })).rejects.toThrow(/connectTimeoutMs is -1/);
+    await expect(openEnv(server.url, { stepTimeoutMs: 0 })).rejects.toThrow(/`stepTimeoutMs` is 0/);
+    await expect(openEnv(server.url, { connectTimeoutMs: -1 })).rejects.toThrow(/`connectTimeoutMs` is -1/);
   });
 });

@@ -166,11 +166,11 @@ describe('openReward', () => {
     const server = await startStandardServer();
     const bad = (message: string) => ({ code: 'bad_option', message: expect.stringContaining(message) });
     await expect(openReward(server.url, { environment: 'absent' })).rejects.toMatchObject(
-      bad('it has numbers, other'),
+      bad('It has numbers, other'),
     );
     const numbers = await openReward(server.url);
     onTestFinished(() => numbers.close());
-    await expect(numbers.scenarios('test')).rejects.toMatchObject(bad('it has train'));
+    await expect(numbers.scenarios('test')).rejects.toMatchObject(bad('It has train'));
     await expect(openReward('numbers')).rejects.toMatchObject(bad('an http or https address'));
     await expect(openReward('http://127.0.0.1:1')).rejects.toMatchObject({ code: 'environment_server_away' });
   });

@@ -84,7 +84,7 @@ describe('a grammar over a vocabulary that lacks some bytes', () => {
       { type: 'json_schema', schema: { const: '\u{40000}' } },
     ] satisfies Grammar[])
       await expect(compiler.compile(textOf(grammar))).rejects.toThrow(
-        `the ${grammar.type} grammar allows no text that is written without the bytes 0x04, 0x06, 0x13, 0x14`,
+        `The ${grammar.type} grammar allows no text that is written without the bytes 0x04, 0x06, 0x13, 0x14`,
       );
   });
 

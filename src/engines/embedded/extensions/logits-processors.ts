@@ -85,7 +85,10 @@ function isFactory(value: unknown): value is LogitsProcessorFactory {
 }
 
 function unusable(name: string, address: string, what: string): EngineError {
-  return new EngineError('bad_option', `logitsProcessors: ${name} cannot be loaded from ${address}: ${what}`);
+  return new EngineError(
+    'bad_option',
+    `The logits processor ${name} cannot be loaded from ${address}: ${what}`,
+  );
 }
 
 /** A processor created for one reply. */
@@ -106,7 +109,7 @@ export function makeProcessors(
       const known = [...factories.keys()].join(', ') || 'none';
       throw new EngineError(
         'unknown_logits_processor',
-        `unknown logits processor ${name}; registered: ${known}`,
+        `Unknown logits processor ${name}. Registered: ${known}.`,
       );
     }
     const process = run(name, () => factory({ args, kwargs, extra, vocabularySize }));
@@ -153,7 +156,7 @@ function run<Result>(name: string, work: () => Result): Result {
 }
 
 function failed(name: string, what: string): EngineError {
-  return new EngineError('logits_processor_failed', `the logits processor ${name} failed: ${what}`);
+  return new EngineError('logits_processor_failed', `The logits processor ${name} failed: ${what}`);
 }
 
 function kindOf(value: unknown): string {

@@ -33,9 +33,9 @@ export interface Decoder {
    * frees the rows.
    */
   run(firstSlot: number, chunks: readonly Chunk[], options?: { everyToken?: boolean }): Promise<LogitRows>;
-  /** The same, with only what is wanted after each chunk. A model that chooses no tokens gives all logits. */
+  /** Runs chunks as `run` does, and returns only what is wanted. A model that chooses no tokens gives all logits. */
   step(firstSlot: number, chunks: readonly Chunk[], wanted: readonly Wanted[]): Promise<StepOutput>;
-  /** The same weights with another cache. Closing this decoder closes both. The two must not run at the same time. */
+  /** A decoder of these weights with its own cache. Closing either closes both. They must not run at once. */
   twin(): Decoder;
   /** Elements that a run needs for each token: bounds how many tokens run at once. */
   readonly elementsPerToken: number;

@@ -176,8 +176,9 @@ class SpareMemory {
   #elements = 0;
 
   /**
-   * At least `size` elements, of which the first `size` are 0: the largest kept buffer, which can grow longest, or a new
-   * one. Attention multiplies positions that are not written yet by 0, which would not hide the NaN of another checkpoint.
+   * Returns at least `size` elements; the first `size` are 0. Takes the largest kept buffer, which can grow longest, or
+   * a new one. Attention multiplies positions that are not written yet by 0, which would not hide the NaN of another
+   * checkpoint.
    */
   take(size: number): Float32Array {
     const largest = this.#buffers.at(-1);

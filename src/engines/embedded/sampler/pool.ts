@@ -74,7 +74,7 @@ export class Pool {
     if (answer.width > this.#largestBatch)
       throw new EngineError(
         'search_too_wide',
-        `a beam search of width ${answer.width} needs ${answer.width} rows, and the engine has ${this.#largestBatch}; use a smaller width or a larger largestBatch`,
+        `A beam search of width ${answer.width} needs ${answer.width} rows, and the engine has ${this.#largestBatch}. Use a smaller width or a larger largestBatch.`,
       );
     if (answer.ended) this.#mayHaveEnded = true;
     this.#waiting.add({ answer, salt: cacheSalt, tenant }, { priority, slots: answer.width, tenant });

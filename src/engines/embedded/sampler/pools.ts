@@ -111,7 +111,7 @@ export class Pools {
 
   /** The entry of the weights, which becomes the most recent one. */
   #entryOf(key: string, weights: Weights): Entry {
-    if (this.#closed) throw new EngineError('engine_closed', 'the engine has been closed');
+    if (this.#closed) throw new EngineError('engine_closed', 'The engine has been closed.');
     const entry = this.#entries.get(key) ?? this.#startLoading(key, weights);
     this.#entries.delete(key);
     this.#entries.set(key, entry);

@@ -94,8 +94,8 @@ export abstract class SampledAnswer extends Answer {
   abstract choose(rows: LogitRows, row: number, sequence: Sequence): void;
 
   /**
-   * Called once every sequence has its logits. Returns the sequences of the next step, and those of the previous step
-   * that led to a reply; null if the sequences stay the same.
+   * Called once every sequence has its logits. Returns the sequences of the next step, and which of the
+   * previous step led to a reply; null if the sequences stay the same.
    */
   advance(): { beams: Continuation[]; completed: Set<Sequence> } | null {
     return null;

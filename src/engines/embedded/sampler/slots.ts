@@ -89,8 +89,8 @@ export class Slots {
   }
 
   /**
-   * Replaces the sequences of a search by those of its next step. One child of each beam takes over its slot; the other
-   * children get copies, in slots that became free or in new ones. Remaining slots are released.
+   * Replaces the sequences of a search by their children in its next step. One child of each beam takes over its slot;
+   * the others get copies, in slots that became free or in new ones. Remaining slots are released.
    */
   replaceBeams(search: SampledAnswer, beams: readonly Continuation[]): void {
     const used = this.#occupants.length;

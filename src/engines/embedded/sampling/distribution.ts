@@ -27,8 +27,8 @@ export function copyRow(rows: LogitRows, row: number): LogitRows {
 }
 
 /**
- * A sampling distribution over the tokens of `support` (ascending ids). Its values are those of the token
- * `support[i]` at `offset + positions[i]`. It may read the graph's outputs in place, so use it before the next run.
+ * A sampling distribution over the tokens of `support` (ascending ids). The values of the token `support[i]` are
+ * at `offset + positions[i]`. It may read the graph's outputs in place, so use it before the next run.
  */
 export interface Distribution {
   support: Int32Array;

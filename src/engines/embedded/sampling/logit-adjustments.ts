@@ -53,7 +53,7 @@ export class LogitAdjustments {
       if (!Number.isFinite(values[index]))
         throw new EngineError(
           'logits_not_finite',
-          `the logit of token ${support[index]} becomes ${values[index]}; use smaller penalties and biases`,
+          `The logit of token ${support[index]} becomes ${values[index]}. Use smaller penalties and biases.`,
         );
     return adjusted;
   }

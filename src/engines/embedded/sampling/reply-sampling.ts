@@ -65,7 +65,7 @@ function checkParameters(
   vocabularySize: number,
 ): void {
   if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty)))
-    throw new EngineError('bad_sampling', `repetitionPenalty must be above 0, not ${repetitionPenalty}`);
+    throw new EngineError('bad_sampling', `\`repetitionPenalty\` must be above 0, not ${repetitionPenalty}.`);
   const named = {
     allowedTokens: allowedTokens ?? [],
     'minTokens.barred': minTokens?.barred ?? [],
@@ -76,7 +76,7 @@ function checkParameters(
       if (!Number.isInteger(token) || token < 0 || token >= vocabularySize)
         throw new EngineError(
           'bad_sampling',
-          `${name} names token ${token}; the tokens are 0 to ${vocabularySize - 1}`,
+          `\`${name}\` names token ${token}. The tokens are 0 to ${vocabularySize - 1}.`,
         );
 }
 

@@ -60,8 +60,8 @@ export interface ExactLoss {
 
 /**
  * A checkpoint with an adapter, forward and backward, in float64 and written out plainly, to check what a runtime
- * computes. It shares no code with the graphs. Returns the run of the first layer, with the head after it, then that of
- * the first two, and so on.
+ * computes. It shares no code with the graphs. Returns a run for each number of layers: the
+ * first layer with the head after it, then the first two, and so on.
  *
  * `adapter`: A and B by the names of their tensors.
  */

@@ -21,12 +21,12 @@ export async function selfTest(runtime: Runtime, model: TestedModel): Promise<vo
   if ((await faultOf(runtime, usualModel(model))) !== null)
     throw new EngineError(
       'self_test_failed',
-      `${model.id} was refused, because ${runtime.name} computes it wrongly on this device. The self-test found, in ${fault}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine`,
+      `${model.id} was refused, because ${runtime.name} computes it wrongly on this device. The self-test found, in ${fault}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine.`,
     );
   // In float32 no digits are left of numbers that are far too large or too small.
   throw new EngineError(
     'bad_checkpoint',
-    `${model.id} has numbers that cannot be computed with, though this device is right with usual ones in the same shapes: in ${fault}. Compare rms_norm_eps and the rotary settings of config.json, and the weights, with what was published`,
+    `${model.id} has numbers that cannot be computed with, though this device is right with usual ones in the same shapes: in ${fault}. Compare rms_norm_eps and the rotary settings of config.json, and the weights, with what was published.`,
   );
 }
 

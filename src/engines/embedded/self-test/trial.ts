@@ -61,7 +61,7 @@ export class Trial {
     if (this.#runs.some(({ logits }) => logits.some((row) => !row.every(Number.isFinite))))
       throw new EngineError(
         'bad_checkpoint',
-        `${model.id}: its first layers give logits that are not finite, so weights are NaN or infinite. Fetch the checkpoint again`,
+        `${model.id}: its first layers give logits that are not finite, so weights are NaN or infinite. Fetch the checkpoint again.`,
       );
   }
 
@@ -74,7 +74,7 @@ export class Trial {
     return { base, adapter: { lora, vector: vector.subarray(0, size) }, exact };
   }
 
-  /** Refuses rows of values of which one differs too much. */
+  /** Refuses the part if any row of values differs too much. */
   compare(part: string, actual: Values, expected: Values, exact: ExactRun): void {
     for (const [row, values] of expected.entries())
       this.refuseAbove(part, largestDifference(actual[row] ?? [], values), allowed(exact));
@@ -125,7 +125,7 @@ export const partOf = (whole: LoraBase['architecture'], layers: number): LoraBas
   contextLength: Math.min(tokens.length, whole.contextLength),
 });
 
-/** An adapter of which both matrices count. */
+/** A random adapter. Both its matrices change the result. */
 function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {
   const random = new Random(7);
   const shapes = adapterShapes(architecture, lora);
@@ -152,7 +152,7 @@ function largestDifference(actual: ArrayLike<number>, expected: ArrayLike<number
   return largest === 0 ? 0 : largest / rootMeanSquare(expected);
 }
 
-/** The same of the root mean square of the differences: few of a gradient's values may be large. */
+/** As `largestDifference`, with the root mean square of the differences: few of a gradient's values may be large. */
 function meanDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   const differences = Float64Array.from(expected, (value, index) => (actual[index] ?? Number.NaN) - value);
   const difference = rootMeanSquare(differences);

@@ -64,7 +64,7 @@ export class WorkerThread<Call> {
     if (silentMs > threadTimeoutMs / 2)
       throw new EngineError(
         'worker_stalled',
-        `an engine thread has been silent for ${silentMs} ms; it is ended after ${threadTimeoutMs} ms`,
+        `An engine thread has been silent for ${silentMs} ms. It is ended after ${threadTimeoutMs} ms.`,
       );
   }
 
@@ -262,12 +262,12 @@ function deathOf(cause: unknown, exitCode: number): EngineError {
     if (hasCode(cause, code)) return new EngineError(code, reason);
   return new EngineError(
     'worker_died',
-    `an engine thread died (${reason}); its calls in flight are lost, send them again`,
+    `An engine thread died (${reason}). Its calls in flight are lost, send them again.`,
   );
 }
 
 function engineClosed(): EngineError {
-  return new EngineError('engine_closed', 'the engine has been closed');
+  return new EngineError('engine_closed', 'The engine has been closed.');
 }
 
 /** The URL of a worker's module, relative to this one: TypeScript in the sources, JavaScript in the built package. */

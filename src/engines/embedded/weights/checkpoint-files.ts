@@ -53,7 +53,7 @@ export async function readWeights(
 export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
   if (EngineError.isInstance(cause)) return cause;
   const code = hasCode(cause, 'ENOENT', 'ENOTDIR') ? 'checkpoint_missing' : 'engine_failed';
-  return new EngineError(code, `the weights in ${folder} cannot be read: ${cause}`, { cause });
+  return new EngineError(code, `The weights in ${folder} cannot be read: ${cause}`, { cause });
 }
 
 export async function readOptimizer(folder: string, shapes: readonly TensorShape[]): Promise<OptimizerState> {

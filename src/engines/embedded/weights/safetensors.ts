@@ -142,7 +142,7 @@ interface Header {
 const maxHeaderBytes = 100_000_000;
 
 async function readHeader(path: string, handle: FileHandle): Promise<Header> {
-  const bad = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}`);
+  const bad = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}.`);
   const { size } = await handle.stat();
   const prefix = new Uint8Array(8);
   if ((await readInto(handle, prefix, 0)) < 8) throw bad('is too short for a safetensors file');

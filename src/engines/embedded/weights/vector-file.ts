@@ -13,8 +13,8 @@ export const encodeVectorHeader = (
   );
 
 /**
- * A safetensors file in parts, whose tensors are those of flat float32 vectors, one after the other. The parts are views
- * of the vectors. `metadata`: texts by name.
+ * Writes flat float32 vectors, one after the other, as the tensors of a safetensors file. Returns the file in parts,
+ * which are views of the vectors. `metadata`: texts by name.
  */
 export const encodeVectors = (
   shapes: readonly TensorShape[],
@@ -62,7 +62,7 @@ export class VectorFile {
         if (saved !== undefined && saved !== value)
           throw new EngineError(
             'base_model_changed',
-            `the model was trained with ${name} ${saved}, but its base model has ${value} now: start the service with the checkpoint and the settings that it was trained with`,
+            `The model was trained with ${name} ${saved}, but its base model has ${value} now. Start the service with the checkpoint and the settings that it was trained with.`,
           );
       }
       return new VectorFile(file, shapes);

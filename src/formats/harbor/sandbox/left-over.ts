@@ -35,7 +35,7 @@ async function checkOwner(): Promise<void> {
     : 'is not a folder';
   throw new HarborError(
     'sandbox_away',
-    `${home()} ${what}, but must be a folder of this user alone (mode 700): remove it, or set TMPDIR to another folder`,
+    `${home()} ${what}, but must be a folder of this user alone (mode 700): remove it, or set TMPDIR to another folder.`,
   );
 }
 

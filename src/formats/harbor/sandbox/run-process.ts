@@ -3,11 +3,11 @@ import { clearTimeout, setTimeout } from 'node:timers';
 
 interface ProcessOptions {
   stdin?: Uint8Array;
-  /** What it reads from file descriptor 4. */
+  /** Input on file descriptor 4. */
   settings?: Uint8Array;
-  /** Its variables. Default: those of this process. */
+  /** Its environment variables. Default: of this process. */
   env?: NodeJS.ProcessEnv;
-  /** Gets what it writes to file descriptor 3, as it comes. */
+  /** Gets the output of file descriptor 3 as it comes. */
   onStatus?: (text: string) => void;
   timeoutMs: number;
   /** Bytes kept of each output. */
@@ -21,7 +21,7 @@ export interface ProcessResult {
   isTimedOut: boolean;
   stdout: Buffer;
   stderr: Buffer;
-  /** What it wrote to file descriptor 3. */
+  /** Output of file descriptor 3. */
   status: string;
   isCut: boolean;
 }

@@ -1,13 +1,13 @@
 export interface ExecOptions {
   /** Absolute path. Default: the sandbox's working directory. */
   cwd?: string;
-  /** Variables besides those of the sandbox. */
+  /** Environment variables, in addition to the sandbox's own. */
   env?: Readonly<Record<string, string>>;
-  /** What the command reads. Default: nothing. */
+  /** Standard input. Default: empty. */
   stdin?: Uint8Array;
   /** The command and what it started are killed after this time, in milliseconds. */
   timeoutMs: number;
-  /** Who runs it: others than root only where kinds build images. Default: the image's user. */
+  /** User that runs it; a user other than root needs a sandbox that builds images. Default: the image's user. */
   user?: string;
   /** Bytes kept of each of the two outputs; the rest is dropped. Default 65,536. */
   maxBytes?: number;
@@ -78,7 +78,7 @@ export interface SandboxImage {
 }
 
 export interface SandboxSettings {
-  /** Absolute path where commands run, made if it is not there. Null: that of the image. */
+  /** Absolute path where commands run, made if it is not there. Null: the folder that the image sets. */
   workdir: string | null;
   /** Absolute paths to which files of the task are copied. */
   copies: readonly string[];

@@ -22,7 +22,7 @@ export function withFiles(bare: BareSandbox): Sandbox {
     exec: (command, options) => bare.exec(command, options),
     async expose(port, options) {
       if (!Number.isInteger(port) || port < 1 || port > 65_535)
-        throw failed(`port ${port} could not be exposed`, 'pass one from 1 to 65535');
+        throw failed(`Port ${port} could not be exposed`, 'pass one from 1 to 65535');
       return bare.expose(port, options);
     },
     endAgent: () => bare.endAgent?.(),
@@ -42,7 +42,7 @@ export function withFiles(bare: BareSandbox): Sandbox {
   };
 }
 
-/** The same sandbox, whose commands a user runs who is not named otherwise. */
+/** Sets the default user of a sandbox's commands. */
 export function asUser(sandbox: Sandbox, user: string | number | undefined): Sandbox {
   if (user === undefined) return sandbox;
   const { exec } = sandbox;
@@ -54,7 +54,7 @@ export function asUser(sandbox: Sandbox, user: string | number | undefined): San
   });
 }
 
-/** The same sandbox, until `end`: commands that run then are killed, and others are refused. */
+/** A sandbox that can be used until `end`, which kills running commands and refuses others. */
 export function untilEnd(sandbox: Sandbox): { sandbox: Sandbox; end(): Promise<void> } {
   const ended = new AbortController();
   const running = new Set<Promise<unknown>>();

@@ -16,12 +16,12 @@ import {
   type ToolList,
   taskRangeRequestSchema,
   taskRequestSchema,
-} from '../wire.ts';
+} from '../protocol.ts';
 import { flattened } from './blocks.ts';
 import { callEvents, event, eventStream } from './call-stream.ts';
 import type { EpisodeOptions, Opening } from './episode.ts';
 import { type ReplyTool, type ServedEnvironment, toolList } from './servable.ts';
-import type { Session, Sessions } from './sessions.ts';
+import type { ServedSession, Sessions } from './sessions.ts';
 import { rangeOf, type Splits, splitOf } from './tasks.ts';
 
 interface AppOptions {
@@ -203,7 +203,7 @@ function sessionId(context: Context): string {
   return context.req.header('x-session-id')?.trim() || refused(400, 'X-Session-ID header is required');
 }
 
-function sessionOf(sessions: Sessions, context: Context): Session {
+function sessionOf(sessions: Sessions, context: Context): ServedSession {
   return (
     sessions.use(sessionId(context)) ??
     refused(
@@ -214,7 +214,7 @@ function sessionOf(sessions: Sessions, context: Context): Session {
 }
 
 /** @throws HTTPException if the set-up failed, or takes longer than a request should. */
-async function opened({ episode }: Session, waitMs: number): Promise<Opening> {
+async function opened({ episode }: ServedSession, waitMs: number): Promise<Opening> {
   const waiting = new AbortController();
   const tooLong = sleep(waitMs, null, { signal: waiting.signal, ref: false }).catch(() => null);
   const opening = await Promise.race([episode.opening(), tooLong]).finally(() => waiting.abort());

@@ -4,8 +4,8 @@ import type {
   LanguageModelV4Prompt,
   LanguageModelV4ToolResultOutput,
 } from '@ai-sdk/provider';
+import type { Block, ConversationMessage } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
-import type { Block, ConversationMessage } from '../wire.ts';
 
 type MessageBlock = ConversationMessage['blocks'][number];
 type FileData = LanguageModelV4FilePart['data'];

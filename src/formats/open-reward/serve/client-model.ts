@@ -10,8 +10,8 @@ import type {
 } from '@ai-sdk/provider';
 import { type ExternalModel, externalModel, type RolloutModel } from '../../../model/index.ts';
 import { untilAborted } from '../../../util/deadline.ts';
+import type { ToolList } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
-import type { ToolList } from '../wire.ts';
 
 /** What the client does: a reply in words, or a call of a tool. */
 export type Action = { text: string } | { name: string; input: Readonly<Record<string, unknown>> };

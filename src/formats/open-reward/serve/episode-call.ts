@@ -3,7 +3,7 @@ import type { ModelMessage } from 'ai';
 import { z } from 'zod';
 import type { LoopOutcome } from '../../../environment/index.ts';
 import type { Rollout } from '../../../rollout/index.ts';
-import type { Block, ToolList } from '../wire.ts';
+import type { Block, ToolList } from '../protocol.ts';
 import { answerBlocks } from './blocks.ts';
 
 export interface EpisodeCall {

@@ -2,8 +2,8 @@ import { randomInt } from 'node:crypto';
 import { cleanupFailedMetric } from '../../../environment/index.ts';
 import { runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
+import type { Block, CallResult, ConversationMessage, ToolList } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
-import type { Block, CallResult, ConversationMessage, ToolList } from '../wire.ts';
 import { answerBlocks, isError, outputBlocks, resultsIn, toConversation } from './blocks.ts';
 import { type Action, ClientModel, type Turn } from './client-model.ts';
 import {
@@ -211,7 +211,7 @@ export class Episode {
     return failed(`${ended.failure.code}: ${ended.failure.message}`);
   }
 
-  /** The same environment, whose trajectory can be read while it runs. */
+  /** Makes the trajectory of an environment readable while it runs. */
   #watched(environment: ServedEnvironment): ServedEnvironment {
     return {
       ...environment,

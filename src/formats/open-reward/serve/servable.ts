@@ -1,7 +1,7 @@
 import type { ToolSet } from 'ai';
 import type { Environment, LoopOutcome } from '../../../environment/index.ts';
+import type { ToolList } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
-import type { ToolList } from '../wire.ts';
 
 /** An environment of pieces. Its schema is not known here: scenarios are parsed before. */
 export type ServedEnvironment = Environment<Environment['scenario'], LoopOutcome<unknown>>;

@@ -24,7 +24,7 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
   apiKey?: string;
   /** Most sessions at a time, clean-ups included; a client waits for a free one. Default 1000. */
   maxSessions?: number;
-  /** A session of which nothing is heard for so long is deleted, in milliseconds. Default 900,000. */
+  /** A session that is silent for so long is deleted, in milliseconds. Default 900,000. */
   idleTimeoutMs?: number;
   /** Longest time of a session, from set-up to rewards, in milliseconds. Then it fails. Default 24 hours. */
   timeoutMs?: number;

@@ -5,7 +5,7 @@ import { Episode, type EpisodeOptions, type EpisodeProblem } from './episode.ts'
 /** Longest pause between two looks for idle sessions, in milliseconds. */
 const maxPauseMs = 5000;
 
-export interface Session {
+export interface ServedSession {
   readonly episode: Episode;
   readonly calls: Calls;
 }
@@ -15,7 +15,7 @@ export interface SessionProblem extends EpisodeProblem {
   session: string;
 }
 
-interface HeldSession extends Session {
+interface HeldSession extends ServedSession {
   usedAt: number;
 }
 
@@ -66,7 +66,7 @@ export class Sessions {
   }
 
   /** The session in use with this id, which counts as used now. */
-  use(id: string): Session | undefined {
+  use(id: string): ServedSession | undefined {
     const session = this.#held.get(id);
     if (session) session.usedAt = performance.now();
     return session;

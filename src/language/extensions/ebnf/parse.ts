@@ -44,9 +44,9 @@ const HEXADECIMAL: ReadonlyMap<string, number> = new Map([
 /** Reads a GBNF grammar. Its errors are `LanguageError`s with line and column. */
 export function grammarReader(source: string): SourceReader {
   const text = source.toWellFormed().replaceAll(/\r\n?/g, '\n');
-  const reader: SourceReader = new SourceReader(text, 'the grammar', (what, index) => {
+  const reader: SourceReader = new SourceReader(text, 'The grammar', (what, index) => {
     const { line, column } = reader.positionOf(index);
-    return new LanguageError('ebnf_invalid', `grammar, line ${line}, column ${column}: ${what}`);
+    return new LanguageError('ebnf_invalid', `Grammar, line ${line}, column ${column}: ${what}.`);
   });
   return reader;
 }

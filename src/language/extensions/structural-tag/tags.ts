@@ -112,5 +112,5 @@ export class Fields {
 }
 
 function refusal(path: string, what: string): LanguageError {
-  return new LanguageError('structural_tag_unsupported', `structural tag, ${path}: ${what}`);
+  return new LanguageError('structural_tag_unsupported', `Structural tag, ${path}: ${what}.`);
 }

@@ -5,7 +5,7 @@ import { type Conjunction, type Located, listOf, type SchemaPart } from './conju
 import { anyOf, isNothing, type SchemaScope } from './scope.ts';
 import { constantsIn } from './types.ts';
 
-/** Most values of which an array may have each once: there is a rule for each set of them. */
+/** Most values of an array with unique items: each set of values gets its own rule. */
 const maxUnique = 8;
 
 /** The schemas of one part: of the first items, and of all further ones; undefined if it has none. */

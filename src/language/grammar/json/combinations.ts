@@ -15,7 +15,7 @@ import { ALL_TYPES, typesNamedIn, typesOf } from './types.ts';
 
 /** Most schemas in a `oneOf`: each is built, and compared with the others. */
 const maxOneOf = 2_000;
-/** Most schemas of a `oneOf` of which each is built without what the others allow. */
+/** Most schemas of a `oneOf` that are each built without the values of the others. */
 const maxExclusive = 16;
 
 /** Schemas that a value must not match describe nothing for `unevaluatedProperties`. */
@@ -58,10 +58,10 @@ function branches(part: SchemaPart, keyword: 'anyOf' | 'oneOf'): Combination {
 }
 
 /**
- * The alternatives of a `oneOf` so that no value matches two of them: as they are, or each with schemas that keep it
- * apart from the others. Those are left out that no value matches by type. `all`: what holds, with the `oneOf`.
- * `isPartial`: some of their values are missing.
- * @throws LanguageError if they cannot be told apart.
+ * Makes the alternatives of a `oneOf` such that no value matches two of them: unchanged, or with added schemas that
+ * keep them apart. Drops alternatives that no value matches by type. `all`: all schemas that hold, with the `oneOf`.
+ * `isPartial`: some values of the alternatives are missing.
+ * @throws LanguageError if they cannot be kept apart.
  */
 export function exclusive(
   { part, alternatives: written }: Combination,

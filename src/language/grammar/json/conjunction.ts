@@ -111,7 +111,7 @@ export function refusal(path: string, keyword: string, value: unknown, why: stri
   const shown = json === undefined ? '' : ` (${json.length > 80 ? `${json.slice(0, 80)}…` : json})`;
   return new LanguageError(
     'schema_unsupported',
-    `JSON schema, ${path}: "${keyword}"${shown} ${why}; change the schema, or check the value in your code`,
+    `JSON schema, ${path}: "${keyword}"${shown} ${why}. Change the schema, or check the value in your code.`,
   );
 }
 

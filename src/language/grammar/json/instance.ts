@@ -18,7 +18,7 @@ export class InstanceCheck {
   readonly #references: References;
   readonly #path: string;
   #depth = 0;
-  /** How many schemas are around, of which one that does not match may make a value valid. */
+  /** Number of enclosing schemas, such as `not`, that a mismatch may satisfy. */
   #reversing = 0;
   /** What is known of schemas and values, within such schemas and elsewhere. */
   readonly #known = [false, true].map(() => new Map<JsonSchema, Map<unknown, boolean>>());

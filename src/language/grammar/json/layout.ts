@@ -126,7 +126,7 @@ function spaceOf(pattern: string): Expression {
     if (allowed.length === 0)
       throw new LanguageError(
         'whitespace_invalid',
-        `whitespace ${JSON.stringify(pattern.slice(0, 80))} has a character that is not JSON white space: use spaces, \\t, \\n and \\r`,
+        `Whitespace ${JSON.stringify(pattern.slice(0, 80))} has a character that is not JSON white space. Use spaces, \\t, \\n and \\r.`,
       );
     return characters(allowed);
   };

@@ -2,7 +2,7 @@ import { LanguageError } from '../../error.ts';
 import { type Expression, literal, repeat, sequence } from '../expression.ts';
 import { anyOf, NOTHING, type SchemaScope } from './scope.ts';
 
-/** Most rules for the members of an object of which some must be counted. */
+/** Most rules for the members of an object with minProperties or maxProperties. */
 const maxCounted = 20_000;
 
 export interface Member {
@@ -34,7 +34,7 @@ export function membersOf(
   if (members.length * cap > maxCounted)
     throw new LanguageError(
       'grammar_too_large',
-      `an object of ${members.length} properties, counted up to ${cap}, needs more than ${maxCounted} rules: use smaller minProperties and maxProperties`,
+      `An object of ${members.length} properties, counted up to ${cap}, needs more than ${maxCounted} rules. Use smaller minProperties and maxProperties.`,
     );
   const comma = scope.layout.punctuation(',');
   const isOver = (count: number) => limit !== null && count > limit;

@@ -50,7 +50,7 @@ export function keyOtherThan(names: readonly string[], scope: SchemaScope, path:
   if (prefixes.length > maxPrefixes)
     throw new LanguageError(
       'grammar_too_large',
-      `JSON schema, ${path}: the property names have more than ${maxPrefixes} characters from which other names must be distinguished: set additionalProperties to false, or use fewer properties`,
+      `JSON schema, ${path}: the property names have more than ${maxPrefixes} characters from which other names must be distinguished. Set additionalProperties to false, or use fewer properties.`,
     );
   for (const prefix of prefixes) {
     const taken = rangesOf(prefix.next.keys());

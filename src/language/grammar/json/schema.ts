@@ -42,7 +42,7 @@ interface PartsWalk {
   parts: SchemaPart[];
   /** The schemas that lead to the one that is looked at. */
   open: Set<JsonSchema>;
-  /** Those that are among the parts with all that hold with them, by their keys. */
+  /** Keys of the schemas that are among the parts, together with all that hold with them. */
   added: Set<string>;
 }
 
@@ -101,13 +101,13 @@ export class SchemaCompiler implements SchemaScope {
     if (onlyObjects)
       return new LanguageError(
         'schema_unsupported',
-        `JSON schema, ${this.#label} #: allows no object, but the arguments of a call are an object; send an object schema, such as {"type":"object","properties":{}}`,
+        `JSON schema, ${this.#label} #: allows no object, but the arguments of a call are an object. Send an object schema, such as {"type":"object","properties":{}}.`,
       );
     return (
       this.#reason?.error ??
       new LanguageError(
         'grammar_empty',
-        `JSON schema, ${this.#label} #: allows no value, because it never ends`,
+        `JSON schema, ${this.#label} #: allows no value, because it never ends.`,
       )
     );
   }
@@ -157,7 +157,7 @@ export class SchemaCompiler implements SchemaScope {
     const { schema, path, scopes = [] } = located;
     if (schema === true) return true;
     if (schema === false) {
-      this.#setReason(new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing`));
+      this.#setReason(new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing.`));
       return false;
     }
     if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
@@ -291,7 +291,7 @@ export class SchemaCompiler implements SchemaScope {
     if (this.#merged > maxMerged)
       throw new LanguageError(
         'grammar_too_large',
-        `JSON schema, ${part.path}: its ${combination.keywords[0]} is merged with what holds beside it, which makes more than ${maxMerged} alternatives: use fewer alternatives beside each other`,
+        `JSON schema, ${part.path}: its ${combination.keywords[0]} is merged with what holds beside it, which makes more than ${maxMerged} alternatives. Use fewer alternatives beside each other.`,
       );
     const compileAll = (alternatives: readonly Located[][]) =>
       alternatives.map((alternative) =>
@@ -358,7 +358,7 @@ const scopesWithin = ({ schema, origin, scopes }: SchemaPart): readonly JsonSche
 const tooDeep = (path: string): LanguageError =>
   new LanguageError(
     'grammar_too_large',
-    `JSON schema, ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references; use shorter chains`,
+    `JSON schema, ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references. Use shorter chains.`,
   );
 
 const sameScopes = (left: readonly JsonSchema[], right: readonly JsonSchema[]): boolean =>

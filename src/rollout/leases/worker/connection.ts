@@ -13,7 +13,7 @@ import {
   programHeader,
   receivedSchema,
   refusalSchema,
-} from '../wire.ts';
+} from '../protocol.ts';
 import { WorkerError } from '../worker-error.ts';
 
 interface Sending {

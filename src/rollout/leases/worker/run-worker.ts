@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RolloutCounts } from '../../rollout.ts';
 import { environmentFiles } from '../environment-version.ts';
-import type { FromWorker } from '../wire.ts';
+import type { FromWorker } from '../protocol.ts';
 import { WorkerError } from '../worker-error.ts';
 import { ProgramConnection } from './connection.ts';
 import { type WorkerOptions, WorkerRunner } from './worker-runner.ts';

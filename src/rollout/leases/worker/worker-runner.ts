@@ -4,7 +4,7 @@ import type { Rollout, RolloutCounts } from '../../rollout.ts';
 import { runWithinSpan } from '../../run-rollout.ts';
 import { ThreadExecutor } from '../../threads/worker-threads.ts';
 import { cloneFormat } from '../mailbox.ts';
-import type { JoinRequest } from '../wire.ts';
+import type { JoinRequest } from '../protocol.ts';
 import type { ProgramConnection } from './connection.ts';
 import { WorkerSession } from './worker-session.ts';
 
@@ -37,7 +37,7 @@ export class WorkerRunner {
   readonly #hello: JoinRequest;
   readonly #threads: ThreadExecutor | undefined;
   readonly #log: (line: string) => void;
-  /** Codes of failures of which the log has one. */
+  /** Codes of failures that have been logged: each is logged once. */
   readonly #told = new Set<string>();
 
   /** @param files Hashes of the environment's files. */

@@ -5,10 +5,10 @@ import type { Environment } from '../../../environment/index.ts';
 import type { Rollout, RolloutFailure } from '../../rollout.ts';
 import type { runWithinSpan } from '../../run-rollout.ts';
 import { RemoteBudgets } from '../../sent/call-budgets.ts';
-import type { SentStart } from '../../sent/messages.ts';
 import { SentRollouts, sendRollout } from '../../sent/run-sent.ts';
+import type { SentStart } from '../../sent/sent-rollout.ts';
 import { Inbox, Outbox, readMessage } from '../mailbox.ts';
-import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } from '../wire.ts';
+import { type FromWorker, fromWorkerSchema, type JoinAnswer, type ToWorker } from '../protocol.ts';
 import { WorkerError } from '../worker-error.ts';
 import type { ProgramConnection } from './connection.ts';
 

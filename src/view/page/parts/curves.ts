@@ -5,7 +5,7 @@ import { formatCost, formatCount, formatNumber, formatSeconds, formatShare, inWo
 export interface Curve {
   id: string;
   title: string;
-  /** What it shows, for the tooltip of the title. */
+  /** Tooltip of the title. */
   meaning: string;
   lines: readonly { label: string; of: (report: StepReport) => number | null; dashed?: boolean }[];
   format?: (value: number) => string;

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from 'preact/hooks';
 /** A key of a panel. `key` as in the keyboard event: `j`, `Enter`, `?`. */
 interface Key {
   key: string;
-  /** What it does, for the help: `Next rollout`. */
+  /** Text in the help, such as `Next rollout`. */
   does: string;
   run(): void;
 }

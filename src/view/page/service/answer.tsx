@@ -1,5 +1,5 @@
 import { Turn, Turns } from '../rollout/turn.tsx';
-import { type Answer as ChatAnswer, openCalls, turnsOf } from './conversation.ts';
+import { type ChatAnswer, openCalls, turnsOf } from './conversation.ts';
 
 /** What one model answered; where it called tools, fields for what they return. */
 export function Answer({

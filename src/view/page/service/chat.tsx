@@ -4,20 +4,13 @@ import type { ChatMessage, ServiceQuestion, ServiceReply } from '../../api.ts';
 import { post } from '../api-client.ts';
 import { setQuery } from '../router.ts';
 import { Answer } from './answer.tsx';
-import {
-  type Answer as ChatAnswer,
-  historyOf,
-  messagesOf,
-  type Turn,
-  unanswered,
-  withAnswer,
-} from './conversation.ts';
+import { type ChatAnswer, historyOf, messagesOf, type Turn, unanswered, withAnswer } from './conversation.ts';
 import { OpeningNote, useOpening } from './opening.tsx';
 
 const sides = [0, 1] as const;
 type Side = (typeof sides)[number];
 
-/** The same question to two checkpoints, each with its own conversation, asked as in training where a run shows how. */
+/** Asks two checkpoints the same question, each in its own conversation; as in training, if a run shows how. */
 export function Chat({ names, left, right }: { names: readonly string[]; left: string; right: string }) {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [settings, setSettings] = useState({ temperature: 0, maxTokens: 256 });

@@ -1,7 +1,7 @@
 import type { ChatMessage, ServiceReply, TurnView } from '../../api.ts';
 
 /** A model's part of a turn: what it said, and what its tools returned, in order. */
-export interface Answer {
+export interface ChatAnswer {
   said: readonly (ServiceReply | ToolResults)[];
   /** Why there is no further reply; null if there may be one. */
   problem: string | null;
@@ -17,21 +17,21 @@ interface ToolResults {
 /** The user's message, and the answers of both sides. */
 export interface Turn {
   question: string;
-  answers: readonly [Answer, Answer];
+  answers: readonly [ChatAnswer, ChatAnswer];
 }
 
-export const unanswered: Answer = { said: [], problem: null, isAwaited: false };
+export const unanswered: ChatAnswer = { said: [], problem: null, isAwaited: false };
 
 type Call = NonNullable<ServiceReply['message']['tool_calls']>[number];
 
 /** The calls of the last reply, whose results are to be typed in; none otherwise. */
-export function openCalls({ said, isAwaited }: Answer): readonly Call[] {
+export function openCalls({ said, isAwaited }: ChatAnswer): readonly Call[] {
   const last = said.at(-1);
   return !isAwaited && last && 'message' in last ? (last.message.tool_calls ?? []) : [];
 }
 
 /** The messages of an answer, for the next request. */
-export function messagesOf({ said }: Answer): ChatMessage[] {
+export function messagesOf({ said }: ChatAnswer): ChatMessage[] {
   return said.flatMap((one, at): ChatMessage[] => {
     if ('message' in one) return [one.message];
     const before = said[at - 1];
@@ -53,7 +53,7 @@ export const historyOf = (turns: readonly Turn[], side: 0 | 1): ChatMessage[] =>
   });
 
 /** An answer as the turns of a conversation. */
-export function turnsOf({ said }: Answer): TurnView[] {
+export function turnsOf({ said }: ChatAnswer): TurnView[] {
   return said.flatMap((one, at): TurnView[] => {
     if ('message' in one) {
       const { message, reasoning, sampledTokens, finish } = one;
@@ -83,7 +83,7 @@ export function turnsOf({ said }: Answer): TurnView[] {
 export const withAnswer = (
   turns: readonly Turn[],
   { at, side }: { at: number; side: 0 | 1 },
-  change: (answer: Answer) => Answer,
+  change: (answer: ChatAnswer) => ChatAnswer,
 ): readonly Turn[] =>
   turns.map((turn, index) => {
     if (index !== at) return turn;

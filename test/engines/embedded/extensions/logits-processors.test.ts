@@ -67,7 +67,7 @@ describe('logits processors', () => {
     const failures = ['throw', 'NaN', 'infinity', 'promise', 'context', 'no function'].map((how) =>
       bench.engine.generate(asking({ name: 'test.Broken', kwargs: { how } })).then(
         () => 'no failure',
-        (error: Error) => error.message.replace('the logits processor test.Broken failed: ', ''),
+        (error: Error) => error.message.replace('The logits processor test.Broken failed: ', ''),
       ),
     );
     expect(await Promise.all(failures)).toEqual([
@@ -88,7 +88,7 @@ describe('logits processors', () => {
       /test\.Stripes.*whole number, not x/,
     );
     await expect(bench.engine.generate(asking({ name: 'os.system' }))).rejects.toThrow(
-      /unknown logits processor os\.system; registered: test\.Stripes, test\.Broken/,
+      /Unknown logits processor os\.system. Registered: test\.Stripes, test\.Broken/,
     );
   });
 
@@ -104,7 +104,7 @@ describe('logits processors', () => {
           batches: [{ datums, loss: { type: 'cross_entropy' }, reference: null, learningRate: 1e-6 }],
           onStep: () => undefined,
         }),
-      ).rejects.toThrow(/unknown logits processor test\.Stripes; registered: none/);
+      ).rejects.toThrow(/Unknown logits processor test\.Stripes. Registered: none/);
     } finally {
       await plain.close();
     }

@@ -7,8 +7,8 @@ import { blockLength } from '../prefix-cache.ts';
 const size = 4;
 
 /**
- * Positions of a block. The keys of a block are [head, head width, position], so that a vector has those of four
- * positions, and its values [head, position, head width].
+ * Positions of a block. Its keys are [head, head width, position], so that one vector instruction reads four positions;
+ * its values are [head, position, head width].
  */
 export const blockPositions = blockLength;
 

@@ -122,8 +122,8 @@ export class TinyMemory {
   }
 
   /**
-   * Provides `slots`, of which `width` positions may be written, and keeps the contents of those that there are. The first
-   * slot is always there.
+   * Provides `slots` with `width` writable positions each; existing slots keep their contents. The first slot always
+   * exists.
    */
   reserve(slots: number, width: number): void {
     const blocks = Math.ceil(width / blockPositions);

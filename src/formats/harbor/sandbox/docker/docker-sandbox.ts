@@ -14,7 +14,7 @@ import type {
   SandboxKind,
   SandboxSettings,
 } from '../sandbox.ts';
-import { Slots } from '../slots.ts';
+import { Semaphore } from '../semaphore.ts';
 import { dockerImages } from './images.ts';
 import { exposePort } from './port.ts';
 import { Docker, dockerMs } from './program.ts';
@@ -35,7 +35,7 @@ const names = { program: true, maxSandboxes: true } satisfies OptionNames<Docker
 export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   checkOptionNames('dockerSandbox()', options, names);
   const { program = 'docker', maxSandboxes = 16 } = options;
-  const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
+  const slots = new Semaphore(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   const docker = new Docker(program);
   const images = dockerImages(docker);
   let swept: Promise<void> | undefined;
@@ -64,7 +64,7 @@ export function dockerSandbox(options: DockerSandboxOptions = {}): SandboxKind {
   };
 }
 
-/** Begin of the names of containers of this machine: then that of the process, and a random part. */
+/** Names of containers: this prefix for the machine, a part for the process, and a random part. */
 const prefix = `martingale-${hostname().replaceAll(/[^A-Za-z0-9]/g, '')}-`;
 
 /** Removes the containers of processes that have ended without doing so, such as killed ones. */
@@ -89,8 +89,8 @@ const programVariables =
   /^(PATH|HOME|USER|TMPDIR|LANG|(LC|LD|XDG|DOCKER|CONTAINERS?|BUILDAH|STORAGE|SSL|GO[A-Z]*)_.*|.*_proxy)$/i;
 
 /**
- * Variables for a command in a container. The program takes their values from its own variables: its arguments can be
- * read by every user of the machine. Those that would change the program are arguments.
+ * Variables for a command in a container. The program takes their values from its own environment, because every user
+ * of the machine can read its arguments. Only variables that would change the program itself become arguments.
  */
 function variablesOf(env: Readonly<Record<string, string>>): { args: string[]; env: NodeJS.ProcessEnv } {
   const entries = Object.entries(env);
@@ -175,7 +175,7 @@ class DockerSandbox implements BareSandbox {
       return { exitCode: null, stdout, stderr, isCut };
     }
     if (exitCode !== 0 && !(await this.#isRunning()))
-      throw new HarborError('sandbox_failed', `the container ended: ${stderr.toString().slice(0, 500)}`);
+      throw new HarborError('sandbox_failed', `The container ended: ${stderr.toString().slice(0, 500)}`);
     return { exitCode, stdout, stderr, isCut };
   }
 
@@ -191,7 +191,7 @@ class DockerSandbox implements BareSandbox {
   }
 
   async #end(): Promise<void> {
-    this.#closing.abort(new HarborError('sandbox_failed', 'the sandbox is closed'));
+    this.#closing.abort(new HarborError('sandbox_failed', 'The sandbox is closed.'));
     const signal = AbortSignal.timeout(dockerMs);
     try {
       await remove(this.#docker, this.#name, signal);

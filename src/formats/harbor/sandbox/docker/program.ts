@@ -8,7 +8,7 @@ export const dockerMs = 120_000;
 
 interface RunOptions {
   stdin?: Uint8Array;
-  /** Variables of the program. Default: those of this process. */
+  /** Variables of the program. Default: the variables of this process. */
   env?: NodeJS.ProcessEnv;
   timeoutMs?: number;
   maxBytes?: number;

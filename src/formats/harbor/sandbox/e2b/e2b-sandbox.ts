@@ -7,7 +7,7 @@ import { checkOptionNames, type OptionNames } from '../../../../util/option-name
 import { HarborError } from '../../errors.ts';
 import { hasEnded, thisProcess } from '../left-over.ts';
 import type { SandboxKind } from '../sandbox.ts';
-import { Slots } from '../slots.ts';
+import { Semaphore } from '../semaphore.ts';
 import { E2bSandbox, failed, lifeMs, requestMs } from './open-sandbox.ts';
 import { e2bTemplates } from './templates.ts';
 
@@ -30,7 +30,7 @@ export function e2bSandbox(options: E2bSandboxOptions = {}): SandboxKind {
   checkOptionNames('e2bSandbox()', options, names);
   const { maxSandboxes = 16, ...account } = options;
   const connection = { ...account, requestTimeoutMs: requestMs };
-  const slots = new Slots(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
+  const slots = new Semaphore(wholeNumberOption('invalid_rollout_option', 'maxSandboxes', maxSandboxes, 1));
   const open = async () => {
     const { Sandbox, Template } = await loadE2b();
     await sweep(Sandbox, connection);
@@ -63,7 +63,7 @@ export function e2bSandbox(options: E2bSandboxOptions = {}): SandboxKind {
         metadata: { ...ofThisMachine, process: await thisProcess() },
       }).catch((cause: unknown) => {
         slots.giveBack();
-        throw failed(`a sandbox of ${template} could not be made`, cause, signal);
+        throw failed(`A sandbox of ${template} could not be made`, cause, signal);
       });
       return await E2bSandbox.open(handle, workdir, signal, () => slots.giveBack());
     },

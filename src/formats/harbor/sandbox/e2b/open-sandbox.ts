@@ -8,7 +8,7 @@ import { killMarked, newMark } from '../marked-command.ts';
 import type { BareSandbox, ExecOptions, ExecResult } from '../sandbox.ts';
 import { quoted, resultOf, script } from './script.ts';
 
-/** A sandbox of which nothing is heard for so long ends by itself, such as one of a killed harness, in milliseconds. */
+/** A sandbox that is silent for so long ends by itself, for example after the harness was killed. In milliseconds. */
 export const lifeMs = 300_000;
 
 /** Longest time of a request, in milliseconds. */
@@ -48,7 +48,7 @@ export class E2bSandbox implements BareSandbox {
     try {
       const { exitCode, stderr } = await sandbox.exec(`mkdir -p ${folders}`, options);
       if (exitCode === 0) return sandbox;
-      throw new HarborError('sandbox_failed', `its folders could not be made: ${stderr}`);
+      throw new HarborError('sandbox_failed', `The folders of a sandbox could not be made: ${stderr}`);
     } catch (error) {
       await sandbox.close().catch(() => undefined);
       throw error;
@@ -68,7 +68,7 @@ export class E2bSandbox implements BareSandbox {
       const exitCode = await untilAborted(ended, deadline.signal);
       return resultOf(await starting, exitCode, maxBytes);
     } catch (cause) {
-      if (!deadline.signal.aborted) throw failed('a command could not be run', cause, signal);
+      if (!deadline.signal.aborted) throw failed('A command could not be run', cause, signal);
       if (!this.#closing.signal.aborted) await this.#kill(mark).catch(() => undefined);
       signal.throwIfAborted();
       const running = await Promise.race([ended.then(() => starting), sleep(flushMs, null)]).catch(
@@ -110,12 +110,12 @@ export class E2bSandbox implements BareSandbox {
 
   async #end(): Promise<void> {
     clearInterval(this.#keepAlive);
-    const why = new HarborError('sandbox_failed', 'the sandbox is closed');
+    const why = new HarborError('sandbox_failed', 'The sandbox is closed.');
     this.#closing.abort(why);
     try {
       await this.#handle.kill();
     } catch (cause) {
-      throw failed('a sandbox could not be ended', cause);
+      throw failed('A sandbox could not be ended', cause);
     } finally {
       this.#onClose();
     }

@@ -1,8 +1,8 @@
 import type { ExecResult } from '../sandbox.ts';
 
 /**
- * A command for `bash -l`, which is what E2B runs, that reads a file and keeps the begin of what it writes, as base64 since
- * E2B makes text of it. What the login writes comes before the `@`; the `PATH` stays as it was before the login.
+ * A command for `bash -l`, which E2B runs. It reads a file and keeps the beginning of its outputs, as base64 because
+ * E2B decodes outputs as text. The output of the login comes before the `@`; `PATH` stays as it was before the login.
  */
 export function script(
   command: string,

@@ -6,7 +6,7 @@ import { HarborError } from '../../errors.ts';
 import { newFolder, removeFolder, sweep } from '../left-over.ts';
 import { runProcess } from '../run-process.ts';
 import type { BareSandbox, ExecOptions, ExecResult, SandboxKind, SandboxSettings } from '../sandbox.ts';
-import { Slots } from '../slots.ts';
+import { Semaphore } from '../semaphore.ts';
 import { SandboxFiles } from './sandbox-files.ts';
 import { type SandboxBounds, watch } from './watch.ts';
 
@@ -39,7 +39,7 @@ export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
     if (!isAbsolute(folder) || posix.normalize(folder) === '/')
       throw invalidOption('invalid_rollout_option', 'folders', folder, 'Pass absolute paths below `/`.');
   const whole = (name: string, value: number) => wholeNumberOption('invalid_rollout_option', name, value, 1);
-  const slots = new Slots(whole('maxSandboxes', maxSandboxes));
+  const slots = new Semaphore(whole('maxSandboxes', maxSandboxes));
   whole('maxProcesses', maxProcesses);
   whole('maxDiskMb', maxDiskMb);
   let swept: Promise<void> | undefined;
@@ -53,7 +53,7 @@ export function localSandbox(options: LocalSandboxOptions = {}): SandboxKind {
     return await LocalSandbox.create(ours, () => slots.giveBack()).catch((cause: unknown) => {
       slots.giveBack();
       if (HarborError.isInstance(cause)) throw cause;
-      throw new HarborError('sandbox_failed', `a sandbox could not be made: ${String(cause)}`, { cause });
+      throw new HarborError('sandbox_failed', `A sandbox could not be made: ${String(cause)}`, { cause });
     });
   };
   return {
@@ -114,7 +114,7 @@ class LocalSandbox implements BareSandbox {
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
     const { user = 'root' } = options;
     if (user !== 'root' && user !== '0')
-      throw new HarborError('sandbox_failed', `localSandbox() has no user "${user}": it runs all as root`);
+      throw new HarborError('sandbox_failed', `localSandbox() has no user "${user}": it runs all as root.`);
     const running = this.#run(command, options);
     const settled = running.then(
       () => undefined,
@@ -127,7 +127,7 @@ class LocalSandbox implements BareSandbox {
       if (!hasCode(cause, 'ENOENT')) throw cause;
       throw new HarborError(
         'sandbox_away',
-        'localSandbox() needs the program `bwrap`: install bubblewrap (`apt install bubblewrap`)',
+        'localSandbox() needs the program `bwrap`. Install bubblewrap (`apt install bubblewrap`).',
         { cause },
       );
     } finally {
@@ -162,7 +162,7 @@ class LocalSandbox implements BareSandbox {
       if (isTimedOut) return { exitCode: null, stdout, stderr, isCut };
       // `bwrap` says there what the command ended with, if it could be run.
       if (!status.includes('"exit-code"'))
-        throw new HarborError('sandbox_failed', `the sandbox ended: ${stderr.toString().slice(0, 500)}`);
+        throw new HarborError('sandbox_failed', `The sandbox ended: ${stderr.toString().slice(0, 500)}`);
       return { exitCode, stdout, stderr, isCut };
     } catch (error) {
       if (!(error instanceof BoundExceeded)) throw error;
@@ -176,7 +176,7 @@ class LocalSandbox implements BareSandbox {
   async expose(): Promise<string> {
     throw new HarborError(
       'sandbox_failed',
-      'localSandbox() exposes no ports, as what a command leaves in the background ends with it: use dockerSandbox()',
+      'localSandbox() exposes no ports, as what a command leaves in the background ends with it. Use dockerSandbox().',
     );
   }
 
@@ -190,7 +190,7 @@ class LocalSandbox implements BareSandbox {
   }
 
   async #end(): Promise<void> {
-    this.#closing.abort(new HarborError('sandbox_failed', 'the sandbox is closed'));
+    this.#closing.abort(new HarborError('sandbox_failed', 'The sandbox is closed.'));
     await Promise.all(this.#running);
     await removeFolder(this.#root).finally(this.#onClose);
   }

@@ -65,7 +65,7 @@ export class SandboxFiles {
       if (reserved.has(topOf(path)))
         throw new HarborError(
           'sandbox_failed',
-          `the task writes ${path}, but localSandbox() shows /${topOf(path)} of this machine, read-only: use dockerSandbox()`,
+          `The task writes ${path}, but localSandbox() shows /${topOf(path)} of this machine, read-only. Use dockerSandbox().`,
         );
     const asked = [workdir, ...paths].map(topOf).filter((top) => top !== '');
     const shown = new Set(folders.filter((path) => posix.dirname(path) === '/').map(topOf));

@@ -1,6 +1,6 @@
 import type { ModelMessage, ToolResultPart } from 'ai';
+import type { Block, ConversationMessage } from './protocol.ts';
 import { OpenRewardError } from './server.ts';
-import type { Block, ConversationMessage } from './wire.ts';
 
 type UserPart = { type: 'text'; text: string } | { type: 'file'; data: string; mediaType: string };
 
@@ -42,7 +42,7 @@ export function checkBlocks(messages: readonly ConversationMessage[], url: strin
       if (!blockTypes[role].includes(type))
         throw new OpenRewardError(
           'environment_server_refused',
-          `the environment server ${url} began a conversation with a block "${type}" in message ${at}, of the role "${role}"; it can have ${blockTypes[role].join(', ')}`,
+          `The environment server ${url} began a conversation with a block "${type}" in message ${at}, of the role "${role}". It can have ${blockTypes[role].join(', ')}.`,
         );
 }
 

@@ -1,5 +1,5 @@
 import type { RolloutFailure } from '../rollout.ts';
-import type { BudgetReply, BudgetRequest, SentRollout, SentStart } from '../sent/messages.ts';
+import type { BudgetReply, BudgetRequest, SentRollout, SentStart } from '../sent/sent-rollout.ts';
 
 /** The `workerData` of a thread. */
 export interface ThreadStart {

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { GenerateRequest, GenerationDelta } from '../../../src/engines/engine.ts';
-import { cutStalledReader } from '../../../src/service/wire/answering.ts';
+import { cutStalledReader } from '../../../src/service/http/answering.ts';
 import { startServer } from '../../support/http-server.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';

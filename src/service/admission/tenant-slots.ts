@@ -54,7 +54,7 @@ interface Holding {
 }
 
 /** A fixed number of slots shared among tenants. It estimates a `Retry-After` for tenants that find none. */
-export class Slots {
+export class TenantSlots {
   readonly #options: SlotsOptions;
   readonly #now: () => number;
   #pace: Pace;

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Lingering, type LingeringOptions } from '../../../src/service/wire/answering.ts';
+import { Lingering, type LingeringOptions } from '../../../src/service/http/answering.ts';
 import { startServer } from '../../support/http-server.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';

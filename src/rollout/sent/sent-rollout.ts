@@ -48,7 +48,7 @@ export type BudgetRequest =
   | { type: 'limited'; call: number }
   | { type: 'release'; call: number; outcome: CallOutcome };
 
-/** What it is told. */
+/** Answers to budget requests. */
 export type BudgetReply =
   | { type: 'admitted'; call: number }
   | { type: 'refused'; call: number; failure: RolloutFailure };

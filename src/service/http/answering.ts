@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import type { ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../telemetry.ts';
-import { Wire } from './wire.ts';
+import { HttpExchange } from './exchange.ts';
 
 export interface LingeringOptions {
   /** How long a connection is read after its answer, in milliseconds. */
@@ -93,7 +93,7 @@ const refusedBodies = 4;
 const lastAnswersMs = 1000;
 
 export interface AnsweringOptions {
-  fetch: (request: Request, env: { wire: Wire }) => Response | Promise<Response>;
+  fetch: (request: Request, env: { exchange: HttpExchange }) => Response | Promise<Response>;
   /** How long a client may pause while sending a body or reading an answer, in milliseconds. */
   stallTimeoutMs: number;
   /** Largest body, in bytes. */
@@ -104,7 +104,7 @@ export interface AnsweringOptions {
 /** Handles a request on its connection until the answer ends. */
 export class Answering {
   readonly #options: AnsweringOptions;
-  readonly #wires = new Set<Wire>();
+  readonly #exchanges = new Set<HttpExchange>();
   #reason: ServiceError | null = null;
   readonly #lingering: Lingering;
   #isClosing = false;
@@ -139,7 +139,7 @@ export class Answering {
     const restMs = Math.min(lastAnswersMs, withinMs / 2);
     this.#deadline = setTimeout(() => {
       this.#reason = reason;
-      for (const wire of this.#wires) wire.end(reason);
+      for (const exchange of this.#exchanges) exchange.end(reason);
     }, withinMs - restMs);
   }
 
@@ -150,13 +150,13 @@ export class Answering {
 
   async #answer(request: Request, incoming: IncomingMessage, outgoing: ServerResponse): Promise<Response> {
     const { fetch, stallTimeoutMs, log } = this.#options;
-    const wire = new Wire(incoming, outgoing, { stallTimeoutMs });
-    this.#wires.add(wire);
-    outgoing.once('close', () => this.#wires.delete(wire));
-    if (this.#reason) wire.end(this.#reason);
-    const response = await fetch(request, { wire });
+    const exchange = new HttpExchange(incoming, outgoing, { stallTimeoutMs });
+    this.#exchanges.add(exchange);
+    outgoing.once('close', () => this.#exchanges.delete(exchange));
+    if (this.#reason) exchange.end(this.#reason);
+    const response = await fetch(request, { exchange });
     cutStalledReader(outgoing, stallTimeoutMs, () =>
-      log({ level: 'info', event: 'client_stalled', request: wire.requestId, stallTimeoutMs }),
+      log({ level: 'info', event: 'client_stalled', request: exchange.requestId, stallTimeoutMs }),
     );
     const isOpen = !incoming.complete && !incoming.destroyed;
     const isLast = this.#isClosing || (isOpen && (response.status === 408 || !isShort(incoming)));

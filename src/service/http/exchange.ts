@@ -17,8 +17,8 @@ export class ClientLeftError extends MartingaleError {
 const bodyCutError = (cause: unknown) =>
   new ServiceError(400, 'body_cut', 'The connection closed before the end of the body.', { cause });
 
-/** The connection of a request: its body, and whether the client still waits for the answer. */
-export class Wire {
+/** A request and its answer: the body as it arrives, and whether the client still waits. */
+export class HttpExchange {
   readonly #incoming: IncomingMessage;
   readonly #outgoing: ServerResponse;
   readonly #stallTimeoutMs: number;
@@ -146,9 +146,9 @@ export class Wire {
   }
 }
 
-export function wireOf({ env }: Context): Wire {
-  const wire: unknown = env?.wire;
-  if (wire instanceof Wire) return wire;
+export function exchangeOf({ env }: Context): HttpExchange {
+  const exchange: unknown = env?.exchange;
+  if (exchange instanceof HttpExchange) return exchange;
   throw new TypeError('the request has no connection');
 }
 
@@ -179,6 +179,6 @@ export class Connections {
 
   /** Whether a request came on a connection beyond the limit. */
   isBeyond(context: Context): boolean {
-    return this.#beyond.has(wireOf(context).socket);
+    return this.#beyond.has(exchangeOf(context).socket);
   }
 }

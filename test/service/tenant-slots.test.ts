@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { BusyError, type HeldSlots, Slots } from '../../src/service/admission/slots.ts';
+import { BusyError, type HeldSlots, TenantSlots } from '../../src/service/admission/tenant-slots.ts';
 
 const seed = 20261121;
 
 const slotsOf = (limit: number, now: () => number) =>
-  new Slots({ limit, code: 'full', message: 'All slots are in use.', now });
+  new TenantSlots({ limit, code: 'full', message: 'All slots are in use.', now });
 
 /** The result, or null if no slot was free. */
 function unlessBusy<Result>(take: () => Result): Result | null {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { RolloutFailure } from '../rollout.ts';
-import type { BudgetReply, BudgetRequest } from '../sent/messages.ts';
+import type { BudgetReply, BudgetRequest } from '../sent/sent-rollout.ts';
 
 /** Messages of the program to a worker. */
 export type ToWorker =
@@ -11,7 +11,7 @@ export type ToWorker =
   | { type: 'closing' }
   | BudgetReply;
 
-/** Messages of a worker to the program. What they hold is checked by `fromWorkerSchema`, and a rollout by its lease. */
+/** Messages of a worker to the program. `fromWorkerSchema` checks them; the lease checks the rollout. */
 export type FromWorker =
   | { type: 'ended'; lease: string; epoch: number; rollout: unknown }
   /** It takes no more leases, and ends those it has. */
@@ -46,7 +46,7 @@ export const batchSchema = z.object({
   messages: z.array(z.instanceof(Uint8Array)).max(1_000_000),
 });
 
-/** A header of all answers of a program, by which a worker knows that it is one. */
+/** Header of every answer of a program: it tells a worker that a program answers, not another server. */
 export const programHeader = 'x-martingale-program';
 
 /** What a worker says when it joins. */
@@ -66,7 +66,7 @@ export type JoinRequest = z.output<typeof joinRequestSchema>;
 
 export const joinAnswerSchema = z.object({
   worker: z.string(),
-  /** A worker of which nothing is heard for so long has lost its leases. */
+  /** A worker that is silent for so long loses its leases. */
   leaseMs: z.number(),
   /** How long a poll without a message takes. */
   pollMs: z.number(),

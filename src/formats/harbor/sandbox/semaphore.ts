@@ -1,5 +1,5 @@
-/** A number of places. Who finds none free waits, in order, until one is given back or its signal aborts. */
-export class Slots {
+/** A number of slots. A caller that finds none free waits, in order, until one is given back or its signal aborts. */
+export class Semaphore {
   #free: number;
   readonly #waiting = new Set<() => void>();
 
