@@ -1,12 +1,12 @@
 import type { SharedLanguage } from '../../language/chat/read-language.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
+import { initializeWeights } from './initial-weights.ts';
 import { type Trained, trainedShapes } from './lora/adapter-vector.ts';
 import type { LoraBase } from './lora/layer-feeds.ts';
 import { Random } from './random.ts';
 import { type Architecture, fullyTrained, type TensorShape, vectorLength } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
-import { initializeWeights } from './initial-weights.ts';
 
 /** A base model whose parameters are all trained. */
 export interface TinyModel extends BaseModel, LoraBase {

@@ -86,7 +86,12 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     Promise.all(['model', 'optimizer'].map((part) => readFile(join(folder, file, `${part}.safetensors`))));
   const prepared = async (datums: readonly Datum<Constraint>[]) => {
     const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, codec)));
-    const batches = toMicroBatches(sequences, { architecture, bytes: 1e9, keepsLayers: true, isShared: false });
+    const batches = toMicroBatches(sequences, {
+      architecture,
+      bytes: 1e9,
+      keepsLayers: true,
+      isShared: false,
+    });
     return new TrainingPasses(batches, [byHand]);
   };
 

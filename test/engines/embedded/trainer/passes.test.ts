@@ -7,7 +7,11 @@ import { BatchGraphs } from '../../../../src/engines/embedded/lora/batch-runner.
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
-import { type Decision, findDecisions, type TrainingSequence } from '../../../../src/engines/embedded/trainer/decisions.ts';
+import {
+  type Decision,
+  findDecisions,
+  type TrainingSequence,
+} from '../../../../src/engines/embedded/trainer/decisions.ts';
 import {
   type MicroBatch,
   sequencesOf,

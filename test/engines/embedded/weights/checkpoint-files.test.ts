@@ -2,14 +2,14 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { embeddedBaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { initializeWeights } from '../../../../src/engines/embedded/initial-weights.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
 import {
   readOptimizer,
   readWeights,
   writeCheckpoint,
 } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
-import { initializeWeights } from '../../../../src/engines/embedded/initial-weights.ts';
-import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { sharedFolder } from '../../../support/files.ts';
 
 const architecture = fullyTrained({
@@ -62,14 +62,18 @@ describe('weights', () => {
     const header = JSON.parse(file.subarray(8, 8 + length).toString());
     const head = shapes.find(({ name }) => name === 'lm_head.weight');
     expect(header['lm_head.weight'].shape).toEqual([32, 8]);
-    expect(file.readFloatLE(8 + length + header['lm_head.weight'].data_offsets[0])).toBe(weights[head?.offset ?? -1]);
+    expect(file.readFloatLE(8 + length + header['lm_head.weight'].data_offsets[0])).toBe(
+      weights[head?.offset ?? -1],
+    );
   });
 
   it('that are cut off or of another shape are refused by name', async () => {
     const checkpoint = join(folder, 'broken');
     await writeCheckpoint(checkpoint, shapes, vectorOf(3), optimizer);
     const path = join(checkpoint, 'model.safetensors');
-    await expect(readWeights(checkpoint, trainedShapes({ ...architecture, width: 16 }, 'all'))).rejects.toThrow(
+    await expect(
+      readWeights(checkpoint, trainedShapes({ ...architecture, width: 16 }, 'all')),
+    ).rejects.toThrow(
       /model\.safetensors has no float32 tensor model\.embed_tokens\.weight of shape \[32,16\]/,
     );
     await writeFile(path, (await readFile(path)).subarray(0, -4));
@@ -81,9 +85,7 @@ describe('weights', () => {
   it('that cannot be written leave no files', async () => {
     const blocked = join(folder, 'blocked');
     await writeCheckpoint(blocked, shapes, vectorOf(3), optimizer);
-    await expect(
-      writeCheckpoint(blocked, shapes, vectorOf(4), optimizer),
-    ).rejects.toThrow();
+    await expect(writeCheckpoint(blocked, shapes, vectorOf(4), optimizer)).rejects.toThrow();
     expect(await readWeights(blocked, shapes)).toEqual(vectorOf(3));
     expect((await readdir(folder)).filter((name) => name.includes('unfinished'))).toEqual([]);
   });
