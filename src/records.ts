@@ -2,10 +2,12 @@ import './platform/check-node.ts';
 
 /** Reads and writes what runs and evaluations leave on disk. */
 export {
+  type ComparedScores,
   type EvaluationRow,
   evaluationCsv,
   evaluationJsonLines,
   evaluationRows,
+  readEvaluation,
 } from './evaluation/index.ts';
 export { fromGroupRecord, type GroupRecord, parseGroupRecord, toGroupRecord } from './rollout/index.ts';
 export {

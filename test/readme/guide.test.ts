@@ -15,6 +15,7 @@ import {
   type Environment,
   type Evaluation,
   evaluate,
+  externalModel,
   ModelHandle,
   type RolloutCounts,
   type RolloutGroup,
@@ -27,6 +28,7 @@ import {
   type TrajectoryGroup,
   train,
 } from '../../src/index.ts';
+import { evaluationJsonLines } from '../../src/records.ts';
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
@@ -276,6 +278,30 @@ describe('results of README and docs', () => {
     const text = await against(stockroom, scenarios, { trained: handle(service.client, 3), hosted });
     expect(text).toContain('hosted');
     expect(text).toContain('step3');
+  });
+
+  it('gate a release', async () => {
+    process.chdir(folder);
+    const staysAsGood =
+      await exported<(environment: Environment, scenarios: unknown[]) => Promise<void>>('staysAsGood');
+    const isBetter = await exported<(evaluation: Evaluation) => Promise<void>>('isBetter');
+    const sinceBaseline = await exported<(evaluation: Evaluation) => Promise<string>>('sinceBaseline');
+    const stockroom = await exported<Environment>('stockroom');
+    const scenarios = Array.from({ length: 8 }, (_, n) => ({ id: `cup-${n}`, item: 'cup', left: 3 }));
+    await using service = await startFakeService({ policy: looks });
+    const model = handle(service.client, 3).recordingTo('calls.jsonl');
+    const good = await evaluate({ environment: stockroom, scenarios, model });
+    await writeFile('baseline.jsonl', evaluationJsonLines(good));
+    await staysAsGood(stockroom, scenarios);
+    await expect(isBetter(good)).rejects.toThrow('is not better');
+    const hosted = externalModel(hostedModel(() => 'no idea'));
+    await writeFile(
+      'baseline.jsonl',
+      evaluationJsonLines(await evaluate({ environment: stockroom, scenarios, model: hosted })),
+    );
+    await isBetter(good);
+    expect(await sinceBaseline(good)).toContain('8 better, 0 worse');
+    await rm('calls.jsonl');
   });
 
   it('choose the scenarios that a model does not solve', async () => {
