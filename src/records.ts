@@ -9,6 +9,10 @@ export {
   evaluationRows,
   readEvaluation,
 } from './evaluation/index.ts';
+export {
+  type RecordedScenario,
+  recordedScenario,
+} from './formats/conversations/recorded-scenario.ts';
 export { fromGroupRecord, type GroupRecord, parseGroupRecord, toGroupRecord } from './rollout/index.ts';
 export {
   type Rescored,

@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { openReward } from '../../src/environments.ts';
+import { readScenarios } from '../../src/formats/conversations/read-scenarios.ts';
 import {
   type Alarm,
   type Client,
@@ -28,7 +29,7 @@ import {
   type TrajectoryGroup,
   train,
 } from '../../src/index.ts';
-import { evaluationJsonLines } from '../../src/records.ts';
+import { evaluationJsonLines, type RecordedScenario } from '../../src/records.ts';
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
@@ -65,14 +66,14 @@ async function exported<Value>(
   change: (code: string) => string = (code) => code,
 ): Promise<Value> {
   const found = (await typeScriptSnippets()).filter(({ code }) =>
-    new RegExp(`^export (async function|function|const) ${name}\\b`, 'm').test(code),
+    new RegExp(`^export (default )?(async function|function|const) ${name}\\b`, 'm').test(code),
   );
   expect(found).toHaveLength(1);
   const code = found[0]?.code ?? '';
   const file = join(folder, `${name}.ts`);
   await writeFile(file, change(code));
   const exports: Record<string, unknown> = await import(file);
-  return z.custom<Value>((value) => value !== undefined).parse(exports[name]);
+  return z.custom<Value>((value) => value !== undefined).parse(exports[name] ?? exports.default);
 }
 
 const handle = (client: ConstructorParameters<typeof ModelHandle>[0]['client'], step?: number) =>
@@ -191,6 +192,35 @@ describe('environments of README and docs', () => {
     expect(made).toBeGreaterThan(60);
     expect(made).toBeLessThan(140);
   });
+});
+
+it('make scenarios of recordings', async () => {
+  process.chdir(folder);
+  const redact = await exported<(scenario: unknown) => unknown>('redact');
+  const lines = [
+    {
+      messages: [
+        { role: 'user', content: 'Where is 12345678?' },
+        { role: 'assistant', content: 'On its way.' },
+      ],
+    },
+    { model: 'old-model', messages: [{ role: 'user', content: 'Hello.' }] },
+  ];
+  await writeFile('chats.jsonl', lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const { train } = await readScenarios(['chats.jsonl'], { map: redact, validation: 0 });
+  await mkdir('scenarios');
+  await writeFile('scenarios/train.jsonl', `${JSON.stringify(train[0])}\n`);
+  const openings = await exported<ScenarioSource<RecordedScenario>>('openings');
+  const firstTurns = await exported<(judge: MockLanguageModelV4) => Environment>('firstTurns');
+  const [drawn] = await openings.take(2);
+  expect(drawn?.scenario).toMatchObject({ messages: [{ role: 'user', content: 'Where is <number>?' }] });
+  const judge = hostedModel((prompt) =>
+    JSON.stringify({ explanation: 'So.', score: Number(prompt.includes('It was answered: On its way.')) }),
+  );
+  const rewards = await rewardsOf(firstTurns(judge), drawn?.scenario, () => ({
+    text: 'It will come today.',
+  }));
+  expect([train.length, rewards]).toEqual([1, [1, 1]]);
 });
 
 describe('runs of README and docs', () => {
@@ -518,7 +548,9 @@ describe('the rest of README and docs', () => {
     const others = (await typeScriptSnippets()).filter((snippet) => !isProgram(snippet));
     const here = await readFile(import.meta.filename, 'utf8');
     const namesOf = (code: string) =>
-      [...code.matchAll(/^export (?:async function|function|const) (\w+)/gm)].map(([, name]) => name);
+      [...code.matchAll(/^export (?:default )?(?:async function|function|const) (\w+)/gm)].map(
+        ([, name]) => name,
+      );
     const notRun = others.filter(({ code }) => !namesOf(code).some((name) => here.includes(`>('${name}'`)));
     expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });
