@@ -40,14 +40,15 @@ const maxNamed = 10;
 export async function gate(
   source: EvaluationSource,
   baseline: EvaluationSource,
-  { margin, ...options }: CompareOptions & { margin?: number | undefined } = {},
+  options: CompareOptions | HoldOptions = {},
 ): Promise<GateResult> {
-  if (margin !== undefined && !(margin >= 0 && Number.isFinite(margin)))
+  const { margin, ...rest } = 'margin' in options ? options : { ...options, margin: null };
+  if (margin !== null && !(margin >= 0 && Number.isFinite(margin)))
     throw invalidOption(code, 'margin', margin, 'Pass a number of at least 0.');
   const [b, a] = [await scoresOf('evaluation', source), await scoresOf('baseline', baseline)];
-  const comparison = compare(a, b, options);
+  const comparison = compare(a, b, rest);
   checkComparable(comparison);
-  const [pass, verdict] = margin === undefined ? beats(comparison) : holds(comparison, margin);
+  const [pass, verdict] = margin === null ? beats(comparison) : holds(comparison, margin);
   return { pass, report: reportOf(comparison, verdict, scenarioTexts(b)) };
 }
 

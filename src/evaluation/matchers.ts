@@ -15,7 +15,7 @@ export const evaluationMatchers = {
   toBeat: (received: EvaluationSource, baseline: EvaluationSource, options?: CompareOptions) =>
     asMatcher(gate(received, baseline, options)),
   toHold: (received: EvaluationSource, baseline: EvaluationSource, options: HoldOptions) =>
-    asMatcher(gate(received, baseline, { ...options, margin: options?.margin ?? Number.NaN })),
+    asMatcher(gate(received, baseline, { ...options, margin: options?.margin })),
 };
 
 async function asMatcher(result: ReturnType<typeof gate>): Promise<{ pass: boolean; message: () => string }> {

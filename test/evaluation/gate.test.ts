@@ -1,10 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type EvaluateOptions, evaluate } from 'martingale';
+import { type EvaluateOptions, evaluate, randomSource } from 'martingale';
 import { evaluationJsonLines, readEvaluation } from 'martingale/records';
 import { evaluationMatchers } from 'martingale/testing';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
+import { gate } from '../../src/evaluation/gate.ts';
 import environment, { knows, scenarios } from '../cli/environments/sums.ts';
 import { temporaryFolder } from '../support/files.ts';
 
@@ -98,6 +99,7 @@ test('evaluations that cannot be compared are errors, with .not too', async () =
       await expect(matching.toHold(before, { margin: 0.02, ...options })).rejects.toThrow(problem);
   };
   await refused(before, { measure: 'sucess' }, '`measure` is "sucess". Pass "reward" or "success".');
+  await refused(before, { margin: undefined }, '`margin` is undefined. Pass a number of at least 0.');
   await refused(before, { margin: -1 }, '`margin` is -1. Pass a number of at least 0.');
   await refused(before, { confidence: 95 }, '`confidence` is 95. Pass a number from 0.5 to 0.999.');
   await refused(before, { marign: 1 }, 'has no option `marign`');
@@ -152,4 +154,34 @@ test('a stored evaluation that cannot be read is named with the reason', async (
   const keyed = join(folder, 'keyed');
   await scoresOf('before', 8, { directory: keyed, key: ({ question }) => question });
   await refused(keyed, /was made with the option `key`, which is not stored/);
+});
+
+test('chance alone passes toBeat and toHold no more often than the confidence says', async () => {
+  const random = randomSource(5);
+  const games = 400;
+  /** Success of each scenario, whose difficulties differ: the same for both, or lower by `loss` for the second. */
+  const scoresWith = (difficulties: readonly number[], loss: number) => ({
+    policy: `loss ${loss}`,
+    perScenario: difficulties.map((difficulty, at) => ({
+      key: `${at}`,
+      reward: null,
+      success: Number(random() < difficulty - loss),
+    })),
+  });
+  const passes = async (loss: number, options: { margin?: number }) => {
+    let count = 0;
+    for (let game = 0; game < games; game++) {
+      const difficulties = Array.from({ length: 24 }, () => 0.3 + 0.3 * random());
+      const [before, after] = [scoresWith(difficulties, 0), scoresWith(difficulties, loss)];
+      if ((await gate(after, before, { ...success, ...options })).pass) count++;
+    }
+    return count / games;
+  };
+  // The interval and the test are two-sided, so half of 5% is on the side that passes; and three standard errors.
+  const most = 0.025 + 3 * Math.sqrt((0.025 * 0.975) / games);
+  expect(await passes(0, {})).toBeLessThan(most);
+  expect(await passes(0.2, { margin: 0.2 })).toBeLessThan(most);
+  // Both find what is there.
+  expect(await passes(-0.5, {})).toBeGreaterThan(0.8);
+  expect(await passes(0, { margin: 0.5 })).toBeGreaterThan(0.8);
 });

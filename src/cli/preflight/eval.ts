@@ -78,7 +78,11 @@ async function passGate(
   { against, margin, measure, confidence, json }: EvalFlags,
 ): Promise<void> {
   if (against === undefined) return;
-  const { pass, report } = await gate(evaluation, against, { margin, measure, confidence });
+  const { pass, report } = await gate(evaluation, against, {
+    measure,
+    confidence,
+    ...(margin === undefined ? {} : { margin }),
+  });
   // Standard output has only lines of scenarios with --json.
   (json ? process.stderr : process.stdout).write(`${json ? '' : '\n'}${report}\n`);
   if (!pass) process.exitCode = 1;

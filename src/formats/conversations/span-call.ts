@@ -1,3 +1,4 @@
+import { genAi } from '../../telemetry/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { toMessages, toReply, toTools } from './messages.ts';
 import { type RecordedCall, Unreadable } from './recorded-scenario.ts';
@@ -46,13 +47,8 @@ function contentOf(attributes: JsonObject, events: Span['events']): CallContent 
   return undefined;
 }
 
-const modelNames = [
-  'gen_ai.request.model',
-  'ai.model.id',
-  'llm.model_name',
-  'langfuse.observation.model.name',
-];
-const conversationNames = ['gen_ai.conversation.id', 'session.id', 'langfuse.session.id'];
+const modelNames = [genAi.requestModel, 'ai.model.id', 'llm.model_name', 'langfuse.observation.model.name'];
+const conversationNames = [genAi.conversationId, 'session.id', 'langfuse.session.id'];
 
 /** The id of the conversation or session that a span belongs to; a trace may have it in another span than its calls. */
 export const conversationOf = (attributes: JsonObject): string | null =>
@@ -67,7 +63,7 @@ function firstText(attributes: JsonObject, names: readonly string[]): string | n
 
 /** Spans of agents, steps and tools have the content of the calls within them once more. */
 function isModelCall(attributes: JsonObject): boolean {
-  const operation = attributes['gen_ai.operation.name'];
+  const operation = attributes[genAi.operationName];
   if (typeof operation === 'string')
     return ['chat', 'text_completion', 'generate_content'].includes(operation);
   return (
@@ -90,13 +86,13 @@ function parsed(value: unknown): unknown {
 
 /** github.com/open-telemetry/semantic-conventions-genai. */
 function fromAttributes(attributes: JsonObject): CallContent {
-  const messages = parsed(attributes['gen_ai.input.messages']);
-  const instructions = parsed(attributes['gen_ai.system_instructions']);
+  const messages = parsed(attributes[genAi.inputMessages]);
+  const instructions = parsed(attributes[genAi.systemInstructions]);
   const system = instructions === undefined ? [] : [{ role: 'system', parts: instructions }];
   return {
     messages: Array.isArray(messages) ? [...system, ...messages] : messages,
-    reply: parsed(attributes['gen_ai.output.messages']),
-    tools: parsed(attributes['gen_ai.tool.definitions']),
+    reply: parsed(attributes[genAi.outputMessages]),
+    tools: parsed(attributes[genAi.toolDefinitions]),
   };
 }
 
