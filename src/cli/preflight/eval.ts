@@ -83,8 +83,9 @@ async function passGate(
     confidence,
     ...(margin === undefined ? {} : { margin }),
   });
-  // Standard output has only lines of scenarios with --json.
-  (json ? process.stderr : process.stdout).write(`${json ? '' : '\n'}${report}\n`);
+  // With --json, standard output has only lines of scenarios; else the report is below the table.
+  if (json) process.stderr.write(`${report}\n`);
+  else process.stdout.write(`${typeof evaluation === 'string' ? '' : '\n'}${report}\n`);
   if (!pass) process.exitCode = 1;
 }
 

@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from '../../util/json.ts';
-import { toMessages, toReply, toTools } from './messages.ts';
+import { toOpening, toReply, toTools } from './messages.ts';
 import { type RecordedCall, Unreadable } from './recorded-scenario.ts';
 
 /** Fields that hold the request, or the answer, beside each other in a line. */
@@ -32,9 +32,10 @@ export function callOfLine(line: JsonObject): RecordedCall | null {
   }
   const [choice] = answer && Array.isArray(answer.choices) ? answer.choices : [];
   const model = [request.model, answer?.model].find((name) => typeof name === 'string');
+  const { messages, reply, isWhole } = toOpening(request.messages);
   return {
-    messages: toMessages(request.messages),
-    reply: isObject(choice) ? toReply(choice.message) : null,
+    messages,
+    reply: isWhole && isObject(choice) ? toReply(choice.message) : reply,
     tools: toTools(request.tools),
     model: typeof model === 'string' ? model : null,
     conversation: conversationOf(line, request),
@@ -51,11 +52,14 @@ function conversationOf(line: JsonObject, request: JsonObject): string | null {
   return typeof found === 'string' ? found : null;
 }
 
-/** Unix seconds, Unix milliseconds or a date in a text. */
+/** Unix time in seconds, milliseconds, microseconds or nanoseconds, told apart by its size; or a date in a text. */
 function timeOf(holder: JsonObject): number | null {
   for (const name of timeFields) {
     const value = holder[name];
-    if (typeof value === 'number' && value > 0) return value < 1e11 ? value * 1000 : value;
+    if (typeof value === 'number' && value > 0) {
+      const unit = [1e-3, 1, 1e3].find((perMs) => value / perMs < 1e14) ?? 1e6;
+      return value / unit;
+    }
     const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
     if (!Number.isNaN(ms)) return ms;
   }

@@ -116,21 +116,16 @@ export class CollectedScenarios {
 }
 
 function toScenario({ messages, reply, tools, model, timeMs }: RecordedCall): RecordedScenario {
-  const opening: RecordedScenario['messages'] = [];
-  for (const message of messages) {
-    if (message.role !== 'system' && message.role !== 'user') break;
-    opening.push(message);
-  }
-  if (opening.length === 0)
-    throw new Unreadable('a conversation that begins with a reply or the result of a tool');
-  const next = messages[opening.length];
-  const first = next === undefined ? reply : next.role === 'assistant' ? next : null;
   return {
-    id: openingKey({ messages: opening, tools }),
-    messages: opening,
+    id: openingKey({ messages, tools }),
+    messages,
     ...(tools ? { tools } : {}),
-    ...(first ? { reply: first } : {}),
+    ...(reply ? { reply } : {}),
     ...(model === null ? {} : { model }),
-    ...(timeMs === null ? {} : { time: new Date(timeMs).toISOString() }),
+    ...(isTime(timeMs) ? { time: new Date(timeMs).toISOString() } : {}),
   };
 }
+
+/** Whether a date can hold it: clocks and units of others may be wrong. */
+const isTime = (timeMs: number | null): timeMs is number =>
+  timeMs !== null && !Number.isNaN(new Date(timeMs).getTime());

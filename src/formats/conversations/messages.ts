@@ -1,11 +1,6 @@
 import { type ToolCall, toolSchema } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
-import {
-  type PlainMessage,
-  type RecordedReply,
-  type RecordedScenario,
-  Unreadable,
-} from './recorded-scenario.ts';
+import { type RecordedReply, type RecordedScenario, Unreadable } from './recorded-scenario.ts';
 
 /*
  * The forms of a message are alike enough for one reader. Content is a text, or parts under `content` (Chat Completions,
@@ -17,37 +12,47 @@ import {
 const textParts = ['text', 'input_text', 'output_text', 'refusal'];
 const reasoningParts = ['reasoning', 'thinking'];
 
-/** The messages of a list in any of the forms. A message with the results of several tools becomes several. @throws Unreadable */
-export function toMessages(list: unknown): PlainMessage[] {
-  if (!Array.isArray(list)) throw new Unreadable('its messages are no list');
-  return list.flatMap(toMessage);
+/** How a conversation began. `isWhole`: there is nothing after it, so the reply is still to come. */
+interface Opening {
+  messages: RecordedScenario['messages'];
+  reply: RecordedReply | null;
+  isWhole: boolean;
 }
+
+/** The messages of a list in any of the forms, up to the first reply, and that reply. @throws Unreadable */
+export function toOpening(list: unknown): Opening {
+  if (!Array.isArray(list)) throw new Unreadable('its messages are no list');
+  const messages: Opening['messages'] = [];
+  for (const value of list) {
+    if (!isObject(value) || typeof value.role !== 'string') throw new Unreadable('a message has no role');
+    const role = openingRoles.get(value.role);
+    if (role) {
+      messages.push({ role, content: textOf(partsOf(value)) });
+      continue;
+    }
+    if (!['assistant', 'tool'].includes(value.role))
+      throw new Unreadable(`a message has the role "${value.role.slice(0, 40)}"`);
+    if (messages.length === 0)
+      throw new Unreadable('a conversation that begins with a reply or the result of a tool');
+    return { messages, reply: value.role === 'assistant' ? assistantMessage(value) : null, isWhole: false };
+  }
+  if (messages.length === 0) throw new Unreadable('a conversation without a message');
+  return { messages, reply: null, isWhole: true };
+}
+
+const openingRoles: ReadonlyMap<string, 'system' | 'user'> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['user', 'user'],
+]);
 
 /** The first message of the assistant in a list, or in one message. Null if there is none. @throws Unreadable */
 export function toReply(value: unknown): RecordedReply | null {
   if (typeof value === 'string') return value === '' ? null : { role: 'assistant', content: value };
   const isMessage = isObject(value) && ['content', 'parts', 'tool_calls'].some((name) => name in value);
-  const list = Array.isArray(value) ? value : isMessage ? [{ role: 'assistant', ...value }] : [];
-  return toMessages(list).find((message) => message.role === 'assistant') ?? null;
-}
-
-function toMessage(value: unknown): PlainMessage[] {
-  if (!isObject(value) || typeof value.role !== 'string') throw new Unreadable('a message has no role');
-  const { role } = value;
-  const parts = partsOf(value);
-  switch (role) {
-    case 'system':
-    case 'developer':
-      return [{ role: 'system', content: textOf(parts) }];
-    case 'user':
-      return [{ role: 'user', content: textOf(parts) }];
-    case 'assistant':
-      return [assistantMessage(value, parts)];
-    case 'tool':
-      return toolMessages(value, parts);
-    default:
-      throw new Unreadable(`a message has the role "${role.slice(0, 40)}"`);
-  }
+  const list: unknown[] = Array.isArray(value) ? value : isMessage ? [value] : [];
+  const found = list.find((one) => isObject(one) && (one.role ?? 'assistant') === 'assistant');
+  return isObject(found) ? assistantMessage(found) : null;
 }
 
 function partsOf({ content, parts, refusal }: JsonObject): unknown[] {
@@ -72,12 +77,13 @@ function partText(part: unknown, types: readonly string[]): string {
 
 const typeOf = (part: unknown): string => (isObject(part) ? String(part.type ?? 'text') : 'text');
 
-function assistantMessage(message: JsonObject, parts: readonly unknown[]): RecordedReply {
+function assistantMessage(message: JsonObject): RecordedReply {
+  const parts = partsOf(message);
   const isCall = (part: unknown) => ['tool-call', 'tool_call'].includes(typeOf(part));
   const isReasoning = (part: unknown) => reasoningParts.includes(typeOf(part));
   const listed = Array.isArray(message.tool_calls) ? message.tool_calls : [];
   const calls = [...listed, ...parts.filter(isCall)].map(toToolCall);
-  const text = textOf(parts.filter((part) => !isCall(part) && !isReasoning(part) && !isResult(part)));
+  const text = textOf(parts.filter((part) => !isCall(part) && !isReasoning(part)));
   const reasoning =
     parts
       .filter(isReasoning)
@@ -100,18 +106,6 @@ function toToolCall(value: unknown): ToolCall {
     throw new Unreadable('a tool call has no name or id');
   const input = named.arguments ?? named.input ?? named.args ?? {};
   return { id, type: 'function', function: { name, arguments: asText(input) } };
-}
-
-const isResult = (part: unknown) => ['tool-result', 'tool_call_response'].includes(typeOf(part));
-
-function toolMessages(message: JsonObject, parts: readonly unknown[]): PlainMessage[] {
-  if (!parts.some(isResult))
-    return [{ role: 'tool', tool_call_id: String(message.tool_call_id ?? ''), content: textOf(parts) }];
-  return parts.filter(isResult).map((part) => {
-    const { id, toolCallId, output, response, result } = isObject(part) ? part : {};
-    const value = isObject(output) && 'value' in output ? output.value : (output ?? response ?? result);
-    return { role: 'tool', tool_call_id: String(id ?? toolCallId ?? ''), content: asText(value ?? '') };
-  });
 }
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));

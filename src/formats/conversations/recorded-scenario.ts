@@ -35,15 +35,10 @@ export const recordedScenario = z.object({
 export type RecordedScenario = z.output<typeof recordedScenario>;
 export type RecordedReply = z.output<typeof replySchema>;
 
-/** A message in the form of chat completions, with its content as text. */
-export type PlainMessage =
-  | z.output<typeof openingMessage>
-  | RecordedReply
-  | { role: 'tool'; tool_call_id: string; content: string };
-
 /** One recorded model call, whatever recorded it. */
 export interface RecordedCall {
-  messages: PlainMessage[];
+  messages: RecordedScenario['messages'];
+  /** The reply to them, of this call or an earlier one. */
   reply: RecordedReply | null;
   tools: RecordedScenario['tools'];
   model: string | null;

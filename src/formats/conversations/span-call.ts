@@ -1,6 +1,6 @@
 import { genAi } from '../../telemetry/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
-import { toMessages, toReply, toTools } from './messages.ts';
+import { toOpening, toReply, toTools } from './messages.ts';
 import { type RecordedCall, Unreadable } from './recorded-scenario.ts';
 import { nested, type Span } from './spans.ts';
 
@@ -20,9 +20,10 @@ export function callOfSpan({ attributes, events, trace, timeMs }: Span): Recorde
   if (!isModelCall(attributes)) return null;
   const content = contentOf(attributes, events);
   if (!content) throw new Unreadable('a model call without its messages: recording them was switched off');
+  const { messages, reply, isWhole } = toOpening(content.messages);
   return {
-    messages: toMessages(content.messages),
-    reply: toReply(content.reply),
+    messages,
+    reply: isWhole ? toReply(content.reply) : reply,
     tools: toTools(content.tools),
     model: firstText(attributes, modelNames),
     conversation: conversationOf(attributes),

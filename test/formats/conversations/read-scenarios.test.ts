@@ -153,6 +153,7 @@ describe('logs of chat completions', () => {
         { model: 'gpt', input: 'Say hello.' },
         { messages: [assistant('first')] },
         { messages: [{ role: 'narrator', content: 'x' }] },
+        { messages: [] },
         { messages: [user('x')], tools: [{ type: 'web_search' }] },
       ),
     );
@@ -166,6 +167,7 @@ describe('logs of chat completions', () => {
       'a call of the Responses API',
       'a conversation that begins with a reply or the result of a tool',
       'a message has the role "narrator"',
+      'a conversation without a message',
       'a tool is no function (its type is "web_search", its name "undefined")',
     ]);
   });
@@ -177,6 +179,23 @@ describe('logs of chat completions', () => {
     expect(recorded(train).map(({ messages, reply }) => [messages[0]?.content, reply?.content])).toEqual(
       scenarios.map(({ question, answer }) => [question, String(answer)]),
     );
+    expect(report.unread).toEqual([]);
+  });
+
+  it.each([1.7e9, 1.7e12, 1.7e15, 1.7e18, '2023-11-14T22:13:20Z'])(
+    'have the time %s in any unit',
+    async (time) => {
+      const { train } = await read(await linesIn({ messages: [user('a')], time }));
+      expect(train).toMatchObject([{ time: '2023-11-14T22:13:20.000Z' }]);
+      const { train: odd } = await read(await linesIn({ messages: [user('a')], time: 1e300 }));
+      expect(odd).toEqual([expect.not.objectContaining({ time: expect.anything() })]);
+    },
+  );
+
+  it('are read up to the first reply: what comes later may be anything', async () => {
+    const image = { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] };
+    const { train, report } = await read(await linesIn({ messages: [user('a'), assistant('b'), image] }));
+    expect(train).toMatchObject([{ messages: [user('a')], reply: assistant('b') }]);
     expect(report.unread).toEqual([]);
   });
 
