@@ -13,16 +13,16 @@ it('writes files that a ScenarioSet reads, and tells what it could not read', as
   const out = join(await temporaryFolder(), 'new/scenarios');
   const text = await martingale(fixtures, '--out', out);
   expect(text).toMatch(
-    /^files +7\nmodel calls and groups of runs +23\ndifferent openings and scenarios +5\n/,
+    /^files +9\nmodel calls and groups of runs +27\ndifferent openings and scenarios +6\n/,
   );
-  expect(text).toMatch(/train\.jsonl +4\n.*validation\.jsonl +1\n/);
+  expect(text).toMatch(/train\.jsonl +5\n.*validation\.jsonl +1\n/);
   expect(text).toMatch(
     /not read, with the place of the first\n +a model call without its messages.* 2 .*ai-sdk-gen-ai\.json/,
   );
   const setOf = (name: string) =>
     ScenarioSet.fromJsonLines(join(out, name), { schema: recordedScenario }).toArray();
   const [train, validation] = [await setOf('train.jsonl'), await setOf('validation.jsonl')];
-  expect([train.length, validation.length]).toEqual([4, 1]);
+  expect([train.length, validation.length]).toEqual([5, 1]);
   await expect(martingale(fixtures, '--out', out)).rejects.toThrow('is not empty: name a new folder');
 });
 
@@ -37,7 +37,7 @@ it('takes a function from a module, and prints its report as JSON', async () => 
   const report = JSON.parse(
     await martingale(fixtures, '--out', out, '--map', map, '--validation', '0', '--json'),
   );
-  expect(report).toMatchObject({ different: 5, dropped: 2, merged: 2, train: 1, validation: 0 });
+  expect(report).toMatchObject({ different: 6, dropped: 2, merged: 3, train: 1, validation: 0 });
   expect(await ScenarioSet.fromJsonLines(join(out, 'train.jsonl')).toArray()).toEqual([
     { question: 'How many cups do you have?' },
   ]);

@@ -36,6 +36,11 @@ const call = {
   tool_calls: [{ id: 'call-1', type: 'function', function: { name: 'stock', arguments: '{"item":"cup"}' } }],
 };
 const withoutIds = { ...call, tool_calls: [{ ...call.tool_calls[0], id: '' }] };
+const [stockCall] = call.tool_calls;
+const spaced = {
+  ...call,
+  tool_calls: [{ ...stockCall, function: { name: 'stock', arguments: '{"item": "cup"}' } }],
+};
 const thoughtful = { ...call, reasoning: 'I look it up.' };
 const noMessages = 'a model call without its messages: recording them was switched off';
 const content = (type: string) => `a message has content of type "${type}"`;
@@ -48,19 +53,25 @@ describe('traces of', () => {
     ['traceloop-openai', 'gpt-mock', [stock], call, [content('blob')]],
     ['traceloop-openai-0.14', 'gpt-mock', [stock], withoutIds, [content('image_url')]],
     ['azure-ai-inference', 'gpt-mock', undefined, call, []],
+    ['openinference-langchain', undefined, undefined, spaced, []],
   ])(
     '%s give each opening once, with its tools and its reply',
     async (name, model, tools, reply, reasons) => {
       const { train, report } = await read(join(fixtures, `${name}.json`));
       expect(train).toEqual([
-        expect.objectContaining({ messages: cups, model, reply, ...(tools ? { tools } : {}) }),
+        expect.objectContaining({
+          messages: cups,
+          reply,
+          ...(model ? { model } : {}),
+          ...(tools ? { tools } : {}),
+        }),
         expect.objectContaining({ messages: [user('hi')], reply: assistant('Hello!') }),
       ]);
       expect(recorded(train).map(({ tools: offered }) => offered?.length)).toEqual([
         tools?.length,
         undefined,
       ]);
-      for (const { time } of recorded(train)) expect(time).toMatch(/^2026-11-27T23:2/);
+      for (const { time } of recorded(train)) expect(time).toMatch(/^2026-11-2[78]T/);
       expect(report.unread.map(({ reason }) => reason)).toEqual(reasons);
       expect(report.unread.map(({ count, first }) => [count, first])).toEqual(
         reasons.map(() => [1, join(fixtures, `${name}.json`)]),
@@ -80,10 +91,23 @@ describe('traces of', () => {
     });
   });
 
+  it('pydantic-ai are grouped by their conversation, whose tool results are messages of the user', async () => {
+    const { train, report } = await read(join(fixtures, 'pydantic-ai.json'));
+    expect(train).toEqual([
+      expect.objectContaining({
+        messages: cups,
+        tools: [stock],
+        reply: call,
+        group: expect.stringMatching(/^01a2/),
+      }),
+    ]);
+    expect(report).toMatchObject({ read: 2, unread: [] });
+  });
+
   it('several instrumentations give the same ids', async () => {
     const { report } = await read(fixtures);
     const files = (await readdir(fixtures)).filter((name) => name.endsWith('.json')).length;
-    expect(report).toMatchObject({ files, read: 23, different: 5, train: 5 });
+    expect(report).toMatchObject({ files, read: 27, different: 6, train: 6 });
   });
 
   it('a collector are read line by line, with values as OTLP has them', async () => {
