@@ -46,7 +46,8 @@ export async function gate(
   if (margin !== null && !(margin >= 0 && Number.isFinite(margin)))
     throw invalidOption(code, 'margin', margin, 'Pass a number of at least 0.');
   const [b, a] = [await scoresOf('evaluation', source), await scoresOf('baseline', baseline)];
-  const comparison = compare(a, b, rest);
+  const name = a.policy === b.policy ? `${a.policy} (baseline)` : a.policy;
+  const comparison = compare({ ...a, policy: name }, b, rest);
   checkComparable(comparison);
   const [pass, verdict] = margin === null ? beats(comparison) : holds(comparison, margin);
   return { pass, report: reportOf(comparison, verdict, scenarioTexts(b)) };

@@ -32,7 +32,7 @@ it('exits with 1 on a regression and 0 otherwise, with recorded calls or stored 
   const gate = ['--margin', '0.02', '--measure', 'success'];
   const same = await martingale(file, '--calls', good.calls, '--against', good.lines, ...gate);
   expect(same.code).toBe(0);
-  expect(same.stdout).toContain('success: good holds against good within 0.02');
+  expect(same.stdout).toContain('success: good holds against good (baseline) within 0.02');
   const worse = await martingale(file, '--calls', bad.calls, '--against', good.lines, '--json', ...gate);
   expect(worse.code).toBe(1);
   expect(worse.stderr).toMatch(

@@ -49,7 +49,7 @@ test('toBeat fails where the difference may be chance, and where there is none',
   );
   await expect(scoresOf('after', 5)).resolves.toBeat(before, { ...success, confidence: 0.75 });
   await expect(expect(before).toBeat(before)).rejects.toThrow(
-    'reward: before does not beat before: it is not better',
+    'reward: before does not beat before (baseline): it is not better',
   );
 });
 
@@ -119,7 +119,7 @@ test('evaluations that cannot be compared are errors, with .not too', async () =
     perScenario: before.perScenario.map((score) => ({ ...score, success: null })),
   };
   await expect(expect(unjudged).toBeat(unjudged, success)).rejects.toThrow(
-    'no scenario of before or before has a success',
+    'no scenario of before (baseline) or before has a success',
   );
   const few = await scoresOf('few', 8, { scenarios: scenarios.slice(0, 5) });
   await expect(expect(few).not.toBeat(few)).rejects.toThrow(

@@ -51,7 +51,7 @@ export class CollectedScenarios {
       if (!isObject(value)) throw new Unreadable('neither a trace, a chat nor a group of a run');
       if (Array.isArray(value.rollouts) && 'scenario' in value) return this.#addScenario(value);
       // The first line of a file that `recordCalls` wrote.
-      if (typeof value.format === 'string') return;
+      if (value.format === 'martingale.calls') return;
       if (Array.isArray(value.resourceLogs) || Array.isArray(value.resourceMetrics))
         throw new Unreadable('logs or metrics of OpenTelemetry: only traces are read');
       const call = callOfLine(value);

@@ -19,7 +19,10 @@ interface CallContent {
 export function callOfSpan({ attributes, events, trace, timeMs }: Span): RecordedCall | null {
   if (!isModelCall(attributes)) return null;
   const content = contentOf(attributes, events);
-  if (!content) throw new Unreadable('a model call without its messages: recording them was switched off');
+  if (!content)
+    throw new Unreadable(
+      'a model call without its messages: recording them is switched off, or they are in logs',
+    );
   const { messages, reply, isWhole } = toOpening(content.messages);
   return {
     messages,
@@ -71,7 +74,7 @@ function isModelCall(attributes: JsonObject): boolean {
     /\.do(Generate|Stream)$/.test(String(attributes['ai.operationId'])) ||
     attributes['openinference.span.kind'] === 'LLM' ||
     attributes['langfuse.observation.type'] === 'generation' ||
-    attributes['llm.request.type'] === 'chat'
+    ['chat', 'completion'].includes(String(attributes['llm.request.type']))
   );
 }
 
@@ -97,7 +100,7 @@ function fromAttributes(attributes: JsonObject): CallContent {
   };
 }
 
-/** Events of spans, until version 1.36 of the conventions: one for each message, before 1.28 one for all. */
+/** Events of spans, in earlier versions of the conventions: one for each message, and before that one for all. */
 function fromEvents(_: JsonObject, events: Span['events']): CallContent {
   const messages: unknown[] = [];
   let reply: unknown;

@@ -42,7 +42,7 @@ const spaced = {
   tool_calls: [{ ...stockCall, function: { name: 'stock', arguments: '{"item": "cup"}' } }],
 };
 const thoughtful = { ...call, reasoning: 'I look it up.' };
-const noMessages = 'a model call without its messages: recording them was switched off';
+const noMessages = 'a model call without its messages: recording them is switched off, or they are in logs';
 const content = (type: string) => `a message has content of type "${type}"`;
 
 describe('traces of', () => {
@@ -128,8 +128,24 @@ describe('traces of', () => {
         parts: values(fields({ type: { stringValue: 'text' }, content: { stringValue: 'hi' } })),
       }),
     );
+    const inEvents = span([chat], 'c');
+    const [first] = inEvents.resourceSpans[0]?.scopeSpans[0]?.spans ?? [];
+    Object.assign(first ?? {}, {
+      startTimeUnixNano: '2000000000',
+      events: [
+        {
+          name: 'gen_ai.content.prompt',
+          attributes: [text('gen_ai.prompt', '[{"role":"user","content":"hello"}]')],
+        },
+        {
+          name: 'gen_ai.content.completion',
+          attributes: [text('gen_ai.completion', '[{"role":"assistant","content":"Hi."}]')],
+        },
+      ],
+    });
     const { train, report } = await read(
       await linesIn(
+        inEvents,
         span([chat, { key: 'gen_ai.input.messages', value: structured }]),
         // The conversation of a trace may be told by another span of it, later.
         span([text('session.id', 'ann')]),
@@ -139,7 +155,10 @@ describe('traces of', () => {
         '{"other": 1}',
       ),
     );
-    expect(train).toMatchObject([{ messages: [user('hi')], group: 'ann', time: '1970-01-01T00:00:01.000Z' }]);
+    expect(train).toMatchObject([
+      { messages: [user('hi')], group: 'ann', time: '1970-01-01T00:00:01.000Z' },
+      { messages: [user('hello')], reply: assistant('Hi.'), group: 'c' },
+    ]);
     expect(report.unread.map(({ reason }) => reason)).toEqual([
       'an attribute is cut off: it is not JSON',
       'logs or metrics of OpenTelemetry: only traces are read',
