@@ -1,6 +1,8 @@
 import './platform/check-node.ts';
 
-/** For tests of environments and rewards without a model: scripted replies, recorded model calls, and whole steps. */
+/** For tests: comparisons of evaluations; and without a model, scripted replies, recorded model calls, and whole steps. */
+export type { EvaluationSource, HoldOptions } from './evaluation/gate.ts';
+export { evaluationMatchers } from './evaluation/matchers.ts';
 export {
   type RecordCallsOptions,
   type RecordedRequest,

@@ -14,6 +14,7 @@ import { evalCommand } from './preflight/eval.ts';
 import { preflightCommand } from './preflight/preflight.ts';
 import { describeFailure } from './program-end.ts';
 import { runCommands } from './run-commands/run-commands.ts';
+import { scenariosCommand } from './scenarios.ts';
 import { serveCommand } from './serve.ts';
 import { serviceCommands } from './service-commands/service-commands.ts';
 import { viewCommand } from './view.ts';
@@ -30,6 +31,7 @@ const program = new Command('martingale')
   .addCommand(backupCommand())
   .addCommand(keysCommand())
   .addCommand(environmentsCommand())
+  .addCommand(scenariosCommand())
   .addCommand(workerCommand())
   .showHelpAfterError();
 for (const command of [...runCommands(), preflightCommand(), evalCommand(), ...serviceCommands()])

@@ -1,26 +1,36 @@
 import { rewardChanges } from '../environment/index.ts';
 import { randomSource } from '../trajectory/index.ts';
-import { OptionError } from '../util/option-error.ts';
+import { invalidOption, OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { type Estimate, estimate, estimateShareDifference, isZeroOrOne } from './estimate.ts';
+import { type Estimate, estimate, type Interval, isZeroOrOne, normalInterval } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
+import type { ScenarioScore } from './score-scenario.ts';
 import { describeEstimate } from './table.ts';
 
 export interface CompareOptions {
   /** The score to compare. Default `reward`. */
   measure?: 'reward' | 'success';
+  /** Probability of the interval of the difference, from 0.5 to 0.999. Default 0.95. */
+  confidence?: number;
   /** Seed of the random sign assignments, if there are too many to enumerate. Default 0. */
   seed?: number;
 }
 
+const code = 'invalid_evaluation_option';
+
 const compareNames = {
   measure: true,
+  confidence: true,
   seed: true,
 } satisfies OptionNames<CompareOptions>;
 
-/** The part of an evaluation that is compared. Where its rewards are unknown, they are not. */
-export type ComparedScores = Pick<Evaluation, 'environment' | 'policy' | 'perScenario'> &
-  Partial<Pick<Evaluation, 'rewards'>>;
+/** The part of an evaluation that is compared. Where its environment or its rewards are unknown, they are not. */
+export interface ComparedScores extends Pick<Evaluation, 'policy'>, Partial<Pick<Evaluation, 'rewards'>> {
+  environment?: string | undefined;
+  perScenario: readonly (Pick<ScenarioScore<unknown>, 'key' | 'reward' | 'success'> & {
+    scenario?: unknown;
+  })[];
+}
 
 export interface PairedScore {
   key: string;
@@ -39,6 +49,9 @@ export interface Comparison {
    * Mean of `b` - `a` over the paired scenarios, with a normal interval, for shares within [-1, 1]; null without a pair.
    */
   difference: Estimate | null;
+  confidence: number;
+  /** The same interval at `confidence`; null with fewer than two pairs. */
+  interval: Interval | null;
   /** Null without a pair. */
   test: SignFlipTest | null;
   /** Number of paired scenarios in which `b` is better (`wins`), worse (`losses`) or equal (`ties`). */
@@ -56,14 +69,18 @@ export interface Comparison {
 /**
  * Compares evaluation `b` with evaluation `a`, scenario by scenario: two checkpoints, two models, or a model and an
  * external model. Pairing removes the differences in difficulty between scenarios.
- * @throws OptionError if the two have different environments.
+ * @throws OptionError if the two have different environments, or for an option that cannot be used.
  */
 export function compare(a: ComparedScores, b: ComparedScores, options: CompareOptions = {}): Comparison {
   checkOptionNames('compare()', options, compareNames);
-  const { measure = 'reward', seed = 0 } = options;
-  if (a.environment !== b.environment) {
+  const { measure = 'reward', confidence = 0.95, seed = 0 } = options;
+  if (measure !== 'reward' && measure !== 'success')
+    throw invalidOption(code, 'measure', measure, 'Pass "reward" or "success".');
+  if (!(confidence >= 0.5 && confidence <= 0.999))
+    throw invalidOption(code, 'confidence', confidence, 'Pass a number from 0.5 to 0.999.');
+  if (a.environment !== undefined && b.environment !== undefined && a.environment !== b.environment) {
     throw new OptionError(
-      'invalid_evaluation_option',
+      code,
       `Evaluations of different environments cannot be compared: "${a.environment}" and "${b.environment}".`,
       { option: 'environment', value: b.environment },
     );
@@ -78,11 +95,16 @@ export function compare(a: ComparedScores, b: ComparedScores, options: CompareOp
   const scores = pairs.flatMap((pair) => [pair.a, pair.b]);
   const areShares =
     measure === 'success' ? scores.every((score) => score >= 0 && score <= 1) : scores.every(isZeroOrOne);
+  const difference = estimate(differences);
+  const intervalAt = (level: number) =>
+    difference && normalInterval(difference, { confidence: level, areShares });
   return {
     measure,
     a: a.policy,
     b: b.policy,
-    difference: (areShares ? estimateShareDifference : estimate)(differences),
+    difference: difference && { ...difference, interval95: intervalAt(0.95) },
+    confidence,
+    interval: intervalAt(confidence),
     test: pairs.length > 0 ? signFlipTest(differences, seed) : null,
     wins: differences.filter((difference) => difference > 0).length,
     losses: differences.filter((difference) => difference < 0).length,
@@ -103,7 +125,7 @@ export function describeComparison(comparison: Comparison): string {
   };
   return [
     `${measure} of ${b} minus that of ${a}`,
-    `difference ${describeEstimate(difference)}`,
+    `difference ${describeEstimate(difference, comparison)}`,
     ...(test
       ? [`${test.name}, ${test.method} (${test.assignments} assignments): p = ${test.pValue.toPrecision(3)}`]
       : []),

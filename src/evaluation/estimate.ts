@@ -33,13 +33,8 @@ export function estimate(values: readonly number[]): Estimate | null {
   if (count === 1) return { mean, count, standardError: null, interval95: null };
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1);
   const standardError = Math.sqrt(variance / count);
-  const margin = z95 * standardError;
-  return {
-    mean,
-    count,
-    standardError,
-    interval95: { low: mean - margin, high: mean + margin, method: 'normal' },
-  };
+  const interval95 = normalInterval({ mean, standardError }, { confidence: 0.95, areShares: false });
+  return { mean, count, standardError, interval95 };
 }
 
 /**
@@ -77,12 +72,39 @@ export function estimateReward(values: readonly number[], rewards: readonly numb
 
 export const isZeroOrOne = (value: number): boolean => value === 0 || value === 1;
 
-/** The mean of differences of two shares: its normal interval ends at -1 and 1, beyond which no difference is. */
-export function estimateShareDifference(differences: readonly number[]): Estimate | null {
-  const plain = estimate(differences);
-  if (!plain?.interval95) return plain;
-  const { low, high, method } = plain.interval95;
-  return { ...plain, interval95: { low: Math.max(-1, low), high: Math.min(1, high), method } };
+/**
+ * The normal interval of a mean at a confidence. `areShares`: the mean is of differences of two shares, so the interval
+ * ends at -1 and 1, beyond which no difference is. Null without a standard error.
+ */
+export function normalInterval(
+  { mean, standardError }: Pick<Estimate, 'mean' | 'standardError'>,
+  { confidence, areShares }: { confidence: number; areShares: boolean },
+): Interval | null {
+  if (standardError === null) return null;
+  const margin = (confidence === 0.95 ? z95 : normalQuantile((1 + confidence) / 2)) * standardError;
+  const bound = areShares ? 1 : Number.POSITIVE_INFINITY;
+  return { low: Math.max(-bound, mean - margin), high: Math.min(bound, mean + margin), method: 'normal' };
+}
+
+/**
+ * The value below which a standard normal variable is with probability `p`, from 0.5 to 0.9999: Newton's method on the
+ * series of the distribution function (Marsaglia, "Evaluating the normal distribution", 2004).
+ */
+function normalQuantile(p: number): number {
+  let x = 0;
+  for (let step = 0; step < 50; step++) {
+    let term = x;
+    let sum = x;
+    for (let odd = 3; term > sum * Number.EPSILON; odd += 2) {
+      term *= x ** 2 / odd;
+      sum += term;
+    }
+    const density = Math.exp(-(x ** 2) / 2) / Math.sqrt(2 * Math.PI);
+    const correction = (p - 0.5 - density * sum) / density;
+    x += correction;
+    if (Math.abs(correction) < 1e-12) break;
+  }
+  return x;
 }
 
 /** NaN for no values. */

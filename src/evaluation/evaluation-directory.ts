@@ -37,8 +37,8 @@ export interface EvaluationHeader {
   rewards: RewardCodes;
 }
 
-const headerFile = 'evaluation.json';
-const groupsFile = 'groups.jsonl';
+export const headerFile = 'evaluation.json';
+export const groupsFile = 'groups.jsonl';
 
 /**
  * An evaluation on disk:

@@ -25,9 +25,10 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
 ): Promise<RolloutGroup<z.output<Schema>>[]> {
   const { rolloutsPerGroup, signal } = options;
   const finished: ReadonlyMap<number, RolloutGroup> = stored?.finished ?? new Map();
-  const unchanged = new Map(
-    [...finished].filter(([, group]) => !rerunFailed || completedOf(group) >= rolloutsPerGroup),
-  );
+  const unchanged = new Map([
+    ...(options.kept ?? []),
+    ...[...finished].filter(([, group]) => !rerunFailed || completedOf(group) >= rolloutsPerGroup),
+  ]);
   /** The stored group, if the one that ran again has no more completed rollouts: an outage may last. */
   const betterStored = (group: RolloutGroup): RolloutGroup | undefined => {
     const before = finished.get(group.index);
@@ -43,6 +44,7 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
       // Do not store a group that the stop may have interrupted: it runs again.
       const wasStopped = signal?.aborted && completedOf(group) < group.rollouts.length;
       if (stored && !before && !wasStopped) await stored.append(group);
+      await options.onGroup?.(group);
       onGroup?.(before ?? group);
     },
   });

@@ -9,6 +9,8 @@ export {
 } from './compare.ts';
 export { average, type Estimate, type Interval, type PassAt } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
+export { type EvaluationSource, gate } from './gate.ts';
+export { readEvaluation } from './read-evaluation.ts';
 export { type ScenarioScore, type SuccessOf, scenarioKeys, successOf } from './score-scenario.ts';
 export {
   type EvaluationRow,

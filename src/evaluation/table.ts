@@ -1,7 +1,7 @@
 import { printable } from '../contract/index.ts';
 import { describeFailureKinds, failureKinds } from '../rollout/index.ts';
 import { alignColumns } from '../util/text-table.ts';
-import { type Estimate, passAllOf, passAnyOf } from './estimate.ts';
+import { type Estimate, type Interval, passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 
 /** One scenario of an evaluation, for programs. It has `pass@k` and `pass^k` for each requested k. */
@@ -34,13 +34,17 @@ export function evaluationCsv(evaluation: Evaluation): string {
   return lines.map((cells) => `${cells.map(toCsv).join(',')}\r\n`).join('');
 }
 
-/** One JSON object per line: the row, the `scenario`, and its `failures` as `failures` of the evaluation has them. */
+/**
+ * One JSON object per line: the `environment`, the `policy`, the row, the `scenario`, and its `failures` as `failures` of
+ * the evaluation has them. `readEvaluation` reads it back.
+ */
 export function evaluationJsonLines(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);
+  const { environment, policy } = evaluation;
   return evaluation.perScenario
     .map(({ scenario }, index) => {
       const group = evaluation.groups[index];
-      return `${JSON.stringify({ ...rows[index], scenario, failures: failureKinds(group ? [group] : []) })}\n`;
+      return `${JSON.stringify({ environment, policy, ...rows[index], scenario, failures: failureKinds(group ? [group] : []) })}\n`;
     })
     .join('');
 }
@@ -72,14 +76,21 @@ export function evaluationTable(evaluation: Evaluation): string {
   ].join('\n');
 }
 
-/** `0.500 [0.150, 0.850] (wilson, 4 scenarios)`. */
-export function describeEstimate(estimate: Estimate | null): string {
+/** `0.500 [0.150, 0.850] (95%, wilson, 4 scenarios)`. */
+export function describeEstimate(
+  estimate: Estimate | null,
+  { interval, confidence }: { interval: Interval | null; confidence: number } = {
+    interval: estimate?.interval95 ?? null,
+    confidence: 0.95,
+  },
+): string {
   if (!estimate) return 'unknown';
-  const { mean, count, interval95 } = estimate;
+  const { mean, count } = estimate;
   const scenarios = `${count} ${count === 1 ? 'scenario' : 'scenarios'}`;
-  if (!interval95) return `${mean.toFixed(3)} (${scenarios}: no interval)`;
-  const { low, high, method } = interval95;
-  return `${mean.toFixed(3)} [${low.toFixed(3)}, ${high.toFixed(3)}] (95%, ${method}, ${scenarios})`;
+  if (!interval) return `${mean.toFixed(3)} (${scenarios}: no interval)`;
+  const { low, high, method } = interval;
+  const percent = `${Number((confidence * 100).toPrecision(6))}%`;
+  return `${mean.toFixed(3)} [${low.toFixed(3)}, ${high.toFixed(3)}] (${percent}, ${method}, ${scenarios})`;
 }
 
 function toCsv(value: string | number | null): string {

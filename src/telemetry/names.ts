@@ -24,6 +24,9 @@ export const genAi = {
   /** Conversations, only with `captureContent`. */
   inputMessages: 'gen_ai.input.messages',
   outputMessages: 'gen_ai.output.messages',
+  /** Read from traces of others, like `toolDefinitions`: spans of martingale have neither. */
+  systemInstructions: 'gen_ai.system_instructions',
+  toolDefinitions: 'gen_ai.tool.definitions',
   evaluationName: 'gen_ai.evaluation.name',
   evaluationScore: 'gen_ai.evaluation.score.value',
   cacheReadTokens: 'gen_ai.usage.cache_read.input_tokens',

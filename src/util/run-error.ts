@@ -4,7 +4,7 @@ import { MartingaleError } from '../contract/basics.ts';
  * - `resume_refused`: the directory holds a run that was started with different options.
  * - `run_in_use`: another process is using the run directory.
  * - `invalid_run_record`: a run directory cannot be read.
- * - `evaluation_directory_refused`: the directory holds a different evaluation, or none.
+ * - `evaluation_directory_refused`: the directory holds a different evaluation, or a stored one cannot be read.
  * - `storage_failed`: writing to the disk failed.
  * - `replay_mismatch`: a replayed rollout made a different model call than the recorded one.
  * - `invalid_recorded_calls`: a file of recorded model calls cannot be read.

@@ -1,11 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import {
-  estimate,
-  estimateReward,
-  estimateShare,
-  estimateShareDifference,
-} from '../../src/evaluation/estimate.ts';
+import { estimate, estimateReward, estimateShare, normalInterval } from '../../src/evaluation/estimate.ts';
 
 test('the estimate of 0, 0, 1, 1 equals one by hand', () => {
   // Sample variance 1/3, standard error sqrt(1/12).
@@ -82,10 +77,25 @@ test('rewards of 0 and 1 are a share, other rewards have a normal interval', () 
 });
 
 test('a difference of shares ends at -1 and 1', () => {
-  expect(estimateShareDifference([1, 1, 0.5])?.interval95).toEqual({
-    low: expect.closeTo(0.5067, 4),
-    high: 1,
+  const intervalOf = (values: number[]) => {
+    const difference = estimate(values);
+    return difference && normalInterval(difference, { confidence: 0.95, areShares: true });
+  };
+  expect(intervalOf([1, 1, 0.5])).toEqual({ low: expect.closeTo(0.5067, 4), high: 1, method: 'normal' });
+  expect(intervalOf([-1, -1, -0.5])?.low).toBe(-1);
+});
+
+// Quantiles as tables of the normal distribution have them.
+test.each([
+  [0.5, 0.67449],
+  [0.9, 1.644854],
+  [0.99, 2.575829],
+  [0.999, 3.290527],
+])('the normal interval of confidence %d is %d standard errors to each side', (confidence, quantile) => {
+  const interval = normalInterval({ mean: 1, standardError: 1 }, { confidence, areShares: false });
+  expect(interval).toEqual({
+    low: expect.closeTo(1 - quantile, 5),
+    high: expect.closeTo(1 + quantile, 5),
     method: 'normal',
   });
-  expect(estimateShareDifference([-1, -1, -0.5])?.interval95?.low).toBe(-1);
 });

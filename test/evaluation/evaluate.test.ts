@@ -4,6 +4,7 @@ import { defineEnvironment, evaluate, evaluationTable, externalModel, ModelHandl
 import { evaluationCsv, evaluationJsonLines } from 'martingale/records';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import sums, { knows, scenarios as sumScenarios } from '../cli/environments/sums.ts';
 import { startFakeService } from '../model/fake-service.ts';
 
 const parity = defineEnvironment({
@@ -122,7 +123,7 @@ test('table, CSV and JSON lines have every scenario', async () => {
   expect(evaluationTable(evaluation)).toMatchInlineSnapshot(`
     "a/b/c:step7 in parity
     rollouts 4: 3 completed, 1 failed, 0 cancelled
-    x 1 Error: broken at test/evaluation/evaluate.test.ts:13:25
+    x 1 Error: broken at test/evaluation/evaluate.test.ts:14:25
     reward   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
     success  0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
     pass@1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
@@ -150,4 +151,26 @@ test('table, CSV and JSON lines have every scenario', async () => {
     { key: 'task "4"', reward: null, completed: 0, rollouts: 1, scenario: { id: 4 } },
     { key: 'task "0"#2', reward: 1, scenario: { id: 0 } },
   ]);
+});
+
+test('calls onGroup with each group that ran, and runs no group of kept again', async () => {
+  const model = knows('known', 8);
+  const first = await evaluate({ environment: sums, scenarios: sumScenarios, model });
+  const ran: number[] = [];
+  const again = await evaluate({
+    environment: sums,
+    scenarios: sumScenarios,
+    model,
+    kept: new Map(first.groups.slice(0, 6).map((group) => [group.index, group])),
+    onGroup: ({ index }) => void ran.push(index),
+  });
+  expect(ran.sort()).toEqual([6, 7]);
+  expect(again.groups.slice(0, 6)).toEqual(first.groups.slice(0, 6));
+  const failing = evaluate({
+    environment: sums,
+    scenarios: sumScenarios,
+    model,
+    onGroup: () => Promise.reject(new Error('no more room')),
+  });
+  await expect(failing).rejects.toThrow('no more room');
 });

@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { openReward } from '../../src/environments.ts';
+import { readScenarios } from '../../src/formats/conversations/read-scenarios.ts';
 import {
   type Alarm,
   type Client,
@@ -15,6 +16,7 @@ import {
   type Environment,
   type Evaluation,
   evaluate,
+  externalModel,
   ModelHandle,
   type RolloutCounts,
   type RolloutGroup,
@@ -27,6 +29,7 @@ import {
   type TrajectoryGroup,
   train,
 } from '../../src/index.ts';
+import { evaluationJsonLines, type RecordedScenario } from '../../src/records.ts';
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { TinkerServer } from '../engines/tinker/tinker-server.ts';
@@ -63,14 +66,14 @@ async function exported<Value>(
   change: (code: string) => string = (code) => code,
 ): Promise<Value> {
   const found = (await typeScriptSnippets()).filter(({ code }) =>
-    new RegExp(`^export (async function|function|const) ${name}\\b`, 'm').test(code),
+    new RegExp(`^export (default )?(async function|function|const) ${name}\\b`, 'm').test(code),
   );
   expect(found).toHaveLength(1);
   const code = found[0]?.code ?? '';
   const file = join(folder, `${name}.ts`);
   await writeFile(file, change(code));
   const exports: Record<string, unknown> = await import(file);
-  return z.custom<Value>((value) => value !== undefined).parse(exports[name]);
+  return z.custom<Value>((value) => value !== undefined).parse(exports[name] ?? exports.default);
 }
 
 const handle = (client: ConstructorParameters<typeof ModelHandle>[0]['client'], step?: number) =>
@@ -191,6 +194,35 @@ describe('environments of README and docs', () => {
   });
 });
 
+it('make scenarios of recordings', async () => {
+  process.chdir(folder);
+  const redact = await exported<(scenario: unknown) => unknown>('redact');
+  const lines = [
+    {
+      messages: [
+        { role: 'user', content: 'Where is 12345678?' },
+        { role: 'assistant', content: 'On its way.' },
+      ],
+    },
+    { model: 'old-model', messages: [{ role: 'user', content: 'Hello.' }] },
+  ];
+  await writeFile('chats.jsonl', lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const { train } = await readScenarios(['chats.jsonl'], { map: redact, validation: 0 });
+  await mkdir('scenarios');
+  await writeFile('scenarios/train.jsonl', `${JSON.stringify(train[0])}\n`);
+  const openings = await exported<ScenarioSource<RecordedScenario>>('openings');
+  const firstTurns = await exported<(judge: MockLanguageModelV4) => Environment>('firstTurns');
+  const [drawn] = await openings.take(2);
+  expect(drawn?.scenario).toMatchObject({ messages: [{ role: 'user', content: 'Where is <number>?' }] });
+  const judge = hostedModel((prompt) =>
+    JSON.stringify({ explanation: 'So.', score: Number(prompt.includes('It was answered: On its way.')) }),
+  );
+  const rewards = await rewardsOf(firstTurns(judge), drawn?.scenario, () => ({
+    text: 'It will come today.',
+  }));
+  expect([train.length, rewards]).toEqual([1, [1, 1]]);
+});
+
 describe('runs of README and docs', () => {
   it('begin with supervised training', async () => {
     type Teach = (client: Client, examples: object[]) => Promise<ModelHandle>;
@@ -276,6 +308,30 @@ describe('results of README and docs', () => {
     const text = await against(stockroom, scenarios, { trained: handle(service.client, 3), hosted });
     expect(text).toContain('hosted');
     expect(text).toContain('step3');
+  });
+
+  it('gate a release', async () => {
+    process.chdir(folder);
+    const staysAsGood =
+      await exported<(environment: Environment, scenarios: unknown[]) => Promise<void>>('staysAsGood');
+    const isBetter = await exported<(evaluation: Evaluation) => Promise<void>>('isBetter');
+    const sinceBaseline = await exported<(evaluation: Evaluation) => Promise<string>>('sinceBaseline');
+    const stockroom = await exported<Environment>('stockroom');
+    const scenarios = Array.from({ length: 8 }, (_, n) => ({ id: `cup-${n}`, item: 'cup', left: 3 }));
+    await using service = await startFakeService({ policy: looks });
+    const model = handle(service.client, 3).recordingTo('calls.jsonl');
+    const good = await evaluate({ environment: stockroom, scenarios, model });
+    await writeFile('baseline.jsonl', evaluationJsonLines(good));
+    await staysAsGood(stockroom, scenarios);
+    await expect(isBetter(good)).rejects.toThrow('is not better');
+    const hosted = externalModel(hostedModel(() => 'no idea'));
+    await writeFile(
+      'baseline.jsonl',
+      evaluationJsonLines(await evaluate({ environment: stockroom, scenarios, model: hosted })),
+    );
+    await isBetter(good);
+    expect(await sinceBaseline(good)).toContain('8 better, 0 worse');
+    await rm('calls.jsonl');
   });
 
   it('choose the scenarios that a model does not solve', async () => {
@@ -492,7 +548,9 @@ describe('the rest of README and docs', () => {
     const others = (await typeScriptSnippets()).filter((snippet) => !isProgram(snippet));
     const here = await readFile(import.meta.filename, 'utf8');
     const namesOf = (code: string) =>
-      [...code.matchAll(/^export (?:async function|function|const) (\w+)/gm)].map(([, name]) => name);
+      [...code.matchAll(/^export (?:default )?(?:async function|function|const) (\w+)/gm)].map(
+        ([, name]) => name,
+      );
     const notRun = others.filter(({ code }) => !namesOf(code).some((name) => here.includes(`>('${name}'`)));
     expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });

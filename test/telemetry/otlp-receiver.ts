@@ -37,21 +37,24 @@ export interface ReceivedSpan {
   links: { traceId: string; spanId: string }[];
 }
 
-/** A collector that receives traces and metrics by OTLP over HTTP, as JSON. */
+/** A collector that receives traces and metrics by OTLP over HTTP, as JSON. `traces`: the bodies as they came. */
 export async function startOtlpReceiver() {
   const spans: ReceivedSpan[] = [];
+  const traces: string[] = [];
   const metrics = new Map<string, z.infer<typeof metricSchema>>();
   const { url, close } = await startServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    const body = bodySchema.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+    const text = Buffer.concat(chunks).toString('utf8');
+    const body = bodySchema.parse(JSON.parse(text));
+    if (body.resourceSpans.length > 0) traces.push(text);
     for (const { scopeSpans } of body.resourceSpans)
       for (const scope of scopeSpans) spans.push(...scope.spans.map(toSpan));
     for (const { scopeMetrics } of body.resourceMetrics)
       for (const scope of scopeMetrics) for (const metric of scope.metrics) metrics.set(metric.name, metric);
     response.setHeader('content-type', 'application/json').end('{}');
   });
-  return { url, spans, metrics, close };
+  return { url, spans, traces, metrics, close };
 }
 
 const toSpan = (span: z.infer<typeof spanSchema>): ReceivedSpan => ({

@@ -1,3 +1,5 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { metrics } from '@opentelemetry/api';
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
@@ -7,8 +9,10 @@ import { generateText, tool } from 'ai';
 import { defineEnvironment, traceTools, train } from 'martingale';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { readScenarios } from '../../src/formats/conversations/read-scenarios.ts';
 import { captureContent } from '../../src/telemetry/index.ts';
 import { baseModel, startRealService } from '../model/real-service.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { type ReceivedSpan, startOtlpReceiver } from './otlp-receiver.ts';
 
 describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
@@ -113,6 +117,25 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
         'gen_ai.evaluation.name': 'right',
         'gen_ai.evaluation.score.value': expect.any(Number),
       });
+  });
+
+  it('is read as scenarios, where it has its messages', async () => {
+    const file = join(await temporaryFolder(), 'traces.jsonl');
+    await writeFile(file, receiver.traces.map((text) => `${text}\n`).join(''));
+    const { train: read, report } = await readScenarios([file], { validation: 0 });
+    expect(report).toMatchObject({ read: 4, unread: [] });
+    expect(read).toMatchObject([
+      {
+        messages: [{ role: 'user', content: 'look' }],
+        reply: {
+          role: 'assistant',
+          tool_calls: expect.arrayContaining([
+            expect.objectContaining({ function: { name: 'look', arguments: expect.stringContaining('at') } }),
+          ]),
+        },
+        model: 'local/p/n:step0',
+      },
+    ]);
   });
 
   it('includes the metrics', () => {
