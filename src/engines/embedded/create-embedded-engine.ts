@@ -109,11 +109,11 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   };
   for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
-      throw new EngineError('bad_option', `\`${name}\` must be a whole number of at least 1, not ${value}.`);
+      throw new EngineError('bad_option', `\`${name}\` is ${value}. Pass a whole number of at least 1.`);
   if (!Number.isSafeInteger(prefixCacheBytes) || prefixCacheBytes < 0)
     throw new EngineError(
       'bad_option',
-      `\`prefixCacheBytes\` must be a whole number, 0 or more, not ${prefixCacheBytes}.`,
+      `\`prefixCacheBytes\` is ${prefixCacheBytes}. Pass a whole number of at least 0.`,
     );
   checkDevice(device, checkpoints);
   const modules = processorModules(logitsProcessors);
@@ -146,10 +146,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
 
 function checkDevice(device: Device, checkpoints: readonly CheckpointOptions[]): void {
   if (!devices.includes(device))
-    throw new EngineError(
-      'bad_option',
-      `\`device\` must be ${devices.join(' or ')}, not ${showValue(device)}.`,
-    );
+    throw new EngineError('bad_option', `\`device\` is ${showValue(device)}. Pass ${devices.join(' or ')}.`);
   if (device !== 'cpu' && checkpoints.some(({ train }) => train === 'all'))
     throw new EngineError(
       'bad_option',

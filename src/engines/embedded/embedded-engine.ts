@@ -110,12 +110,9 @@ export class EmbeddedEngine implements Engine {
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
     const { width, lengthPenalty, signal } = request;
     if (!Number.isInteger(width) || width < 1)
-      throw new EngineError('bad_width', `\`width\` must be a whole number of at least 1, not ${width}.`);
+      throw new EngineError('bad_width', `\`width\` is ${width}. Pass a whole number of at least 1.`);
     if (!Number.isFinite(lengthPenalty))
-      throw new EngineError(
-        'bad_length_penalty',
-        `\`lengthPenalty\` must be a number, not ${lengthPenalty}.`,
-      );
+      throw new EngineError('bad_length_penalty', `\`lengthPenalty\` is ${lengthPenalty}. Pass a number.`);
     const sampler = this.#samplerOf(request.weights);
     return sampler.call({ type: 'search', request: await this.#plan(request) }, { signal });
   }

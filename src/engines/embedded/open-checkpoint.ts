@@ -122,7 +122,7 @@ export async function openCheckpoints(
   const ids = new Set(embeddedBaseModels.map(({ id }) => id));
   for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
-      throw badOption(`\`id\` of ${folder} must not be empty. Leave it out to use the folder's name.`);
+      throw badOption(`\`id\` of ${folder} is empty. Leave it out to use the folder's name.`);
     if (ids.has(id))
       throw badOption(`two base models are called ${id}. Give the one in ${folder} another id.`);
     ids.add(id);
@@ -168,7 +168,7 @@ export async function inspectCheckpoint(
   const { architecture: own, modelType } = readConfig(source);
   if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
     throw badOption(
-      `\`contextLength\` must be a whole number of 1 to ${own.contextLength} (max_position_embeddings of ${folder}), not ${contextLength}.`,
+      `\`contextLength\` is ${contextLength}. Pass a whole number from 1 to ${own.contextLength} (max_position_embeddings of ${folder}).`,
     );
   const architecture = {
     ...own,
@@ -200,8 +200,7 @@ function trainedOf({
   adapter,
   lora,
 }: Required<Pick<CheckpointOptions, 'train' | 'lora'>> & Pick<CheckpointOptions, 'adapter'>): Trained | null {
-  if (train !== 'lora' && train !== 'all')
-    throw badOption(`\`train\` must be 'lora' or 'all', not ${train}.`);
+  if (train !== 'lora' && train !== 'all') throw badOption(`\`train\` is ${train}. Pass 'lora' or 'all'.`);
   if (train === 'lora') return adapter === undefined ? loraSettings(lora) : null;
   const [given] = Object.entries({ adapter, ...lora }).find(([, value]) => value !== undefined) ?? [];
   if (given === undefined) return train;
@@ -267,14 +266,12 @@ function loraSettings({
   targets = projections,
 }: NonNullable<CheckpointOptions['lora']>): LoraSettings {
   if (!isWholeNumber(rank, maxRank))
-    throw badOption(`\`lora.rank\` must be a whole number of 1 to ${maxRank}, not ${rank}.`);
+    throw badOption(`\`lora.rank\` is ${rank}. Pass a whole number from 1 to ${maxRank}.`);
   if (!(Number.isFinite(alpha) && alpha > 0))
-    throw badOption(`\`lora.alpha\` must be above 0, not ${alpha}.`);
+    throw badOption(`\`lora.alpha\` is ${alpha}. Pass a number above 0.`);
   const unknown = targets.find((target) => !projections.includes(target));
   if (unknown !== undefined || targets.length === 0)
-    throw badOption(
-      `\`lora.targets\` must be some of ${projections.join(', ')}, not ${unknown ?? 'an empty list'}.`,
-    );
+    throw badOption(`\`lora.targets\` has ${unknown ?? 'no names'}. Pass some of ${projections.join(', ')}.`);
   return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
 }
 
@@ -298,7 +295,7 @@ function checkStyles(format: ReplyStyles): void {
     const known: readonly string[] = replyStyles[name];
     const value = format[name];
     if (value !== undefined && !known.includes(value))
-      throw badOption(`\`format.${name}\` must be one of ${known.join(', ')}, not ${value}.`);
+      throw badOption(`\`format.${name}\` is ${value}. Pass one of ${known.join(', ')}.`);
   }
 }
 

@@ -35,7 +35,7 @@ export function runtimeOfEnvironment(): RuntimeChoice {
   if (found !== undefined) return found;
   throw new EngineError(
     'bad_option',
-    `MARTINGALE_RUNTIME must be auto, onnxruntime-node or onnxruntime-web, not ${chosen}.`,
+    `MARTINGALE_RUNTIME is ${chosen}. Set it to auto, onnxruntime-node or onnxruntime-web.`,
   );
 }
 

@@ -71,12 +71,12 @@ export async function createTinkerEngine({
   onWait = () => undefined,
 }: TinkerEngineOptions): Promise<Engine> {
   if (!URL.canParse(url) || !/^https?:/.test(url))
-    throw new EngineError('bad_option', `\`url\` must be an http or https address, not ${url}.`);
+    throw new EngineError('bad_option', `\`url\` is ${url}. Pass an http or https address.`);
   for (const [name, value, least] of [['rank', rank, 1] as const, ['adapters', places, 2] as const])
     if (!Number.isInteger(value) || value < least)
       throw new EngineError(
         'bad_option',
-        `\`${name}\` must be a whole number of at least ${least}, not ${value}.`,
+        `\`${name}\` is ${value}. Pass a whole number of at least ${least}.`,
       );
   const language = await readLanguage(checkpoint);
   const baseModel = await readBaseModel(checkpoint, { id, language });

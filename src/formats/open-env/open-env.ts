@@ -122,7 +122,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
 ): Promise<OpenEnv> {
   checkOptionNames('openEnv()', options, names);
   if (!URL.canParse(url) || !/^https?:/.test(url))
-    throw badOption(`\`url\` must be an http or https address, not ${url}.`);
+    throw badOption(`\`url\` is ${url}. Pass an http or https address.`);
   const { apiKey, discount = 1, stepTimeoutMs = 300_000, connectTimeoutMs = 30_000 } = options;
   const { invalid = 'That is no valid action.', action, prompt } = options;
   if (!(stepTimeoutMs > 0))

@@ -69,7 +69,7 @@ export class OpenRewardServer {
 
   constructor({ url, apiKey }: { url: string; apiKey?: string | undefined }) {
     if (!URL.canParse(url) || !/^https?:/.test(url))
-      throw new OpenRewardError('bad_option', `\`url\` must be an http or https address, not ${url}.`);
+      throw new OpenRewardError('bad_option', `\`url\` is ${url}. Pass an http or https address.`);
     this.url = url.replace(/\/+$/, '');
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
     const deadlines = { connectTimeout: silenceMs, headersTimeout: silenceMs, bodyTimeout: silenceMs };

@@ -249,7 +249,9 @@ describe('openEnv refuses', () => {
       code: 'environment_server_away',
       message: expect.stringContaining('ECONNREFUSED 127.0.0.1:9, in 1 try; start it'),
     });
-    await expect(openEnv('ftp://x', playing)).rejects.toThrow(/must be an http or https address/);
+    await expect(openEnv('ftp://x', playing)).rejects.toThrow(
+      /`url` is ftp:\/\/x\. Pass an http or https address/,
+    );
   });
 
   it('to guess what begins the conversation', async () => {

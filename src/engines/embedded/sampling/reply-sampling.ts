@@ -65,7 +65,10 @@ function checkParameters(
   vocabularySize: number,
 ): void {
   if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty)))
-    throw new EngineError('bad_sampling', `\`repetitionPenalty\` must be above 0, not ${repetitionPenalty}.`);
+    throw new EngineError(
+      'bad_sampling',
+      `\`repetitionPenalty\` is ${repetitionPenalty}. Pass a number above 0.`,
+    );
   const named = {
     allowedTokens: allowedTokens ?? [],
     'minTokens.barred': minTokens?.barred ?? [],
