@@ -15,7 +15,7 @@ export interface ParsedMessageRequest {
 }
 
 const content = z.union([z.string(), z.array(z.unknown())]);
-const display = optional(z.enum(['summarized', 'omitted']));
+const display = optional(z.enum(['summarized', 'omitted', 'updates']));
 
 const messageBody = z.object({
   model: optional(z.string()),
@@ -55,6 +55,7 @@ const messageBody = z.object({
     }),
   ),
   metadata: optional(z.object({ user_id: optional(z.string()) })),
+  context_management: optional(z.strictObject({ edits: optional(z.array(z.looseObject({}))) })),
   // These change the price and the speed at the provider, and not the reply.
   service_tier: optional(z.enum(['auto', 'standard_only'])),
   speed: optional(z.literal('standard')),
@@ -68,7 +69,6 @@ const known: ReadonlySet<string> = new Set(Object.keys(messageBody.shape));
 const remedies = {
   container: 'There are no containers and skills here. Remove it.',
   mcp_servers: 'Connect to the servers in the agent, and pass their tools.',
-  context_management: 'Send fewer messages.',
   compaction: 'Send fewer messages.',
   thread: 'Send all messages of the conversation.',
   fallbacks: 'One model answers all calls. Remove it.',
@@ -80,7 +80,15 @@ const remedies = {
 export function readMessageBody(body: unknown): ParsedMessageRequest {
   const read = parse(messageBody, checkNames(asFields(body), known, remedies));
   const { thinking, tool_choice: choice, output_config, stop_sequences: stop, stream = false } = read;
-  const tools = read.tools?.length ? read.tools.map(toTool) : undefined;
+  for (const [index, { type, keep }] of (read.context_management?.edits ?? []).entries())
+    if (type !== 'clear_thinking_20251015' || keep !== 'all')
+      throw unsupported(
+        `context_management.edits.${index}`,
+        'Messages are sampled after as they are. Send fewer.',
+      );
+  // A deferred tool is not in the prompt before a search finds it, and there is no search here.
+  const shown = (read.tools ?? []).map(toTool).filter((_, index) => !read.tools?.[index]?.defer_loading);
+  const tools = shown.length > 0 ? shown : undefined;
   if (!tools && (choice?.type === 'any' || choice?.type === 'tool'))
     throw invalid('tool_choice', 'needs `tools`.');
   const schema = output_config?.format?.schema;
@@ -109,9 +117,12 @@ export function readMessageBody(body: unknown): ParsedMessageRequest {
   };
 }
 
-/** How much is thought. A budget takes the effort that is usual for its size, because efforts are shares of the context. */
+/**
+ * How much is thought. The effort "high" is the default of the API and asks for nothing. A budget becomes the effort that
+ * is usual for its size, because the service's efforts are shares of the context.
+ */
 function effortOf({ thinking, output_config }: MessageBody): ChatCompletionRequest['reasoning_effort'] {
-  const { effort } = output_config ?? {};
+  const effort = output_config?.effort === 'high' ? undefined : output_config?.effort;
   if (thinking?.type === 'disabled') {
     if (effort) throw invalid('output_config.effort', 'is how much is thought, and `thinking` is disabled.');
     return 'none';
@@ -132,10 +143,9 @@ const customTool = z.object({
 
 function toTool(tool: Fields, index: number): Tool {
   const path = `tools.${index}`;
-  const { type = 'custom', defer_loading, allowed_callers, input_examples } = tool;
+  const { type = 'custom', allowed_callers, input_examples } = tool;
   if (type !== null && type !== 'custom')
     throw unsupported(`${path}.type`, `It is "${String(type)}". Pass tools with an \`input_schema\`.`);
-  if (defer_loading) throw unsupported(`${path}.defer_loading`, 'All tools are in the prompt.');
   if (Array.isArray(allowed_callers) && allowed_callers.some((caller) => caller !== 'direct'))
     throw unsupported(`${path}.allowed_callers`, 'Only the model calls tools: the value is ["direct"].');
   if (Array.isArray(input_examples) && input_examples.length > 0)

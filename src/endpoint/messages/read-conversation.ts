@@ -58,6 +58,9 @@ export function readConversation(
   return read;
 }
 
+/** Between the texts of a content that is not a reply: clients write each as a paragraph of its own. */
+const separator = '\n\n';
+
 function readReply(blocks: readonly Block[]): Message {
   let said = '';
   let thought = '';
@@ -83,7 +86,8 @@ function readTurn(content: Content, path: string): Message[] {
     said = undefined;
   };
   for (const { fields, path: at } of blocksOf(content, path)) {
-    if (fields.type === 'text') said = (said ?? '') + parse(text, fields, at).text;
+    if (fields.type === 'text')
+      said = (said === undefined ? '' : said + separator) + parse(text, fields, at).text;
     else if (fields.type === 'tool_result') {
       flush();
       const { tool_use_id, content: result = '', is_error } = parse(toolResult, fields, at);
@@ -105,7 +109,7 @@ function textOf(content: Content, path: string): string {
       if (fields.type === 'text') return parse(text, fields, at).text;
       throw unknownBlock(fields, at, 'text');
     })
-    .join('');
+    .join(separator);
 }
 
 function blocksOf(content: Content, path: string): Block[] {
