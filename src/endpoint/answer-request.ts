@@ -86,7 +86,7 @@ const modelOf = ({ model }: EndpointSession) => ({
 
 /** @throws EndpointError for a request without a valid key. */
 function sessionOf({ headers }: IncomingMessage, find: FindSession): EndpointSession {
-  // Anthropic's client sends the key of its program, and a token of the environment beside it.
+  // Some clients send the key of their program, and a token of the environment beside it.
   const keys = [headers['x-api-key'], /^bearer\s+(\S+)\s*$/i.exec(headers.authorization ?? '')?.[1]].filter(
     (key) => typeof key === 'string',
   );

@@ -50,7 +50,8 @@ export function readConversation(
     if (role === 'system') read.push({ role, content: textOf(content, path) });
     else read.push(...readTurn(content, path));
   }
-  if (reply)
+  flush();
+  if (read.at(-1)?.role === 'assistant')
     throw unsupported(
       `messages.${messages.length - 1}.role`,
       'It is "assistant": replies cannot be begun by the request. End with a message of the user.',
