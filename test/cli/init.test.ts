@@ -123,7 +123,7 @@ describe('martingale init', () => {
     expect(await readFile(join(folder, 'train.ts'), 'utf8')).toBe('mine');
     await expect(readFile(join(folder, 'package.json'))).rejects.toThrow('ENOENT');
     await expect(init(folder, '--agent', 'cobol')).rejects.toThrow(
-      /ai-sdk, openai, agents, langgraph, mastra, python/,
+      /ai-sdk, openai, agents, anthropic, langgraph, mastra, python/,
     );
   });
 
