@@ -72,7 +72,9 @@ export function errorBody(error: unknown): ErrorResponseBody {
 
 /** The form of Anthropic's errors, alone and as an event of a stream. Its clients read the code as `errorCode`. */
 export function messagesErrorBody(error: unknown) {
-  const { message, code } = errorBody(error).error;
+  const { message: said, code } = errorBody(error).error;
+  // The words by which agents notice that they have to shorten the conversation.
+  const message = code === 'context_length_exceeded' ? `prompt is too long: ${said}` : said;
   const type =
     messagesTypes[statusOf(error)] ?? (statusOf(error) >= 500 ? 'api_error' : 'invalid_request_error');
   return { type: 'error', error: { type, message, details: code === null ? null : { error_code: code } } };

@@ -1,6 +1,8 @@
 import Anthropic from '@anthropic-ai/sdk';
+import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { closeEndpoints, ModelHandle } from 'martingale';
 import { expect, test } from 'vitest';
+import { z } from 'zod';
 import type { FakePolicy } from '../model/fake-service.ts';
 import {
   completionsOf,
@@ -120,6 +122,24 @@ test.each([false, true])(
     expectExact(trajectory, desk.service.requests);
   },
 );
+
+test.each([false, true])("the client's own loop over tools is one history (streamed: %s)", async (stream) => {
+  await using desk = await openDesk(twoTurns);
+  const { trajectory, endpoint } = openRollout();
+  const client = clientOf(await endpoint(desk.model));
+  const order = betaZodTool({
+    ...{ name: 'order', description: 'Look up an order', inputSchema: z.object({ order: z.number() }) },
+    run: (input) => `order ${input.order} is paid`,
+  });
+  const body = { ...asked, tools: [order] };
+  const { content } = stream
+    ? await client.beta.messages.toolRunner({ ...body, stream: true }).runUntilDone()
+    : await client.beta.messages.toolRunner(body);
+  expect(content).toMatchObject([{ text: 'it is paid' }]);
+  expect(desk.service.requests[1]?.messages.at(-1)).toMatchObject({ content: 'order 12 is paid' });
+  expect(trajectory.histories).toHaveLength(1);
+  expectExact(trajectory, desk.service.requests);
+});
 
 test('the fields of a request reach the service', async () => {
   await using desk = await openDesk(twoTurns);

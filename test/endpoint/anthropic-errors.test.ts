@@ -129,3 +129,16 @@ test('a key ends with its rollout, and the client does not retry', async () => {
   });
   expect(desk.service.requests).toHaveLength(0);
 });
+
+test('a call that cannot be recorded is never shown', async () => {
+  await using desk = await openDesk((request) => ({ ...twoTurns(request), withoutTokenIds: true }));
+  const { endpoint, trajectory } = openRollout();
+  const client = clientOf(await endpoint(desk.model));
+  const seen: string[] = [];
+  const read = async () => {
+    for await (const event of await client.messages.create({ ...asked, stream: true })) seen.push(event.type);
+  };
+  await expect(read()).rejects.toMatchObject({ errorCode: 'unexpected_call_token_ids_missing' });
+  expect(seen).toEqual(['message_start']);
+  expect(trajectory.violation).toBeDefined();
+});

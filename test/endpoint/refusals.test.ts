@@ -136,6 +136,7 @@ test.each<[string, object]>([
   ['output_config.effort', { output_config: { effort: 'low' }, thinking: { type: 'disabled' } }],
   ['context_management.edits.0', { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] } }],
   ['container', { container: 'c' }],
+  ['thread', { thread: { type: 'create' } }],
   ['mcp_servers', { mcp_servers: [{ type: 'url', url: 'x', name: 'x' }] }],
   ['speed', { speed: 'fast' }],
   ['stop_sequences', { stop_sequences: 'x' }],

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import type { ChatCompletionRequest, Tool } from '../../contract/index.ts';
 import { optional } from '../../contract/index.ts';
-import { invalid, unsupported } from '../endpoint-error.ts';
+import { isObject } from '../../util/json.ts';
+import { EndpointError, invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, checkNames, type Fields, parse } from '../read-fields.ts';
 import type { EndpointRequest } from '../session.ts';
 import { readConversation } from './read-conversation.ts';
@@ -70,7 +71,6 @@ const remedies = {
   container: 'There are no containers and skills here. Remove it.',
   mcp_servers: 'Connect to the servers in the agent, and pass their tools.',
   compaction: 'Send fewer messages.',
-  thread: 'Send all messages of the conversation.',
   fallbacks: 'One model answers all calls. Remove it.',
   output_format: 'Send it as `output_config.format`.',
   n: 'Each call samples one reply. Make several calls.',
@@ -78,7 +78,9 @@ const remedies = {
 
 /** Parses a Messages request of an Anthropic client. @throws EndpointError that names the field. */
 export function readMessageBody(body: unknown): ParsedMessageRequest {
-  const read = parse(messageBody, checkNames(asFields(body), known, remedies));
+  const fields = asFields(body);
+  if (isObject(fields.thread)) throw threadUnsupported();
+  const read = parse(messageBody, checkNames(fields, known, remedies));
   const { thinking, tool_choice: choice, output_config, stop_sequences: stop, stream = false } = read;
   for (const [index, { type, keep }] of (read.context_management?.edits ?? []).entries())
     if (type !== 'clear_thinking_20251015' || keep !== 'all')
@@ -116,6 +118,15 @@ export function readMessageBody(body: unknown): ParsedMessageRequest {
     },
   };
 }
+
+/** At this code the loops over tools of Anthropic's client go on with all messages in each request. */
+const threadUnsupported = () =>
+  new EndpointError(
+    400,
+    'thread_unsupported_request',
+    '`thread` is not supported here. Send all messages of the conversation.',
+    'thread',
+  );
 
 /**
  * How much is thought. The effort "high" is the default of the API and asks for nothing. A budget becomes the effort that
