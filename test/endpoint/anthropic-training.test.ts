@@ -93,7 +93,6 @@ test.each([
     progress: false,
   });
   const rewards = reports.map(({ reward }) => reward);
-  console.log(rewards.map((r) => r.toFixed(2)).join(' '));
   expect(rewards[0]).toBeLessThan(0.7);
   expect(Math.min(...rewards.slice(-3)), rewards.join(' ')).toBeGreaterThan(0.9);
 });
