@@ -59,9 +59,9 @@ export function statusError(
   );
 }
 
-/** Messages of vLLM, SGLang and hosted services for a prompt longer than the context. */
+/** Messages of vLLM, SGLang, Anthropic and hosted services for a prompt longer than the context. */
 const tooLongWords =
-  /maximum context length|(?:longer than|exceeds) the model's context length|context window/i;
+  /maximum context length|(?:longer than|exceeds) the model's context length|context window|prompt is too long/i;
 
 /** Whether a response with this status and body means that the prompt is longer than the model's context. */
 export function isContextLengthError(status: number, body: string): boolean {

@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { answerChat } from './chat-completions.ts';
-import { EndpointError, errorResponse } from './endpoint-error.ts';
+import { EndpointError, errorBody, errorResponse, messagesErrorBody } from './endpoint-error.ts';
 import { type EndpointAnswer, readJson, writeAnswer, writeJson } from './exchange.ts';
+import { answerCount, answerMessage } from './messages/answer-message.ts';
 import { answerResponse } from './responses/answer-response.ts';
 import type { EndpointSession } from './session.ts';
 
@@ -10,29 +11,35 @@ import type { EndpointSession } from './session.ts';
 export const keyPrefix = 'martingale.';
 
 /** The routes of model calls. Clients also ask for addresses that are not there. */
-const callRoutes: ReadonlySet<string> = new Set(['POST /v1/chat/completions', 'POST /v1/responses']);
+const callRoutes: ReadonlySet<string> = new Set([
+  'POST /v1/chat/completions',
+  'POST /v1/responses',
+  'POST /v1/messages',
+]);
 
 type FindSession = (apiKey: string) => EndpointSession | undefined;
 
-/** Answers a request to the `/v1` routes of OpenAI-compatible clients. `find` returns the session of a valid key. */
+/** Answers a request to the `/v1` routes of the clients of OpenAI and Anthropic. `find` returns the session of a valid key. */
 export async function answerRequest(
   request: IncomingMessage,
   response: ServerResponse,
   find: FindSession,
 ): Promise<void> {
   let session: EndpointSession | undefined;
+  const path = pathOf(request);
   try {
-    const path = pathOf(request);
     if (path === '/v1' || path.startsWith('/v1/')) session = sessionOf(request, find);
     await writeAnswer(response, await answerTo(`${request.method} ${path}`, request, response, session));
   } catch (error) {
     // The policy's caller notes the outcome of each call, but a rejected request never became a call.
-    if (error instanceof EndpointError && callRoutes.has(`${request.method} ${pathOf(request)}`))
+    if (error instanceof EndpointError && callRoutes.has(`${request.method} ${path}`))
       session?.run(() => currentTrajectory()?.failCall(error));
     if (response.headersSent) response.destroy();
-    else writeJson(response, errorResponse(error));
+    else writeJson(response, errorResponse(error, isMessages(path) ? messagesErrorBody : errorBody));
   }
 }
+
+const isMessages = (path: string): boolean => path === '/v1/messages' || path.startsWith('/v1/messages/');
 
 async function answerTo(
   route: string,
@@ -43,6 +50,9 @@ async function answerTo(
   if (session) {
     if (route === 'POST /v1/chat/completions') return answerChat(session, await readJson(request), response);
     if (route === 'POST /v1/responses') return answerResponse(session, await readJson(request), response);
+    if (route === 'POST /v1/messages') return answerMessage(session, await readJson(request), response);
+    if (route === 'POST /v1/messages/count_tokens')
+      return answerCount(session, await readJson(request), response);
     const isRead = route.startsWith('GET ') || route.startsWith('HEAD ');
     if (isRead && route.endsWith(' /v1/models'))
       return { json: { object: 'list', data: [modelOf(session)] } };
@@ -52,15 +62,19 @@ async function answerTo(
   throw new EndpointError(
     404,
     'unknown_path',
-    `${route} is not served. The paths are POST /v1/chat/completions, POST /v1/responses and GET /v1/models.`,
+    `${route} is not served. The paths are POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, ` +
+      'POST /v1/messages/count_tokens and GET /v1/models.',
   );
 }
 
-/** The path without its query. A client with a proxy sends the whole URL. */
+/**
+ * The path without its query. A client with a proxy sends the whole URL, and Anthropic's client adds `/v1` to a base URL
+ * that has it already.
+ */
 function pathOf({ url = '' }: IncomingMessage): string {
   const path = url.startsWith('/') ? url : URL.canParse(url) ? new URL(url).pathname : url;
   const end = path.indexOf('?');
-  return end < 0 ? path : path.slice(0, end);
+  return (end < 0 ? path : path.slice(0, end)).replace(/^\/v1\/v1\//, '/v1/');
 }
 
 const modelOf = ({ model }: EndpointSession) => ({
@@ -72,10 +86,13 @@ const modelOf = ({ model }: EndpointSession) => ({
 
 /** @throws EndpointError for a request without a valid key. */
 function sessionOf({ headers }: IncomingMessage, find: FindSession): EndpointSession {
-  const apiKey = /^bearer\s+(\S+)\s*$/i.exec(headers.authorization ?? '')?.[1];
-  const session = apiKey === undefined ? undefined : find(apiKey);
+  // Some clients send the key of their program, and a token of the environment beside it.
+  const keys = [headers['x-api-key'], /^bearer\s+(\S+)\s*$/i.exec(headers.authorization ?? '')?.[1]].filter(
+    (key) => typeof key === 'string',
+  );
+  const session = keys.map(find).find((found) => found !== undefined);
   if (session) return session;
-  throw refusal(apiKey);
+  throw refusal(keys.find((key) => key.startsWith(keyPrefix)) ?? keys[0]);
 }
 
 function refusal(apiKey: string | undefined): EndpointError {
@@ -83,7 +100,7 @@ function refusal(apiKey: string | undefined): EndpointError {
     return new EndpointError(
       401,
       'api_key_missing',
-      'The request has no key. Send the `apiKey` of `model.endpoint()` as `Authorization: Bearer <key>`.',
+      'The request has no key. Send the `apiKey` of `model.endpoint()` as `Authorization: Bearer <key>` or `x-api-key: <key>`.',
     );
   if (apiKey.startsWith(keyPrefix))
     return new EndpointError(

@@ -42,8 +42,11 @@ export interface ErrorResponse {
   body: unknown;
 }
 
-/** The HTTP response for an error. */
-export function errorResponse(error: unknown): ErrorResponse {
+/** The HTTP response for an error. @param toBody Its form. Default: that of OpenAI-compatible clients. */
+export function errorResponse(
+  error: unknown,
+  toBody: (error: unknown) => unknown = errorBody,
+): ErrorResponse {
   const status = statusOf(error);
   const headers: Record<string, string> = {};
   const waitMs = isRequestError(error) ? error.retryAfterMs : null;
@@ -51,9 +54,9 @@ export function errorResponse(error: unknown): ErrorResponse {
     headers['retry-after'] = String(Math.ceil(waitMs / 1000));
     headers['retry-after-ms'] = String(waitMs);
   }
-  // Stops OpenAI's clients from retrying: this process would reject the same request again.
+  // Stops the clients of OpenAI and Anthropic from retrying: this process would reject the same request again.
   if (!isRequestError(error) && status < 500) headers['x-should-retry'] = 'false';
-  return { status, headers, body: errorBody(error) };
+  return { status, headers, body: toBody(error) };
 }
 
 export function errorBody(error: unknown): ErrorResponseBody {
@@ -66,6 +69,26 @@ export function errorBody(error: unknown): ErrorResponseBody {
     },
   };
 }
+
+/** The form of Anthropic's errors, alone and as an event of a stream. Its clients read the code as `errorCode`. */
+export function messagesErrorBody(error: unknown) {
+  const { message: said, code } = errorBody(error).error;
+  // The words by which agents notice that they have to shorten the conversation.
+  const message = code === 'context_length_exceeded' ? `prompt is too long: ${said}` : said;
+  const type =
+    messagesTypes[statusOf(error)] ?? (statusOf(error) >= 500 ? 'api_error' : 'invalid_request_error');
+  return { type: 'error', error: { type, message, details: code === null ? null : { error_code: code } } };
+}
+
+const messagesTypes: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+};
 
 const statusOfCode: Readonly<Record<string, number>> = {
   trajectory_closed: 410,

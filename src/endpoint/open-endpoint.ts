@@ -5,9 +5,9 @@ import type { EndpointModel } from './session.ts';
 
 /** Address of a rollout's model for programs in any language, and the key that identifies the rollout. */
 export interface ModelEndpoint {
-  /** Base URL with `/v1` at its end, the `baseURL` of OpenAI-compatible clients. */
+  /** Base URL with `/v1` at its end, the `baseURL` of the clients of OpenAI and Anthropic. */
   baseUrl: string;
-  /** Bearer key of one trajectory. It expires when the rollout ends. */
+  /** Key of one trajectory, as a bearer key or `x-api-key`. It expires when the rollout ends. */
   apiKey: string;
 }
 

@@ -49,6 +49,8 @@ export interface EndpointModel {
   answer(request: ModelRequest): Promise<WholeAnswer>;
   /** Resolves when the service has accepted the call. */
   answerStreamed(request: ModelRequest): Promise<StreamedAnswer>;
+  /** Number of tokens of the request's prompt. The call is not recorded. */
+  countTokens(request: ModelRequest): Promise<number>;
 }
 
 /** A call of a session. It is aborted when its client disconnects and when the session ends. */
@@ -104,14 +106,29 @@ export class EndpointSession {
 export type EndpointRequest = Omit<ModelRequest, 'signal'>;
 
 /** Answers with the whole reply, after recording it. */
-export async function answerComplete(
+export const answerComplete = (
   session: EndpointSession,
   client: ServerResponse,
   request: EndpointRequest,
-): Promise<WholeAnswer> {
+): Promise<WholeAnswer> =>
+  answered(session, client, (signal) => session.model.answer({ ...request, signal }));
+
+/** Counts the tokens of the prompt. */
+export const countPrompt = (
+  session: EndpointSession,
+  client: ServerResponse,
+  request: EndpointRequest,
+): Promise<number> =>
+  answered(session, client, (signal) => session.model.countTokens({ ...request, signal }));
+
+async function answered<Answer>(
+  session: EndpointSession,
+  client: ServerResponse,
+  ask: (signal: AbortSignal) => Promise<Answer>,
+): Promise<Answer> {
   const call = session.join(client);
   try {
-    return await session.run(() => session.model.answer({ ...request, signal: call.signal }));
+    return await session.run(() => ask(call.signal));
   } catch (error) {
     throw causeOf(error, call);
   } finally {

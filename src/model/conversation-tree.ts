@@ -22,12 +22,12 @@ const trees = new WeakMap<Trajectory, ConversationTree>();
  *
  * Tool arguments are not compared, because a tool's schema may have filled in defaults. The call ids identify them.
  *
- * @param options.index Index of the call that the prompt is for.
+ * @param options.index Index of the call that the prompt is for; absent if there is none.
  */
 export function restoreSampled(
   prompt: PromptMessages,
   trajectory: Trajectory,
-  { index, sendTokenIds }: { index: number; sendTokenIds: boolean },
+  { index, sendTokenIds }: { index?: number; sendTokenIds: boolean },
 ): Message[] {
   const { messages } = prompt;
   const found = treeOf(trajectory).match(index, prompt);
@@ -75,7 +75,7 @@ class ConversationTree {
   }
 
   /** Adds the call's prompt to the tree. Returns the call of the last sampled reply in it, at message `at`. */
-  match(index: number, prompt: PromptMessages): { at: number; call: RecordedCall } | undefined {
+  match(index: number | undefined, prompt: PromptMessages): { at: number; call: RecordedCall } | undefined {
     let node = this.#root;
     let deepest: { at: number; candidates: Candidate[] } | undefined;
     for (const [at, message] of prompt.messages.entries()) {
@@ -83,12 +83,14 @@ class ConversationTree {
       if (candidates.length > 0) deepest = { at, candidates };
       node = step(node, message, candidates.length > 0);
     }
-    node.open ??= new Set();
-    node.open.add(index);
+    if (index !== undefined) {
+      node.open ??= new Set();
+      node.open.add(index);
+    }
     if (!deepest) return undefined;
     const { at, candidates } = deepest;
     const chosen = this.#choose(candidates, prompt.callIds[at]);
-    chosen.continuations++;
+    if (index !== undefined) chosen.continuations++;
     return { at, call: chosen.call };
   }
 

@@ -128,13 +128,13 @@ export class ModelHandle implements RolloutModel {
   }
 
   /**
-   * Base URL and key of a local server that speaks Chat Completions and Responses, for agents that do not use the AI
-   * SDK, in any language and process. The key identifies the current rollout's trajectory: every call with it is
+   * Base URL and key of a local server that speaks Chat Completions, Responses and Anthropic's Messages, for agents that do
+   * not use the AI SDK, in any language and process. The key identifies the current rollout's trajectory: every call with it is
    * recorded there, whatever model it names. The key expires with the rollout. Outside of a rollout nothing is recorded,
    * and the key lasts until `closeEndpoints()`.
    *
    *     const { baseUrl, apiKey } = await model.endpoint();
-   *     const client = new OpenAI({ baseURL: baseUrl, apiKey });
+   *     const client = new OpenAI({ baseURL: baseUrl, apiKey }); // or Anthropic
    *
    * @throws TrajectoryError if the rollout has ended, and outside of a rollout if `outsideRollout` is `error`.
    */

@@ -166,6 +166,38 @@ export class PolicyCaller implements EndpointModel {
     return { ...(await this.stream(call)), callId: call.callId };
   }
 
+  /**
+   * Number of tokens of the prompt that such a call would have, as the service counts it for a reply of one token. That
+   * call belongs to no trajectory: it is not recorded, has no part in the rollout's limits, and may fail.
+   */
+  async countTokens({ settings, tools, prompt, signal }: ModelRequest): Promise<number> {
+    const { name, record, sendTokenIds } = this.#options;
+    const scope = currentTrajectory();
+    if (!scope) this.checkOutside();
+    const messages = record && scope ? restoreSampled(prompt, scope, { sendTokenIds }) : prompt.messages;
+    const { completion } = await this.complete({
+      asked: prompt.messages,
+      tools,
+      trajectory: undefined,
+      scope: undefined,
+      index: 0,
+      callId: undefined,
+      hasAgentSeed: false,
+      begunMs: 0,
+      sentMs: 0,
+      signal: anySignal(signal, scope?.signal),
+      body: {
+        ...settings,
+        logprobs: false,
+        return_token_ids: false,
+        max_completion_tokens: 1,
+        model: name,
+        messages,
+      },
+    });
+    return completion.usage.prompt_tokens;
+  }
+
   /** Answers with the whole reply, after recording it. */
   complete(call: StartedCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
     return this.#tracked(call, async (span, options) => {

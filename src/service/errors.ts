@@ -115,9 +115,9 @@ const shownPathLength = 200;
 
 export function noSuchPath(path: string): ServiceError {
   const shown = path.length > shownPathLength ? `${path.slice(0, shownPathLength)}…` : path;
-  const remedy = /^\/v1\/responses(\/|$)/.test(path)
-    ? 'This service speaks chat completions: call POST /v1/chat/completions. An agent that needs the Responses API ' +
-      'gets both from the harness, by `model.endpoint()`.'
+  const remedy = /^\/v1\/(responses|messages)(\/|$)/.test(path)
+    ? 'This service speaks chat completions: call POST /v1/chat/completions. An agent that needs the Responses API or ' +
+      "Anthropic's Messages gets them from the harness, by `model.endpoint()`."
     : 'GET /v1/openapi.json lists the paths.';
   return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedy}`);
 }

@@ -1,42 +1,31 @@
 import { execFile } from 'node:child_process';
-import { cp, mkdir, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { agents, projectFiles } from '../../src/cli/init/project.ts';
 import { temporaryFolder } from '../support/files.ts';
+import { installedIn } from '../support/installed.ts';
 import { fromSource, root, runProgram, typeCheck } from '../support/programs.ts';
 
 const run = promisify(execFile);
 const init = (...args: string[]) => runProgram('src/cli/main.ts', { args: ['init', ...args] });
 
-/** Packages that this repository does not have, because they are large, are installed here by the first run. */
-const installed = join(root, 'node_modules/.cache/init');
+/** What only the project of `mastra` needs. */
+const mastra = join(root, 'node_modules/.cache/init/node_modules');
 
-/** Installs what only the project of `mastra` needs; false, with a line that says so, without the registry. */
 async function installMastra(): Promise<boolean> {
   const { dependencies } = JSON.parse((await projectFiles('.', 'mastra')).get('package.json') ?? '');
   const name = '@mastra/core';
-  await mkdir(installed, { recursive: true });
-  await writeFile(
-    join(installed, 'package.json'),
-    JSON.stringify({ dependencies: { [name]: dependencies[name], zod: dependencies.zod } }),
-  );
-  const flags = ['--no-audit', '--no-fund', '--ignore-scripts', '--prefer-offline'];
-  try {
-    await run('npm', ['install', ...flags], { cwd: installed });
-    return true;
-  } catch (error) {
-    console.warn(`NOT RUN: the project of mastra. ${error instanceof Error ? error.message : error}`);
-    return false;
-  }
+  const packages = { [name]: dependencies[name], zod: dependencies.zod };
+  return (await installedIn('init', packages)) !== undefined;
 }
 
 /** A project with this repository's packages, and martingale from its sources. */
 async function projectOf(agent: string): Promise<string> {
   const parent = await temporaryFolder();
   const folder = join(parent, 'my project');
-  if (agent === 'mastra') await symlink(join(installed, 'node_modules'), join(parent, 'node_modules'));
+  if (agent === 'mastra') await symlink(mastra, join(parent, 'node_modules'));
   await init(folder, '--agent', agent);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   return folder;
@@ -123,7 +112,7 @@ describe('martingale init', () => {
     expect(await readFile(join(folder, 'train.ts'), 'utf8')).toBe('mine');
     await expect(readFile(join(folder, 'package.json'))).rejects.toThrow('ENOENT');
     await expect(init(folder, '--agent', 'cobol')).rejects.toThrow(
-      /ai-sdk, openai, agents, langgraph, mastra, python/,
+      /ai-sdk, openai, agents, anthropic, langgraph, mastra, python/,
     );
   });
 

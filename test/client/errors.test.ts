@@ -38,6 +38,7 @@ describe('an error response', () => {
     [400, { error: { message: 'too much', type: 'x', param: null, code: 'context_length_exceeded' } }],
     [422, { detail: 'too much', error: { message: 'too much', code: 'context_length_exceeded' } }],
     [400, { message: "This model's maximum context length is 8 tokens. However, you asked for 9." }],
+    [400, { type: 'error', error: { type: 'invalid_request_error', message: 'prompt is too long: 9 > 8' } }],
     [
       400,
       { error: { message: "The input (9 tokens) is longer than the model's context length (8 tokens)." } },

@@ -1,3 +1,4 @@
+import Anthropic from '@anthropic-ai/sdk';
 import fc from 'fast-check';
 import OpenAI from 'openai';
 import type { ChatCompletionMessageParam } from 'openai/resources';
@@ -8,8 +9,11 @@ import type { FakePolicy } from '../model/fake-service.ts';
 import { expectExact, openDesk, openRollout, orderParameters } from './support.ts';
 
 /** `previous`: names the response before, where that is what the conversation ended in. */
-type Protocol = 'chat' | 'chat stream' | 'responses' | 'responses stream' | 'previous';
-const protocols: Protocol[] = ['chat', 'chat stream', 'responses', 'responses stream', 'previous'];
+const protocols = [
+  ...(['chat', 'chat stream', 'responses', 'responses stream'] as const),
+  ...(['previous', 'messages', 'messages stream'] as const),
+];
+type Protocol = (typeof protocols)[number];
 
 /** A message as the agent has it. */
 interface Line {
@@ -71,7 +75,7 @@ test('whatever an agent does with its conversations, what was sampled is there o
       desk.service.requests.length = 0;
       const { trajectory, endpoint, end } = openRollout({ seed: seed++ });
       const { baseUrl, apiKey } = await endpoint(desk.model);
-      const agent = new TryingAgent(new OpenAI({ baseURL: baseUrl, apiKey, maxRetries: 0 }));
+      const agent = new TryingAgent({ baseURL: baseUrl, apiKey, maxRetries: 0 });
       for (const batch of batches) await agent.do(batch);
       for (const { call, edited } of agent.sent) {
         const request = requestOf(desk.service.requests, call);
@@ -88,7 +92,7 @@ test('whatever an agent does with its conversations, what was sampled is there o
 
 /** The request that the agent numbered so. */
 function requestOf(requests: readonly ChatCompletionRequest[], call: string): ChatCompletionRequest {
-  const found = requests.find((request) => request.metadata?.call === call);
+  const found = requests.find((request) => (request.metadata?.call ?? request.user) === call);
   if (!found) throw new TypeError(`no request ${call}`);
   return found;
 }
@@ -98,11 +102,13 @@ class TryingAgent {
   /** Conversations that cannot but be histories of their own. */
   beginnings = 0;
   readonly #client: OpenAI;
+  readonly #anthropic: Anthropic;
   readonly #conversations: Line[][] = [];
   #edits = 0;
 
-  constructor(client: OpenAI) {
-    this.#client = client;
+  constructor(address: { baseURL: string; apiKey: string; maxRetries: number }) {
+    this.#client = new OpenAI(address);
+    this.#anthropic = new Anthropic({ ...address, authToken: null });
   }
 
   async do(batch: Action[]): Promise<void> {
@@ -150,9 +156,12 @@ class TryingAgent {
     const id = String(this.sent.length);
     const replies = lines.filter(({ message }) => message.role === 'assistant');
     this.sent.push({ call: id, edited: replies.map(({ edited }) => edited ?? false) });
+    const stream = protocol.endsWith('stream');
     const reply = protocol.startsWith('chat')
-      ? { message: await this.#chat(lines, id, protocol === 'chat stream') }
-      : await this.#respond(lines, id, protocol);
+      ? { message: await this.#chat(lines, id, stream) }
+      : protocol.startsWith('messages')
+        ? { message: await this.#message(lines, id, stream) }
+        : await this.#respond(lines, id, protocol);
     lines.push(reply);
     for (const { id: call } of reply.message.calls ?? [])
       lines.push({ message: { role: 'tool', call, content: 'paid' } });
@@ -173,6 +182,33 @@ class TryingAgent {
       content ?? '',
       tool_calls.flatMap((made) =>
         made.type === 'function' ? [{ ...made, function: { ...made.function } }] : [],
+      ),
+    );
+  }
+
+  async #message([first, ...lines]: Line[], call: string, stream: boolean): Promise<Line['message']> {
+    const isSystem = first?.message.role === 'system';
+    const request: Anthropic.MessageCreateParamsNonStreaming = {
+      ...{ model: 'any', max_tokens: 100, metadata: { user_id: call } },
+      ...(isSystem ? { system: first.message.content } : {}),
+      messages: (isSystem || !first ? lines : [first, ...lines]).map(({ message }) => toMessage(message)),
+      tools: [{ name: 'order', input_schema: { ...orderParameters, required: ['order'] } }],
+    };
+    const { content } = stream
+      ? await this.#anthropic.messages.stream(request).finalMessage()
+      : await this.#anthropic.messages.create(request);
+    return reply(
+      content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join(''),
+      content.flatMap((block) =>
+        block.type === 'tool_use'
+          ? [
+              {
+                id: block.id,
+                type: 'function',
+                function: { name: block.name, arguments: JSON.stringify(block.input) },
+              },
+            ]
+          : [],
       ),
     );
   }
@@ -216,6 +252,17 @@ function toChat({ role, content, calls, call }: Line['message']): ChatCompletion
   if (role === 'tool') return { role, content, tool_call_id: call ?? '' };
   if (role === 'assistant') return { role, content, ...(calls ? { tool_calls: calls } : {}) };
   return { role, content };
+}
+
+function toMessage({ role, content, calls = [], call }: Line['message']): Anthropic.MessageParam {
+  if (role === 'tool')
+    return { role: 'user', content: [{ type: 'tool_result', tool_use_id: call ?? '', content }] };
+  if (role !== 'assistant') return { role, content };
+  const made = calls.map(({ id, function: { name, arguments: written } }) => ({
+    ...{ type: 'tool_use' as const, id, name },
+    input: JSON.parse(written),
+  }));
+  return { role, content: [...(content === '' ? [] : [{ type: 'text' as const, text: content }]), ...made] };
 }
 
 function toItems({ role, content, calls = [], call }: Line['message']): ResponseInputItem[] {

@@ -1,3 +1,4 @@
+import Anthropic from '@anthropic-ai/sdk';
 import { closeEndpoints, ModelHandle, Trajectory } from 'martingale';
 import { runInTrajectory } from 'martingale/loop';
 import OpenAI from 'openai';
@@ -24,7 +25,8 @@ async function open() {
   const trajectory = new Trajectory({ seed: 3 });
   const model = new ModelHandle({ client: service.client, name: baseModel });
   const { baseUrl, apiKey } = await runInTrajectory(trajectory, () => model.endpoint());
-  return { trajectory, client: new OpenAI({ baseURL: baseUrl, apiKey }) };
+  const anthropic = new Anthropic({ baseURL: baseUrl, apiKey, authToken: null });
+  return { trajectory, client: new OpenAI({ baseURL: baseUrl, apiKey }), anthropic };
 }
 
 test.each([false, true])(
@@ -66,6 +68,35 @@ test.each([false, true])(
         ? await client.responses.stream(request).finalResponse()
         : await client.responses.create(request);
       previous = response.id;
+    }
+    expectOneSequence(trajectory, 3);
+  },
+);
+
+test.each([false, true])(
+  'the embedded engine samples each prompt after its own tokens: messages (streamed: %s)',
+  async (stream) => {
+    const { trajectory, anthropic } = await open();
+    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: 'make it light' }];
+    for (let turn = 0; turn < 3; turn++) {
+      const shared = {
+        ...{ model: 'any', messages, thinking: { type: 'enabled' as const, budget_tokens: 1024 } },
+        tools: [{ name: 'lamp', input_schema: { ...parameters, type: 'object' as const } }],
+        tool_choice: { type: 'any' as const, disable_parallel_tool_use: true },
+      };
+      const body = { ...shared, max_tokens: 90 };
+      const { input_tokens } = await anthropic.messages.countTokens(shared);
+      const { content, usage } = stream
+        ? await anthropic.messages.stream(body).finalMessage()
+        : await anthropic.messages.create(body);
+      expect(usage.input_tokens + (usage.cache_read_input_tokens ?? 0)).toBe(input_tokens);
+      messages.push({ role: 'assistant', content });
+      const results = content.flatMap((block) =>
+        block.type === 'tool_use'
+          ? [{ type: 'tool_result' as const, tool_use_id: block.id, content: 'done' }]
+          : [],
+      );
+      messages.push({ role: 'user', content: results });
     }
     expectOneSequence(trajectory, 3);
   },

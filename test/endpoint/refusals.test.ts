@@ -105,6 +105,53 @@ test.each<[string, object]>([
   expect(desk.service.requests).toHaveLength(asked);
 });
 
+const image = { type: 'image', source: { type: 'url', url: 'x' } };
+const said = (role: string, ...content: object[]) => ({ messages: [{ role, content }] });
+const order = { name: 'order', input_schema: { type: 'object' } };
+
+test.each<[string, object]>([
+  ['messages', { messages: [] }],
+  ['messages.0.content', said('user')],
+  ['messages.0.content.1.type', said('user', { type: 'text', text: 'a' }, image)],
+  ['messages.0.content.0.type', said('user', { type: 'document', source: {} })],
+  [
+    'messages.0.content.0.content.0.type',
+    said('user', { type: 'tool_result', tool_use_id: 'x', content: [image] }),
+  ],
+  ['messages.0.content.0.tool_use_id', said('user', { type: 'tool_result' })],
+  ['messages.0.content.0.type', said('assistant', { type: 'server_tool_use', id: 'x' })],
+  ['messages.0.content.0.type', said('assistant', { type: 'redacted_thinking', data: 'x' })],
+  ['messages.0.role', said('assistant', { type: 'text', text: 'The answer is' })],
+  ['messages.0.role', said('critic', { type: 'text', text: 'a' })],
+  ['system.0.type', { system: [image] }],
+  ['tools.0.type', { tools: [{ type: 'web_search_20260318', name: 'web_search' }] }],
+  ['tools.0.input_schema', { tools: [{ name: 'order' }] }],
+  ['tools.0.allowed_callers', { tools: [{ ...order, allowed_callers: ['code_execution_20260521'] }] }],
+  ['tools.0.input_examples', { tools: [{ ...order, input_examples: [{}] }] }],
+  ['tool_choice', { tool_choice: { type: 'any' } }],
+  ['tool_choice.type', { tools: [order], tool_choice: { type: 'some' } }],
+  ['thinking.type', { thinking: { type: 'between_tools' } }],
+  ['thinking.budget_tokens', { thinking: { type: 'enabled' } }],
+  ['output_config.effort', { output_config: { effort: 'max' } }],
+  ['output_config.effort', { output_config: { effort: 'low' }, thinking: { type: 'disabled' } }],
+  ['context_management.edits.0', { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] } }],
+  ['container', { container: 'c' }],
+  ['thread', { thread: { type: 'create' } }],
+  ['mcp_servers', { mcp_servers: [{ type: 'url', url: 'x', name: 'x' }] }],
+  ['speed', { speed: 'fast' }],
+  ['stop_sequences', { stop_sequences: 'x' }],
+  ['temprature', { temprature: 1 }],
+])("messages refuse %s by name, in the form of Anthropic's errors", async (param, fields) => {
+  const asked = desk.service.requests.length;
+  for (const path of ['/messages', '/messages/count_tokens']) {
+    const { status, headers, body } = await post(path, { model: 'any', max_tokens: 9, messages, ...fields });
+    const error = { type: 'invalid_request_error', message: expect.stringContaining(`\`${param}\` `) };
+    expect([status, body]).toMatchObject([400, { type: 'error', error }]);
+    expect(headers.get('x-should-retry')).toBe('false');
+  }
+  expect(desk.service.requests).toHaveLength(asked);
+});
+
 test('fields of no effect, null and defaults are taken', async () => {
   const none = { prompt_cache_key: 'k', safety_identifier: 's', prompt_cache_retention: '24h', user: 'u' };
   const chat = {
@@ -118,6 +165,9 @@ test('fields of no effect, null and defaults are taken', async () => {
   expect((await post('/chat/completions', { messages, ...none, ...chat })).status).toBe(200);
   const response = { background: false, truncation: 'disabled', conversation: null, store: true, tools: [] };
   expect((await post('/responses', { input: 'a', ...none, ...response })).status).toBe(200);
+  const message = { system: '', tools: [], tool_choice: { type: 'none' }, thinking: null, speed: 'standard' };
+  const hints = { cache_control: { type: 'ephemeral' }, diagnostics: { previous_message_id: null } };
+  expect((await post('/messages', { messages, ...message, ...hints })).status).toBe(200);
 });
 
 test('a body that is not a request is refused as such', async () => {
@@ -128,6 +178,17 @@ test('a body that is not a request is refused as such', async () => {
   expect(await post('/responses', '[]')).toMatchObject({
     status: 400,
     body: { error: { code: 'invalid_body' } },
+  });
+  expect(await post('/messages', '{')).toMatchObject({
+    status: 400,
+    body: {
+      type: 'error',
+      error: { type: 'invalid_request_error', details: { error_code: 'invalid_json' } },
+    },
+  });
+  expect(await post('/messages/batches', {})).toMatchObject({
+    status: 404,
+    body: { type: 'error', error: { type: 'not_found_error' } },
   });
   expect(await post('/embeddings', {})).toMatchObject({
     status: 404,
@@ -184,6 +245,7 @@ test('a body that comes in chunks of unknown number is read', async () => {
   for (const [path, fields] of [
     ['/chat/completions', { messages, model: 'any' }],
     ['/responses', { input: 'a' }],
+    ['/messages', { messages }],
   ] as const) {
     const response = await fetch(`${address.baseUrl}${path}`, {
       method: 'POST',

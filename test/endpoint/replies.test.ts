@@ -1,3 +1,4 @@
+import Anthropic from '@anthropic-ai/sdk';
 import { closeEndpoints, ModelHandle } from 'martingale';
 import OpenAI from 'openai';
 import { expect, test } from 'vitest';
@@ -49,7 +50,8 @@ async function openReasoning(say: Say = thinking) {
   const { endpoint, trajectory } = openRollout();
   const { baseUrl, apiKey } = await endpoint(new ModelHandle({ name, completions }));
   const client = new OpenAI({ baseURL: baseUrl, apiKey });
-  return { client, requests, trajectory, [Symbol.asyncDispose]: closeEndpoints };
+  const anthropic = new Anthropic({ baseURL: baseUrl, apiKey, authToken: null });
+  return { client, anthropic, requests, trajectory, [Symbol.asyncDispose]: closeEndpoints };
 }
 
 test('of two replies that say the same in other tokens each is gone on from once', async () => {
@@ -122,6 +124,59 @@ test.each([
     expect(requests[1]?.messages).toHaveLength(3);
     expect(trajectory.histories).toHaveLength(1);
   }
+});
+
+test.each<[string, 'summarized' | 'omitted', (block: Anthropic.ContentBlock) => boolean]>([
+  ['thoughts', 'summarized', () => true],
+  ['thoughts of which it sees the signature alone', 'omitted', () => true],
+  ['no thoughts', 'summarized', ({ type }) => type === 'text'],
+])('a messages client that sends back %s continues from the reply', async (_, display, isKept) => {
+  for (const stream of [false, true]) {
+    await using opened = await openReasoning();
+    const { anthropic, requests, trajectory } = opened;
+    const body: Anthropic.MessageCreateParamsNonStreaming = {
+      ...{ model: 'any', max_tokens: 2000, messages: [user('a')] },
+      thinking: { type: 'enabled', budget_tokens: 1024, display },
+    };
+    const { content } = stream
+      ? await anthropic.messages.stream(body).finalMessage()
+      : await anthropic.messages.create(body);
+    const thinking = display === 'omitted' ? '' : 'thought 1';
+    expect(content).toMatchObject([
+      { type: 'thinking', thinking, signature: expect.stringMatching(/./) },
+      { type: 'text', text: 'answer 1' },
+    ]);
+    const reply = { role: 'assistant' as const, content: content.filter(isKept) };
+    await anthropic.messages.create({ ...body, messages: [user('a'), reply, user('b')] });
+    expect(requests[1]?.messages[1]).toMatchObject({ reasoning: 'thought 1', token_ids: [1, 99] });
+    expect(trajectory.histories).toHaveLength(1);
+    // A thought that says something else is an edit.
+    const other = [{ type: 'thinking' as const, thinking: 'other', signature: '' }, ...content.slice(1)];
+    await anthropic.messages.create({
+      ...body,
+      messages: [user('a'), { ...reply, content: other }, user('b')],
+    });
+    expect(requests[2]?.messages[1]).toMatchObject({ reasoning_content: 'other' });
+    expect(requests[2]?.messages[1]).not.toHaveProperty('token_ids');
+  }
+});
+
+test('events of a streamed message tell one block after the other', async () => {
+  await using opened = await openReasoning();
+  const types: string[] = [];
+  const body = { model: 'any', max_tokens: 9, messages: [user('a')] };
+  for await (const event of await opened.anthropic.messages.create({ ...body, stream: true })) {
+    const delta = event.type === 'content_block_delta' ? [event.delta.type] : [];
+    const index = 'index' in event ? [event.index] : [];
+    types.push([event.type, ...index, ...delta].join(' '));
+  }
+  expect(types).toEqual([
+    'message_start',
+    ...['content_block_start 0', 'content_block_delta 0 thinking_delta'],
+    ...['content_block_delta 0 signature_delta', 'content_block_stop 0'],
+    ...['content_block_start 1', 'content_block_delta 1 text_delta', 'content_block_stop 1'],
+    ...['message_delta', 'message_stop'],
+  ]);
 });
 
 test('events of a streamed response are numbered and tell the whole of it', async () => {

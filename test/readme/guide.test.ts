@@ -141,6 +141,12 @@ describe('environments of README and docs', () => {
     expect(await rewardsOf(capitals, scenario, () => ({ text: 'It is Paris.' }))).toEqual([1, 1]);
   });
 
+  it("train an agent on Anthropic's client by the same endpoint", async () => {
+    const rivers = await exported<Environment>('rivers');
+    const scenario = { city: 'Paris', river: 'Seine' };
+    expect(await rewardsOf(rivers, scenario, () => ({ text: 'The Seine.' }))).toEqual([1, 1]);
+  });
+
   it('train an agent that names its model by a string', async () => {
     const antonyms = await exported<Environment>('antonyms');
     const restore = await exported<() => void>('restore');

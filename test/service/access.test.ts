@@ -103,15 +103,17 @@ describe('access', () => {
 
   test('refuses unknown paths and methods in the form that OpenAI clients read', async () => {
     const { call, raw } = await start();
-    const { status, body } = await call('POST', '/v1/responses', {});
-    expect(status).toBe(404);
-    expect(body.error).toEqual({
-      message: expect.stringMatching(
-        /no path \/v1\/responses\..*POST \/v1\/chat\/completions.*`model\.endpoint\(\)`/,
-      ),
-      ...{ type: 'not_found_error', param: null, code: 'no_such_path' },
-    });
-    expect(body.detail).toBe(body.error.message);
+    for (const path of ['/v1/responses', '/v1/messages']) {
+      const { status, body } = await call('POST', path, {});
+      expect(status).toBe(404);
+      expect(body.error).toEqual({
+        message: expect.stringMatching(
+          /no path \/v1\/(responses|messages)\..*POST \/v1\/chat\/completions.*`model\.endpoint\(\)`/,
+        ),
+        ...{ type: 'not_found_error', param: null, code: 'no_such_path' },
+      });
+      expect(body.detail).toBe(body.error.message);
+    }
     const embeddings = await call('POST', '/v1/embeddings', {});
     expect(embeddings.body.error.message).toMatch(/no path \/v1\/embeddings\. GET \/v1\/openapi\.json/);
     const long = await call('GET', `/v1/${'x'.repeat(5000)}`);

@@ -4,7 +4,7 @@ import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { martingaleVersion } from '../../util/version.ts';
 
-export const agents = ['ai-sdk', 'openai', 'agents', 'langgraph', 'mastra', 'python'] as const;
+export const agents = ['ai-sdk', 'openai', 'agents', 'anthropic', 'langgraph', 'mastra', 'python'] as const;
 export type AgentKind = (typeof agents)[number];
 
 /** Packages of an agent, beside what every project has. Majors, so that an old npm installs what was tested. */
@@ -12,6 +12,7 @@ const packagesOf: Record<AgentKind, Record<string, string>> = {
   'ai-sdk': {},
   openai: { openai: '^7.55.0' },
   agents: { '@openai/agents': '^0.20.0' },
+  anthropic: { '@anthropic-ai/sdk': '^1.14.0' },
   langgraph: {
     '@langchain/core': '^1.2.13',
     '@langchain/langgraph': '~1.4.8',

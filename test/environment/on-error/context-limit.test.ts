@@ -1,7 +1,9 @@
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { APICallError } from '@ai-sdk/provider';
+import Anthropic from '@anthropic-ai/sdk';
 import { generateText, tool } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { defineEnvironment, externalModel, type RolloutContext } from 'martingale';
+import { defineEnvironment, externalModel, type ModelEndpoint, type RolloutContext } from 'martingale';
 import { OpenAI } from 'openai';
 import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -105,31 +107,58 @@ test('an error after a reply cut at the context’s end is the limit; after one 
   expect(reasons).toEqual(['context_limit', 'error:SyntaxError']);
 });
 
-test('an agent behind the endpoint gets the code that its client knows, and reaches the same limit', async () => {
-  const codes: unknown[] = [];
-  const environment = defineEnvironment({
-    ...base,
-    rollout: async ({ model, signal }) => {
-      const { baseUrl, apiKey } = await model.endpoint();
-      const openai = new OpenAI({ baseURL: baseUrl, apiKey, maxRetries: 0 });
-      const first = { role: 'user' as const, content: 'a' };
-      await openai.chat.completions.create({ model: 'x', messages: [first] }, { signal });
-      try {
-        await openai.chat.completions.create({ model: 'x', messages: [first, first] }, { signal });
-      } catch (error) {
-        codes.push(error instanceof OpenAI.APIError && error.code);
-        throw new Error('my agent failed');
-      }
-      return 'fits';
-    },
-    atLimit: () => 'too long',
-    rewards,
-  });
-  const rollout = await runOnce(environment, noScenario, small);
-  expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
-  expect(rollout.trajectory.stopReason).toBe('context_limit');
-  expect(codes).toEqual(['context_length_exceeded']);
-});
+type Turn = { role: 'user' | 'assistant'; content: string };
+const first: Turn[] = [{ role: 'user', content: 'a' }];
+const second: Turn[] = [...first, { role: 'assistant', content: 'yes' }, ...first];
+const request = (messages: Turn[]) => ({ model: 'x', max_tokens: 9, messages });
+
+test.each<[string, (endpoint: ModelEndpoint, messages: Turn[]) => PromiseLike<unknown>, object]>([
+  [
+    'openai',
+    ({ baseUrl, apiKey }, messages) =>
+      new OpenAI({ baseURL: baseUrl, apiKey }).chat.completions.create(request(messages)),
+    { code: 'context_length_exceeded' },
+  ],
+  [
+    '@anthropic-ai/sdk',
+    ({ baseUrl, apiKey }, messages) =>
+      new Anthropic({ baseURL: baseUrl, apiKey, authToken: null }).messages.create(request(messages)),
+    { errorCode: 'context_length_exceeded', apiMessage: expect.stringMatching(/^prompt is too long/) },
+  ],
+  [
+    '@ai-sdk/anthropic',
+    ({ baseUrl, apiKey }, messages) =>
+      generateText({ model: createAnthropic({ baseURL: baseUrl, apiKey })('x'), messages }),
+    { statusCode: 400 },
+  ],
+])(
+  'an agent on %s behind the endpoint gets the error of its client, and reaches the same limit',
+  async (_, ask, known) => {
+    for (const own of [true, false]) {
+      const errors: unknown[] = [];
+      const environment = defineEnvironment({
+        ...base,
+        rollout: async ({ model }) => {
+          const endpoint = await model.endpoint();
+          await ask(endpoint, first);
+          try {
+            await ask(endpoint, second);
+          } catch (error) {
+            errors.push(error);
+            throw own ? new Error('my agent failed') : error;
+          }
+          return 'fits';
+        },
+        atLimit: () => 'too long',
+        rewards,
+      });
+      const rollout = await runOnce(environment, noScenario, small);
+      expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
+      expect(rollout.trajectory.stopReason).toBe('context_limit');
+      expect(errors).toMatchObject([known]);
+    }
+  },
+);
 
 test('a first prompt beyond the context fails the rollout, and says so', async () => {
   const environment = defineEnvironment({
