@@ -1,5 +1,6 @@
 import {
   hasBias,
+  kernelPart,
   type NormName,
   normsOf,
   normWidth,
@@ -8,8 +9,17 @@ import {
   projectionsOf,
 } from '../checkpoint/tensors.ts';
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
-import { type Architecture, isGated } from '../weights/architecture.ts';
-import { Layer, type LayerParts, type LayerTape, type Linear, type MatmulOptions } from './layer.ts';
+import { type Architecture, isGated, type LayerKind } from '../weights/architecture.ts';
+import { type ConvolutionParts, convolutionInputs } from './convolution.ts';
+import {
+  type AttentionTape,
+  type CommonTape,
+  type ConvolutionTape,
+  Layer,
+  type LayerParts,
+  type Linear,
+  type MatmulOptions,
+} from './layer.ts';
 import { gainInput, Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
@@ -27,25 +37,35 @@ type TrainedPart = LoraTargets | 'all';
  * `<projection>.A` [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width],
  * `positions` [batch, time], `cosines` and `sines` [time, headWidth / 2], `visible` [batch or 1, 1, time, time], 0 where a
  * position may attend and a large negative number elsewhere, and `query_shape` and `key_shape`, [batch, time, heads,
- * headWidth] of the queries and of the keys. Output: `next`.
+ * headWidth] of the queries and of the keys. Output: `next`. A layer with a convolution, which `kind` says, has
+ * `convolutionInputs` in place of all of these but `state`.
  *
  * Sequences are padded on the right: no position attends to a later one, so padding changes nothing. All nodes of
  * the graphs have kernels on WebGPU; on the CPU the runtime fuses transpositions and scales into the products. The shapes
  * are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
  */
-export function loraForwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained);
+export function loraForwardGraph(
+  architecture: Architecture,
+  trained: TrainedPart,
+  kind: LayerKind = 'attention',
+): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, kind);
   graph.output('next', layer.next(layer.forward('state')), ['tokens', architecture.width]);
   return graph.finish();
 }
 
 /** The same forward pass, with what `loraTapeGraph` takes from it as further outputs: see `keptShapes`. */
-export function loraKeepingGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained);
+export function loraKeepingGraph(
+  architecture: Architecture,
+  trained: TrainedPart,
+  kind: LayerKind = 'attention',
+): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, kind);
   const tape = layer.forward('state');
   graph.output('next', layer.next(tape), ['tokens', architecture.width]);
-  for (const [part, shape] of keptShapes(architecture))
-    graph.output(`tape.${part}`, tape[part] as Value, shape);
+  const parts: Partial<Record<KeptPart, Value>> = tape;
+  for (const [part, shape] of keptShapes(architecture, kind))
+    graph.output(`tape.${part}`, parts[part] as Value, shape);
   return graph.finish();
 }
 
@@ -54,8 +74,12 @@ export function loraKeepingGraph(architecture: Architecture, trained: TrainedPar
  * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and of
  * each trained input `<input>.gradient`: of `<projection>.A` and `<projection>.B`, or of all weights.
  */
-export function loraBackwardGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained, true);
+export function loraBackwardGraph(
+  architecture: Architecture,
+  trained: TrainedPart,
+  kind: LayerKind = 'attention',
+): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, kind, true);
   graph.input('gradient', 'float32', ['tokens', architecture.width]);
   const stateGradient = layer.backward('gradient', layer.forward('state'));
   graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
@@ -63,33 +87,55 @@ export function loraBackwardGraph(architecture: Architecture, trained: TrainedPa
 }
 
 /** The backward pass on what a forward pass has kept. Inputs beside those of `loraBackwardGraph`: `keptShapes`. */
-export function loraTapeGraph(architecture: Architecture, trained: TrainedPart): Uint8Array {
-  const { graph, layer } = new LoraGraph(architecture, trained, true);
+export function loraTapeGraph(
+  architecture: Architecture,
+  trained: TrainedPart,
+  kind: LayerKind = 'attention',
+): Uint8Array {
+  const { graph, layer } = new LoraGraph(architecture, trained, kind, true);
   graph.input('gradient', 'float32', ['tokens', architecture.width]);
   const kept = Object.fromEntries(
-    Array.from(keptShapes(architecture), ([part, shape]) => [
+    Array.from(keptShapes(architecture, kind), ([part, shape]) => [
       part,
       graph.input(`tape.${part}`, 'float32', shape),
     ]),
-  ) as Record<KeptPart, Value>;
-  const tape = { ...kept, input: 'state', attention: layer.attention(kept.query, kept.key) };
+  ) as Omit<CommonTape, 'input'> & (Omit<AttentionTape, 'attention'> | ConvolutionTape);
+  const tape =
+    'projected' in kept
+      ? { ...kept, input: 'state' }
+      : { ...kept, input: 'state', attention: layer.attention(kept.query, kept.key) };
   graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
   return graph.finish();
 }
 
 /** Attention is computed again: it takes more memory than time. The input is kept in any case. */
-type KeptPart = Exclude<keyof LayerTape, 'input' | 'attention'>;
+type KeptPart = Exclude<
+  keyof CommonTape | keyof AttentionTape | keyof ConvolutionTape,
+  'input' | 'attention'
+>;
 
 /** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
-export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions> {
+export function keptShapes(
+  architecture: Architecture,
+  kind: LayerKind = 'attention',
+): Map<KeptPart, Dimensions> {
   const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm } = architecture;
   const keys = ['batch', keyValueHeads, 'time', headWidth];
+  const mixes: [KeptPart, Dimensions][] =
+    kind === 'convolution'
+      ? [
+          ['projected', ['tokens', 3 * width]],
+          ['mixed', ['tokens', width]],
+        ]
+      : [
+          ['query', ['batch', keyValueHeads, 'queries', headWidth]],
+          ['key', keys],
+          ['value', keys],
+          ['mixed', ['tokens', heads * headWidth]],
+        ];
   const shapes = new Map<KeptPart, Dimensions>([
     ['attentionInverse', ['tokens', 1]],
-    ['query', ['batch', keyValueHeads, 'queries', headWidth]],
-    ['key', keys],
-    ['value', keys],
-    ['mixed', ['tokens', heads * headWidth]],
+    ...mixes,
     ['middle', ['tokens', width]],
     ['mlpInverse', ['tokens', 1]],
     ['hidden', ['tokens', mlpWidth]],
@@ -101,7 +147,7 @@ export function keptShapes(architecture: Architecture): Map<KeptPart, Dimensions
       .set('rawAttentionInverse', ['tokens', 1])
       .set('rawMlp', ['tokens', width])
       .set('rawMlpInverse', ['tokens', 1]);
-  if (queryKeyNorm)
+  if (queryKeyNorm && kind === 'attention')
     shapes
       .set('rawQuery', ['batch', heads, 'time', headWidth])
       .set('queryInverse', ['batch', heads, 'time', 1])
@@ -119,21 +165,23 @@ class LoraGraph {
   readonly #trained: TrainedPart;
   readonly #keepsGradients: boolean;
 
-  constructor(architecture: Architecture, trained: TrainedPart, keepsGradients = false) {
+  constructor(architecture: Architecture, trained: TrainedPart, kind: LayerKind, keepsGradients = false) {
     this.#architecture = architecture;
     this.#trained = trained;
     this.#keepsGradients = keepsGradients;
-    const { width, heads, headWidth, positions } = architecture;
+    const { width, heads, headWidth, positions, convolutions } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['tokens', width]);
-    graph.input('positions', 'int64', ['batch', 'time']);
-    graph.input('visible', 'float32', ['masks', 1, 'time', 'time']);
-    if (positions !== 'learned')
-      for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
-    const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
-    const norms = new Map(normsOf(architecture).map((name) => [name, this.#norm(name)]));
-    graph.input('query_shape', 'int64', [4]);
-    graph.input('key_shape', 'int64', [4]);
+    if (kind === 'attention') {
+      graph.input('positions', 'int64', ['batch', 'time']);
+      graph.input('visible', 'float32', ['masks', 1, 'time', 'time']);
+      if (positions !== 'learned')
+        for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
+      graph.input('query_shape', 'int64', [4]);
+      graph.input('key_shape', 'int64', [4]);
+    }
+    const linears = new Map(projectionsOf(architecture, kind).map((name) => [name, this.#linear(name)]));
+    const norms = new Map(normsOf(architecture, kind).map((name) => [name, this.#norm(name)]));
     const parts: LayerParts = {
       graph,
       architecture,
@@ -144,7 +192,17 @@ class LoraGraph {
       mask: 'visible',
       rotary: positions === 'learned' ? null : { positions: 'positions', cosines: 'cosines', sines: 'sines' },
     };
+    if (kind === 'convolution') parts.convolution = this.#convolution(convolutions?.taps ?? 0);
     this.layer = new Layer(parts);
+  }
+
+  #convolution(taps: number): ConvolutionParts {
+    const { width } = this.#architecture;
+    const keepGradient = this.#keepsWeights
+      ? (gradient: Value) => this.#outputGradient(kernelPart, gradient, [width, 1, taps])
+      : null;
+    const inputs = convolutionInputs(this.graph, { width, taps });
+    return { graph: this.graph, width, taps, ...inputs, keepGradient };
   }
 
   #norm(name: NormName): Norm {

@@ -1,7 +1,7 @@
 import type { Projection } from '../checkpoint/tensors.ts';
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, tensorShapes } from '../weights/architecture.ts';
-import type { LayerParts, LayerTape, Linear, MatmulOptions } from './layer.ts';
+import type { AttentionTape, CommonTape, LayerParts, LayerTape, Linear, MatmulOptions } from './layer.ts';
 import { Norm } from './normalization.ts';
 
 /**
@@ -129,7 +129,10 @@ export abstract class TrainingGraph {
 }
 
 /** The values that a squared ReLU and learned positions leave for the backward pass. */
-type TapePart = Exclude<keyof LayerTape, 'gate' | 'queryInverse' | 'keyInverse' | `raw${string}`>;
+type TapePart = Exclude<
+  keyof CommonTape | keyof AttentionTape,
+  'gate' | 'queryInverse' | 'keyInverse' | `raw${string}`
+>;
 
 /** The values of the forward pass that the backward pass needs: outputs of the one graph and inputs of the other. */
 export function tapeShapes(architecture: Architecture): Map<Value, Dimensions> {

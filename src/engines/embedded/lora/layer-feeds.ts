@@ -1,9 +1,18 @@
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { embeddingTensor, headTensor, type LayerTensor, layerTensors } from '../checkpoint/tensors.ts';
+import {
+  embeddingTensor,
+  headTensor,
+  kernelPart,
+  type LayerTensor,
+  layerTensorName,
+  layerTensors,
+  projectionsOf,
+} from '../checkpoint/tensors.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
-import type { Architecture, TensorShape } from '../weights/architecture.ts';
+import { type Architecture, kindOf, type TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
-import type { Branches } from './shared-prefixes.ts';
+import { convolutionFeeds } from './convolution-feeds.ts';
+import { type Branches, whole } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
 export interface LoraBase {
@@ -40,6 +49,14 @@ export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Fe
     layerTensors(base.architecture, layer).filter(({ dimensions }) => dimensions.length === 1),
   );
 
+/** The kernels of each layer's convolution, [width, taps]; null for a layer without one. */
+export const kernelsOf = (base: LoraBase): (Float32Array | null)[] =>
+  Array.from({ length: base.architecture.layers }, (_, layer) =>
+    kindOf(base.architecture, layer) === 'convolution'
+      ? weightOf(base, `${layerTensorName(base.architecture, layer, kernelPart)}.weight`)
+      : null,
+  );
+
 const constants = (runtime: Runtime, base: LoraBase, tensors: readonly LayerTensor[]): Feeds =>
   Object.fromEntries(
     tensors.map(({ part, name, dimensions }) => [part, runtime.constant(weightOf(base, name), dimensions)]),
@@ -65,11 +82,15 @@ export function trainedTensors(architecture: Architecture, trained: Trained): Tr
 
 /** The adapter's tensors in a layer, each with its name in the graphs: `<projection>.A` or `<projection>.B`. */
 export function adapterParts(architecture: Architecture, lora: LoraSettings, layer: number): TrainedTensor[] {
-  const { targets } = lora;
-  const count = targets.length * 2;
-  return adapterShapes(architecture, lora)
-    .slice(layer * count, (layer + 1) * count)
-    .map((shape, index) => ({ ...shape, input: `${targets[index >> 1]}.${index % 2 === 0 ? 'A' : 'B'}` }));
+  const shapes = new Map(adapterShapes(architecture, lora).map((shape) => [shape.name, shape]));
+  return projectionsOf(architecture, kindOf(architecture, layer))
+    .filter((projection) => lora.targets.includes(projection))
+    .flatMap((projection) =>
+      ['A', 'B'].map((part) => {
+        const name = `${layerTensorName(architecture, layer, projection)}.lora_${part}.weight`;
+        return { ...(shapes.get(name) as TensorShape), input: `${projection}.${part}` };
+      }),
+    );
 }
 
 /** A layer's part of an adapter's flat vector as inputs of the graphs. */
@@ -109,13 +130,16 @@ export interface BatchFeeds {
   global: Feeds;
   /** For the layers with local attention; the same feeds if there are none. */
   local: Feeds;
+  /** For the layers with convolutions; the same feeds if there are none. */
+  convolution: Feeds;
 }
 
 export function batchFeeds(
   runtime: Runtime,
-  { positions: kind, heads, keyValueHeads, headWidth, local }: Architecture,
-  { sequences, time, branches = [] }: PaddedTokens,
+  { positions: kind, heads, keyValueHeads, headWidth, local, convolutions }: Architecture,
+  tokens: PaddedTokens,
 ): BatchFeeds {
+  const { sequences, time, branches = [] } = tokens;
   const batch = sequences.length;
   const parting = branches.some(({ starts }) => starts.length > 1);
   const masks = parting ? batch : 1;
@@ -143,15 +167,15 @@ export function batchFeeds(
     positions: runtime.integer(positions, [batch, time]),
     ...rotary(kind),
   };
-  if (!local) return { global, local: global };
+  const convolution = convolutions ? convolutionFeeds(runtime, convolutions.taps, tokens) : global;
+  if (!local) return { global, local: global, convolution };
   const isShort = time <= local.window;
   return {
     global,
+    convolution,
     local: { ...global, ...rotary(local.positions), ...(isShort ? {} : { visible: visible(local.window) }) },
   };
 }
-
-const whole: Branches = { shared: 0, starts: [0] };
 
 /** Writes the position of each token in its sequence. Padding continues the last sequence. */
 function placeRow(positions: BigInt64Array, { shared, starts }: Branches = whole): void {

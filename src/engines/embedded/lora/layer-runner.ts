@@ -8,7 +8,7 @@ import {
   loraTapeGraph,
 } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
-import { isLocal } from '../weights/architecture.ts';
+import { type Architecture, isLocal, kindOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
 import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
 import {
   type BatchFeeds,
@@ -49,14 +49,19 @@ export interface PassOptions {
 export class LayerRunner {
   readonly #runtime: Runtime;
   readonly #base: LoraBase;
-  readonly #sessions: LayerSessions;
+  readonly #sessions: ReadonlyMap<LayerKind, LayerSessions>;
   /** The checkpoint's own weights. */
   readonly #layers: Feeds[];
   readonly #trained: TrainedTensor[][];
   /** Offset of the embeddings in the vector; null if they are not trained. */
   readonly #embeddings: number | null;
 
-  private constructor(runtime: Runtime, base: LoraBase, trained: Trained, sessions: LayerSessions) {
+  private constructor(
+    runtime: Runtime,
+    base: LoraBase,
+    trained: Trained,
+    sessions: ReadonlyMap<LayerKind, LayerSessions>,
+  ) {
     const { architecture } = base;
     this.#runtime = runtime;
     this.#base = base;
@@ -71,16 +76,10 @@ export class LayerRunner {
 
   static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<LayerRunner> {
     const { architecture } = base;
-    const none = { targets: [], scale: 1 };
-    const part =
-      trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
-    return new LayerRunner(runtime, base, trained, {
-      base: await runtime.session(loraForwardGraph(architecture, none)),
-      forward: await runtime.session(loraForwardGraph(architecture, part)),
-      backward: await runtime.session(loraBackwardGraph(architecture, part)),
-      keeping: await runtime.session(loraKeepingGraph(architecture, part)),
-      fromTape: await runtime.session(loraTapeGraph(architecture, part)),
-    });
+    const sessions = new Map<LayerKind, LayerSessions>();
+    for (const kind of kindsOf(architecture))
+      sessions.set(kind, await sessionsOf(runtime, architecture, trained, kind));
+    return new LayerRunner(runtime, base, trained, sessions);
   }
 
   /** `vector`: what is trained, flat; null runs the checkpoint as it is. */
@@ -92,8 +91,8 @@ export class LayerRunner {
     const shared = batchFeeds(this.#runtime, this.#base.architecture, batch);
     const states = [this.#embed(batch, vector)];
     const tapes: (Feeds | null)[] = [];
-    const { base, forward, keeping } = this.#sessions;
     for (const layer of this.#layers.keys()) {
+      const { base, forward, keeping } = this.#sessionsOf(layer);
       await untilMessagesArrived(signal);
       const feeds = { ...this.#own(shared, layer), ...this.#weights(vector, layer) };
       const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
@@ -118,7 +117,8 @@ export class LayerRunner {
       await untilMessagesArrived(signal);
       freeTensors([states.pop() as Tensor]);
       const tape = tapes.pop() ?? null;
-      const session = tape ? this.#sessions.fromTape : this.#sessions.backward;
+      const { fromTape, backward } = this.#sessionsOf(layer);
+      const session = tape ? fromTape : backward;
       const outputs = await session.run({
         ...this.#own(shared, layer),
         ...this.#weights(vector, layer),
@@ -152,7 +152,8 @@ export class LayerRunner {
   }
 
   async release(): Promise<void> {
-    for (const session of Object.values(this.#sessions)) await session.release();
+    for (const sessions of this.#sessions.values())
+      for (const session of Object.values(sessions)) await session.release();
   }
 
   #embed({ sequences, time }: PaddedTokens, vector: Float32Array | null): Tensor {
@@ -174,8 +175,13 @@ export class LayerRunner {
     return this.#runtime.float(scaled(states, embeddingScale), [sequences.length * time, width]);
   }
 
+  #sessionsOf(layer: number): LayerSessions {
+    return this.#sessions.get(kindOf(this.#base.architecture, layer)) as LayerSessions;
+  }
+
   /** A layer's part of what a batch gives. */
-  #own({ global, local }: BatchFeeds, layer: number): Feeds {
+  #own({ global, local, convolution }: BatchFeeds, layer: number): Feeds {
+    if (kindOf(this.#base.architecture, layer) === 'convolution') return convolution;
     return isLocal(this.#base.architecture, layer) ? local : global;
   }
 
@@ -221,6 +227,24 @@ interface LayerSessions {
   /** Forward, keeping what `fromTape`, a backward pass, needs. */
   keeping: Session;
   fromTape: Session;
+}
+
+async function sessionsOf(
+  runtime: Runtime,
+  architecture: Architecture,
+  trained: Trained,
+  kind: LayerKind,
+): Promise<LayerSessions> {
+  const none = { targets: [], scale: 1 };
+  const part =
+    trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
+  return {
+    base: await runtime.session(loraForwardGraph(architecture, none, kind)),
+    forward: await runtime.session(loraForwardGraph(architecture, part, kind)),
+    backward: await runtime.session(loraBackwardGraph(architecture, part, kind)),
+    keeping: await runtime.session(loraKeepingGraph(architecture, part, kind)),
+    fromTape: await runtime.session(loraTapeGraph(architecture, part, kind)),
+  };
 }
 
 const freeTensors = (tensors: readonly Tensor[]) => freeAll(tensors.map(({ data }) => data as Float32Array));

@@ -1,6 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import {
+  allProjections,
+  checkpointTensors,
+  projections,
+} from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import {
   headLogitsBackwardGraph,
   headLogitsGraph,
@@ -57,6 +61,14 @@ const architectures: fc.Arbitrary<Architecture> = fc
       }),
       { nil: null },
     ),
+    convolutions: fc.option(
+      fc.record({
+        layers: fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
+        taps: fc.integer({ min: 1, max: 4 }),
+      }),
+      { nil: null },
+    ),
+    tensorNames: fc.constant('llama'),
     queryKeyNorm: fc.boolean(),
     attentionBias: fc.boolean(),
     tiedEmbeddings: fc.boolean(),
@@ -86,10 +98,8 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const width = trainsAll ? 4 * Math.ceil(rest.architecture.width / 4) : rest.architecture.width;
           const architecture = { ...rest.architecture, width };
           const random = new Random(seed);
-          const targets = rest.targets.filter(
-            (name) => architecture.mlp !== 'squared-relu' || name !== 'gate_proj',
-          );
-          if (targets.length === 0) targets.push('q_proj');
+          const targets = rest.targets.filter((name) => allProjections(architecture).includes(name));
+          if (targets.length === 0) targets.push('up_proj');
           const lora = { rank, alpha, targets };
           const draw = (count: number, scale: number, mean = 0) =>
             Float32Array.from({ length: count }, () => mean + scale * random.normal());
@@ -198,13 +208,15 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
 
 describe('the graphs of checkpoints', () => {
   it('have no operator that WebGPU lacks (FusedMatMul, LogSoftmax) or miscomputes (SimplifiedLayerNormalization)', () => {
-    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const [drawn] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const architecture = { ...drawn, convolutions: { layers: [true], taps: 3 } };
     const lora = { targets: projections, scale: 2 };
     const graphs = [
-      loraForwardGraph(architecture, lora),
-      loraBackwardGraph(architecture, lora),
-      loraKeepingGraph(architecture, lora),
-      loraTapeGraph(architecture, lora),
+      ...(['attention', 'convolution'] as const).flatMap((kind) =>
+        [loraForwardGraph, loraBackwardGraph, loraKeepingGraph, loraTapeGraph].map((graph) =>
+          graph(architecture, lora, kind),
+        ),
+      ),
       headLogprobsGraph(architecture),
       headSlopesGraph(architecture),
       headLogitsGraph(architecture),
@@ -217,7 +229,8 @@ describe('the graphs of checkpoints', () => {
 
 describe('the memory that training needs', () => {
   it('lets as many layers keep their values as fit beside it', () => {
-    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const [drawn] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const architecture = { ...drawn, convolutions: null };
     const size = { sequences: 2, time: 32 };
     const { heads, keyValueHeads, headWidth, mlpWidth, mlp, width, queryKeyNorm, outputNorms } = architecture;
     const perToken =
@@ -225,6 +238,16 @@ describe('the memory that training needs', () => {
     const norms = queryKeyNorm ? (heads + keyValueHeads) * (headWidth + 1) : 0;
     const ofOutputs = outputNorms ? 2 * (width + 1) : 0;
     expect(keptBytes(architecture, size)).toBe(4 * 64 * (perToken + norms + ofOutputs));
+    const convolved = { ...architecture, convolutions: { layers: [true, true, true], taps: 3 } };
+    const ofMlp = (mlp === 'squared-relu' ? 1 : 2) * mlpWidth;
+    expect(keptBytes(convolved, size)).toBe(4 * 64 * (2 + 5 * width + ofMlp + ofOutputs));
+    const mixed = { ...architecture, layers: 2, convolutions: { layers: [true, false], taps: 3 } };
+    const most = Math.max(keptBytes(architecture, size), keptBytes(convolved, size));
+    expect(keptBytes(mixed, size)).toBe(most);
+    // Each kind of layer has sessions with memory of their own.
+    const both = trainingBytes(mixed, size);
+    for (const one of [architecture, convolved])
+      expect(both).toBeGreaterThan(trainingBytes({ ...one, layers: 2 }, size));
     const beside = (bytes: number) =>
       keptLayers(
         { ...architecture, layers: 5 },
