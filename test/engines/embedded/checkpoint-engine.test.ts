@@ -21,17 +21,20 @@ import { cispo, datumOf } from './support.ts';
 
 const parent = sharedFolder();
 let folder: string;
+let convolutions: string;
 let engine: Engine;
 
 beforeAll(async () => {
   folder = await generateCheckpoint(parent, 'qwen3');
   const other = await generateCheckpoint(parent, 'llama3');
+  convolutions = await generateCheckpoint(parent, 'lfm2');
   engine = await createEmbeddedEngine({
     threads: 2,
     checkpoints: [
       { folder, lora: { rank: 4 } },
       { folder: other, id: 'other', contextLength: 128 },
       { folder, id: 'whole', train: 'all' },
+      { folder: convolutions, id: 'convolutions', train: 'all' },
     ],
   });
 });
@@ -39,6 +42,7 @@ afterAll(() => engine?.close());
 
 const id = 'qwen3-generated';
 const lora = { rank: 4, alpha: 8, targets: projections };
+const folderOf = (baseModel: string) => (baseModel === 'convolutions' ? convolutions : folder);
 const regex = (pattern: string): Constraint => ({
   branches: [{ open: null, grammar: { type: 'regex', pattern }, repeat: false }],
 });
@@ -68,9 +72,10 @@ async function trainedLogprobs(
   trained: Trained = lora,
 ): Promise<number[][]> {
   const reply = await engine.generate(asked);
-  const codec = new ConversationCodec(new Map(), await readLanguage(folder));
+  const own = folderOf(asked.weights.baseModel);
+  const codec = new ConversationCodec(new Map(), await readLanguage(own));
   const sequence = await findDecisions(datumOf(asked, reply, 1), codec);
-  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(folder), trained);
+  const model = await LoraModel.create(await loadRuntime('auto', 1), await readCheckpoint(own), trained);
   const batches = model.toBatches([sequence], 2 ** 30);
   const computed = await model.logprobs(batches, vector, new AbortController().signal);
   await model.release();
@@ -88,6 +93,7 @@ describe('a checkpoint in the embedded engine', () => {
       id,
       'other',
       'whole',
+      'convolutions',
     ]);
     const [, , model, other] = engine.baseModels;
     expect(model).toMatchObject({ contextLength: 512, vocabularySize: 709 });
@@ -184,6 +190,7 @@ describe('a checkpoint in the embedded engine', () => {
   it.each<[string, string, Trained]>([
     ['by LoRA', id, lora],
     ['in all its weights', 'whole', 'all'],
+    ['in all its weights, kernels of convolutions too', 'convolutions', 'all'],
   ])('is trained %s; what was trained is sampled from', async (_, baseModel, trained) => {
     const base = { baseModel, folder: null };
     const asked = request(9, { weights: base, constraint: regex('[a-d]{12}') });
@@ -210,7 +217,7 @@ describe('a checkpoint in the embedded engine', () => {
     );
     const resampled = await engine.generate({ ...asked, weights });
     expect(sum(resampled.logprobs)).not.toBeCloseTo(sum(reply.logprobs), 2);
-    const { architecture } = await readCheckpoint(folder);
+    const { architecture } = await readCheckpoint(folderOf(baseModel));
     const vector = await readWeights(weights.folder, trainedShapes(architecture, trained));
     const [sampled = [], computed = []] = await trainedLogprobs({ ...asked, weights }, vector, trained);
     for (const [index, logprob] of computed.entries())

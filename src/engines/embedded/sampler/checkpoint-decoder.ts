@@ -121,13 +121,15 @@ export class CheckpointDecoder implements Decoder {
     const [first, ...layers] = this.#stages.stages as [DecodingStage, ...DecodingStage[]];
     const positions = this.#positions(layout);
     const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
-    let outputs = await first.session.run({ ...first.weights, ...ids, positions });
-    for (const [layer, { session, weights, takesPositions }] of layers.entries()) {
+    const placed = ({ takesPositions }: DecodingStage): Feeds => (takesPositions ? { positions } : {});
+    let outputs = await first.session.run({ ...first.weights, ...ids, ...placed(first) });
+    for (const [layer, stage] of layers.entries()) {
+      const { session, weights } = stage;
       const [packed, state] = [outputs.packed?.data as Float32Array, outputs.state?.data as Float32Array];
       const mixes = kindOf(this.#architecture, layer);
       const feeds: Feeds = {
         ...weights,
-        ...(takesPositions ? { positions } : {}),
+        ...placed(stage),
         state_in: this.#runtime.float(state, [layout.tokens, this.#architecture.width]),
         ...(mixes === 'convolution'
           ? this.#convolutionFeeds(layer, firstSlot, layout, packed)

@@ -1,5 +1,5 @@
 import { EngineError } from '../../engine.ts';
-import { layerTensors } from '../checkpoint/tensors.ts';
+import { layerTensors, type NamedShape } from '../checkpoint/tensors.ts';
 import { adapterShapes, type LoraSettings } from '../lora/adapter-vector.ts';
 import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { Random } from '../random.ts';
@@ -123,11 +123,11 @@ function firstPart({ architecture: whole, weights }: LoraBase, layers: number): 
     const table = weights.get(name)?.subarray(0, architecture.vocabularySize * architecture.width);
     return table ? [[name, table] as const] : [];
   });
-  const second = secondLayer(whole);
-  const from = architecture.layers > 1 && second > 1 ? layerTensors(whole, second) : [];
-  const moved = layerTensors(architecture, 1).flatMap(({ name }, index) => {
-    const values = weights.get(from[index]?.name ?? '');
-    return values ? [[name, values] as const] : [];
+  const second = architecture.layers > 1 ? layerTensors(whole, secondLayer(whole)) : [];
+  const own = layerTensors(architecture, 1);
+  const moved = second.flatMap(({ name }, index) => {
+    const values = weights.get(name);
+    return values ? [[(own[index] as NamedShape).name, values] as const] : [];
   });
   return { architecture, weights: new Map([...weights, ...cut, ...moved]) };
 }
