@@ -98,8 +98,8 @@ export async function readAdapter(
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<Adapter> {
   const config = JsonFields.read(folder, adapterConfigFile);
-  const modules = [...modulesOf(architecture).keys()].join(', ');
-  refuseVariants(config, modulesOf(architecture));
+  const modules = [...modulesOf(architecture).keys()];
+  refuseVariants(config, modules);
   const rank = config.count('r', maxRank);
   const alpha = config.number('lora_alpha', { least: 1e-6, most: 1e6 });
   await using files = await TensorFiles.openFile(join(folder, adapterWeightsFile));
@@ -110,7 +110,8 @@ export async function readAdapter(
       stored.includes(`${peftPrefix}${name}`),
     ),
   );
-  if (targets.length === 0) throw config.unsupported('target_modules', `martingale adapts ${modules}`);
+  if (targets.length === 0)
+    throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')}`);
   const shapes = adapterTensors(architecture, { rank, targets }).map(({ name, dimensions }) => ({
     name: `${peftPrefix}${name}`,
     dimensions,
@@ -127,15 +128,12 @@ export async function readBaseWeights(path: string): Promise<string | undefined>
   return file.metadata.base_weights;
 }
 
-function refuseVariants(config: JsonFields, modules: ReadonlyMap<string, unknown>): void {
+function refuseVariants(config: JsonFields, modules: readonly string[]): void {
   const { r, lora_alpha, target_modules: targets, ...fields } = config.fields;
   if (Array.isArray(targets))
     for (const target of targets)
-      if (!modules.has(String(target).split('.').at(-1) as string))
-        throw config.unsupported(
-          'target_modules',
-          `martingale adapts ${[...modules.keys()].join(', ')} only`,
-        );
+      if (!modules.some((module) => module === String(target).split('.').at(-1)))
+        throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only`);
   for (const [field, value] of Object.entries(fields)) {
     const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
     if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting');

@@ -1,9 +1,8 @@
 import { kernelPart } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
-import type { Linear } from './layer.ts';
 
 /**
- * What a convolution of training is built from, beside its projections. A row of states is found by its index plus 1 and
+ * What a convolution of training is built from. A row of states is found by its index plus 1 and
  * index 0 is a row of zeros, so that one table of rows serves sequences that share their first tokens in a row.
  */
 export interface ConvolutionParts {
@@ -37,26 +36,24 @@ export function convolutionInputs(
   };
 }
 
-/** A gated short convolution between its projections, forward and backward, on [tokens, width]: see `Convolutions`. */
+/**
+ * A gated short convolution between its projections, forward and backward: from what in_proj gives, [tokens, 3 * width], to
+ * C * y [tokens, width]. See `Convolutions`.
+ */
 export class Convolution {
   readonly #parts: ConvolutionParts;
-  readonly #projection: Linear;
 
-  /** `projection`: in_proj. */
-  constructor(parts: ConvolutionParts, projection: Linear) {
+  constructor(parts: ConvolutionParts) {
     this.#parts = parts;
-    this.#projection = projection;
   }
 
-  /** `projected`: in_proj(states). `mixed`: C * y. */
-  forward(states: Value): { projected: Value; mixed: Value } {
-    const projected = this.#projection.forward(states);
+  forward(projected: Value): Value {
     const { gate, output } = this.#convolve(projected);
-    return { projected, mixed: this.#parts.graph.op('Mul', [gate, output]) };
+    return this.#parts.graph.op('Mul', [gate, output]);
   }
 
-  /** From dLoss/dmixed to dLoss/dstates. */
-  backward(gradient: Value, states: Value, projected: Value): Value {
+  /** From the gradient of the output to that of the input. */
+  backward(gradient: Value, projected: Value): Value {
     const { graph, keepGradient, taps, width } = this.#parts;
     const { factor, gate, input, window, kernels, output } = this.#convolve(projected);
     const outer = graph.op('Unsqueeze', [graph.op('Mul', [gradient, gate]), graph.integers(1)]);
@@ -77,7 +74,7 @@ export class Convolution {
       graph.op('Mul', [gradient, output]),
       graph.op('Mul', [product, factor]),
     ];
-    return this.#projection.backward(graph.op('Concat', parts, { axis: 1 }), states);
+    return graph.op('Concat', parts, { axis: 1 });
   }
 
   /** The parts B, C and x, the rows of B * x that each token sees [tokens, taps, width], and y. */

@@ -84,8 +84,9 @@ export interface AttentionTape {
   keyInverse?: Value;
 }
 
+/** What a convolution has. */
 export interface ConvolutionTape {
-  /** The parts B, C and x. */
+  /** Its parts B, C and x side by side, [tokens, 3 * width]. */
   projected: Value;
 }
 
@@ -100,9 +101,7 @@ export class Layer {
 
   constructor(parts: LayerParts) {
     this.#parts = parts;
-    this.#convolution = parts.convolution
-      ? new Convolution(parts.convolution, parts.linear('in_proj'))
-      : null;
+    this.#convolution = parts.convolution ? new Convolution(parts.convolution) : null;
     this.#scale = attentionScaleOf(parts.architecture);
   }
 
@@ -142,7 +141,10 @@ export class Layer {
   /** What mixes the positions, attention or a convolution, up to its last projection. */
   #mix(normalized: Value): MixTape {
     const { graph, architecture, linear } = this.#parts;
-    if (this.#convolution) return this.#convolution.forward(normalized);
+    if (this.#convolution) {
+      const projected = linear('in_proj').forward(normalized);
+      return { projected, mixed: this.#convolution.forward(projected) };
+    }
     const { heads, keyValueHeads } = architecture;
     const queries = this.#select(normalized);
     const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
@@ -225,8 +227,10 @@ export class Layer {
   /** From the gradient of what is mixed to that of the normalised states. */
   #mixBackward(gradient: Value, normalized: Value, tape: LayerTape): Value {
     const { linear } = this.#parts;
-    if ('projected' in tape)
-      return (this.#convolution as Convolution).backward(gradient, normalized, tape.projected);
+    if ('projected' in tape) {
+      const projected = (this.#convolution as Convolution).backward(gradient, tape.projected);
+      return linear('in_proj').backward(projected, normalized);
+    }
     const { query, key, value } = this.#attentionBackward(gradient, tape);
     const fromQuery = linear('q_proj').backward(query, this.#select(normalized));
     const fromKey = linear('k_proj').backward(key, normalized, { added: this.#spread(fromQuery) });

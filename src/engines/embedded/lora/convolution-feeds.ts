@@ -1,6 +1,5 @@
 import type { Feeds, Runtime } from '../runtime.ts';
-import type { PaddedTokens } from './layer-feeds.ts';
-import { rowIndex, whole } from './shared-prefixes.ts';
+import { type PaddedTokens, rowIndex, whole } from './shared-prefixes.ts';
 
 /**
  * Which rows of a batch the convolutions see: see `ConvolutionParts`. No token sees one of another sequence, and none sees

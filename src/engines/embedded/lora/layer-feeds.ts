@@ -12,7 +12,7 @@ import type { Feeds, Runtime } from '../runtime.ts';
 import { type Architecture, kindOf, type TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
 import { convolutionFeeds } from './convolution-feeds.ts';
-import { type Branches, whole } from './shared-prefixes.ts';
+import { type Branches, type PaddedTokens, whole } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
 export interface LoraBase {
@@ -111,15 +111,6 @@ export const partFeeds = (runtime: Runtime, parts: readonly TrainedTensor[], vec
       runtime.float(vector.subarray(offset, offset + size), dimensions),
     ]),
   );
-
-/** Padded rows that run together. */
-export interface PaddedTokens {
-  sequences: readonly (readonly number[])[];
-  /** Padded length. */
-  time: number;
-  /** Where the sequences that share a row part. Default: each row is one sequence. */
-  branches?: readonly Branches[];
-}
 
 /** Far below any attention score. */
 const masked = -1e9;

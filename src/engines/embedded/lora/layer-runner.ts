@@ -14,13 +14,13 @@ import {
   type BatchFeeds,
   batchFeeds,
   type LoraBase,
-  type PaddedTokens,
   partFeeds,
   type TrainedTensor,
   trainedTensors,
   weightFeeds,
   weightOf,
 } from './layer-feeds.ts';
+import type { PaddedTokens } from './shared-prefixes.ts';
 
 /** A forward pass through the layers, of which the input of each layer is kept. */
 export interface LayerPass {

@@ -13,6 +13,15 @@ export interface Branches {
   starts: readonly number[];
 }
 
+/** Padded rows that run together. */
+export interface PaddedTokens {
+  sequences: readonly (readonly number[])[];
+  /** Padded length. */
+  time: number;
+  /** Where the sequences that share a row part. Default: each row is one sequence. */
+  branches?: readonly Branches[];
+}
+
 /** Of a row that is one sequence. */
 export const whole: Branches = { shared: 0, starts: [0] };
 
