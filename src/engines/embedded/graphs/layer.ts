@@ -207,7 +207,6 @@ export class Layer {
   backward(gradient: Value, tape: LayerTape): Value {
     const { graph, architecture, linear, norm } = this.#parts;
     const norms = sublayerNorms(architecture);
-    const attentionNorm = norm(norms.attention.before);
     const mlpGradient = this.#normedBackward(norms.mlp.after, gradient, tape.rawMlp, tape.rawMlpInverse);
     const mlp = this.#mlpBackward(mlpGradient, tape);
     const middleGradient = graph.op('Add', [gradient, mlp]);
@@ -218,6 +217,7 @@ export class Layer {
       tape.rawAttentionInverse,
     );
     const mixedGradient = linear(this.#outputName).backward(outputGradient, tape.mixed);
+    const attentionNorm = norm(norms.attention.before);
     const normalized = attentionNorm.outputOf(tape.input, tape.attentionInverse);
     const fromMix = this.#mixBackward(mixedGradient, normalized, tape);
     const attention = attentionNorm.backward(fromMix, tape.input, tape.attentionInverse);
