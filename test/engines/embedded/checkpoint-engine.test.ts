@@ -251,6 +251,12 @@ describe('checkpoints are refused at creation', () => {
     expect(await open({ lora: { rank: 0 } })).toMatch(/lora.rank .* not 0/);
     expect(await open({ lora: { alpha: -1 } })).toMatch(/lora.alpha .* not -1/);
     expect(await open({ lora: { targets: ['q'] } })).toMatch(/lora.targets .* not q/);
+    expect(await open({ lora: { targets: ['in_proj'] } })).toMatch(
+      /k_proj, v_proj, o_proj, gate_proj, .* not in/,
+    );
+    expect(await open({ folder: convolutions, lora: { targets: ['w1', 'o_proj'] } })).toMatch(
+      /lora.targets must be some of q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2, not o_proj/,
+    );
     expect(await open({ train: 'some' })).toMatch(/train must be 'lora' or 'all', not some/);
     expect(await open({ train: 'all', lora: { alpha: 2 } })).toMatch(/train is 'all', and lora.alpha is for/);
     expect(await open({ train: 'all', adapter: folder })).toMatch(/and adapter is for adapters.*merge it/);
