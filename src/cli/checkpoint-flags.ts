@@ -13,7 +13,7 @@ export interface CheckpointFlags {
   train?: CheckpointOptions['train'];
   loraRank?: number;
   loraAlpha?: number;
-  loraTargets?: Targets;
+  loraTargets?: string[];
   context?: number;
   chatTemplate?: string;
   toolCalls?: NonNullable<CheckpointOptions['format']>['toolCalls'];
@@ -22,8 +22,6 @@ export interface CheckpointFlags {
   trainingMemory?: number;
   device?: EmbeddedEngineOptions['device'];
 }
-
-type Targets = NonNullable<NonNullable<CheckpointOptions['lora']>['targets']>;
 
 export function addCheckpointFlags(command: Command): Command {
   return command
@@ -188,4 +186,4 @@ export function describeFormat({ templateFrom, textCalls, textReasoning }: ChatF
 const gigabytes = (text: string) => Math.ceil(positiveNumber(text) * 1e9);
 
 /** The engine refuses unknown names. */
-const names = (text: string) => text.split(',').map((name) => name.trim()) as unknown as Targets;
+const names = (text: string) => text.split(',').map((name) => name.trim());

@@ -120,40 +120,43 @@ async function learn(
 }
 
 // The template of qwen3 writes an empty block of reasoning into an answer, which is not in the prompt of the reply.
-describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3'])('a generated checkpoint of %s', (family) => {
-  const parent = sharedFolder();
-  const folder = `${parent}/${family}-data`;
-  let engine: Engine;
-  let service: RunningService;
+describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2'])(
+  'a generated checkpoint of %s',
+  (family) => {
+    const parent = sharedFolder();
+    const folder = `${parent}/${family}-data`;
+    let engine: Engine;
+    let service: RunningService;
 
-  beforeAll(async () => {
-    const checkpoint = await generateCheckpoint(parent, family);
-    engine = await createEmbeddedEngine({
-      threads: 1,
-      checkpoints: [{ folder: checkpoint, id: 'generated' }],
+    beforeAll(async () => {
+      const checkpoint = await generateCheckpoint(parent, family);
+      engine = await createEmbeddedEngine({
+        threads: 1,
+        checkpoints: [{ folder: checkpoint, id: 'generated' }],
+      });
+      service = await startService({ engine, dataFolder: folder });
     });
-    service = await startService({ engine, dataFolder: folder });
-  });
-  afterAll(async () => {
-    await service?.close();
-    await engine?.close();
-  });
+    afterAll(async () => {
+      await service?.close();
+      await engine?.close();
+    });
 
-  it('learns a choice through the service, from the tokens that it sampled', { timeout: 120_000 }, () =>
-    learn({ service, folder }, choice, { seed: 1, learningRate: 2e-3, steps: 30 }),
-  );
+    it('learns a choice through the service, from the tokens that it sampled', { timeout: 120_000 }, () =>
+      learn({ service, folder }, choice, { seed: 1, learningRate: 2e-3, steps: 30 }),
+    );
 
-  if (family !== 'qwen3') return;
+    if (family !== 'qwen3') return;
 
-  describe.each<[string, Task]>([
-    ['a bandit over tokens, without a constraint', bandit],
-    ['one tool call under tool_choice required', call],
-  ])('%s', (_name, task) => {
-    const learns = (seed: number) =>
-      learn({ service, folder }, task, { seed, learningRate: 5e-3, steps: 30 });
+    describe.each<[string, Task]>([
+      ['a bandit over tokens, without a constraint', bandit],
+      ['one tool call under tool_choice required', call],
+    ])('%s', (_name, task) => {
+      const learns = (seed: number) =>
+        learn({ service, folder }, task, { seed, learningRate: 5e-3, steps: 30 });
 
-    it('is learned with one seed', { timeout: 120_000 }, () => learns(1));
+      it('is learned with one seed', { timeout: 120_000 }, () => learns(1));
 
-    it.each([2, 3, 4, 5])('is learned with seed %d', { tags: ['long'] }, learns);
-  });
-});
+      it.each([2, 3, 4, 5])('is learned with seed %d', { tags: ['long'] }, learns);
+    });
+  },
+);

@@ -3,6 +3,7 @@ import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/
 import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
 import type { Device } from '../../engines/embedded/runtime.ts';
+import { keptPerPosition } from '../../engines/embedded/sampler/key-value-cache.ts';
 import { vectorLength } from '../../engines/embedded/weights/architecture.ts';
 import { EngineError } from '../../engines/engine.ts';
 import type { Rates, StepSize } from './probe.ts';
@@ -48,14 +49,14 @@ export function needsOf(
   { sequence }: StepSize,
   { batch, device, trainingLimit, usable }: Use,
 ): Needs {
-  const { layers, keyValueHeads, headWidth, contextLength } = architecture;
+  const { contextLength } = architecture;
   const weightBytes = parameters * bytesPerFloat;
   // An embedding that is not the head too is looked up, never multiplied.
   const lookedUp = architecture.tiedEmbeddings ? 0 : architecture.vocabularySize * architecture.width;
   // Weights that are all trained have a copy of their own for each checkpoint: the old one and the new one.
   const copies = trained === 'all' ? 2 : 1;
   const packedBytes = device === 'cpu' ? copies * (parameters - lookedUp) * bytesPerFloat : 0;
-  const keyValueBytes = 2 * layers * keyValueHeads * headWidth * sequence * batch * bytesPerFloat;
+  const keyValueBytes = keptPerPosition(architecture) * sequence * batch * bytesPerFloat;
   const prefixCacheBytes = checkpointPrefixBytes(defaultPrefixBytes(true));
   const trainedValues = vectorLength(trainedShapes(architecture, trained));
   const trainedBytes = 4 * trainedValues * bytesPerFloat;

@@ -43,17 +43,17 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
   }
   const bytes = header.length + vectorLength(shapes) * 4;
   if (!adapted) return { extension: '.safetensors', bytes, chunks: content() };
-  return adapterArchive(model.id, adapted, { bytes, content: content() });
+  return adapterArchive(model, adapted, { bytes, content: content() });
 }
 
 /** PEFT's two files of an adapter, in one archive because an export is one file. */
 function adapterArchive(
-  id: string,
+  { id, architecture }: EmbeddedBaseModel,
   lora: LoraSettings,
   tensors: { bytes: number; content: AsyncIterable<Uint8Array> },
 ): ExportedWeights {
   // The local path of the base model stays private.
-  const config = encodeAdapterConfig(lora, { baseModel: id });
+  const config = encodeAdapterConfig(lora, { architecture, baseModel: id });
   const files = [
     { path: `adapter/${adapterConfigFile}`, bytes: config.length, content: [config] },
     { path: `adapter/${adapterWeightsFile}`, ...tensors },

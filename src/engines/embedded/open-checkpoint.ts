@@ -8,20 +8,27 @@ import { readRegularFile } from '../../util/regular-file.ts';
 import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
 import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
-import { adapterWeightsFile, maxRank, readAdapter, readBaseWeights } from './checkpoint/adapter.ts';
+import {
+  adapterWeightsFile,
+  maxRank,
+  readAdapter,
+  readBaseWeights,
+  targetModules,
+} from './checkpoint/adapter.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
 import { ollamaFile, ollamaFolders } from './checkpoint/ollama.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
 import type { CheckpointSource } from './checkpoint/tensor-files.ts';
-import { checkpointTensors, projections } from './checkpoint/tensors.ts';
-import { adapterVector, type LoraSettings, mostTrainedValues, type Trained } from './lora/adapter-vector.ts';
+import { allProjections, checkpointTensors, modulesOf, type Projection } from './checkpoint/tensors.ts';
+import { adapterVector, type LoraSettings, mostTrainedValues } from './lora/adapter-vector.ts';
+import type { Architecture } from './weights/architecture.ts';
 
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
   /**
-   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5, Qwen3 or Gemma 3, with weights in
+   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2, with weights in
    * float32, bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
    * `hf:owner/name@revision`: fetched from the Hugging Face hub into `~/.cache/martingale/checkpoints`, unless it is
    * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count. Or a GGUF file of such a model
@@ -49,8 +56,11 @@ export interface CheckpointOptions {
     rank?: number;
     /** Default twice the rank. */
     alpha?: number;
-    /** Default all: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj. */
-    targets?: LoraSettings['targets'];
+    /**
+     * Names of matrices as PEFT's `target_modules` has them. Default all: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj,
+     * down_proj; of LFM2 q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2.
+     */
+    targets?: readonly string[];
   };
   /**
    * Longest sequence in tokens, prompt and reply together. Default: the checkpoint's, at most 8192, because keys
@@ -161,7 +171,7 @@ export async function inspectCheckpoint(
   }: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<InspectedCheckpoint> {
-  const settings = trainedOf({ train, adapter, lora });
+  checkTrained({ train, adapter, lora });
   checkStyles(format);
   const folder = await locate(address, onFetch);
   const source = await openSource(folder);
@@ -184,9 +194,9 @@ export async function inspectCheckpoint(
   const parameters = checkpointTensors(architecture)
     .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
     .reduce((sum, size) => sum + size, 0);
-  const begun = settings
-    ? { trained: settings, start: null }
-    : await readStart(resolve(adapter ?? ''), own, lora);
+  const trained = train === 'all' ? train : loraSettings(lora, own);
+  const begun =
+    adapter === undefined ? { trained, start: null } : await readStart(resolve(adapter), own, lora);
   if (train === 'all' && parameters > mostTrainedValues)
     throw badOption(
       `\`train\` is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained. Use 'lora'.`,
@@ -194,16 +204,19 @@ export async function inspectCheckpoint(
   return { id, folder, source, modelType, architecture, language, parameters, ...begun };
 }
 
-/** What training changes, as the options say; null for the adapter in a folder. */
-function trainedOf({
+/** Refuses options of training that are wrong for any checkpoint. */
+function checkTrained({
   train,
   adapter,
   lora,
-}: Required<Pick<CheckpointOptions, 'train' | 'lora'>> & Pick<CheckpointOptions, 'adapter'>): Trained | null {
+}: Required<Pick<CheckpointOptions, 'train' | 'lora'>> & Pick<CheckpointOptions, 'adapter'>): void {
   if (train !== 'lora' && train !== 'all') throw badOption(`\`train\` is ${train}. Pass 'lora' or 'all'.`);
-  if (train === 'lora') return adapter === undefined ? loraSettings(lora) : null;
+  if (train === 'lora') {
+    checkLora(lora);
+    return;
+  }
   const [given] = Object.entries({ adapter, ...lora }).find(([, value]) => value !== undefined) ?? [];
-  if (given === undefined) return train;
+  if (given === undefined) return;
   const option = given === 'adapter' ? given : `lora.${given}`;
   throw badOption(
     `\`train\` is 'all', and ${option} is for adapters. Leave one of them out. To go on from an adapter, merge it into its checkpoint first (martingale export --merged).`,
@@ -238,17 +251,19 @@ async function readStart(
   given: NonNullable<CheckpointOptions['lora']>,
 ): Promise<Pick<CheckpointModel, 'trained' | 'start'>> {
   const adapter = await readAdapter(folder, architecture);
-  const lora = loraSettings(adapter);
-  for (const name of ['rank', 'alpha', 'targets'] as const) {
-    const [wanted, own] = [given[name], lora[name]].map((value) =>
-      [value ?? []].flat().toSorted().join(', '),
-    );
-    if (wanted !== '' && wanted !== own)
+  const { rank, alpha, targets } = adapter;
+  const named = (projections: readonly Projection[]) =>
+    targetModules(architecture, projections).toSorted().join(', ');
+  for (const [name, [wanted, own]] of Object.entries({
+    rank: [given.rank, rank],
+    alpha: [given.alpha, alpha],
+    targets: [given.targets && named(targetsOf(given.targets, architecture)), named(targets)],
+  }))
+    if (wanted !== undefined && wanted !== own)
       throw badOption(
         `\`lora.${name}\` is ${wanted}, but the adapter in ${folder} has ${own}. Leave it out.`,
       );
-  }
-  return { trained: lora, start: adapterVector(architecture, adapter) };
+  return { trained: { rank, alpha, targets }, start: adapterVector(architecture, adapter) };
 }
 
 /** Adapters of martingale name the weights that they belong to. */
@@ -260,19 +275,35 @@ async function checkBase(adapter: string, folder: string, weightsHash: string): 
     );
 }
 
-function loraSettings({
-  rank = 16,
+const defaultRank = 16;
+
+function checkLora({
+  rank = defaultRank,
   alpha = 2 * rank,
-  targets = projections,
-}: NonNullable<CheckpointOptions['lora']>): LoraSettings {
+}: Pick<NonNullable<CheckpointOptions['lora']>, 'rank' | 'alpha'>): void {
   if (!isWholeNumber(rank, maxRank))
     throw badOption(`\`lora.rank\` is ${rank}. Pass a whole number from 1 to ${maxRank}.`);
   if (!(Number.isFinite(alpha) && alpha > 0))
     throw badOption(`\`lora.alpha\` is ${alpha}. Pass a number above 0.`);
-  const unknown = targets.find((target) => !projections.includes(target));
-  if (unknown !== undefined || targets.length === 0)
-    throw badOption(`\`lora.targets\` has ${unknown ?? 'no names'}. Pass some of ${projections.join(', ')}.`);
-  return { rank, alpha, targets: projections.filter((projection) => targets.includes(projection)) };
+}
+
+function loraSettings(
+  { rank = defaultRank, alpha = 2 * rank, targets }: NonNullable<CheckpointOptions['lora']>,
+  architecture: Architecture,
+): LoraSettings {
+  return { rank, alpha, targets: targets ? targetsOf(targets, architecture) : allProjections(architecture) };
+}
+
+/** The projections of modules. */
+function targetsOf(names: readonly string[], architecture: Architecture): Projection[] {
+  const modules = modulesOf(architecture);
+  const unknown = names.find((name) => !modules.has(name));
+  if (unknown !== undefined || names.length === 0)
+    throw badOption(
+      `\`lora.targets\` has ${unknown ?? 'no names'}. Pass some of ${[...modules.keys()].join(', ')}.`,
+    );
+  const chosen = names.flatMap((name) => modules.get(name) ?? []);
+  return allProjections(architecture).filter((projection) => chosen.includes(projection));
 }
 
 /** Longest file of a template, in bytes. */

@@ -23,17 +23,20 @@ import { cispo, datumOf } from './support.ts';
 
 const parent = sharedFolder();
 let folder: string;
+let convolutions: string;
 let engine: Engine;
 
 beforeAll(async () => {
   folder = await generateCheckpoint(parent, 'qwen3');
   const other = await generateCheckpoint(parent, 'llama3');
+  convolutions = await generateCheckpoint(parent, 'lfm2');
   engine = await createEmbeddedEngine({
     threads: 2,
     checkpoints: [
       { folder, lora: { rank: 4 } },
       { folder: other, id: 'other', contextLength: 128 },
       { folder, id: 'whole', train: 'all' },
+      { folder: convolutions, id: 'convolutions', train: 'all' },
     ],
   });
 });
@@ -41,6 +44,7 @@ afterAll(() => engine?.close());
 
 const id = 'qwen3-generated';
 const lora = { rank: 4, alpha: 8, targets: projections };
+const folderOf = (baseModel: string) => (baseModel === 'convolutions' ? convolutions : folder);
 const regex = (pattern: string): Constraint => ({
   branches: [{ open: null, grammar: { type: 'regex', pattern }, repeat: false }],
 });
@@ -70,9 +74,10 @@ async function trainedLogprobs(
   trained: Trained = lora,
 ): Promise<number[][]> {
   const reply = await engine.generate(asked);
-  const codec = new ConversationCodec(new Map(), await readLanguage(folder));
+  const own = folderOf(asked.weights.baseModel);
+  const codec = new ConversationCodec(new Map(), await readLanguage(own));
   const sequence = await findDecisions(datumOf(asked, reply, 1), codec);
-  const checkpoint = await readCheckpoint(folder);
+  const checkpoint = await readCheckpoint(own);
   const graphs = await BatchGraphs.create(await loadRuntime('auto', 1), checkpoint, trained);
   const { architecture } = checkpoint;
   const batches = toMicroBatches([sequence], {
@@ -97,6 +102,7 @@ describe('a checkpoint in the embedded engine', () => {
       id,
       'other',
       'whole',
+      'convolutions',
     ]);
     const [, , model, other] = engine.baseModels;
     expect(model).toMatchObject({ contextLength: 512, vocabularySize: 709 });
@@ -193,6 +199,7 @@ describe('a checkpoint in the embedded engine', () => {
   it.each<[string, string, Trained]>([
     ['by LoRA', id, lora],
     ['in all its weights', 'whole', 'all'],
+    ['in all its weights, kernels of convolutions too', 'convolutions', 'all'],
   ])('is trained %s; what was trained is sampled from', async (_, baseModel, trained) => {
     const base = { baseModel, folder: null };
     const asked = request(9, { weights: base, constraint: regex('[a-d]{12}') });
@@ -219,7 +226,7 @@ describe('a checkpoint in the embedded engine', () => {
     );
     const resampled = await engine.generate({ ...asked, weights });
     expect(sum(resampled.logprobs)).not.toBeCloseTo(sum(reply.logprobs), 2);
-    const { architecture } = await readCheckpoint(folder);
+    const { architecture } = await readCheckpoint(folderOf(baseModel));
     const vector = await readWeights(weights.folder, trainedShapes(architecture, trained));
     const [sampled = [], computed = []] = await trainedLogprobs({ ...asked, weights }, vector, trained);
     for (const [index, logprob] of computed.entries())
@@ -253,6 +260,12 @@ describe('checkpoints are refused at creation', () => {
     expect(await open({ lora: { rank: 0 } })).toMatch(/`lora.rank` is 0/);
     expect(await open({ lora: { alpha: -1 } })).toMatch(/`lora.alpha` is -1/);
     expect(await open({ lora: { targets: ['q'] } })).toMatch(/`lora.targets` has q\. Pass some of q_proj/);
+    expect(await open({ lora: { targets: ['in_proj'] } })).toMatch(
+      /has in_proj\. Pass some of q_proj, k_proj, v_proj, o_proj, gate_proj, /,
+    );
+    expect(await open({ folder: convolutions, lora: { targets: ['w1', 'o_proj'] } })).toMatch(
+      /has o_proj\. Pass some of q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2\./,
+    );
     expect(await open({ train: 'some' })).toMatch(/`train` is some\. Pass 'lora' or 'all'/);
     expect(await open({ train: 'all', lora: { alpha: 2 } })).toMatch(
       /`train` is 'all', and lora.alpha is for/,

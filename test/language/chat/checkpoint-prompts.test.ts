@@ -10,7 +10,7 @@ import { LanguageError } from '../../../src/language/error.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes', 'gemma3'];
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes', 'gemma3', 'lfm2'];
 const SEED = 20261122;
 
 interface Case {
@@ -278,6 +278,6 @@ describe('a chat format', () => {
 
   it('has the begin token that the tokenizer itself writes', async () => {
     const begins = families.map((family) => open(family).format.beginToken !== null);
-    expect(begins).toEqual([true, false, false, false, true, true]);
+    expect(begins).toEqual([true, false, false, false, true, true, true]);
   });
 });

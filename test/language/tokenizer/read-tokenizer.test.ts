@@ -17,6 +17,7 @@ const words: Record<string, string> = {
   smollm2: 'smollm2',
   hermes: 'llama3',
   gemma3: 'gemma3',
+  lfm2: 'llama3',
 };
 const families = Object.keys(words);
 const unicode = fc.string({ unit: 'binary', maxLength: 200 });

@@ -1,10 +1,19 @@
 import { join } from 'node:path';
 import { isObject } from '../../../util/json.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindOf } from '../weights/architecture.ts';
 import { encodeHeader, SafetensorsFile } from '../weights/safetensors.ts';
 import { JsonFields } from './json-file.ts';
 import { readTensor, TensorFiles } from './tensor-files.ts';
-import { type NamedShape, type Projection, projectionName, projectionShape, projections } from './tensors.ts';
+import {
+  allProjections,
+  layerTensorName,
+  modulesOf,
+  type NamedShape,
+  type Projection,
+  partName,
+  projectionShape,
+  projectionsOf,
+} from './tensors.ts';
 
 /**
  * A LoRA adapter (Hu et al. 2021, arXiv:2106.09685): each target matrix W of the base model acts as
@@ -30,20 +39,22 @@ export const maxRank = 1024;
 /** What precedes the names of tensors in PEFT's files. */
 const peftPrefix = 'base_model.model.';
 
-/** The tensors of an adapter: A and B of each target, layer after layer. */
+/** The tensors of an adapter: A and B of each target that a layer has, layer after layer. */
 export function adapterTensors(
   architecture: Architecture,
   { rank, targets }: Pick<Adapter, 'rank' | 'targets'>,
 ): NamedShape[] {
   return Array.from({ length: architecture.layers }, (_, layer) =>
-    targets.flatMap((target) => {
-      const [outputs, inputs] = projectionShape(architecture, target);
-      const name = projectionName(layer, target);
-      return [
-        { name: `${name}.lora_A.weight`, dimensions: [rank, inputs] },
-        { name: `${name}.lora_B.weight`, dimensions: [outputs, rank] },
-      ];
-    }),
+    targets
+      .filter((target) => projectionsOf(architecture, kindOf(architecture, layer)).includes(target))
+      .flatMap((target) => {
+        const [outputs, inputs] = projectionShape(architecture, target);
+        const name = layerTensorName(architecture, layer, target);
+        return [
+          { name: `${name}.lora_A.weight`, dimensions: [rank, inputs] },
+          { name: `${name}.lora_B.weight`, dimensions: [outputs, rank] },
+        ];
+      }),
   ).flat();
 }
 
@@ -87,15 +98,20 @@ export async function readAdapter(
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<Adapter> {
   const config = JsonFields.read(folder, adapterConfigFile);
-  refuseVariants(config);
+  const modules = [...modulesOf(architecture).keys()];
+  refuseVariants(config, modules);
   const rank = config.count('r', maxRank);
   const alpha = config.number('lora_alpha', { least: 1e-6, most: 1e6 });
   await using files = await TensorFiles.openFile(join(folder, adapterWeightsFile));
   // `target_modules` may be a pattern; the tensors say what it matched.
   const stored = files.files.flatMap(({ tensors }) => [...tensors.keys()]);
-  const targets = projections.filter((target) => stored.some((name) => name.includes(`.${target}.lora_`)));
+  const targets = allProjections(architecture).filter((target) =>
+    adapterTensors(architecture, { rank, targets: [target] }).some(({ name }) =>
+      stored.includes(`${peftPrefix}${name}`),
+    ),
+  );
   if (targets.length === 0)
-    throw config.unsupported('target_modules', `martingale adapts ${projections.join(', ')}`);
+    throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')}`);
   const shapes = adapterTensors(architecture, { rank, targets }).map(({ name, dimensions }) => ({
     name: `${peftPrefix}${name}`,
     dimensions,
@@ -112,12 +128,12 @@ export async function readBaseWeights(path: string): Promise<string | undefined>
   return file.metadata.base_weights;
 }
 
-function refuseVariants(config: JsonFields): void {
+function refuseVariants(config: JsonFields, modules: readonly string[]): void {
   const { r, lora_alpha, target_modules: targets, ...fields } = config.fields;
   if (Array.isArray(targets))
     for (const target of targets)
-      if (!projections.some((projection) => projection === String(target).split('.').at(-1)))
-        throw config.unsupported('target_modules', `martingale adapts ${projections.join(', ')} only`);
+      if (!modules.some((module) => module === String(target).split('.').at(-1)))
+        throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only`);
   for (const [field, value] of Object.entries(fields)) {
     const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
     if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting');
@@ -132,11 +148,12 @@ const isEmpty = (value: unknown): boolean =>
 
 /**
  * Encodes the configuration of an adapter, for PEFT.
+ * @param architecture Of the base model.
  * @param baseModel Where PEFT finds the base model: a folder, or its name on the Hugging Face hub.
  */
 export function encodeAdapterConfig(
   { rank, alpha, targets }: Omit<Adapter, 'tensors'>,
-  { baseModel }: { baseModel: string },
+  { architecture, baseModel }: { architecture: Architecture; baseModel: string },
 ): Uint8Array {
   const config = {
     peft_type: 'LORA',
@@ -144,7 +161,7 @@ export function encodeAdapterConfig(
     base_model_name_or_path: baseModel,
     r: rank,
     lora_alpha: alpha,
-    target_modules: targets,
+    target_modules: targetModules(architecture, targets),
     lora_dropout: 0,
     bias: 'none',
     fan_in_fan_out: false,
@@ -152,6 +169,15 @@ export function encodeAdapterConfig(
   };
   return new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
 }
+
+/** The names of an adapter's targets for PEFT. A module of which not all projections are adapted has a longer name. */
+export const targetModules = (architecture: Architecture, targets: readonly Projection[]): string[] =>
+  Array.from(modulesOf(architecture)).flatMap(([module, own]) => {
+    const adapted = own.filter((projection) => targets.includes(projection));
+    return adapted.length === own.length
+      ? module
+      : adapted.map((projection) => partName(architecture, projection));
+  });
 
 /**
  * Encodes the header of PEFT's file of tensors. Their float32 data must follow, in the order of `adapterTensors`.

@@ -3,9 +3,10 @@ import { EngineError } from '../../engine.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
 import { gemma3Defaults, gemma3Options } from './gemma3.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
+import { lfm2Defaults, lfm2Options } from './lfm2.ts';
 import { mostPositions, readPositions } from './rotary-settings.ts';
 
-const modelTypes = ['llama', 'qwen2', 'qwen3', 'gemma3_text'] as const;
+const modelTypes = ['llama', 'qwen2', 'qwen3', 'gemma3_text', 'lfm2'] as const;
 
 /** The families that martingale runs, as `config.json` calls them. SmolLM2 is a `llama`, Qwen2.5 a `qwen2`. */
 export type ModelType = (typeof modelTypes)[number];
@@ -37,6 +38,8 @@ const otherTypes: Readonly<Record<string, string>> = {
     'martingale runs Gemma 3 without images, gemma3_text: choose its 270M or 1B, or a GGUF file, which has the text part alone',
   gemma3n: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
   gemma3n_text: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
+  lfm2_moe: 'martingale runs LFM2 without experts: choose its 350M, 700M or 1.2B (lfm2)',
+  lfm2_vl: 'martingale runs LFM2 without images: choose its 350M, 700M or 1.2B (lfm2)',
 };
 
 /** Fields that change the model when they have another value than these. Missing and null mean the first. */
@@ -69,7 +72,7 @@ function modelTypeOf(config: JsonFields): ModelType {
   const modelType = modelTypes.find((name) => name === config.get('model_type'));
   const remedy =
     otherTypes[String(config.get('model_type'))] ??
-    `martingale runs ${modelTypes.join(', ')}: choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3)`;
+    `martingale runs ${modelTypes.join(', ')}: choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2)`;
   if (!modelType) throw config.unsupported('model_type', remedy);
   return modelType;
 }
@@ -86,7 +89,7 @@ function refuseUnsupported(config: JsonFields, modelType: ModelType): void {
     const value = config.get(field);
     if (value !== undefined && !values.includes(value)) throw config.unsupported(field, remedy);
   }
-  if (modelType !== 'gemma3_text') refuseWindows(config);
+  if (modelType !== 'gemma3_text' && modelType !== 'lfm2') refuseWindows(config);
 }
 
 /** `sliding_window` alone means nothing: published checkpoints have it with `use_sliding_window` false. */
@@ -109,12 +112,13 @@ function refuseWindows(config: JsonFields): void {
 function architectureOf(config: JsonFields, modelType: ModelType): Architecture {
   const width = config.count('hidden_size', most.width);
   const heads = config.count('num_attention_heads', most.heads);
-  const isGemma3 = modelType === 'gemma3_text';
-  const keyValueHeads = config.count(
-    'num_key_value_heads',
-    most.heads,
-    isGemma3 ? gemma3Defaults.keyValueHeads : heads,
-  );
+  const { keyValueHeads: usualHeads } =
+    modelType === 'gemma3_text'
+      ? gemma3Defaults
+      : modelType === 'lfm2'
+        ? lfm2Defaults
+        : { keyValueHeads: heads };
+  const keyValueHeads = config.count('num_key_value_heads', most.heads, usualHeads);
   const isDivided = (field: string, size: number, divisorField: string, divisor: number) => {
     if (size % divisor === 0) return;
     throw badCheckpoint(
@@ -123,7 +127,10 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   };
   isDivided('num_attention_heads', heads, 'num_key_value_heads', keyValueHeads);
   // The default of transformers' Qwen3Config is 128.
-  const fallback = { llama: null, qwen2: null, qwen3: 128, gemma3_text: gemma3Defaults.headWidth }[modelType];
+  const fallback = {
+    ...{ llama: null, qwen2: null, qwen3: 128, lfm2: null },
+    gemma3_text: gemma3Defaults.headWidth,
+  }[modelType];
   const isDerived = fallback === null && config.get('head_dim') === undefined;
   if (isDerived) isDivided('hidden_size', width, 'num_attention_heads', heads);
   const headWidth = isDerived ? width / heads : config.count('head_dim', most.headWidth, fallback ?? 0);
@@ -140,16 +147,23 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
     heads,
     keyValueHeads,
     headWidth,
-    mlpWidth: config.count('intermediate_size', most.mlpWidth),
     contextLength: config.count('max_position_embeddings', most.context),
     previousTokens: 0,
-    normEpsilon: config.number('rms_norm_eps', { least: 1e-12, most: 1 }),
-    ...(isGemma3 ? gemma3Options(config, { width, layers }) : usualLayers(config, modelType)),
+    ...(modelType === 'lfm2'
+      ? lfm2Options(config, { layers, most: most.mlpWidth })
+      : usualLayers(config, modelType, { width, layers })),
   };
 }
 
-function usualLayers(config: JsonFields, modelType: ModelType) {
+function usualLayers(config: JsonFields, modelType: ModelType, sizes: { width: number; layers: number }) {
+  const common = {
+    mlpWidth: config.count('intermediate_size', most.mlpWidth),
+    normEpsilon: config.number('rms_norm_eps', { least: 1e-12, most: 1 }),
+    ...usualOptions,
+  };
+  if (modelType === 'gemma3_text') return { ...common, ...gemma3Options(config, sizes) };
   return {
+    ...common,
     positions: readPositions(
       config.nested('rope_scaling') ?? config.nested('rope_parameters'),
       // The default of transformers.
@@ -157,7 +171,6 @@ function usualLayers(config: JsonFields, modelType: ModelType) {
       ['default', 'llama3'],
     ),
     mlp: 'gated-silu',
-    ...usualOptions,
     queryKeyNorm: modelType === 'qwen3',
     attentionBias: modelType === 'qwen2',
     tiedEmbeddings: config.flag('tie_word_embeddings', false),

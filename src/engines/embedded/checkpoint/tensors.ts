@@ -1,11 +1,13 @@
-import { type Architecture, isGated } from '../weights/architecture.ts';
+import { type Architecture, isGated, kindOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
-/** The matrices of a layer that LoRA may change, as Hugging Face names them. */
+/** The matrices of layers that LoRA may change, as Hugging Face names them in most families. */
 export const projections = [
   'q_proj',
   'k_proj',
   'v_proj',
   'o_proj',
+  'in_proj',
+  'out_proj',
   'gate_proj',
   'up_proj',
   'down_proj',
@@ -22,12 +24,74 @@ export interface NamedShape {
 export const embeddingTensor = 'model.embed_tokens.weight';
 /** The matrix of a head that is not the embeddings. */
 export const headTensor = 'lm_head.weight';
-export const finalNormTensor = 'model.norm.weight';
+export const finalNormTensor = ({ tensorNames }: Architecture): string =>
+  tensorNames === 'lfm2' ? 'model.embedding_norm.weight' : 'model.norm.weight';
 
-/** The name of a projection's matrix, without `.weight`. */
-export function projectionName(layer: number, projection: Projection): string {
-  const block = ['gate_proj', 'up_proj', 'down_proj'].includes(projection) ? 'mlp' : 'self_attn';
-  return `model.layers.${layer}.${block}.${projection}`;
+/** The kernels of a layer's convolution. */
+export const kernelPart = 'convolution';
+
+const usualNames: Readonly<Record<Projection | NormName | typeof kernelPart, string>> = {
+  q_proj: 'self_attn.q_proj',
+  k_proj: 'self_attn.k_proj',
+  v_proj: 'self_attn.v_proj',
+  o_proj: 'self_attn.o_proj',
+  in_proj: 'conv.in_proj',
+  out_proj: 'conv.out_proj',
+  gate_proj: 'mlp.gate_proj',
+  up_proj: 'mlp.up_proj',
+  down_proj: 'mlp.down_proj',
+  input_layernorm: 'input_layernorm',
+  post_attention_layernorm: 'post_attention_layernorm',
+  pre_feedforward_layernorm: 'pre_feedforward_layernorm',
+  post_feedforward_layernorm: 'post_feedforward_layernorm',
+  q_norm: 'self_attn.q_norm',
+  k_norm: 'self_attn.k_norm',
+  [kernelPart]: 'conv.conv',
+};
+
+const namesInFiles: Readonly<Record<Architecture['tensorNames'], typeof usualNames>> = {
+  llama: usualNames,
+  lfm2: {
+    ...usualNames,
+    o_proj: 'self_attn.out_proj',
+    gate_proj: 'feed_forward.w1',
+    up_proj: 'feed_forward.w3',
+    down_proj: 'feed_forward.w2',
+    input_layernorm: 'operator_norm',
+    post_attention_layernorm: 'ffn_norm',
+    q_norm: 'self_attn.q_layernorm',
+    k_norm: 'self_attn.k_layernorm',
+  },
+};
+
+/** The name in files of a projection, norm or kernels, without the layer and `.weight`. */
+export const partName = ({ tensorNames }: Architecture, part: keyof typeof usualNames): string =>
+  namesInFiles[tensorNames][part];
+
+/** The same with the layer. */
+export const layerTensorName = (
+  architecture: Architecture,
+  layer: number,
+  part: keyof typeof usualNames,
+): string => `model.layers.${layer}.${partName(architecture, part)}`;
+
+/** The projections of all layers of an architecture. */
+export const allProjections = (architecture: Architecture): Projection[] =>
+  projections.filter((name) =>
+    kindsOf(architecture).some((kind) => projectionsOf(architecture, kind).includes(name)),
+  );
+
+/**
+ * The projections of an architecture by the names of their modules, as PEFT's `target_modules` has them: the last part of
+ * what files call them. In LFM2, `out_proj` is that of attention and of a convolution.
+ */
+export function modulesOf(architecture: Architecture): Map<string, Projection[]> {
+  const modules = new Map<string, Projection[]>();
+  for (const projection of allProjections(architecture)) {
+    const name = partName(architecture, projection).split('.').at(-1) as string;
+    modules.set(name, [...(modules.get(name) ?? []), projection]);
+  }
+  return modules;
 }
 
 /** Outputs and inputs of a projection: the shape of its matrix. */
@@ -41,6 +105,10 @@ export function projectionShape(architecture: Architecture, projection: Projecti
       return [keyValueHeads * headWidth, width];
     case 'o_proj':
       return [width, heads * headWidth];
+    case 'in_proj':
+      return [3 * width, width];
+    case 'out_proj':
+      return [width, width];
     case 'gate_proj':
     case 'up_proj':
       return [mlpWidth, width];
@@ -76,10 +144,11 @@ export function sublayerNorms({
       };
 }
 
-/** The norms of an architecture's layers. */
-export function normsOf(architecture: Architecture): NormName[] {
+/** The norms of a layer. */
+export function normsOf(architecture: Architecture, kind: LayerKind): NormName[] {
   const { attention, mlp } = sublayerNorms(architecture);
-  const perHead: NormName[] = architecture.queryKeyNorm ? ['q_norm', 'k_norm'] : [];
+  const hasHeads = kind === 'attention' && architecture.queryKeyNorm;
+  const perHead: NormName[] = hasHeads ? ['q_norm', 'k_norm'] : [];
   return [
     ...[attention.before, attention.after, mlp.before, mlp.after].filter((name) => name !== null),
     ...perHead,
@@ -92,42 +161,58 @@ const isPerHead = (norm: NormName) => norm === 'q_norm' || norm === 'k_norm';
 export const normWidth = ({ width, headWidth }: Architecture, norm: NormName): number =>
   isPerHead(norm) ? headWidth : width;
 
-/** The name of a norm's tensor, without `.weight`. */
-const normTensor = (layer: number, norm: NormName): string =>
-  `model.layers.${layer}.${isPerHead(norm) ? 'self_attn.' : ''}${norm}`;
+/** The projections that only layers of one kind have. */
+const ofOneKind: Readonly<Partial<Record<Projection, LayerKind>>> = {
+  q_proj: 'attention',
+  k_proj: 'attention',
+  v_proj: 'attention',
+  o_proj: 'attention',
+  in_proj: 'convolution',
+  out_proj: 'convolution',
+};
 
-/** The projections of an architecture's layers. */
-export const projectionsOf = (architecture: Architecture): Projection[] =>
-  projections.filter((name) => name !== 'gate_proj' || isGated(architecture));
+/** The projections of a layer. */
+export const projectionsOf = (architecture: Architecture, kind: LayerKind): Projection[] =>
+  projections.filter(
+    (name) => (name !== 'gate_proj' || isGated(architecture)) && (ofOneKind[name] ?? kind) === kind,
+  );
 
 /** Whether a projection has a bias. */
 export const hasBias = ({ attentionBias }: Architecture, projection: Projection): boolean =>
   attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection);
 
-/** A tensor of a layer, and its name without the layer: that of its projection or norm, or `<projection>.bias`. */
+/** A tensor of a layer, and what it is: its projection or norm, `<projection>.bias`, or `kernelPart`. */
 export interface LayerTensor extends NamedShape {
   part: string;
 }
 
 /** The tensors of a layer in Hugging Face form; matrices are [outputs, inputs]. */
 export function layerTensors(architecture: Architecture, layer: number): LayerTensor[] {
+  const { width, convolutions } = architecture;
+  const kind = kindOf(architecture, layer);
   const ofNorm = (norm: NormName): LayerTensor => ({
     part: norm,
-    name: `${normTensor(layer, norm)}.weight`,
+    name: `${layerTensorName(architecture, layer, norm)}.weight`,
     dimensions: [normWidth(architecture, norm)],
   });
   const ofProjection = (projection: Projection): LayerTensor[] => {
     const dimensions = projectionShape(architecture, projection);
-    const name = projectionName(layer, projection);
+    const name = layerTensorName(architecture, layer, projection);
     const matrix = { part: projection, name: `${name}.weight`, dimensions };
     const bias = { part: `${projection}.bias`, name: `${name}.bias`, dimensions: [dimensions[0]] };
     return hasBias(architecture, projection) ? [matrix, bias] : [matrix];
   };
-  const norms = normsOf(architecture);
+  const norms = normsOf(architecture, kind);
+  const kernels = {
+    part: kernelPart,
+    name: `${layerTensorName(architecture, layer, kernelPart)}.weight`,
+    dimensions: [width, 1, convolutions?.taps ?? 0],
+  };
   return [
     ...norms.filter((norm) => !isPerHead(norm)).map(ofNorm),
-    ...projectionsOf(architecture).flatMap(ofProjection),
+    ...projectionsOf(architecture, kind).flatMap(ofProjection),
     ...norms.filter(isPerHead).map(ofNorm),
+    ...(kind === 'convolution' ? [kernels] : []),
   ];
 }
 
@@ -161,7 +246,7 @@ export function checkpointTensors(architecture: Architecture): NamedShape[] {
   return [
     ...embeddingTables(architecture).map(({ name, dimensions }) => ({ name, dimensions })),
     ...Array.from({ length: layers }, (_, layer) => layerTensors(architecture, layer)).flat(),
-    { name: finalNormTensor, dimensions: [width] },
+    { name: finalNormTensor(architecture), dimensions: [width] },
     ...(tiedEmbeddings ? [] : [{ name: headTensor, dimensions: table }]),
   ];
 }

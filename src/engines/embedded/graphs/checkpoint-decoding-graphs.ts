@@ -7,14 +7,14 @@ import {
 } from '../checkpoint/tensors.ts';
 import { Graph, type Value } from '../onnx/graph.ts';
 import type { Device } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindOf } from '../weights/architecture.ts';
 import { applyGate } from './gate.ts';
 import { outputLogits } from './logit-outputs.ts';
 import { gainInput, normalize } from './normalization.ts';
 import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
-/** What precedes the names of the weights of the layer whose attention comes next. */
+/** What precedes the names of the weights of the layer whose attention or convolution comes next. */
 export const nextLayer = 'next.';
 
 /** Numbers that the kernels of ONNX Runtime (MLAS) always add up together. */
@@ -22,8 +22,9 @@ const addedTogether = 128;
 
 /**
  * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
- * writes the new keys and values into its cache, which is read in place and never copied. Weights are named as in
- * `loraForwardGraph`; those of the projections before an attention and their norms begin with `next.`. Further ones:
+ * writes the new keys and values into its cache, which is read in place and never copied. A convolution stands in for an
+ * attention: the caller computes it, from its cache. Weights are named as in `loraForwardGraph`; those of the projections
+ * before an attention or a convolution and their norms begin with `next.`. Further ones:
  * `embedding` [vocabulary, width], `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
  * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
  * [outputs, 1] and those of `outputChoices`. WebGPU has no float64, which that needs: there all logits are outputs.
@@ -42,7 +43,7 @@ class CheckpointGraph {
     this.#products = products(this.#graph);
   }
 
-  /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#project`. */
+  /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#outputProjections`. */
   begin(): Uint8Array {
     const graph = this.#graph;
     const { vocabularySize, width, embeddingScale } = this.#architecture;
@@ -51,21 +52,27 @@ class CheckpointGraph {
     const rows = graph.op('Gather', [table, ids], { axis: 0 });
     this.#outputProjections(
       embeddingScale === 1 ? rows : graph.op('Mul', [rows, graph.scalar(embeddingScale)]),
+      0,
     );
     return graph.finish();
   }
 
-  /** Attention and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last what `#finish` outputs. */
+  /**
+   * Attention or convolution and MLP of a layer; outputs `state` and `packed` for the next layer, or after the last what
+   * `#finish` outputs.
+   */
   proceed(layer: number): Uint8Array {
     const graph = this.#graph;
     const { layers, width } = this.#architecture;
     const input = graph.input('state_in', 'float32', ['tokens', width]);
     const { attention, mlp } = sublayerNorms(this.#architecture);
     const normed = (value: Value, name: NormName | null) => (name === null ? value : this.#norm(value, name));
-    const middle = graph.op('Add', [input, normed(this.#attend(this.#mix()), attention.after)]);
+    const mixed =
+      kindOf(this.#architecture, layer) === 'convolution' ? this.#convolved() : this.#attend(this.#mix());
+    const middle = graph.op('Add', [input, normed(mixed, attention.after)]);
     const added = this.#expand(this.#norm(middle, mlp.before));
     const state = graph.op('Add', [middle, normed(added, mlp.after)]);
-    if (layer + 1 < layers) this.#outputProjections(state);
+    if (layer + 1 < layers) this.#outputProjections(state, layer + 1);
     else {
       const picked = graph.input('picked', 'int64', ['outputs']);
       this.#finish(this.#norm(graph.op('Gather', [state, picked], { axis: 0 }), 'norm'));
@@ -73,12 +80,28 @@ class CheckpointGraph {
     return graph.finish();
   }
 
-  #outputProjections(state: Value): void {
+  /** `packed`: query, key and value of a layer side by side, or the three parts of a convolution. */
+  #outputProjections(state: Value, layer: number): void {
     const { width, heads, keyValueHeads, headWidth } = this.#architecture;
     const { before } = sublayerNorms(this.#architecture).attention;
-    const packed = this.#project(this.#norm(state, `${nextLayer}${before}`));
+    const normed = this.#norm(state, `${nextLayer}${before}`);
+    const isConvolution = kindOf(this.#architecture, layer) === 'convolution';
+    const packed = isConvolution ? this.#linear('in_proj', normed, width, nextLayer) : this.#project(normed);
     this.#graph.output('state', state, ['tokens', width]);
-    this.#graph.output('packed', packed, ['tokens', (heads + 2 * keyValueHeads) * headWidth]);
+    const size = isConvolution ? 3 * width : (heads + 2 * keyValueHeads) * headWidth;
+    this.#graph.output('packed', packed, ['tokens', size]);
+  }
+
+  /** The projection of states [tokens, `inputs`]. */
+  #linear(name: Projection, states: Value, inputs: number, prefix = ''): Value {
+    const products = this.#products;
+    return products.give(products.multiply(name, products.take(states, inputs), prefix));
+  }
+
+  /** What a layer's convolution adds to the states, for its values C * y [tokens, width], the input `convolved`. */
+  #convolved(): Value {
+    const { width } = this.#architecture;
+    return this.#linear('out_proj', this.#graph.input('convolved', 'float32', ['tokens', width]), width);
   }
 
   #norm(state: Value, name: string): Value {
@@ -175,8 +198,7 @@ class CheckpointGraph {
   /** What a layer's attention adds to the states, for the mixed values of its heads. */
   #attend(mixed: Value): Value {
     const { heads, headWidth } = this.#architecture;
-    const products = this.#products;
-    return products.give(products.multiply('o_proj', products.take(mixed, heads * headWidth)));
+    return this.#linear('o_proj', mixed, heads * headWidth);
   }
 
   /** What a layer's MLP adds to the states. */
@@ -239,7 +261,7 @@ class CheckpointGraph {
   }
 }
 
-/** `part`: up to the first attention, or from that layer's attention to the next one. */
+/** `part`: up to the first attention or convolution, or from that layer's to the next one. */
 export function checkpointDecodingGraph(
   architecture: Architecture,
   device: Device,

@@ -1,6 +1,7 @@
 import { type NormName, type Projection, sublayerNorms } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
 import { type Architecture, attentionScaleOf, isGated } from '../weights/architecture.ts';
+import { Convolution, type ConvolutionParts } from './convolution.ts';
 import { applyGate } from './gate.ts';
 import type { Norm } from './normalization.ts';
 
@@ -44,19 +45,18 @@ export interface LayerParts {
    * `sines` of each position [time, headWidth / 2].
    */
   rotary: { time: Value; steps: Value; cosines: Value; sines: Value } | null;
+  /** Of a layer that has a convolution in place of attention. Such a layer selects no positions. */
+  convolution?: ConvolutionParts;
 }
 
-/**
- * The values of a layer's forward pass that its backward pass needs. Queries are [batch, keyValueHeads, steps of all
- * heads that share a key, headWidth], and `attention` likewise.
- */
-export interface LayerTape {
+/** The values of a layer's forward pass that its backward pass needs. */
+export type LayerTape = CommonTape & (AttentionTape | ConvolutionTape);
+
+/** What all layers have. */
+export interface CommonTape {
   input: Value;
   attentionInverse: Value;
-  query: Value;
-  key: Value;
-  value: Value;
-  attention: Value;
+  /** What attention or convolution give, before their last projection. */
   mixed: Value;
   middle: Value;
   mlpInverse: Value;
@@ -69,6 +69,17 @@ export interface LayerTape {
   rawAttentionInverse?: Value;
   rawMlp?: Value;
   rawMlpInverse?: Value;
+}
+
+/**
+ * What attention has. Queries are [batch, keyValueHeads, steps of all heads that share a key, headWidth], and `attention`
+ * likewise.
+ */
+export interface AttentionTape {
+  query: Value;
+  key: Value;
+  value: Value;
+  attention: Value;
   /** The queries and keys before their norms. */
   rawQuery?: Value;
   queryInverse?: Value;
@@ -76,34 +87,34 @@ export interface LayerTape {
   keyInverse?: Value;
 }
 
+/** What a convolution has. */
+export interface ConvolutionTape {
+  /** Its parts B, C and x side by side, [tokens, 3 * width]. */
+  projected: Value;
+}
+
+type MixTape = Pick<CommonTape, 'mixed'> & (AttentionTape | ConvolutionTape);
+
 /** A transformer layer, forward and backward: of the tiny models and of checkpoints, on [positions, width]. */
 export class Layer {
   readonly #parts: LayerParts;
   /** Factor of the attention scores. */
   readonly #scale: number;
+  readonly #convolution: Convolution | null;
 
   constructor(parts: LayerParts) {
     this.#parts = parts;
+    this.#convolution = parts.convolution ? new Convolution(parts.convolution) : null;
     this.#scale = attentionScaleOf(parts.architecture);
   }
 
   /** The forward pass up to what the backward pass needs; `next` completes it. */
   forward(input: Value): LayerTape {
     const { graph, architecture, linear, norm } = this.#parts;
-    const { heads, keyValueHeads } = architecture;
     const norms = sublayerNorms(architecture);
     const attentionNorm = norm(norms.attention.before).forward(input);
-    const { output: normalized } = attentionNorm;
-    const queries = this.#select(normalized);
-    const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
-    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, 'time');
-    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, 'time');
-    const placedQuery = this.#place('q_norm', query, 'steps');
-    const placedKey = this.#place('k_norm', key, 'time');
-    const grouped = this.#group(placedQuery.output);
-    const attention = this.attention(grouped, placedKey.output);
-    const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
-    const added = this.#normed(norms.attention.after, linear('o_proj').forward(mixed));
+    const mix = this.#mix(attentionNorm.output);
+    const added = this.#normed(norms.attention.after, linear(this.#outputName).forward(mix.mixed));
     const middle = graph.op('Add', [this.#select(input), added.output]);
     const mlpNorm = norm(norms.mlp.before).forward(middle);
     const up = linear('up_proj').forward(mlpNorm.output);
@@ -111,11 +122,7 @@ export class Layer {
     const tape: LayerTape = {
       input,
       attentionInverse: attentionNorm.inverse,
-      query: grouped,
-      key: placedKey.output,
-      value,
-      attention,
-      mixed,
+      ...mix,
       middle,
       mlpInverse: mlpNorm.inverse,
       hidden: hasGate ? up : graph.op('Relu', [up]),
@@ -131,6 +138,27 @@ export class Layer {
         rawMlpInverse: inverse,
       });
     }
+    return tape;
+  }
+
+  /** What mixes the positions, attention or a convolution, up to its last projection. */
+  #mix(normalized: Value): MixTape {
+    const { graph, architecture, linear } = this.#parts;
+    if (this.#convolution) {
+      const projected = linear('in_proj').forward(normalized);
+      return { projected, mixed: this.#convolution.forward(projected) };
+    }
+    const { heads, keyValueHeads } = architecture;
+    const queries = this.#select(normalized);
+    const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
+    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, 'time');
+    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, 'time');
+    const placedQuery = this.#place('q_norm', query, 'steps');
+    const placedKey = this.#place('k_norm', key, 'time');
+    const grouped = this.#group(placedQuery.output);
+    const attention = this.attention(grouped, placedKey.output);
+    const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
+    const tape: MixTape = { query: grouped, key: placedKey.output, value, attention, mixed };
     if (placedQuery.inverse !== undefined && placedKey.inverse !== undefined)
       Object.assign(tape, {
         rawQuery: query,
@@ -141,6 +169,10 @@ export class Layer {
     return tape;
   }
 
+  get #outputName(): Projection {
+    return this.#convolution ? 'out_proj' : 'o_proj';
+  }
+
   /** The layer's output. */
   next(tape: LayerTape): Value {
     const { graph, architecture } = this.#parts;
@@ -149,7 +181,7 @@ export class Layer {
     return graph.op('Add', [tape.middle, output]);
   }
 
-  #mlpOutput({ hidden, gate }: LayerTape): Value {
+  #mlpOutput({ hidden, gate }: CommonTape): Value {
     const { graph, architecture, linear } = this.#parts;
     const factor = gate === undefined ? hidden : applyGate(graph, architecture, gate).output;
     return linear('down_proj').forward(graph.op('Mul', [factor, hidden]));
@@ -187,18 +219,28 @@ export class Layer {
       tape.rawAttention,
       tape.rawAttentionInverse,
     );
-    const mixedGradient = linear('o_proj').backward(outputGradient, tape.mixed);
-    const { query, key, value } = this.#attentionBackward(mixedGradient, tape);
+    const mixedGradient = linear(this.#outputName).backward(outputGradient, tape.mixed);
     const attentionNorm = norm(norms.attention.before);
     const normalized = attentionNorm.outputOf(tape.input, tape.attentionInverse);
-    const fromQuery = linear('q_proj').backward(query, this.#select(normalized));
-    const fromKey = linear('k_proj').backward(key, normalized, { added: this.#spread(fromQuery) });
-    const fromValue = linear('v_proj').backward(value, normalized, { added: fromKey });
-    const attention = attentionNorm.backward(fromValue, tape.input, tape.attentionInverse);
+    const fromMix = this.#mixBackward(mixedGradient, normalized, tape);
+    const attention = attentionNorm.backward(fromMix, tape.input, tape.attentionInverse);
     return graph.op('Add', [this.#spread(middleGradient), attention]);
   }
 
-  #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: LayerTape): Value {
+  /** From the gradient of what is mixed to that of the normalised states. */
+  #mixBackward(gradient: Value, normalized: Value, tape: LayerTape): Value {
+    const { linear } = this.#parts;
+    if ('projected' in tape) {
+      const projected = (this.#convolution as Convolution).backward(gradient, tape.projected);
+      return linear('in_proj').backward(projected, normalized);
+    }
+    const { query, key, value } = this.#attentionBackward(gradient, tape);
+    const fromQuery = linear('q_proj').backward(query, this.#select(normalized));
+    const fromKey = linear('k_proj').backward(key, normalized, { added: this.#spread(fromQuery) });
+    return linear('v_proj').backward(value, normalized, { added: fromKey });
+  }
+
+  #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: CommonTape): Value {
     const { graph, architecture, linear, norm } = this.#parts;
     const mlpNorm = norm(sublayerNorms(architecture).mlp.before);
     const [down, up] = [linear('down_proj'), linear('up_proj')];
@@ -223,7 +265,10 @@ export class Layer {
    * and values V, dP = dO V^T and the gradient of the scores is P * (dP - sum(P * dP)); the sum over the positions is
    * that of O * dO over a head's width, which is shorter (Dao et al. 2022, arXiv:2205.14135, appendix B.4).
    */
-  #attentionBackward(mixedGradient: Value, tape: LayerTape): { query: Value; key: Value; value: Value } {
+  #attentionBackward(
+    mixedGradient: Value,
+    tape: CommonTape & AttentionTape,
+  ): { query: Value; key: Value; value: Value } {
     const { graph, matmul, architecture, headShape } = this.#parts;
     const { heads, keyValueHeads } = architecture;
     const shape = headShape('steps', heads);
@@ -249,7 +294,7 @@ export class Layer {
     };
   }
 
-  #keyBackward(transposed: Value, { rawKey, keyInverse }: LayerTape): Value {
+  #keyBackward(transposed: Value, { rawKey, keyInverse }: AttentionTape): Value {
     const { graph, architecture, rotary } = this.#parts;
     const { keyValueHeads } = architecture;
     if (!rotary && rawKey === undefined) return this.#join(transposed, [0, 3, 1, 2], keyValueHeads);

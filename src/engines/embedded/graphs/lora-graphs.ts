@@ -1,5 +1,6 @@
 import {
   hasBias,
+  kernelPart,
   type NormName,
   normsOf,
   normWidth,
@@ -8,8 +9,17 @@ import {
   projectionsOf,
 } from '../checkpoint/tensors.ts';
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
-import { type Architecture, isGated } from '../weights/architecture.ts';
-import { Layer, type LayerParts, type LayerTape, type Linear, type MatmulOptions } from './layer.ts';
+import { type Architecture, isGated, type LayerKind } from '../weights/architecture.ts';
+import { type ConvolutionParts, convolutionInputs } from './convolution.ts';
+import {
+  type AttentionTape,
+  type CommonTape,
+  type ConvolutionTape,
+  Layer,
+  type LayerParts,
+  type Linear,
+  type MatmulOptions,
+} from './layer.ts';
 import { gainInput, Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
@@ -27,17 +37,22 @@ export interface LayerGraphOptions {
    * the second output of its norm.
    */
   isFused: boolean;
-  /** Whether queries, MLP and output are computed for selected positions only, which are `steps` of each row. */
+  /**
+   * Whether queries, MLP and output are computed for selected positions only, which are `steps` of each row. Not in a layer
+   * with a convolution.
+   */
   selects: boolean;
+  kind: LayerKind;
 }
 
 /**
- * The forward pass of any one layer. All weights are inputs, so that one graph serves every layer: matrices
+ * The forward pass of any one layer. All weights are inputs, so that one graph serves every layer of a kind: matrices
  * [outputs, inputs] under their projection's name, `<projection>.bias`, norms, and the adapter's `<projection>.A`
  * [rank, inputs] and `<projection>.B` [outputs, rank]. Further inputs: `state` [tokens, width], `positions` [batch, time],
  * `cosines` and `sines` [time, headWidth / 2], `visible` [batch or 1, 1, steps, time], 0 where a position may attend and a
  * large negative number elsewhere, and `query_shape` and `key_shape`, [batch, positions, heads, headWidth] of the queries
- * and of the keys. Output: `next`.
+ * and of the keys. Output: `next`. A layer with a convolution has `convolutionInputs` in place of all of these but
+ * `state`.
  *
  * A graph that selects also has the inputs `rows` [batch * steps], the indices of the selected states,
  * `step_positions` [batch, steps], and for its backward pass `sources` [tokens], 1 + the index of the selection that a
@@ -59,8 +74,9 @@ export function loraKeepingGraph(architecture: Architecture, options: LayerGraph
   const { graph, layer, picked } = new LoraGraph(architecture, options);
   const tape = layer.forward('state');
   graph.output('next', layer.next(tape), [picked, architecture.width]);
-  for (const [part, shape] of keptShapes(architecture, options.selects))
-    graph.output(`tape.${part}`, tape[part] as Value, shape);
+  const parts: Partial<Record<KeptPart, Value>> = tape;
+  for (const [part, shape] of keptShapes(architecture, options))
+    graph.output(`tape.${part}`, parts[part] as Value, shape);
   return graph.finish();
 }
 
@@ -82,13 +98,16 @@ export function loraTapeGraph(architecture: Architecture, options: LayerGraphOpt
   const { graph, layer, picked } = new LoraGraph(architecture, options, true);
   graph.input('gradient', 'float32', [picked, architecture.width]);
   const kept = Object.fromEntries(
-    Array.from(keptShapes(architecture, options.selects), ([part, shape]) => [
+    Array.from(keptShapes(architecture, options), ([part, shape]) => [
       part,
       graph.input(`tape.${part}`, 'float32', shape),
     ]),
-  ) as Partial<LayerTape> & Record<AlwaysKept, Value>;
-  const attention = kept.attention ?? layer.attention(kept.query, kept.key);
-  const tape = { ...kept, input: 'state', attention };
+  ) as Omit<CommonTape, 'input'> &
+    ((Omit<AttentionTape, 'attention'> & { attention?: Value }) | ConvolutionTape);
+  const tape =
+    'projected' in kept
+      ? { ...kept, input: 'state' }
+      : { ...kept, input: 'state', attention: kept.attention ?? layer.attention(kept.query, kept.key) };
   graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
   return graph.finish();
 }
@@ -97,28 +116,36 @@ export function loraTapeGraph(architecture: Architecture, options: LayerGraphOpt
 const longestKeptAttention = 1024;
 
 /** The input is kept in any case. */
-type KeptPart = Exclude<keyof LayerTape, 'input'>;
-type AlwaysKept = Exclude<
-  keyof LayerTape,
-  'input' | 'attention' | 'gate' | 'queryInverse' | 'keyInverse' | `raw${string}`
->;
+type KeptPart = Exclude<keyof CommonTape | keyof AttentionTape | keyof ConvolutionTape, 'input'>;
 
 /** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
-export function keptShapes(architecture: Architecture, selects: boolean): Map<KeptPart, Dimensions> {
+export function keptShapes(
+  architecture: Architecture,
+  { kind, selects }: Pick<LayerGraphOptions, 'kind' | 'selects'>,
+): Map<KeptPart, Dimensions> {
   const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm, contextLength } = architecture;
   const [picked, steps] = selects ? ['picked', 'steps'] : ['tokens', 'time'];
   const keys = ['batch', keyValueHeads, 'time', headWidth];
+  const mixes: [KeptPart, Dimensions][] =
+    kind === 'convolution'
+      ? [
+          ['projected', ['tokens', 3 * width]],
+          ['mixed', ['tokens', width]],
+        ]
+      : [
+          ['query', ['batch', keyValueHeads, 'queries', headWidth]],
+          ['key', keys],
+          ['value', keys],
+          ['mixed', [picked, heads * headWidth]],
+        ];
   const shapes = new Map<KeptPart, Dimensions>([
     ['attentionInverse', ['tokens', 1]],
-    ['query', ['batch', keyValueHeads, 'queries', headWidth]],
-    ['key', keys],
-    ['value', keys],
-    ['mixed', [picked, heads * headWidth]],
+    ...mixes,
     ['middle', [picked, width]],
     ['mlpInverse', [picked, 1]],
     ['hidden', [picked, mlpWidth]],
   ]);
-  if (contextLength <= longestKeptAttention)
+  if (kind === 'attention' && contextLength <= longestKeptAttention)
     shapes.set('attention', ['batch', keyValueHeads, 'queries', 'time']);
   if (isGated(architecture)) shapes.set('gate', [picked, mlpWidth]);
   if (architecture.outputNorms)
@@ -127,7 +154,7 @@ export function keptShapes(architecture: Architecture, selects: boolean): Map<Ke
       .set('rawAttentionInverse', [picked, 1])
       .set('rawMlp', [picked, width])
       .set('rawMlpInverse', [picked, 1]);
-  if (queryKeyNorm)
+  if (queryKeyNorm && kind === 'attention')
     shapes
       .set('rawQuery', ['batch', heads, steps, headWidth])
       .set('queryInverse', ['batch', heads, steps, 1])
@@ -151,27 +178,29 @@ class LoraGraph {
     this.#architecture = architecture;
     this.#options = options;
     this.#keepsGradients = keepsGradients;
-    const { width, headWidth, positions } = architecture;
-    const { selects } = options;
+    const { width, headWidth, positions, convolutions } = architecture;
+    const { kind, selects } = options;
     this.picked = selects ? 'picked' : 'tokens';
     const { graph } = this;
     graph.input('state', 'float32', ['tokens', width]);
-    graph.input('visible', 'float32', ['masks', 1, selects ? 'steps' : 'time', 'time']);
     let rotary: LayerParts['rotary'] = null;
-    if (positions !== 'learned') {
-      graph.input('positions', 'int64', ['batch', 'time']);
-      if (selects) graph.input('step_positions', 'int64', ['batch', 'steps']);
-      for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
-      const steps = selects ? 'step_positions' : 'positions';
-      rotary = { time: 'positions', steps, cosines: 'cosines', sines: 'sines' };
+    if (kind === 'attention') {
+      graph.input('visible', 'float32', ['masks', 1, selects ? 'steps' : 'time', 'time']);
+      if (positions !== 'learned') {
+        graph.input('positions', 'int64', ['batch', 'time']);
+        if (selects) graph.input('step_positions', 'int64', ['batch', 'steps']);
+        for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['time', headWidth / 2]);
+        const steps = selects ? 'step_positions' : 'positions';
+        rotary = { time: 'positions', steps, cosines: 'cosines', sines: 'sines' };
+      }
+      graph.input('query_shape', 'int64', [4]);
+      graph.input('key_shape', 'int64', [4]);
     }
-    const linears = new Map(projectionsOf(architecture).map((name) => [name, this.#linear(name)]));
-    const norms = new Map(normsOf(architecture).map((name) => [name, this.#norm(name)]));
-    graph.input('query_shape', 'int64', [4]);
-    graph.input('key_shape', 'int64', [4]);
+    const linears = new Map(projectionsOf(architecture, kind).map((name) => [name, this.#linear(name)]));
+    const norms = new Map(normsOf(architecture, kind).map((name) => [name, this.#norm(name)]));
     if (selects) graph.input('rows', 'int64', ['picked']);
     if (selects && keepsGradients) graph.input('sources', 'int64', ['tokens']);
-    this.layer = new Layer({
+    const parts: LayerParts = {
       graph,
       architecture,
       linear: (name) => linears.get(name) as Linear,
@@ -183,7 +212,9 @@ class LoraGraph {
       ...(selects
         ? { select: (states) => this.#select(states), spread: (gradient) => this.#spread(gradient) }
         : {}),
-    });
+    };
+    if (kind === 'convolution') parts.convolution = this.#convolution(convolutions?.taps ?? 0);
+    this.layer = new Layer(parts);
   }
 
   #select(states: Value): Value {
@@ -196,6 +227,15 @@ class LoraGraph {
     const zero = graph.op('ConstantOfShape', [graph.integers(1, this.#architecture.width)]);
     const extended = graph.op('Concat', [zero, gradient], { axis: 0 });
     return graph.op('Gather', [extended, 'sources'], { axis: 0 });
+  }
+
+  #convolution(taps: number): ConvolutionParts {
+    const { width } = this.#architecture;
+    const keepGradient = this.#keepsWeights
+      ? (gradient: Value) => this.#outputGradient(kernelPart, gradient, [width, 1, taps])
+      : null;
+    const inputs = convolutionInputs(this.graph, { width, taps });
+    return { graph: this.graph, width, taps, ...inputs, keepGradient };
   }
 
   #norm(name: NormName): Norm {

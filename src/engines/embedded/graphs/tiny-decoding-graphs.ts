@@ -38,7 +38,7 @@ class TinyGraph {
       graph.output('state', state, ['tokens', width]);
       this.#project(layer + 1, state);
     } else {
-      const logits = this.#multiply(this.#norm(state, [finalNormTensor]), [headTensor]);
+      const logits = this.#multiply(this.#norm(state, [finalNormTensor(this.#architecture)]), [headTensor]);
       outputLogits(graph, logits, ['tokens', vocabularySize]);
     }
     return graph.finish();

@@ -1,5 +1,6 @@
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
+import { kindOf } from '../weights/architecture.ts';
 import type { GradientSum, Trained } from './adapter-vector.ts';
 import {
   HeadRunner,
@@ -8,9 +9,10 @@ import {
   type ProbabilitySlopes,
   type TokenProbabilities,
 } from './head-runner.ts';
-import type { LoraBase, PaddedTokens } from './layer-feeds.ts';
+import type { LoraBase } from './layer-feeds.ts';
 import { type LayerPass, LayerRunner } from './layer-runner.ts';
 import { inSelection, type Selection, selectStates } from './selection.ts';
+import type { PaddedTokens } from './shared-prefixes.ts';
 
 /** A micro-batch, as far as graphs need to know it. States are numbered row * time + position. */
 export interface BatchRun {
@@ -75,7 +77,11 @@ export class BatchGraphs implements BatchRunner {
   }
 
   static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<BatchGraphs> {
-    const selects = runtime.device === 'cpu' && base.architecture.layers <= mostSelectingLayers;
+    const { architecture } = base;
+    const selects =
+      runtime.device === 'cpu' &&
+      architecture.layers <= mostSelectingLayers &&
+      kindOf(architecture, architecture.layers - 1) === 'attention';
     const layers = new LayerRunner(runtime, base, trained);
     return new BatchGraphs(layers, await HeadRunner.create(runtime, base, trained), selects);
   }

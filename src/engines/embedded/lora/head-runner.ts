@@ -86,7 +86,7 @@ export class HeadRunner {
     const { width, vocabularySize } = architecture;
     this.#rows = headRows(architecture);
     this.#weights = {
-      norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
+      norm: runtime.constant(weightOf(base, finalNormTensor(architecture)), [width]),
       embedding: runtime.constant(weightOf(base, headOf(architecture)), [vocabularySize, width]),
     };
     this.#trained = trained === 'all' ? trainedHead(architecture) : null;
@@ -270,7 +270,7 @@ function trainedHead(architecture: Architecture): Record<'norm' | 'embedding', T
   const shapes = trainedShapes(architecture, 'all');
   const find = (name: string) => shapes.find((shape) => shape.name === name) as TensorShape;
   return {
-    norm: { ...find(finalNormTensor), input: 'norm' },
+    norm: { ...find(finalNormTensor(architecture)), input: 'norm' },
     embedding: { ...find(headOf(architecture)), input: 'embedding' },
   };
 }

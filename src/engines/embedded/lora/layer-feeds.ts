@@ -1,10 +1,19 @@
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { embeddingTensor, headTensor, type LayerTensor, layerTensors } from '../checkpoint/tensors.ts';
+import {
+  embeddingTensor,
+  headTensor,
+  kernelPart,
+  type LayerTensor,
+  layerTensorName,
+  layerTensors,
+  projectionsOf,
+} from '../checkpoint/tensors.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
-import { type Architecture, isLocal, type TensorShape } from '../weights/architecture.ts';
+import { type Architecture, isLocal, kindOf, type TensorShape } from '../weights/architecture.ts';
 import { adapterShapes, type LoraSettings, type Trained, trainedShapes } from './adapter-vector.ts';
+import { convolutionFeeds } from './convolution-feeds.ts';
 import type { Selection } from './selection.ts';
-import type { Branches } from './shared-prefixes.ts';
+import { type Branches, type PaddedTokens, whole } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
 export interface LoraBase {
@@ -41,6 +50,14 @@ export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Fe
     layerTensors(base.architecture, layer).filter(({ dimensions }) => dimensions.length === 1),
   );
 
+/** The kernels of each layer's convolution, [width, taps]; null for a layer without one. */
+export const kernelsOf = (base: LoraBase): (Float32Array | null)[] =>
+  Array.from({ length: base.architecture.layers }, (_, layer) =>
+    kindOf(base.architecture, layer) === 'convolution'
+      ? weightOf(base, `${layerTensorName(base.architecture, layer, kernelPart)}.weight`)
+      : null,
+  );
+
 const constants = (runtime: Runtime, base: LoraBase, tensors: readonly LayerTensor[]): Feeds =>
   Object.fromEntries(
     tensors.map(({ part, name, dimensions }) => [part, runtime.constant(weightOf(base, name), dimensions)]),
@@ -66,11 +83,15 @@ export function trainedTensors(architecture: Architecture, trained: Trained): Tr
 
 /** The adapter's tensors in a layer, each with its name in the graphs: `<projection>.A` or `<projection>.B`. */
 export function adapterParts(architecture: Architecture, lora: LoraSettings, layer: number): TrainedTensor[] {
-  const { targets } = lora;
-  const count = targets.length * 2;
-  return adapterShapes(architecture, lora)
-    .slice(layer * count, (layer + 1) * count)
-    .map((shape, index) => ({ ...shape, input: `${targets[index >> 1]}.${index % 2 === 0 ? 'A' : 'B'}` }));
+  const shapes = new Map(adapterShapes(architecture, lora).map((shape) => [shape.name, shape]));
+  return projectionsOf(architecture, kindOf(architecture, layer))
+    .filter((projection) => lora.targets.includes(projection))
+    .flatMap((projection) =>
+      ['A', 'B'].map((part) => {
+        const name = `${layerTensorName(architecture, layer, projection)}.lora_${part}.weight`;
+        return { ...(shapes.get(name) as TensorShape), input: `${projection}.${part}` };
+      }),
+    );
 }
 
 /** A layer's part of an adapter's flat vector as inputs of the graphs. */
@@ -92,15 +113,6 @@ export const partFeeds = (runtime: Runtime, parts: readonly TrainedTensor[], vec
     ]),
   );
 
-/** Padded rows that run together. */
-export interface PaddedTokens {
-  sequences: readonly (readonly number[])[];
-  /** Padded length. */
-  time: number;
-  /** Where the sequences that share a row part. Default: each row is one sequence. */
-  branches?: readonly Branches[];
-}
-
 /** Far below any attention score. */
 const masked = -1e9;
 
@@ -110,6 +122,8 @@ export interface BatchFeeds {
   global: Feeds;
   /** For the layers with local attention; the same feeds if there are none. */
   local: Feeds;
+  /** For the layers with convolutions; the same feeds if there are none. */
+  convolution: Feeds;
   /** For the last layer, if it computes selected states only, and what its backward pass needs beside that. */
   last: { forward: Feeds; backward: Feeds } | null;
 }
@@ -117,10 +131,11 @@ export interface BatchFeeds {
 export function batchFeeds(
   runtime: Runtime,
   architecture: Architecture,
-  { sequences, time, branches = [] }: PaddedTokens,
+  tokens: PaddedTokens,
   selection: Selection | null = null,
 ): BatchFeeds {
-  const { positions: kind, heads, keyValueHeads, headWidth, local, layers } = architecture;
+  const { positions: kind, heads, keyValueHeads, headWidth, local, layers, convolutions } = architecture;
+  const { sequences, time, branches = [] } = tokens;
   const batch = sequences.length;
   const parting = branches.some(({ starts }) => starts.length > 1);
   const masks = parting ? batch : 1;
@@ -153,7 +168,8 @@ export function batchFeeds(
   const ofLocal: Feeds = local
     ? { ...global, ...rotary(local.positions), ...(isShort ? {} : { visible: visible(local.window) }) }
     : global;
-  if (!selection) return { global, local: ofLocal, last: null };
+  const convolution = convolutions ? convolutionFeeds(runtime, convolutions.taps, tokens) : global;
+  if (!selection) return { global, local: ofLocal, convolution, last: null };
   const { steps, rows, sources } = selection;
   const own = isLocal(architecture, layers - 1) ? ofLocal : global;
   const mask = own.visible?.data as Float32Array;
@@ -173,10 +189,8 @@ export function batchFeeds(
     last.step_positions = runtime.integer(placed, [batch, steps]);
   }
   const backward = { sources: runtime.integer(BigInt64Array.from(sources, BigInt), [sources.length]) };
-  return { global, local: ofLocal, last: { forward: last, backward } };
+  return { global, local: ofLocal, convolution, last: { forward: last, backward } };
 }
-
-const whole: Branches = { shared: 0, starts: [0] };
 
 /** Writes the position of each token in its sequence. Padding continues the last sequence. */
 export function placeRow(positions: Int32Array, { shared, starts }: Branches = whole): void {

@@ -7,19 +7,19 @@ import {
   loraTapeGraph,
 } from '../graphs/lora-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
-import { isLocal } from '../weights/architecture.ts';
+import { isLocal, kindOf } from '../weights/architecture.ts';
 import type { GradientSum, Trained } from './adapter-vector.ts';
 import {
   type BatchFeeds,
   batchFeeds,
   type LoraBase,
-  type PaddedTokens,
   partFeeds,
   type TrainedTensor,
   trainedTensors,
   weightFeeds,
 } from './layer-feeds.ts';
 import type { Selection } from './selection.ts';
+import type { PaddedTokens } from './shared-prefixes.ts';
 import { TokenEmbedding } from './token-embedding.ts';
 
 /** A forward pass through the layers, of which the input of each layer is kept. */
@@ -83,8 +83,7 @@ export class LayerRunner {
     for (const layer of this.#layers.keys()) {
       await untilMessagesArrived(signal);
       const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
-      const kind = keeps ? 'keeping' : vector ? 'forward' : 'base';
-      const session = await this.#sessions.of(kind, this.#selects(shared, layer));
+      const session = await this.#session(keeps ? 'keeping' : vector ? 'forward' : 'base', shared, layer);
       const { next, ...tape } = await session.run({
         ...this.#feeds(shared, layer),
         ...this.#weights(vector, layer),
@@ -109,7 +108,7 @@ export class LayerRunner {
       await untilMessagesArrived(signal);
       freeTensors([states.pop() as Tensor]);
       const tape = tapes.pop() ?? null;
-      const session = await this.#sessions.of(tape ? 'fromTape' : 'backward', this.#selects(shared, layer));
+      const session = await this.#session(tape ? 'fromTape' : 'backward', shared, layer);
       const outputs = await session.run({
         ...this.#feeds(shared, layer),
         ...this.#weights(vector, layer),
@@ -139,6 +138,11 @@ export class LayerRunner {
     return this.#sessions.release();
   }
 
+  #session(pass: keyof typeof graphs, feeds: BatchFeeds, layer: number): Promise<Session> {
+    const kind = kindOf(this.#base.architecture, layer);
+    return this.#sessions.of(pass, { kind, selects: this.#selects(feeds, layer) });
+  }
+
   #selects({ last }: BatchFeeds, layer: number): boolean {
     return last !== null && layer === this.#layers.length - 1;
   }
@@ -146,6 +150,7 @@ export class LayerRunner {
   /** A layer's part of what a batch gives. */
   #feeds(feeds: BatchFeeds, layer: number): Feeds {
     if (feeds.last && this.#selects(feeds, layer)) return feeds.last.forward;
+    if (kindOf(this.#base.architecture, layer) === 'convolution') return feeds.convolution;
     return isLocal(this.#base.architecture, layer) ? feeds.local : feeds.global;
   }
 
@@ -181,9 +186,9 @@ class LayerSessions {
       trained === 'all' ? trained : { targets: trained.targets, scale: trained.alpha / trained.rank };
   }
 
-  of(kind: keyof typeof graphs, selects: boolean): Promise<Session> {
-    const key = `${kind} ${selects}`;
-    const session = this.#sessions.get(key) ?? this.#create(kind, selects);
+  of(pass: keyof typeof graphs, layer: Pick<LayerGraphOptions, 'kind' | 'selects'>): Promise<Session> {
+    const key = `${pass} ${layer.kind} ${layer.selects}`;
+    const session = this.#sessions.get(key) ?? this.#create(pass, layer);
     this.#sessions.set(key, session);
     session.catch(() => this.#sessions.delete(key));
     return session;
@@ -195,10 +200,10 @@ class LayerSessions {
     for (const session of sessions) if (session.status === 'fulfilled') await session.value.release();
   }
 
-  #create(kind: keyof typeof graphs, selects: boolean): Promise<Session> {
-    const trained = kind === 'base' ? { targets: [], scale: 1 } : this.#trained;
+  #create(pass: keyof typeof graphs, layer: Pick<LayerGraphOptions, 'kind' | 'selects'>): Promise<Session> {
+    const trained = pass === 'base' ? { targets: [], scale: 1 } : this.#trained;
     const isFused = this.#runtime.device === 'cpu';
-    return this.#runtime.session(graphs[kind](this.#base.architecture, { trained, isFused, selects }));
+    return this.#runtime.session(graphs[pass](this.#base.architecture, { trained, isFused, ...layer }));
   }
 }
 

@@ -1,5 +1,5 @@
 import { projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindOf } from '../weights/architecture.ts';
 
 interface Tokens {
   tokens: readonly number[];
@@ -12,6 +12,18 @@ export interface Branches {
   /** Index in the row of each sequence's first token after the shared ones, ascending. */
   starts: readonly number[];
 }
+
+/** Padded rows that run together. */
+export interface PaddedTokens {
+  sequences: readonly (readonly number[])[];
+  /** Padded length. */
+  time: number;
+  /** Where the sequences that share a row part. Default: each row is one sequence. */
+  branches?: readonly Branches[];
+}
+
+/** Of a row that is one sequence. */
+export const whole: Branches = { shared: 0, starts: [0] };
 
 /**
  * A row of the graphs: the tokens with which its sequences begin, once, and then the rest of each. The rollouts of a
@@ -76,17 +88,21 @@ function toRow<Sequence extends Tokens>(sequences: readonly Sequence[], shared: 
 }
 
 /**
- * Time of a layer's forward pass for a row, in multiplications by weights. Attention multiplies queries by keys and
+ * Time of the layers' forward pass for a row, in multiplications by weights. Attention multiplies queries by keys and
  * itself by values; each takes as long as two by weights, with the softmax (seen on the CPU with SmolLM2-135M's shape).
  */
 function costOf(architecture: Architecture): (tokens: number) => number {
-  const { heads, headWidth } = architecture;
-  let weights = 0;
-  for (const name of projectionsOf(architecture)) {
-    const [outputs, inputs] = projectionShape(architecture, name);
-    weights += outputs * inputs;
+  const { heads, headWidth, layers } = architecture;
+  let [weights, scores] = [0, 0];
+  for (let layer = 0; layer < layers; layer++) {
+    const kind = kindOf(architecture, layer);
+    for (const name of projectionsOf(architecture, kind)) {
+      const [outputs, inputs] = projectionShape(architecture, name);
+      weights += outputs * inputs;
+    }
+    if (kind === 'attention') scores += 4 * heads * headWidth;
   }
-  return (tokens) => tokens * (weights + 4 * heads * headWidth * tokens);
+  return (tokens) => tokens * (weights + scores * tokens);
 }
 
 function compare(a: readonly number[], b: readonly number[]): number {

@@ -2,7 +2,8 @@ import { EngineError } from '../../engine.ts';
 import { embeddingTables } from '../checkpoint/tensors.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
-import { type LoraBase, type PaddedTokens, placeRow, weightOf } from './layer-feeds.ts';
+import { type LoraBase, placeRow, weightOf } from './layer-feeds.ts';
+import type { PaddedTokens } from './shared-prefixes.ts';
 
 interface Table {
   /** The checkpoint's own. */

@@ -1,6 +1,7 @@
+import { largestOf } from '../../../util/extremes.ts';
 import { EngineError } from '../../engine.ts';
 import { keptShapes } from '../graphs/lora-graphs.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
 /** Numbers of a chunk's logits: few, because sixteen of their size are in memory at once. */
 const headNumbers = 2 ** 19;
@@ -24,29 +25,39 @@ interface BatchSize {
 /**
  * How often each kind of value is in memory at the largest, in the forward and backward pass of a layer and of the head
  * together: each session keeps the memory of its largest run. Attention scores and what they become, hidden states of the
- * MLP, states of the width of the heads, states of the model's width, logits. Fitted to the memory of a process that
- * trains two layers of SmolLM2-135M's shape (onnxruntime-node 1.30.0, batches of 1 x 512 to 1 x 2048: within 6 %).
+ * MLP, states of the width of the heads, states of the model's width, what the taps of a convolution see, logits. Fitted
+ * to the memory of a process that trains two layers of SmolLM2-135M's shape (onnxruntime-node 1.30.0, batches of 1 x 512
+ * to 1 x 2048: within 6 %), and of one that trains two convolutions of LFM2-350M's (the same: within 2 %).
  */
-const alive = { scores: 11, hidden: 12, heads: 12, states: 16, logits: 16 };
+const alive = { scores: 11, hidden: 12, heads: 12, states: 16, windows: 25, logits: 16 };
 
-/**
- * Bytes that training needs for a micro-batch beside the weights: the inputs of all layers, one layer's passes, and a
- * chunk of the head. Attention takes the most when sequences are long: its scores are heads * time^2 for each sequence,
- * of one layer at a time.
- */
-export function trainingBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
-  const { width, layers, heads, keyValueHeads, headWidth, mlpWidth, vocabularySize } = architecture;
+/** Numbers that the passes of one layer of a kind have in memory. */
+function layerNumbers(architecture: Architecture, kind: LayerKind, { sequences, time }: BatchSize): number {
+  const { width, heads, keyValueHeads, headWidth, mlpWidth, convolutions } = architecture;
+  const common = alive.hidden * mlpWidth + alive.states * width;
   const tokens = sequences * time;
-  const inputs = (layers + 2) * tokens * width;
-  const scores = alive.scores * sequences * heads * time * time;
-  const states =
-    tokens *
-    (alive.hidden * mlpWidth + alive.heads * (heads + keyValueHeads) * headWidth + alive.states * width);
-  const logits = alive.logits * headRows(architecture) * vocabularySize;
-  return 4 * (inputs + scores + states + logits);
+  if (kind === 'convolution') return tokens * (common + alive.windows * (convolutions?.taps ?? 0) * width);
+  const ofHeads = alive.heads * (heads + keyValueHeads) * headWidth;
+  return tokens * (common + ofHeads + alive.scores * heads * time);
 }
 
-/** Bytes that one layer's forward pass keeps for the backward pass, beside its input. */
+/**
+ * Bytes that training needs for a micro-batch beside the weights: the inputs of all layers, the passes of one layer of
+ * each kind, and a chunk of the head. Attention takes the most when sequences are long: its scores are heads * time^2 for
+ * each sequence, of one layer at a time.
+ */
+export function trainingBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
+  const { width, layers, vocabularySize } = architecture;
+  const inputs = (layers + 2) * sequences * time * width;
+  const passes = kindsOf(architecture).reduce(
+    (sum, kind) => sum + layerNumbers(architecture, kind, { sequences, time }),
+    0,
+  );
+  const logits = alive.logits * headRows(architecture) * vocabularySize;
+  return 4 * (inputs + passes + logits);
+}
+
+/** Bytes that one layer's forward pass keeps for the backward pass, beside its input: of the kind that keeps most. */
 export function keptBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
   const { heads, keyValueHeads } = architecture;
   const lengths: Record<string, number> = {
@@ -55,13 +66,16 @@ export function keptBytes(architecture: Architecture, { sequences, time }: Batch
     tokens: sequences * time,
     queries: (heads / keyValueHeads) * time,
   };
-  let numbers = 0;
-  for (const shape of keptShapes(architecture, false).values())
-    numbers += shape.reduce<number>(
-      (size, length) => size * (typeof length === 'string' ? (lengths[length] as number) : length),
-      1,
-    );
-  return 4 * numbers;
+  const numbersOf = (kind: LayerKind) => {
+    let numbers = 0;
+    for (const shape of keptShapes(architecture, { kind, selects: false }).values())
+      numbers += shape.reduce<number>(
+        (size, length) => size * (typeof length === 'string' ? (lengths[length] as number) : length),
+        1,
+      );
+    return numbers;
+  };
+  return 4 * largestOf(kindsOf(architecture).map(numbersOf));
 }
 
 /**

@@ -1,10 +1,11 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
-import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
+import { type AdapterVector, kernelsOf, type LoraBase } from '../lora/layer-feeds.ts';
 import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
-import { type Architecture, attentionScaleOf, isLocal } from '../weights/architecture.ts';
+import { type Architecture, attentionScaleOf, isLocal, kindOf } from '../weights/architecture.ts';
+import { convolve } from './convolve.ts';
 import { type Chunk, type Decoder, rowsOf, type StepOutput, type Wanted } from './decoder.ts';
 import type { DecodingStage, DecodingStages } from './decoding-stages.ts';
 import { DrawFeeds } from './draws.ts';
@@ -22,31 +23,36 @@ const noRows: LogitRows = { logits: none, largest: none, likelihoods: none };
  *
  * On the CPU a token's logits have the same bits in any batch, and however its sequence was cut into chunks: a row of a
  * product depends on no other row (see `PackedProducts`), nor does a query of an attention, and positions that it does not
- * see add exact zeros. A single row rounds differently, so there are always two.
+ * see add exact zeros; convolutions are computed here, a token at a time. A single row rounds differently, so there are
+ * always two.
  */
 export class CheckpointDecoder implements Decoder {
   readonly cache: KeyValueCache;
   readonly #runtime: Runtime;
   readonly #architecture: Architecture;
   readonly #stages: DecodingStages;
+  /** The kernels of each layer's convolution. */
+  readonly #kernels: readonly (Float32Array | null)[];
   /** Null if the graphs output logits only. */
   readonly #draws: DrawFeeds | null;
   /** Memory of the inputs, used again by the next run. */
   #mask = new Float32Array(0);
   #localMask = new Float32Array(0);
   #query = new Float32Array(0);
+  #convolved = new Float32Array(0);
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
 
   private constructor(
     runtime: Runtime,
     architecture: Architecture,
-    stages: DecodingStages,
+    { stages, kernels }: { stages: DecodingStages; kernels: readonly (Float32Array | null)[] },
     draws: DrawFeeds | null,
   ) {
     this.#runtime = runtime;
     this.#architecture = architecture;
     this.#stages = stages;
+    this.#kernels = kernels;
     this.#draws = draws;
     this.cache = new KeyValueCache(architecture);
   }
@@ -60,17 +66,18 @@ export class CheckpointDecoder implements Decoder {
     const { architecture } = base;
     const draws = runtime.device === 'cpu' ? new DrawFeeds(runtime, architecture.vocabularySize) : null;
     const stages = await (runtime.device === 'cpu' ? packedStages : inPlaceStages)(runtime, base, adapter);
-    return new CheckpointDecoder(runtime, architecture, stages, draws);
+    return new CheckpointDecoder(runtime, architecture, { stages, kernels: kernelsOf(base) }, draws);
   }
 
   twin(): CheckpointDecoder {
-    return new CheckpointDecoder(this.#runtime, this.#architecture, this.#stages, this.#draws);
+    const own = { stages: this.#stages, kernels: this.#kernels };
+    return new CheckpointDecoder(this.#runtime, this.#architecture, own, this.#draws);
   }
 
-  /** Of the attention scores, or of the hidden layer. */
+  /** Of the attention scores, of the hidden layer, or of the parts of a convolution. */
   get elementsPerToken(): number {
-    const { heads, mlpWidth } = this.#architecture;
-    return Math.max(heads * this.cache.width, mlpWidth);
+    const { heads, mlpWidth, width, convolutions } = this.#architecture;
+    return Math.max(heads * this.cache.width, mlpWidth, convolutions ? 3 * width : 0);
   }
 
   async close(): Promise<void> {
@@ -114,14 +121,19 @@ export class CheckpointDecoder implements Decoder {
     const [first, ...layers] = this.#stages.stages as [DecodingStage, ...DecodingStage[]];
     const positions = this.#positions(layout);
     const ids = tokenFeeds(this.#runtime, this.#architecture.previousTokens, [layout.tokens], layout.ranges);
-    let outputs = await first.session.run({ ...first.weights, ...ids, positions });
-    for (const [layer, { session, weights, takesPositions }] of layers.entries()) {
+    const placed = ({ takesPositions }: DecodingStage): Feeds => (takesPositions ? { positions } : {});
+    let outputs = await first.session.run({ ...first.weights, ...ids, ...placed(first) });
+    for (const [layer, stage] of layers.entries()) {
+      const { session, weights } = stage;
       const [packed, state] = [outputs.packed?.data as Float32Array, outputs.state?.data as Float32Array];
-      const query = this.#storeKeysAndValues(layer, firstSlot, layout, packed);
+      const mixes = kindOf(this.#architecture, layer);
       const feeds: Feeds = {
         ...weights,
-        ...(takesPositions ? { positions } : {}),
-        ...this.#layerFeeds(layer, firstSlot, layout, state, query),
+        ...placed(stage),
+        state_in: this.#runtime.float(state, [layout.tokens, this.#architecture.width]),
+        ...(mixes === 'convolution'
+          ? this.#convolutionFeeds(layer, firstSlot, layout, packed)
+          : this.#attentionFeeds(layer, firstSlot, layout, packed)),
       };
       if (layer + 1 < layers.length) outputs = await session.run(feeds);
       else if (picked.length === 0) outputs = {};
@@ -236,13 +248,28 @@ export class CheckpointDecoder implements Decoder {
     return (head % this.#sharers) * this.#architecture.keyValueHeads + Math.floor(head / this.#sharers);
   }
 
-  #layerFeeds(
+  /** The values of a layer's convolution, computed here because its cache is. */
+  #convolutionFeeds(
     layer: number,
     firstSlot: number,
-    { ranges, steps, tokens, width, mask, localMask, rows }: Layout,
-    state: Float32Array,
-    query: Float32Array,
+    { ranges, tokens }: Layout,
+    packed: Float32Array,
   ): Feeds {
+    const { width } = this.#architecture;
+    const size = tokens * width;
+    this.#convolved = atLeast(this.#convolved, size);
+    const convolved = this.#convolved.subarray(0, size);
+    const kernels = this.#kernels[layer] as Float32Array;
+    for (const [row, { start, end, offset }] of ranges.entries()) {
+      const inputs = this.cache.inputs(layer, firstSlot + row);
+      convolve({ packed, kernels, inputs, width, convolved }, { start, end, offset });
+    }
+    return { convolved: this.#runtime.float(convolved, [tokens, width]) };
+  }
+
+  #attentionFeeds(layer: number, firstSlot: number, layout: Layout, packed: Float32Array): Feeds {
+    const query = this.#storeKeysAndValues(layer, firstSlot, layout, packed);
+    const { ranges, steps, tokens, width, mask, localMask, rows } = layout;
     const batch = ranges.length;
     const { keyValueHeads, headWidth } = this.#architecture;
     const sharers = this.#sharers;
@@ -250,7 +277,6 @@ export class CheckpointDecoder implements Decoder {
     const own = isLocal(this.#architecture, layer) ? localMask : mask;
     const keyShape = [batch, keyValueHeads, width, headWidth];
     return {
-      state_in: this.#runtime.float(state, [tokens, this.#architecture.width]),
       query: this.#runtime.float(query, [batch, steps * sharers, keyValueHeads * headWidth]),
       key: this.#runtime.float(cached.key, keyShape),
       value: this.#runtime.float(cached.value, keyShape),

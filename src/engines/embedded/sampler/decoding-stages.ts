@@ -4,7 +4,11 @@ import { embeddingTensor, finalNormTensor } from '../checkpoint/tensors.ts';
 import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
 import { headOf, type LoraBase, weightOf } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
-import { type Architecture, isLocal } from '../weights/architecture.ts';
+import { type Architecture, isLocal, kindOf } from '../weights/architecture.ts';
+
+/** Whether a stage projects the states for the attention of a layer, which needs their positions. */
+export const takesPositions = (architecture: Architecture, next: number): boolean =>
+  next < architecture.layers && kindOf(architecture, next) === 'attention';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
 export interface DecodingStage {
@@ -14,28 +18,29 @@ export interface DecodingStage {
   takesPositions: boolean;
 }
 
-/** The stages of a step in their order: up to the first attention, then one for each layer, the last with the head. */
+/** The stages of a step in their order: up to the first layer's mixing, then one for each layer, the last with the head. */
 export interface DecodingStages {
   stages: readonly DecodingStage[];
   release(): Promise<void>;
 }
 
-/** What a layer has before its attention. */
-export const beforeAttention: readonly string[] = [
+/** What a layer has before its attention or convolution. */
+export const beforeMixing: readonly string[] = [
   'input_layernorm',
   'q_proj',
   'k_proj',
   'v_proj',
   'q_norm',
   'k_norm',
+  'in_proj',
 ];
 
-/** Splits a layer's weights into those before its attention, under their names there, and those after it. */
+/** Splits a layer's weights into those before its attention or convolution, under their names there, and those after it. */
 export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
   const before: Feeds = {};
   const after: Feeds = {};
   for (const [name, tensor] of Object.entries(feeds))
-    if (beforeAttention.some((part) => name === part || name.startsWith(`${part}.`)))
+    if (beforeMixing.some((part) => name === part || name.startsWith(`${part}.`)))
       before[`${nextLayer}${name}`] = tensor;
     else after[name] = tensor;
   return { before, after };
@@ -52,7 +57,7 @@ function makeTables({ positions, local, headWidth, contextLength }: Architecture
 
 interface SharedFeeds {
   embedding: Tensor;
-  /** The tables of rotary positions of each layer. */
+  /** The tables of rotary positions of each layer; none for a convolution. */
   rotary: readonly Feeds[];
   norm: Tensor;
   head: Tensor;
@@ -75,8 +80,11 @@ export function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
   const embedding = matrix(embeddingTensor);
   return {
     embedding,
-    rotary: Array.from({ length: layers }, (_, layer) => (isLocal(architecture, layer) ? local : global)),
-    norm: runtime.constant(weightOf(base, finalNormTensor), [width]),
+    rotary: Array.from({ length: layers }, (_, layer) => {
+      if (kindOf(architecture, layer) === 'convolution') return {};
+      return isLocal(architecture, layer) ? local : global;
+    }),
+    norm: runtime.constant(weightOf(base, finalNormTensor(architecture)), [width]),
     head: tiedEmbeddings ? embedding : matrix(headOf(architecture)),
   };
 }

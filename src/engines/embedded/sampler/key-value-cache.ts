@@ -1,5 +1,5 @@
 import { freeAll } from '../runtime.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindOf } from '../weights/architecture.ts';
 import type { SlotCache } from './decoder.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
@@ -9,29 +9,55 @@ const widthStep = 32;
 /** Most elements of slots that are allocated before they are used, so that few growths copy: 256 MiB. */
 const spareSlotElements = 64 * 1024 ** 2;
 
+/** What a layer keeps of each position. */
+interface KeptShape {
+  /** Keys and values, or the inputs of a convolution. */
+  buffers: number;
+  heads: number;
+  headWidth: number;
+}
+
+function keptShapes(architecture: Architecture): KeptShape[] {
+  const { layers, width, keyValueHeads, headWidth } = architecture;
+  return Array.from({ length: layers }, (_, layer) =>
+    kindOf(architecture, layer) === 'convolution'
+      ? { buffers: 1, heads: 1, headWidth: width }
+      : { buffers: 2, heads: keyValueHeads, headWidth },
+  );
+}
+
+/** Numbers that a cache keeps of each position of a sequence. */
+export const keptPerPosition = (architecture: Architecture): number =>
+  keptShapes(architecture).reduce(
+    (sum, { buffers, heads, headWidth }) => sum + buffers * heads * headWidth,
+    0,
+  );
+
+interface CachedLayer extends KeptShape {
+  /** Each [slot, head, width, head width]. */
+  data: Float32Array[];
+}
+
 /**
- * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Used slots are
+ * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Of a convolution they
+ * are its inputs B * x, as one head, of all positions: so a slot can be cut off or copied at any of them. Used slots are
  * adjacent, so that any range of them is one tensor without a copy. The cache grows and shrinks with the sequences.
  */
 export class KeyValueCache implements SlotCache {
   /** Number of elements in a block. */
   readonly blockSize: number;
   readonly mostSlots = Number.POSITIVE_INFINITY;
-  readonly #heads: number;
-  readonly #headWidth: number;
   #slots = 0;
   #width = 0;
   /** The largest width so far. New memory has room for it, because memory that is not touched costs nothing. */
   #widest = 0;
-  /** Elements of each buffer that slots may have used. What follows may be what another cache has left. */
+  /** Positions in each buffer that slots may have used. What follows may be what another cache has left. */
   #size = 0;
-  #layers: { key: Float32Array; value: Float32Array }[];
+  readonly #layers: CachedLayer[];
 
   constructor(architecture: Architecture) {
-    this.#heads = architecture.keyValueHeads;
-    this.#headWidth = architecture.headWidth;
-    this.#layers = Array.from({ length: architecture.layers }, empty);
-    this.blockSize = architecture.layers * 2 * blockLength * this.#heads * this.#headWidth;
+    this.#layers = keptShapes(architecture).map((shape) => ({ ...shape, data: empty(shape) }));
+    this.blockSize = blockLength * keptPerPosition(architecture);
   }
 
   /** Number of positions in each slot. */
@@ -51,14 +77,13 @@ export class KeyValueCache implements SlotCache {
     const newSlots = this.#slotsFor(slots, newWidth);
     if (newSlots === this.#slots && newWidth === this.#width) return;
     this.#widest = Math.max(this.#widest, newWidth);
-    const rows = used * this.#heads;
-    const from = this.#width * this.#headWidth;
-    const to = newWidth * this.#headWidth;
-    const size = newSlots * this.#heads * this.#widest * this.#headWidth;
-    this.#layers = this.#layers.map(({ key, value }) => ({
-      key: withRows(key, { used: this.#size, needed: size }, rows, { from, to }),
-      value: withRows(value, { used: this.#size, needed: size }, rows, { from, to }),
-    }));
+    const size = newSlots * this.#widest;
+    for (const layer of this.#layers) {
+      const { heads, headWidth, data } = layer;
+      const elements = { used: this.#size * heads * headWidth, needed: size * heads * headWidth };
+      const widths = { from: this.#width * headWidth, to: newWidth * headWidth };
+      layer.data = data.map((buffer) => withRows(buffer, elements, used * heads, widths));
+    }
     this.#size = size;
     this.#slots = newSlots;
     this.#width = newWidth;
@@ -77,24 +102,33 @@ export class KeyValueCache implements SlotCache {
     this.#slots = 0;
     this.#width = 0;
     this.#size = 0;
-    for (const buffer of this.#buffers()) spare.give(buffer);
-    this.#layers = this.#layers.map(empty);
+    for (const layer of this.#layers) {
+      for (const buffer of layer.data) spare.give(buffer);
+      layer.data = empty(layer);
+    }
   }
 
   /** The keys and the values of `count` slots from `first`, each [count, heads, width, head width]. */
   tensors(layer: number, first: number, count: number): { key: Float32Array; value: Float32Array } {
-    const { key, value } = this.#layerAt(layer);
-    const range = [this.#row(first, 0), this.#row(first + count, 0)] as const;
-    return { key: key.subarray(...range), value: value.subarray(...range) };
+    const own = this.#layerAt(layer);
+    const range = [this.#row(own, first, 0), this.#row(own, first + count, 0)] as const;
+    const [key, value] = own.data.map((buffer) => buffer.subarray(...range));
+    return { key: key as Float32Array, value: value as Float32Array };
+  }
+
+  /** The inputs of a layer's convolution in a slot, [width, model width], to be read and written. */
+  inputs(layer: number, slot: number): Float32Array {
+    const own = this.#layerAt(layer);
+    return (own.data[0] as Float32Array).subarray(this.#row(own, slot, 0), this.#row(own, slot + 1, 0));
   }
 
   /** Writes one token's key, which is at `offset`, and its value, which follows. */
   write(layer: number, slot: number, position: number, packed: Float32Array, offset: number): void {
-    const { key, value } = this.#layerAt(layer);
-    const span = this.#headWidth;
-    const size = this.#heads * span;
-    for (let head = 0; head < this.#heads; head++) {
-      let target = ((slot * this.#heads + head) * this.#width + position) * span;
+    const { heads, headWidth: span, data } = this.#layerAt(layer);
+    const [key, value] = data as [Float32Array, Float32Array];
+    const size = heads * span;
+    for (let head = 0; head < heads; head++) {
+      let target = ((slot * heads + head) * this.#width + position) * span;
       let source = offset + head * span;
       for (let index = 0; index < span; index++, target++, source++) {
         key[target] = packed[source] as number;
@@ -105,41 +139,42 @@ export class KeyValueCache implements SlotCache {
 
   copySlot(from: number, to: number, length: number): void {
     if (from === to) return;
-    const span = length * this.#headWidth;
-    for (const buffer of this.#buffers())
-      for (let head = 0; head < this.#heads; head++) {
-        const source = this.#row(from, head);
-        buffer.copyWithin(this.#row(to, head), source, source + span);
-      }
+    for (const { layer, buffer, head } of this.#rows()) {
+      const source = this.#row(layer, from, head);
+      buffer.copyWithin(this.#row(layer, to, head), source, source + length * layer.headWidth);
+    }
   }
 
   /** Copies the block that begins at position `start` of a slot into `block`, or from it. */
   copyBlock(slot: number, start: number, block: KeyValueBlock, direction: 'into' | 'from'): void {
-    const span = blockLength * this.#headWidth;
     let offset = 0;
-    for (const buffer of this.#buffers())
-      for (let head = 0; head < this.#heads; head++, offset += span) {
-        const first = this.#row(slot, head) + start * this.#headWidth;
-        if (direction === 'into') block.set(buffer.subarray(first, first + span), offset);
-        else buffer.set(block.subarray(offset, offset + span), first);
-      }
+    for (const { layer, buffer, head } of this.#rows()) {
+      const span = blockLength * layer.headWidth;
+      const first = this.#row(layer, slot, head) + start * layer.headWidth;
+      if (direction === 'into') block.set(buffer.subarray(first, first + span), offset);
+      else buffer.set(block.subarray(offset, offset + span), first);
+      offset += span;
+    }
   }
 
-  #buffers(): Float32Array[] {
-    return this.#layers.flatMap(({ key, value }) => [key, value]);
+  /** What a slot has a row of: the heads of all buffers. */
+  *#rows(): Generator<{ layer: CachedLayer; buffer: Float32Array; head: number }> {
+    for (const layer of this.#layers)
+      for (const buffer of layer.data)
+        for (let head = 0; head < layer.heads; head++) yield { layer, buffer, head };
   }
 
   /** Index of a slot's first element for a head. */
-  #row(slot: number, head: number): number {
-    return (slot * this.#heads + head) * this.#width * this.#headWidth;
+  #row({ heads, headWidth }: CachedLayer, slot: number, head: number): number {
+    return (slot * heads + head) * this.#width * headWidth;
   }
 
-  #layerAt(layer: number): { key: Float32Array; value: Float32Array } {
-    return this.#layers[layer] as { key: Float32Array; value: Float32Array };
+  #layerAt(layer: number): CachedLayer {
+    return this.#layers[layer] as CachedLayer;
   }
 }
 
-const empty = () => ({ key: new Float32Array(0), value: new Float32Array(0) });
+const empty = ({ buffers }: KeptShape) => Array.from({ length: buffers }, () => new Float32Array(0));
 
 /** Moves the first `rows` rows of `from` elements so that each has `to`, in the same memory if that is large enough. */
 function withRows(

@@ -1,4 +1,4 @@
-import { projectionName, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
+import { layerTensorName, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
 import { checkpointDecodingGraph, nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
 import { PackedProducts, ranksTogether } from '../graphs/products.ts';
 import {
@@ -10,12 +10,14 @@ import {
   weightOf,
 } from '../lora/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
+import { kindOf } from '../weights/architecture.ts';
 import {
-  beforeAttention,
+  beforeMixing,
   type DecodingStage,
   type DecodingStages,
   sharedFeeds,
   split,
+  takesPositions,
 } from './decoding-stages.ts';
 
 /**
@@ -48,7 +50,7 @@ export async function packedStages(
         ...(next ? { ...rotary[index], ...next.before } : { norm }),
         lora_scale,
       },
-      takesPositions: next !== undefined,
+      takesPositions: takesPositions(base.architecture, index),
     };
   });
   return { stages, release };
@@ -109,12 +111,14 @@ async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
 function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
   const { layers } = base.architecture;
   const matrices = new Map<string, Float32Array>();
-  for (const projection of projectionsOf(base.architecture)) {
-    const isNext = beforeAttention.includes(projection);
-    const layer = isNext ? index : index - 1;
+  for (const layer of [index - 1, index]) {
     if (layer < 0 || layer >= layers) continue;
-    const weight = weightOf(base, `${projectionName(layer, projection)}.weight`);
-    matrices.set(isNext ? `${nextLayer}${projection}` : projection, weight);
+    const isNext = layer === index;
+    for (const projection of projectionsOf(base.architecture, kindOf(base.architecture, layer))) {
+      if (beforeMixing.includes(projection) !== isNext) continue;
+      const weight = weightOf(base, `${layerTensorName(base.architecture, layer, projection)}.weight`);
+      matrices.set(isNext ? `${nextLayer}${projection}` : projection, weight);
+    }
   }
   if (index === layers) matrices.set('head', weightOf(base, headOf(base.architecture)));
   return matrices;
@@ -128,7 +132,7 @@ function adapterPartFeeds(
   layer: number,
 ): Feeds {
   const feeds: Feeds = {};
-  for (const projection of projectionsOf(architecture)) {
+  for (const projection of projectionsOf(architecture, kindOf(architecture, layer))) {
     const [outputs, inputs] = projectionShape(architecture, projection);
     feeds[`${projection}.A`] = runtime.float(new Float32Array(0), [1, 0, inputs]);
     feeds[`${projection}.B`] = runtime.float(new Float32Array(0), [outputs, 0]);

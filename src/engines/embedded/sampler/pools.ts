@@ -169,7 +169,7 @@ export class Pools {
     const weights = new Map(
       views.map(({ name, dimensions, values }) => [
         name,
-        dimensions.length === 1 || name === embeddingTensor ? values.slice() : values,
+        dimensions.length !== 2 || name === embeddingTensor ? values.slice() : values,
       ]),
     );
     const decoder = await CheckpointDecoder.create(this.#runtime, { ...model, weights }, null);

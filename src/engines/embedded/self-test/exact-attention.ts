@@ -1,4 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { layerTensorName } from '../checkpoint/tensors.ts';
 import { type Architecture, attentionScaleOf, type RotaryPositions } from '../weights/architecture.ts';
 import {
   addScaled,
@@ -20,6 +21,8 @@ export interface Parts {
   linear(name: string): ExactLinear;
   /** What scales the values of a norm. */
   gain(name: string): Float32Array;
+  /** A tensor as it is in the files. */
+  weight(name: string): Float32Array;
   cancellations: Map<string, number>;
 }
 
@@ -32,7 +35,7 @@ export function runAttention(
 ): { mixed: Rows; backward: (gradient: Rows) => Rows; largestScore: number } {
   const { heads, keyValueHeads, headWidth, queryKeyNorm, normEpsilon } = architecture;
   const { linear, gain: gainOf, cancellations } = parts;
-  const prefix = `model.layers.${layer}.self_attn`;
+  const nameOf = (part: Parameters<typeof layerTensorName>[2]) => layerTensorName(architecture, layer, part);
   const local = architecture.local?.layers[layer] ? architecture.local : null;
   const positions = local?.positions ?? (architecture.positions as RotaryPositions);
   /** The first position that a token sees. */
@@ -40,8 +43,8 @@ export function runAttention(
   const scale = attentionScaleOf(architecture);
   const span = (row: Values, head: number) => row.subarray(head * headWidth, (head + 1) * headWidth);
   const place = (name: 'q' | 'k') => {
-    const projection = linear(`${prefix}.${name}_proj`);
-    const gain = queryKeyNorm ? gainOf(`${prefix}.${name}_norm`) : null;
+    const projection = linear(nameOf(`${name}_proj`));
+    const gain = queryKeyNorm ? gainOf(nameOf(`${name}_norm`)) : null;
     const raw = forward(projection, input);
     const eachHead = (rows: Rows, change: (part: Values, at: number, head: number) => Values) =>
       rows.map((row, at) => {
@@ -64,7 +67,7 @@ export function runAttention(
     };
   };
   const [query, key] = [place('q'), place('k')];
-  const values = linear(`${prefix}.v_proj`);
+  const values = linear(nameOf('v_proj'));
   const value = forward(values, input);
   const sharers = heads / keyValueHeads;
   let largestScore = 0;
@@ -120,8 +123,8 @@ export function runAttention(
           }
         }
       const size = (rows: Rows) => rows.reduce((squares, row) => squares + dot(row, row), 0);
-      cancellations.set(`${prefix}.q_proj`, Math.sqrt(terms.query / size(queryGradient)));
-      cancellations.set(`${prefix}.k_proj`, Math.sqrt(terms.key / size(keyGradient)));
+      cancellations.set(nameOf('q_proj'), Math.sqrt(terms.query / size(queryGradient)));
+      cancellations.set(nameOf('k_proj'), Math.sqrt(terms.key / size(keyGradient)));
       return sum(
         sum(query.backward(queryGradient), key.backward(keyGradient)),
         backward(values, valueGradient, input),

@@ -1,8 +1,10 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { finalNormTensor, layerTensorName, sublayerNorms } from '../checkpoint/tensors.ts';
 import type { LoraSettings } from '../lora/adapter-vector.ts';
 import type { LoraBase } from '../lora/layer-feeds.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, kindOf } from '../weights/architecture.ts';
 import { type Parts, runAttention } from './exact-attention.ts';
+import { runConvolution } from './exact-convolution.ts';
 import {
   backward,
   both,
@@ -75,6 +77,7 @@ export function runExactly(
   const weight = (name: string) => weights.get(name) as Float32Array;
   const parts: Parts = {
     cancellations: new Map(),
+    weight,
     gain: (name) => weight(`${name}.weight`).map((value) => value + architecture.normOffset),
     linear: (name) => ({
       weight: weights.get(`${name}.weight`) as Float32Array,
@@ -86,7 +89,7 @@ export function runExactly(
     }),
   };
   const table = weight('model.embed_tokens.weight');
-  const gain = parts.gain('model.norm');
+  const gain = parts.gain(finalNormTensor(architecture).replace(/\.weight$/, ''));
   const head = tiedEmbeddings ? table : weight('lm_head.weight');
   let states: Rows = tokens.map((token) =>
     Float64Array.from(table.subarray(token * width, (token + 1) * width), (value) => value * embeddingScale),
@@ -159,36 +162,34 @@ interface LayerRun {
 
 /**
  * A layer of a Llama: attention and a gated MLP, each behind a norm and added to the states. Gemma's norms what is added
- * too.
+ * too, and LFM2's may have a convolution in place of attention.
  */
 function runLayer(architecture: Architecture, input: Rows, layer: number, parts: Parts): LayerRun {
-  const prefix = `model.layers.${layer}`;
+  const nameOf = (part: Parameters<typeof layerTensorName>[2]) => layerTensorName(architecture, layer, part);
   const { linear } = parts;
-  const { outputNorms } = architecture;
-  const attentionNorm = runNorm(architecture, `${prefix}.input_layernorm`, input, parts);
-  const attention = runAttention(architecture, attentionNorm.output, layer, parts);
-  const output = linear(`${prefix}.self_attn.o_proj`);
+  const norms = sublayerNorms(architecture);
+  const normed = (name: typeof norms.mlp.after, rows: Rows) =>
+    name === null ? null : runNorm(architecture, nameOf(name), rows, parts);
+  const attentionNorm = runNorm(architecture, nameOf(norms.attention.before), input, parts);
+  const isConvolution = kindOf(architecture, layer) === 'convolution';
+  const attention = isConvolution
+    ? { ...runConvolution(architecture, attentionNorm.output, layer, parts), largestScore: 0 }
+    : runAttention(architecture, attentionNorm.output, layer, parts);
+  const output = linear(nameOf(isConvolution ? 'out_proj' : 'o_proj'));
   const attentionAdded = forward(output, attention.mixed);
-  const added = outputNorms
-    ? runNorm(architecture, `${prefix}.post_attention_layernorm`, attentionAdded, parts)
-    : null;
+  const added = normed(norms.attention.after, attentionAdded);
   const middle = sum(input, added?.output ?? attentionAdded);
-  const mlpName = outputNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
-  const mlpNorm = runNorm(architecture, `${prefix}.${mlpName}`, middle, parts);
+  const mlpNorm = runNorm(architecture, nameOf(norms.mlp.before), middle, parts);
   const mlpInput = mlpNorm.output;
-  const [gate, up, down] = ['gate', 'up', 'down'].map((name) => linear(`${prefix}.mlp.${name}_proj`)) as [
-    ExactLinear,
-    ExactLinear,
-    ExactLinear,
-  ];
+  const [gate, up, down] = (['gate_proj', 'up_proj', 'down_proj'] as const).map((name) =>
+    linear(nameOf(name)),
+  ) as [ExactLinear, ExactLinear, ExactLinear];
   const gates = forward(gate, mlpInput);
   const ups = forward(up, mlpInput);
   const activation = architecture.mlp === 'gated-gelu' ? gelu : silu;
   const hidden = both(gates, ups, (g, u) => activation.value(g) * u);
   const mlpAdded = forward(down, hidden);
-  const last = outputNorms
-    ? runNorm(architecture, `${prefix}.post_feedforward_layernorm`, mlpAdded, parts)
-    : null;
+  const last = normed(norms.mlp.after, mlpAdded);
   return {
     output: sum(middle, last?.output ?? mlpAdded),
     largestScore: attention.largestScore,

@@ -26,6 +26,8 @@ export function smallModel(): TestedModel {
     outputNorms: true,
     embeddingScale: 8,
     attentionScale: 0.2,
+    convolutions: { layers: [true, false], taps: 3 },
+    tensorNames: 'llama',
     local: { layers: [false, true], window: 2, positions: { theta: 1000, scaling: null } },
     ...usual,
   };

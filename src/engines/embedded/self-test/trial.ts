@@ -1,9 +1,10 @@
 import { EngineError } from '../../engine.ts';
+import { layerTensors, type NamedShape } from '../checkpoint/tensors.ts';
 import { adapterShapes, type LoraSettings } from '../lora/adapter-vector.ts';
 import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
-import { vectorLength } from '../weights/architecture.ts';
+import { kindOf, kindsOf, vectorLength } from '../weights/architecture.ts';
 import { type ExactRun, runExactly } from './exact-model.ts';
 
 /** Rows of the embedding and of the head that are used. */
@@ -65,6 +66,11 @@ export class Trial {
       );
   }
 
+  /** Number of kinds of layers. */
+  get kinds(): 1 | 2 {
+    return kindsOf(this.#model.architecture).length === 1 ? 1 : 2;
+  }
+
   /** The first layers, one or two. */
   part(layers: 1 | 2): TestedPart {
     const base = firstPart(this.#model, layers);
@@ -107,23 +113,47 @@ export class WrongNumbers extends Error {}
 
 export const allowed = ({ largestScore }: ExactRun) => tolerance + tolerancePerScore * largestScore;
 
-/** The first layers of a checkpoint, with the first rows of its embedding and of its head: views of its weights. */
+/**
+ * The first layer of a checkpoint, and as a second one the first that mixes positions in another way, or else the next,
+ * with the first rows of its embedding and of its head: views of its weights.
+ */
 function firstPart({ architecture: whole, weights }: LoraBase, layers: number): LoraBase {
   const architecture = partOf(whole, layers);
   const cut = ['model.embed_tokens.weight', 'lm_head.weight'].flatMap((name) => {
     const table = weights.get(name)?.subarray(0, architecture.vocabularySize * architecture.width);
     return table ? [[name, table] as const] : [];
   });
-  return { architecture, weights: new Map([...weights, ...cut]) };
+  const second = architecture.layers > 1 ? layerTensors(whole, secondLayer(whole)) : [];
+  const own = layerTensors(architecture, 1);
+  const moved = second.flatMap(({ name }, index) => {
+    const values = weights.get(name);
+    return values ? [[(own[index] as NamedShape).name, values] as const] : [];
+  });
+  return { architecture, weights: new Map([...weights, ...cut, ...moved]) };
+}
+
+function secondLayer(whole: LoraBase['architecture']): number {
+  const kinds = Array.from({ length: whole.layers }, (_, layer) => kindOf(whole, layer));
+  return Math.max(
+    1,
+    kinds.findIndex((kind) => kind !== kinds[0]),
+  );
 }
 
 /** The architecture of that part. */
-export const partOf = (whole: LoraBase['architecture'], layers: number): LoraBase['architecture'] => ({
-  ...whole,
-  vocabularySize: Math.min(testedVocabulary, whole.vocabularySize),
-  layers: Math.min(layers, whole.layers),
-  contextLength: Math.min(tokens.length, whole.contextLength),
-});
+export function partOf(whole: LoraBase['architecture'], layers: number): LoraBase['architecture'] {
+  const { convolutions, local } = whole;
+  const tested = [0, secondLayer(whole)];
+  const choose = (flags: readonly boolean[]) => tested.map((layer) => flags[layer] ?? false);
+  return {
+    ...whole,
+    vocabularySize: Math.min(testedVocabulary, whole.vocabularySize),
+    layers: Math.min(layers, whole.layers),
+    contextLength: Math.min(tokens.length, whole.contextLength),
+    convolutions: convolutions && { ...convolutions, layers: choose(convolutions.layers) },
+    local: local && { ...local, layers: choose(local.layers) },
+  };
+}
 
 /** A random adapter. Both its matrices change the result. */
 function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {

@@ -1,6 +1,5 @@
 import type { PlainDecisions } from '../lora/head-runner.ts';
-import type { PaddedTokens } from '../lora/layer-feeds.ts';
-import { type Row, rowIndex, toRows } from '../lora/shared-prefixes.ts';
+import { type PaddedTokens, type Row, rowIndex, toRows } from '../lora/shared-prefixes.ts';
 import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../lora/training-memory.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';

@@ -39,6 +39,10 @@ export interface Architecture {
   attentionScale: number | null;
   /** Layers whose attention sees the latest positions only. Null: all layers see all earlier ones. */
   local: LocalAttention | null;
+  /** Layers with a gated short convolution in place of attention. Null: none. */
+  convolutions: Convolutions | null;
+  /** How files name the tensors of layers. */
+  tensorNames: 'llama' | 'lfm2';
   /** Whether the queries and keys of each head are normalised before they are rotated. */
   queryKeyNorm: boolean;
   /** Whether queries, keys and values have biases. */
@@ -56,6 +60,29 @@ interface LocalAttention {
   positions: RotaryPositions;
 }
 
+/**
+ * Layers as LFM2 has them. With B, C and x the three parts of in_proj(states), the layer's convolution y of B * x gives
+ * out_proj(C * y). Each channel has a kernel of its own, [width, 1, taps]; y[t] is the sum of
+ * kernel[k] * (B * x)[t - (taps - 1) + k], with 0 before the first token.
+ */
+interface Convolutions {
+  /** Whether each layer is one of them. */
+  layers: readonly boolean[];
+  /** Number of positions that a token sees, its own included. */
+  taps: number;
+}
+
+/** What mixes the positions in a layer. */
+export type LayerKind = 'attention' | 'convolution';
+
+export const kindOf = ({ convolutions }: Architecture, layer: number): LayerKind =>
+  convolutions?.layers[layer] ? 'convolution' : 'attention';
+
+/** The kinds of an architecture's layers, each once. */
+export const kindsOf = (architecture: Architecture): LayerKind[] => [
+  ...new Set(Array.from({ length: architecture.layers }, (_, layer) => kindOf(architecture, layer))),
+];
+
 /** What few families have. */
 export const usualOptions = {
   normOffset: 0,
@@ -63,6 +90,8 @@ export const usualOptions = {
   embeddingScale: 1,
   attentionScale: null,
   local: null,
+  convolutions: null,
+  tensorNames: 'llama',
 } as const satisfies Partial<Architecture>;
 
 export const isGated = ({ mlp }: Architecture): boolean => mlp !== 'squared-relu';

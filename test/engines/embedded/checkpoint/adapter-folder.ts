@@ -17,7 +17,7 @@ export async function writeAdapter(
   { adapter, architecture, baseModel }: { adapter: Adapter; architecture: Architecture; baseModel: string },
 ): Promise<void> {
   await mkdir(folder, { recursive: true });
-  await writeFile(join(folder, adapterConfigFile), encodeAdapterConfig(adapter, { baseModel }));
+  await writeFile(join(folder, adapterConfigFile), encodeAdapterConfig(adapter, { architecture, baseModel }));
   const header = encodeAdapterHeader(adapterTensors(architecture, adapter));
   const data = new Uint8Array(adapterVector(architecture, adapter).buffer);
   await writeFile(join(folder, adapterWeightsFile), Buffer.concat([header, data]));

@@ -9,6 +9,7 @@ import {
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
 import { writeMerged } from '../../../../src/engines/embedded/checkpoint/merge.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { allProjections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { temporaryFolder } from '../../../support/files.ts';
 import { writeAdapter } from './adapter-folder.ts';
 import {
@@ -28,8 +29,8 @@ const readFixtureAdapter = async (name: FixtureName) => {
 describe.each(fixtureNames)('an adapter of PEFT: %s', (name) => {
   it('is read with all its tensors, and written as PEFT writes it', async () => {
     const { architecture, adapter } = await readFixtureAdapter(name);
-    const projections = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'];
-    expect(adapter).toMatchObject({ rank: 4, alpha: 8, targets: projections });
+    expect(adapter).toMatchObject({ rank: 4, alpha: 8, targets: allProjections(architecture) });
+    expect(adapter.targets).toHaveLength(name === 'lfm2' ? 9 : 7);
     const theirs = await readFixtureTensors(`${name}/adapter/adapter_model.safetensors`);
     expect(adapter.tensors.size).toBe(theirs.size);
     const folder = await temporaryFolder();
@@ -60,10 +61,12 @@ describe.each(fixtureNames)('an adapter of PEFT: %s', (name) => {
     const before = await readCheckpoint(base);
     const after = await readCheckpoint(folder);
     const { tensors } = await readReference(name);
-    const spacing = { llama: 2 ** -23, qwen2: 2 ** -7, qwen3: 2 ** -10, gemma3: 2 ** -7 }[name];
+    const spacing = { llama: 2 ** -23, qwen2: 2 ** -7, qwen3: 2 ** -10, gemma3: 2 ** -7, lfm2: 2 ** -7 }[
+      name
+    ];
     let compared = 0;
     for (const [key, weights] of after.weights) {
-      if (!/_proj\.weight$/.test(key)) expect(weights).toEqual(before.weights.get(key));
+      if (!/(_proj|w[123])\.weight$/.test(key)) expect(weights).toEqual(before.weights.get(key));
       else expect(weights).not.toEqual(before.weights.get(key));
       const merged = tensors.get(`merged.${key}`)?.data;
       if (!merged) continue;
@@ -115,21 +118,34 @@ describe('merging', () => {
   });
 });
 
+it('an adapter of LFM2 on the attention of its out_proj alone has a name that PEFT does not take for the other', async () => {
+  const { architecture, adapter: full } = await readFixtureAdapter('lfm2');
+  const targets = ['o_proj', 'up_proj'] as const;
+  const shapes = adapterTensors(architecture, { rank: 4, targets });
+  const tensors = new Map(shapes.map(({ name }) => [name, full.tensors.get(name) as Float32Array]));
+  const adapter: Adapter = { ...full, targets: [...targets], tensors };
+  const folder = await temporaryFolder();
+  await writeAdapter(folder, { adapter, architecture, baseModel: 'tiny/lfm2' });
+  const written = JSON.parse(await readFile(join(folder, 'adapter_config.json'), 'utf8'));
+  expect(written.target_modules).toEqual(['self_attn.out_proj', 'w3']);
+  expect(await readAdapter(folder, architecture)).toEqual(adapter);
+});
+
 describe('an adapter is refused with file, field and value', () => {
-  const refused = async (change: (folder: string) => Promise<void>) => {
+  const refused = async (change: (folder: string) => Promise<void>, name: FixtureName = 'qwen2') => {
     const folder = await temporaryFolder();
-    await cp(join(fixtureFolder('qwen2'), 'adapter'), folder, { recursive: true });
+    await cp(join(fixtureFolder(name), 'adapter'), folder, { recursive: true });
     await change(folder);
-    const { architecture } = readConfig(fixtureFolder('qwen2'));
+    const { architecture } = readConfig(fixtureFolder(name));
     const error: unknown = await readAdapter(folder, architecture).catch((reason: unknown) => reason);
     if (!(error instanceof Error && 'code' in error)) throw new Error(`not refused: ${error}`);
     return `${error.code} ${error.message.replaceAll(`${folder}/`, '')}`;
   };
-  const withConfig = (fields: Record<string, unknown>) =>
+  const withConfig = (fields: Record<string, unknown>, name?: FixtureName) =>
     refused(async (folder) => {
       const path = join(folder, 'adapter_config.json');
       await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
-    });
+    }, name);
 
   it.each<[Record<string, unknown>, string]>([
     [{ peft_type: 'LOHA' }, 'peft_type is "LOHA"'],
@@ -150,6 +166,13 @@ describe('an adapter is refused with file, field and value', () => {
     [{ target_modules: ['q_proj', 'lm_head'] }, 'target_modules is ["q_proj","lm_head"]'],
   ])('that is not plain LoRA: %j', async (fields, message) => {
     expect(await withConfig(fields)).toContain(`checkpoint_unsupported adapter_config.json: ${message}`);
+  });
+
+  it('that adapts what LFM2 does not have, or the kernels of its convolutions', async () => {
+    for (const target of ['o_proj', 'conv'])
+      expect(await withConfig({ target_modules: [target] }, 'lfm2')).toContain(
+        `target_modules is ["${target}"]: martingale adapts q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2 only`,
+      );
   });
 
   it('that contradicts itself or is missing', async () => {

@@ -6,7 +6,7 @@ import { checkpointTensors } from '../../../../src/engines/embedded/checkpoint/t
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { writeFolder } from './folder.ts';
 
-export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2' | 'gemma3';
+export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2' | 'gemma3' | 'lfm2';
 
 /** What other programs call them. */
 const architectures = {
@@ -14,6 +14,7 @@ const architectures = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   gemma3_text: 'Gemma3ForCausalLM',
+  lfm2: 'Lfm2ForCausalLM',
 };
 
 /** What only Gemma says. Its window is shorter than most conversations. */
@@ -24,6 +25,14 @@ const gemma3 = {
   sliding_window: 16,
   layer_types: ['sliding_attention', 'full_attention'],
   rope_local_base_freq: 1000,
+};
+
+/** What only LFM2 says. */
+const lfm2 = {
+  norm_eps: 1e-5,
+  block_auto_adjust_ff_dim: false,
+  conv_L_cache: 3,
+  layer_types: ['conv', 'full_attention'],
 };
 
 const languages = fileURLToPath(new URL('../../../language/fixtures/', import.meta.url));
@@ -65,6 +74,7 @@ export async function generateCheckpoint(
     rope_theta: 10_000,
     tie_word_embeddings: true,
     ...(family === 'gemma3' ? gemma3 : {}),
+    ...(family === 'lfm2' ? lfm2 : {}),
   };
   await writeFolder(folder, { config, format: 'F32', tensors: new Map() });
   const { architecture } = readConfig(folder);
@@ -72,7 +82,7 @@ export async function generateCheckpoint(
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
     const size = dimensions.reduce((product, dimension) => product * dimension, 1);
     const gain = name.endsWith('norm.weight') ? 1 : 0;
-    const scale = name === 'model.norm.weight' ? logitScale : 1;
+    const scale = /^model\.(embedding_)?norm\.weight$/.test(name) ? logitScale : 1;
     // What a norm adds to its weights.
     const less = gain * architecture.normOffset;
     const values = Float32Array.from({ length: size }, () => scale * (gain + 0.25 * random.normal()) - less);

@@ -169,7 +169,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
   });
 });
 
-it.each(['qwen3', 'gemma3'] as const)(
+it.each(['qwen3', 'gemma3', 'lfm2'] as const)(
   'any value of any field of the configuration is read or refused by name: %s',
   async (family) => {
     const folder = await generateCheckpoint(await temporaryFolder(), family);
@@ -189,6 +189,7 @@ it.each(['qwen3', 'gemma3'] as const)(
       'eos_token_id',
       'layer_types',
       ...(family === 'gemma3' ? ['sliding_window_pattern', 'final_logit_softcapping'] : []),
+      ...(family === 'lfm2' ? ['full_attn_idxs', 'block_ff_dim', 'block_multiple_of', 'conv_bias'] : []),
     );
     await fc.assert(
       fc.asyncProperty(fields, values, async (field, value) => {

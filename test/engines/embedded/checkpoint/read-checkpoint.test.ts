@@ -96,17 +96,19 @@ describe('a checkpoint', () => {
     const checkpoint = await readCheckpoint(fixtureFolder(name));
     const isQwen3 = name === 'qwen3';
     const isGemma3 = name === 'gemma3';
+    const isLfm2 = name === 'lfm2';
     expect(checkpoint.architecture).toEqual({
       vocabularySize: 320,
       width: 32,
-      layers: isGemma3 ? 3 : 2,
+      layers: isGemma3 || isLfm2 ? 3 : 2,
       heads: 4,
       keyValueHeads: isGemma3 ? 1 : 2,
       headWidth: isQwen3 || isGemma3 ? 16 : 8,
-      mlpWidth: name === 'llama' || isGemma3 ? 48 : 80,
+      // Of LFM2, two thirds of 84 as a multiple of 16.
+      mlpWidth: { llama: 48, qwen2: 80, qwen3: 80, gemma3: 48, lfm2: 64 }[name],
       contextLength: 512,
       positions: {
-        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000, gemma3: 10_000 }[name],
+        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000, gemma3: 10_000, lfm2: 1_000_000 }[name],
         scaling:
           name === 'llama'
             ? { factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 64 }
@@ -116,7 +118,8 @@ describe('a checkpoint', () => {
       },
       previousTokens: 0,
       mlp: isGemma3 ? 'gated-gelu' : 'gated-silu',
-      normEpsilon: name === 'llama' ? 1e-5 : 1e-6,
+      normEpsilon: name === 'llama' || isLfm2 ? 1e-5 : 1e-6,
+      ...usualOptions,
       ...(isGemma3
         ? {
             normOffset: 1,
@@ -126,18 +129,21 @@ describe('a checkpoint', () => {
             attentionScale: 1 / Math.sqrt(24),
             local: { layers: [true, true, false], window: 4, positions: { theta: 100, scaling: null } },
           }
-        : usualOptions),
-      queryKeyNorm: isQwen3 || isGemma3,
+        : {}),
+      ...(isLfm2 ? { convolutions: { layers: [true, false, true], taps: 3 }, tensorNames: 'lfm2' } : {}),
+      queryKeyNorm: isQwen3 || isGemma3 || isLfm2,
       attentionBias: name === 'qwen2',
       tiedEmbeddings: name !== 'llama',
     });
     expect(checkpoint).toMatchObject({
       modelType: isGemma3 ? 'gemma3_text' : name,
-      endTokens: name === 'llama' || isGemma3 ? [313, 314] : [314, 313],
+      endTokens: isLfm2 ? [314] : name === 'llama' || isGemma3 ? [313, 314] : [314, 313],
     });
     const parameters = [...checkpoint.weights.values()].reduce((sum, { length }) => sum + length, 0);
     // Counted by PyTorch.
-    expect(parameters).toBe({ llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936 }[name]);
+    expect(parameters).toBe(
+      { llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936, lfm2: 40_368 }[name],
+    );
   });
 
   it('of any size and format, in any number of files, is read number for number into shared memory', async () => {
@@ -194,6 +200,46 @@ describe('a checkpoint', () => {
     });
   });
 
+  it('of LFM2 is read from configurations in all forms, and with the defaults of transformers', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('lfm2'), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(await readFile(path, 'utf8'));
+    const read = async (fields: Record<string, unknown>) => {
+      await writeFile(path, JSON.stringify({ ...config, ...fields }));
+      return readConfig(folder).architecture;
+    };
+    const own = await read({});
+    const later = {
+      ...{ full_attn_idxs: undefined, rope_theta: undefined, block_ff_dim: undefined },
+      layer_types: ['conv', 'full_attention', 'conv'],
+      rope_parameters: { rope_type: 'default', rope_theta: 1_000_000 },
+      intermediate_size: 84,
+      tie_word_embeddings: true,
+    };
+    expect(await read(later)).toEqual(own);
+    const few = {
+      ...{ full_attn_idxs: null, rope_theta: null, norm_eps: null, conv_L_cache: null, conv_bias: null },
+      ...{ block_multiple_of: null, block_ffn_dim_multiplier: null, block_auto_adjust_ff_dim: null },
+      ...{ num_key_value_heads: null, num_attention_heads: 16 },
+    };
+    expect(await read(few)).toMatchObject({
+      ...{ keyValueHeads: 8, headWidth: 2, mlpWidth: 256, normEpsilon: 1e-5, tiedEmbeddings: true },
+      positions: { theta: 1_000_000, scaling: null },
+      convolutions: { layers: [false, false, false], taps: 3 },
+    });
+    // Those of the published 350M, 700M and 1.2B, as transformers computes them.
+    for (const [block_ff_dim, mlpWidth] of [
+      [6656, 4608],
+      [10_240, 6912],
+      [12_288, 8192],
+    ])
+      expect(await read({ ...few, block_ff_dim })).toMatchObject({ mlpWidth });
+    expect((await read({ block_ffn_dim_multiplier: 1.3 })).mlpWidth).toBe(80);
+    const plain = await read({ block_auto_adjust_ff_dim: false, tie_embedding: false });
+    expect(plain).toMatchObject({ mlpWidth: 84, tiedEmbeddings: false });
+  });
+
   it('is not read further when the signal is aborted', async () => {
     const signal = AbortSignal.abort(new Error('enough'));
     await expect(readCheckpoint(fixtureFolder('qwen2'), { signal })).rejects.toThrow('enough');
@@ -244,7 +290,16 @@ describe('a folder is refused with file, field and value', () => {
     });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ model_type: 'mistral' }, 'model_type is "mistral": martingale runs llama, qwen2, qwen3, gemma3_text'],
+    [
+      { model_type: 'mistral' },
+      'model_type is "mistral": martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
+    ],
+    [
+      { model_type: 'qwen3_5' },
+      'model_type is "qwen3_5": martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
+    ],
+    [{ model_type: 'lfm2_moe' }, 'model_type is "lfm2_moe": martingale runs LFM2 without experts'],
+    [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl": martingale runs LFM2 without images'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
     [{ model_type: undefined }, 'config.json has no model_type'],
     [{ model_type: 'gemma3' }, 'model_type is "gemma3": martingale runs Gemma 3 without images, gemma3_text'],
@@ -301,6 +356,24 @@ describe('a folder is refused with file, field and value', () => {
     const error = await withConfig(fields, 'gemma3');
     expect(error).toMatch(/^bad_checkpoint /);
     expect(error).toContain(message);
+  });
+
+  it.each<[Record<string, unknown>, string]>([
+    [{ conv_bias: true }, 'checkpoint_unsupported config.json: conv_bias is true: martingale runs'],
+    [
+      { layer_types: ['conv', 'sliding_attention', 'conv'] },
+      'checkpoint_unsupported config.json: layer_types',
+    ],
+    [{ rope_scaling: { rope_type: 'yarn' } }, 'checkpoint_unsupported config.json: rope_scaling.rope_type'],
+    [{ layer_types: ['conv'] }, 'layer_types has 1 layers, but num_hidden_layers is 3'],
+    [{ full_attn_idxs: 'all' }, 'full_attn_idxs must be a list of layers'],
+    [{ full_attn_idxs: [0] }, 'has tensor model.layers.0.conv.conv.weight, which the model'],
+    [{ conv_L_cache: 0 }, 'conv_L_cache is 0'],
+    [{ conv_L_cache: 4 }, 'model.layers.0.conv.conv.weight is [32,1,3], but must be [32,1,4]'],
+    [{ block_ff_dim: 1 }, 'block_ff_dim is 1, which'],
+    [{ block_auto_adjust_ff_dim: false }, 'feed_forward.w1.weight is [64,32], but must be [84,32]'],
+  ])('that is an LFM2 that is not supported, or contradicts itself: %j', async (fields, message) => {
+    expect(await withConfig(fields, 'lfm2')).toContain(message);
   });
 
   it('that is a Llama with biases', async () => {

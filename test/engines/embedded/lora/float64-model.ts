@@ -56,29 +56,54 @@ export function float64States(
           return rotate(rotary, queryKeyNorm ? normalize(architecture, own, tensor(gain)) : own, position);
         });
       });
-    const [queries, keys, values] = [
-      project('q', heads),
-      project('k', keyValueHeads),
-      project('v', keyValueHeads),
-    ];
-    for (const [position, x] of states.entries()) {
-      const mixed = (queries[position] as number[][]).flatMap((query, head) => {
-        const source = Math.floor((head * keyValueHeads) / heads);
-        const scores = keys
-          .slice(first(position), position + 1)
-          .map(
-            (key) =>
-              dot(query, key[source] as number[]) * (architecture.attentionScale ?? 1 / Math.sqrt(headWidth)),
+    const attention = () => {
+      const [queries, keys, values] = [
+        project('q', heads),
+        project('k', keyValueHeads),
+        project('v', keyValueHeads),
+      ];
+      return states.map((_, position) => {
+        const mixed = (queries[position] as number[][]).flatMap((query, head) => {
+          const source = Math.floor((head * keyValueHeads) / heads);
+          const scores = keys
+            .slice(first(position), position + 1)
+            .map(
+              (key) =>
+                dot(query, key[source] as number[]) *
+                (architecture.attentionScale ?? 1 / Math.sqrt(headWidth)),
+            );
+          const probabilities = softmax(scores);
+          return query.map((_, at) =>
+            dot(
+              probabilities,
+              values.slice(first(position), position + 1).map((value) => value[source]?.[at] as number),
+            ),
           );
-        const probabilities = softmax(scores);
-        return query.map((_, at) =>
-          dot(
-            probabilities,
-            values.slice(first(position), position + 1).map((value) => value[source]?.[at] as number),
-          ),
-        );
+        });
+        return multiply(`${prefix}.self_attn.o_proj`, mixed);
       });
-      const attended = added('post_attention_layernorm', multiply(`${prefix}.self_attn.o_proj`, mixed)).map(
+    };
+    const convolution = (taps: number) => {
+      const parts = normed.map((x) => multiply(`${prefix}.conv.in_proj`, x));
+      const part = (position: number, index: number, at: number) =>
+        parts[position]?.[index * width + at] ?? 0;
+      return states.map((_, position) => {
+        const mixed = Array.from({ length: width }, (_, at) => {
+          let sum = 0;
+          for (let back = 0; back < taps; back++)
+            sum +=
+              (tensor(`${prefix}.conv.conv.weight`)[at * taps + taps - 1 - back] as number) *
+              part(position - back, 0, at) *
+              part(position - back, 2, at);
+          return part(position, 1, at) * sum;
+        });
+        return multiply(`${prefix}.conv.out_proj`, mixed);
+      });
+    };
+    const { convolutions } = architecture;
+    const mixes = convolutions?.layers[layer] ? convolution(convolutions.taps) : attention();
+    for (const [position, x] of states.entries()) {
+      const attended = added('post_attention_layernorm', mixes[position] as number[]).map(
         (value, at) => value + (x[at] as number),
       );
       const inputNorm = outputNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';

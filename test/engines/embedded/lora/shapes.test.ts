@@ -1,6 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import {
+  allProjections,
+  checkpointTensors,
+  projections,
+} from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import {
   headLogitsBackwardGraph,
   headLogitsGraph,
@@ -26,7 +30,7 @@ import {
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
-import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { type Architecture, kindOf } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { testScale, testSeed } from '../../../support/size.ts';
 import { float64Decision, float64States } from './float64-model.ts';
 import { type PlainDecision, plainDecisions } from './plain-decisions.ts';
@@ -62,6 +66,14 @@ const architectures: fc.Arbitrary<Architecture> = fc
       }),
       { nil: null },
     ),
+    convolutions: fc.option(
+      fc.record({
+        layers: fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
+        taps: fc.integer({ min: 1, max: 4 }),
+      }),
+      { nil: null },
+    ),
+    tensorNames: fc.constant('llama'),
     queryKeyNorm: fc.boolean(),
     attentionBias: fc.boolean(),
     tiedEmbeddings: fc.boolean(),
@@ -107,10 +119,8 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const width = trainsAll ? 4 * Math.ceil(rest.architecture.width / 4) : rest.architecture.width;
           const architecture = { ...rest.architecture, width };
           const random = new Random(seed);
-          const targets = rest.targets.filter(
-            (name) => architecture.mlp !== 'squared-relu' || name !== 'gate_proj',
-          );
-          if (targets.length === 0) targets.push('q_proj');
+          const targets = rest.targets.filter((name) => allProjections(architecture).includes(name));
+          if (targets.length === 0) targets.push('up_proj');
           const lora = { rank, alpha, targets };
           const draw = (count: number, scale: number, mean = 0) =>
             Float32Array.from({ length: count }, () => mean + scale * random.normal());
@@ -180,7 +190,9 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           try {
             const tapes = keptLayers > 0 ? [] : null;
             const all = plainDecisions(decisions);
-            const selection = selects ? selectStates([all.states], sequences.length, time) : null;
+            const canSelect = kindOf(architecture, architecture.layers - 1) === 'attention';
+            const selection =
+              selects && canSelect ? selectStates([all.states], sequences.length, time) : null;
             const plain = selection ? { ...all, states: inSelection(selection, all.states) } : all;
             const pass = await layers.forward({ sequences, time }, vector, { keptLayers, selection });
             const states = pass.states.at(-1)?.data as Float32Array;
@@ -225,11 +237,14 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
 
 describe('the graphs of checkpoints', () => {
   it('have no operator that WebGPU lacks (FusedMatMul, LogSoftmax) or miscomputes (SimplifiedLayerNormalization)', () => {
-    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const [drawn] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const architecture = { ...drawn, convolutions: { layers: [true], taps: 3 } };
     const trained = { targets: projections, scale: 2 };
     const graphs = [
-      ...[loraForwardGraph, loraBackwardGraph, loraKeepingGraph, loraTapeGraph].map((build) =>
-        build(architecture, { trained, isFused: false, selects: false }),
+      ...(['attention', 'convolution'] as const).flatMap((kind) =>
+        [loraForwardGraph, loraBackwardGraph, loraKeepingGraph, loraTapeGraph].map((build) =>
+          build(architecture, { trained, isFused: false, selects: false, kind }),
+        ),
       ),
       ...[headLogprobsGraph, headSlopesGraph, headLogitsGraph, headLogitsBackwardGraph].map((build) =>
         build(architecture, { isFused: false }),
@@ -242,7 +257,8 @@ describe('the graphs of checkpoints', () => {
 
 describe('the memory that training needs', () => {
   it('lets as many layers keep their values as fit beside it', () => {
-    const [architecture] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const [drawn] = fc.sample(architectures, { numRuns: 1, seed: 1 }) as [Architecture];
+    const architecture = { ...drawn, convolutions: null };
     const size = { sequences: 2, time: 32 };
     const { heads, keyValueHeads, headWidth, mlpWidth, mlp, width, queryKeyNorm, outputNorms } = architecture;
     const perToken =
@@ -251,6 +267,16 @@ describe('the memory that training needs', () => {
     const ofOutputs = outputNorms ? 2 * (width + 1) : 0;
     const attention = heads * size.time;
     expect(keptBytes(architecture, size)).toBe(4 * 64 * (perToken + norms + ofOutputs + attention));
+    const convolved = { ...architecture, convolutions: { layers: [true, true, true], taps: 3 } };
+    const ofMlp = (mlp === 'squared-relu' ? 1 : 2) * mlpWidth;
+    expect(keptBytes(convolved, size)).toBe(4 * 64 * (2 + 5 * width + ofMlp + ofOutputs));
+    const mixed = { ...architecture, layers: 2, convolutions: { layers: [true, false], taps: 3 } };
+    const most = Math.max(keptBytes(architecture, size), keptBytes(convolved, size));
+    expect(keptBytes(mixed, size)).toBe(most);
+    // Each kind of layer has sessions with memory of their own.
+    const both = trainingBytes(mixed, size);
+    for (const one of [architecture, convolved])
+      expect(both).toBeGreaterThan(trainingBytes({ ...one, layers: 2 }, size));
     const beside = (bytes: number) =>
       keptLayers(
         { ...architecture, layers: 5 },

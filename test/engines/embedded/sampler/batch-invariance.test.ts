@@ -51,6 +51,13 @@ const shapes = {
     local: { layers: [true, false], window: 24, positions: { theta: 100, scaling: null } },
     rank: 16,
   },
+  'a model with a convolution': {
+    ...common,
+    ...{ width: 640, heads: 10, keyValueHeads: 5, headWidth: 64, mlpWidth: 1000 },
+    ...{ queryKeyNorm: true, attentionBias: false, tiedEmbeddings: true },
+    convolutions: { layers: [true, false], taps: 3 },
+    rank: 16,
+  },
 } as const;
 
 const cases = Object.entries(shapes).flatMap(([shape, sizes]) => [

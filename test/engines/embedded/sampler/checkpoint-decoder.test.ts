@@ -4,6 +4,8 @@ import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read
 import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { blockLength } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
+import { copyRow } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';
 
 const cpu = await loadRuntime('auto', 1);
@@ -36,6 +38,33 @@ describe.each(cases)(
     };
     afterAll(async () => {
       for (const decoder of Object.values(decoders)) await decoder.close();
+    });
+
+    it('goes on from a copy of a slot, cut off anywhere, and from blocks of it, as from the slot itself', async () => {
+      const decoder = decoders['adapter.logits'];
+      const tokens = Array.from({ length: 2 * blockLength + 9 }, (_, at) => (at * 37 + 11) % vocabularySize);
+      const other = tokens.toReversed();
+      decoder.cache.clear();
+      decoder.cache.reserve(2, tokens.length, 0);
+      const whole = (sequence: readonly number[], start = 0) => ({
+        tokens: sequence,
+        start,
+        end: sequence.length,
+      });
+      const expected = copyRow(await decoder.run(0, [whole(tokens)]), 0);
+      for (let length = 0; length < tokens.length; length += 3) {
+        // What the slot had before, which must not count.
+        await decoder.run(1, [whole(other)]);
+        decoder.cache.copySlot(0, 1, length);
+        expect(copyRow(await decoder.run(1, [whole(tokens, length)]), 0)).toEqual(expected);
+      }
+      await decoder.run(1, [whole(other)]);
+      for (const start of [0, blockLength]) {
+        const block = new Float32Array(decoder.cache.blockSize);
+        decoder.cache.copyBlock(0, start, block, 'into');
+        decoder.cache.copyBlock(1, start, block, 'from');
+      }
+      expect(copyRow(await decoder.run(1, [whole(tokens, 2 * blockLength)]), 0)).toEqual(expected);
     });
 
     describe.each(Object.keys(decoders) as (keyof typeof decoders)[])('%s', (kind) => {

@@ -8,6 +8,7 @@ import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vec
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { type ExactLoss, runExactly } from '../../../../src/engines/embedded/self-test/exact-model.ts';
+import { randomModel } from '../../../../src/engines/embedded/self-test/random-model.ts';
 import { selfTest } from '../../../../src/engines/embedded/self-test/self-test.ts';
 import { temporaryFolder } from '../../../support/files.ts';
 import { generateCheckpoint } from '../checkpoint/generated.ts';
@@ -40,6 +41,17 @@ describe('the self-test of a checkpoint', () => {
       message: expect.stringContaining(`Qwen3 was refused, because ${runtime.name} computes it wrongly`),
     });
     await expect(tested).rejects.toThrow(part);
+  });
+
+  it('tests a layer of attention and a convolution, wherever they are', async () => {
+    const { architecture } = await readCheckpoint(fixtureFolder('lfm2'));
+    const convolutions = { layers: [true, true, true, false], taps: 3 };
+    const own = randomModel('LFM2', { ...architecture, layers: 4, convolutions }, lora);
+    await selfTest(runtime, own);
+    for (const operator of ['RotaryEmbedding', 'Split'])
+      await expect(selfTest(faultyRuntime(runtime, { operator, factor: 1.001 }), own)).rejects.toMatchObject({
+        code: 'self_test_failed',
+      });
   });
 
   it('refuses a runtime that gives no numbers, or cannot run a graph', async () => {

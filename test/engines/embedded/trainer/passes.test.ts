@@ -25,7 +25,7 @@ import { type LossConfig, plainSampling, resolveRlConfig } from '../../../../src
 const architecture: Architecture = {
   vocabularySize: 512,
   width: 24,
-  layers: 2,
+  layers: 3,
   heads: 4,
   keyValueHeads: 2,
   headWidth: 8,
@@ -36,7 +36,8 @@ const architecture: Architecture = {
   mlp: 'gated-silu',
   ...usualOptions,
   // Shorter than the sequences.
-  local: { layers: [true, false], window: 6, positions: { theta: 100, scaling: null } },
+  local: { layers: [true, false, false], window: 6, positions: { theta: 100, scaling: null } },
+  convolutions: { layers: [false, true, false], taps: 4 },
   normEpsilon: 1e-6,
   queryKeyNorm: true,
   attentionBias: false,

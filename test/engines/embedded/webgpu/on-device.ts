@@ -1,4 +1,5 @@
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { allProjections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { createEmbeddedEngine, type EmbeddedEngineOptions } from '../../../../src/engines/embedded/index.ts';
 import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Graph, type Value } from '../../../../src/engines/embedded/onnx/graph.ts';
@@ -66,8 +67,10 @@ async function main(device: EmbeddedEngineOptions['device'], folder: string, to:
   const trained = await engine.generate(request(7, { baseModel: 'model', folder: to }));
   await engine.close();
   const { architecture } = await readCheckpoint(folder);
-  const targets = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
-  const shapes = adapterShapes(architecture, { rank, alpha: 2 * rank, targets: [...targets] });
+  const shapes = adapterShapes(architecture, {
+    ...{ rank, alpha: 2 * rank },
+    targets: allProjections(architecture),
+  });
   const result: DeviceResult = {
     tokens: reply.tokens,
     logprobs: reply.logprobs,

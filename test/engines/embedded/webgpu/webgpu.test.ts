@@ -11,7 +11,7 @@ const parent = sharedFolder();
 const hasSwiftShader = process.platform === 'linux' && process.arch === 'x64';
 
 describe('checkpoints on WebGPU', { tags: ['long'] }, () => {
-  it.skipIf(!hasSwiftShader).each(['qwen3', 'qwen2', 'llama3'] as const)(
+  it.skipIf(!hasSwiftShader).each(['qwen3', 'qwen2', 'llama3', 'lfm2'] as const)(
     'sample, score and train %s as on the CPU (SwiftShader: Linux on x64 only)',
     async (family) => {
       const checkpoint = await generateCheckpoint(parent, family);

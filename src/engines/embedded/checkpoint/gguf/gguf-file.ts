@@ -5,7 +5,7 @@ import { elementsOf, type StoredTensor, type TensorFile, wholeRows } from '../..
 import { badCheckpoint } from '../json-file.ts';
 import { blockOf, readFormats, unpack } from './formats.ts';
 import { type GgufHeader, readHeader } from './header.ts';
-import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows } from './names.ts';
+import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows, shapeInModel } from './names.ts';
 
 /** The frequencies of rotary positions that a file has instead of the numbers that they come from. */
 export const ropeFactors = 'rope_freqs.weight';
@@ -33,7 +33,7 @@ export class GgufFile implements TensorFile {
     for (const [name, tensor] of header.tensors) {
       if (name === ropeFactors) continue;
       const ours = huggingFaceName(name, String(family));
-      tensors.set(ours, tensor);
+      tensors.set(ours, { ...tensor, dimensions: shapeInModel(ours, tensor.dimensions) });
       this.#added.set(tensor.start, addedInFile(ours, String(family)));
       const own = interleavedHeads(ours, {
         family: String(family),

@@ -3,6 +3,7 @@ import { type CheckpointSource, TensorFiles } from '../tensor-files.ts';
 import { GgufFields } from './fields.ts';
 import { gemma3, gemma3Config } from './gemma3.ts';
 import { GgufFile, ropeFactors } from './gguf-file.ts';
+import { lfm2, lfm2Config } from './lfm2.ts';
 import { endTokens, tokenizerConfig, tokenizerJson } from './tokenizer.ts';
 
 /** The architectures, as GGUF files and `config.json` call them, and the classes of transformers that load them. */
@@ -11,6 +12,7 @@ const classes: Readonly<Record<string, string>> = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   [gemma3]: 'Gemma3ForCausalLM',
+  [lfm2]: 'Lfm2ForCausalLM',
 };
 
 /**
@@ -47,7 +49,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
   if (!(family in classes))
     throw fields.unsupported(
       'general.architecture',
-      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3)`,
+      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2)`,
     );
   const own = (name: string) => `${family}.${name}`;
   const number = (name: string) => fields.number(own(name));
@@ -74,7 +76,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
     hidden_size: embedded,
     num_hidden_layers: number('block_count'),
     num_attention_heads: heads,
-    num_key_value_heads: number('attention.head_count_kv'),
+    ...(family === lfm2 ? {} : { num_key_value_heads: number('attention.head_count_kv') }),
     ...(width === undefined && family !== 'qwen3' && !isGemma3 ? {} : { head_dim: headWidth }),
     intermediate_size: number('feed_forward_length'),
     max_position_embeddings: number('context_length'),
@@ -87,6 +89,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
           rope_theta: theta,
           rope_scaling: scalingOf(fields, own, { factors, theta, headWidth }),
         }),
+    ...(family === lfm2 ? lfm2Config(fields) : {}),
     tie_word_embeddings: !file.tensors.has('lm_head.weight'),
     bos_token_id: fields.number('tokenizer.ggml.bos_token_id'),
     eos_token_id: fields.number('tokenizer.ggml.eos_token_id'),

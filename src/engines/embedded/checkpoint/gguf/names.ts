@@ -1,4 +1,5 @@
 import { gemma3 } from './gemma3.ts';
+import { lfm2 } from './lfm2.ts';
 
 const layerNames: Readonly<Record<string, string>> = {
   input_layernorm: 'attn_norm',
@@ -22,22 +23,46 @@ const gemmaNames: Readonly<Record<string, string>> = {
   post_feedforward_layernorm: 'post_ffw_norm',
 };
 
+const lfm2Names: Readonly<Record<string, string>> = {
+  operator_norm: 'attn_norm',
+  ffn_norm: 'ffn_norm',
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.out_proj': 'attn_output',
+  'self_attn.q_layernorm': 'attn_q_norm',
+  'self_attn.k_layernorm': 'attn_k_norm',
+  'conv.in_proj': 'shortconv.in_proj',
+  'conv.out_proj': 'shortconv.out_proj',
+  'conv.conv': 'shortconv.conv',
+  'feed_forward.w1': 'ffn_gate',
+  'feed_forward.w3': 'ffn_up',
+  'feed_forward.w2': 'ffn_down',
+};
+
 const otherNames: Readonly<Record<string, string>> = {
   'model.embed_tokens': 'token_embd',
   'model.norm': 'output_norm',
   lm_head: 'output',
 };
 
-const reversed = (names: Readonly<Record<string, string>>) =>
-  Object.fromEntries(Object.entries(names).map(([ours, theirs]) => [theirs, ours]));
-const ours = { layer: reversed(layerNames), gemma: reversed(gemmaNames), other: reversed(otherNames) };
+const usual = { layer: layerNames, other: otherNames };
+const namesOf = (family: string): typeof usual => own[family] ?? usual;
+const own: Readonly<Record<string, typeof usual>> = {
+  [gemma3]: { layer: gemmaNames, other: otherNames },
+  // llama.cpp calls the norm of the last states that of the embeddings, as the model does.
+  [lfm2]: { layer: lfm2Names, other: { ...otherNames, 'model.embedding_norm': 'token_embd_norm' } },
+};
+
+const keyOf = (names: Readonly<Record<string, string>>, theirs: string) =>
+  Object.keys(names).find((key) => names[key] === theirs);
 
 /** A tensor's name in GGUF files from that in Hugging Face form, such as `blk.0.attn_q.weight`; both with their ending. */
 export function ggufName(name: string, family: string): string {
   const [, stem = '', ending = ''] = /^(.*?)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
   const [, layer, part = ''] = /^model\.layers\.(\d+)\.(.*)$/.exec(stem) ?? [];
-  const names = family === gemma3 ? gemmaNames : layerNames;
-  const found = layer === undefined ? otherNames[stem] : names[part];
+  const names = namesOf(family);
+  const found = layer === undefined ? names.other[stem] : names.layer[part];
   if (found === undefined) throw new Error(`GGUF files have no tensor ${name}`);
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${ending}`;
 }
@@ -45,11 +70,24 @@ export function ggufName(name: string, family: string): string {
 /** The other way round. A name that is not known stays. */
 export function huggingFaceName(name: string, family: string): string {
   const [, layer, part = '', ending] = /^(?:blk\.(\d+)\.)?(.*)\.(weight|bias)$/.exec(name) ?? [];
-  const names = family === gemma3 ? ours.gemma : ours.layer;
-  const found = layer === undefined ? ours.other[part] : names[part];
+  const names = namesOf(family);
+  const found = keyOf(layer === undefined ? names.other : names.layer, part);
   if (found === undefined) return name;
   return `${layer === undefined ? '' : `model.layers.${layer}.`}${found}.${ending}`;
 }
+
+/**
+ * The shape of a tensor in files, from that in Hugging Face form: kernels of convolutions are [width, taps] there, and
+ * [width, 1, taps] here.
+ */
+export const shapeInFile = (dimensions: readonly number[]): readonly number[] =>
+  dimensions.length === 3 ? [dimensions[0] as number, dimensions[2] as number] : dimensions;
+
+/** The other way round, of a tensor by its name in Hugging Face form. */
+export const shapeInModel = (name: string, dimensions: readonly number[]): readonly number[] =>
+  name.endsWith('.conv.conv.weight') && dimensions.length === 2
+    ? [dimensions[0] as number, 1, dimensions[1] as number]
+    : dimensions;
 
 /** What is added to a tensor's numbers in files: norms of Gemma have their gains there, which are 1 more than their weights. */
 export const addedInFile = (name: string, family: string): number =>

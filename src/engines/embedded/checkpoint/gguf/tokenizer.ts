@@ -46,6 +46,7 @@ const wordsByName: Readonly<Record<string, Words>> = {
   llama3: llama,
   'llama-v3': llama,
   qwen2: { ...qwen, normalizer: { type: 'NFC' } },
+  lfm2: llama,
   'deepseek-r1-qwen': qwen,
   smollm: {
     ...usual,
@@ -89,7 +90,7 @@ export function tokenizerJson(fields: GgufFields): object {
   if (model !== 'gpt2')
     throw fields.unsupported(
       `${prefix}model`,
-      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama": choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3 or Gemma 3',
+      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama": choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2',
     );
   const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
   if (!words)

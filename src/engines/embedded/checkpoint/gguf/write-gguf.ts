@@ -18,7 +18,8 @@ import {
 import { pack } from './formats.ts';
 import { gemma3, gemma3Fields } from './gemma3.ts';
 import { ropeFactors } from './gguf-file.ts';
-import { addedInFile, ggufName, interleavedHeads, reorderedRows } from './names.ts';
+import { lfm2Fields } from './lfm2.ts';
+import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './names.ts';
 import { tokenizerFields } from './tokenizer.ts';
 
 /** llama.cpp's numbers of what most matrices of a file are. */
@@ -54,7 +55,7 @@ export async function writeGguf(
   const tensors = await selectTensors(files, config);
   const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
     name: ggufName(own, familyOf(modelType)),
-    dimensions,
+    dimensions: shapeInFile(dimensions),
     format: formatOf(dimensions, type),
   });
   const factors = factorsOf(architecture);
@@ -124,8 +125,9 @@ export async function writeGgufAdapter(
   await writeDurably(path, content());
 }
 
+/** Of all but matrices float32, which llama.cpp needs for kernels of convolutions. */
 const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShape['format'] => {
-  if (dimensions.length < 2) return 'F32';
+  if (dimensions.length !== 2) return 'F32';
   return type === 'q8_0' && (dimensions.at(-1) ?? 0) % 32 === 0 ? 'Q8_0' : 'F16';
 };
 
@@ -194,6 +196,7 @@ function modelFields(
     'rope.dimension_count': number(headWidth),
     ...(positions === 'learned' ? {} : { 'rope.freq_base': fraction(positions.theta) }),
     ...gemma3Fields(architecture),
+    ...lfm2Fields(architecture),
   };
   const family = familyOf(modelType);
   return {

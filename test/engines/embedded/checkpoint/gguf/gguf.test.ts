@@ -23,7 +23,7 @@ const languages = fileURLToPath(new URL('../../../../language/fixtures', import.
 const reference: Record<string, Record<string, string>> = JSON.parse(
   await readFile(fixture('reference.json'), 'utf8'),
 );
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3'] as const;
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const;
 
 /** The options of the fixture. */
 const gemma3 = {
@@ -101,8 +101,10 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         mlpWidth: 64,
       },
       ...{ contextLength: 512, previousTokens: 0, normEpsilon: Math.fround(1e-6) },
-      ...(family === 'gemma3' ? gemma3 : { mlp: 'gated-silu', ...usualOptions }),
-      queryKeyNorm: family === 'qwen3' || family === 'gemma3',
+      ...{ mlp: 'gated-silu', ...usualOptions },
+      ...(family === 'gemma3' ? gemma3 : {}),
+      ...(family === 'lfm2' ? { convolutions: { layers: [true, false], taps: 3 }, tensorNames: 'lfm2' } : {}),
+      queryKeyNorm: family === 'qwen3' || family === 'gemma3' || family === 'lfm2',
       attentionBias: family === 'qwen2',
       tiedEmbeddings: family !== 'llama3',
       positions: {
@@ -114,6 +116,7 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         qwen2: { theta: 1_000_000, scaling: null },
         qwen3: { theta: 1_000_000, scaling: null },
         gemma3: { theta: 1_000_000, scaling: 8 },
+        lfm2: { theta: 1_000_000, scaling: null },
       }[family],
     });
   });
@@ -122,14 +125,16 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
     const folder = join(languages, family);
     const [own, other] = await Promise.all([inspectCheckpoint({ folder: path }), readLanguage(folder)]);
     expect(own.id).toBe(family);
-    // In no order. A file does not say that only one of SmolLM2's end tokens counts.
+    // In no order. A file does not say that only one of the end tokens of SmolLM2 and LFM2 counts.
     const otherEnds =
-      family === 'smollm2' ? [other.tokenizer.special.get('<|endoftext|>')] : other.format.otherEndTokens;
+      family === 'smollm2' || family === 'lfm2'
+        ? [other.tokenizer.special.get('<|endoftext|>')]
+        : other.format.otherEndTokens;
     expect(new Set(own.language.format.otherEndTokens)).toEqual(new Set(otherEnds));
     expect({ ...own.language.format, otherEndTokens: [] }).toEqual({ ...other.format, otherEndTokens: [] });
     expect(own.language.tokenizer.vocabularySize).toBe(other.tokenizer.vocabularySize);
     expect(own.language.tokenizer.special).toEqual(other.tokenizer.special);
-    const tokens = family === 'qwen3' ? 'qwen2' : family;
+    const tokens = { qwen3: 'qwen2', lfm2: 'llama3' }[family as string] ?? family;
     const texts: [string, number[]][] = JSON.parse(
       await readFile(join(languages, `${tokens}.tokens.json`), 'utf8'),
     );

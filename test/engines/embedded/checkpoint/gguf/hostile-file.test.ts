@@ -11,7 +11,7 @@ import { temporaryFolder } from '../../../../support/files.ts';
 import { testSeed } from '../../../../support/size.ts';
 
 const read = (name: string) => readFile(fileURLToPath(new URL(`fixtures/${name}.gguf`, import.meta.url)));
-const [fixture, gemma3] = await Promise.all([read('qwen3'), read('gemma3')]);
+const [fixture, gemma3, lfm2] = await Promise.all([read('qwen3'), read('gemma3'), read('lfm2')]);
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer);
 const u64 = (value: number | bigint) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
@@ -191,6 +191,19 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'gemma3.rope.scaling.type is "yarn": martingale runs rotary positions of Gemma 3 without it, and linear',
     ],
     [
+      'an LFM2 that sees later tokens',
+      file([
+        ['general.architecture', word('lfm2')],
+        ['lfm2.attention.causal', Buffer.from([7, 0, 0, 0, 0])],
+      ]),
+      'lfm2.attention.causal is false: martingale runs models that see earlier tokens only',
+    ],
+    [
+      'an LFM2 with experts',
+      file([['general.architecture', word('lfm2moe')]]),
+      'general.architecture is "lfm2moe": martingale runs llama, qwen2, qwen3, gemma3, lfm2',
+    ],
+    [
       'another tokenizer',
       file([
         ['general.architecture', word('llama')],
@@ -258,6 +271,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
   it.each([
     ['qwen3', fixture],
     ['gemma3', gemma3],
+    ['lfm2', lfm2],
   ])('any changed bytes of the header: %s', async (_, original) => {
     const path = await written(fixture);
     const place = fc.integer({ min: 0, max: 24_000 });

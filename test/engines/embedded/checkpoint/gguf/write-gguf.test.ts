@@ -6,6 +6,7 @@ import { type Adapter, adapterTensors } from '../../../../../src/engines/embedde
 import { readConfig } from '../../../../../src/engines/embedded/checkpoint/config.ts';
 import { gemma3Fields } from '../../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
 import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import { lfm2Fields } from '../../../../../src/engines/embedded/checkpoint/gguf/lfm2.ts';
 import {
   writeGguf,
   writeGgufAdapter,
@@ -41,7 +42,7 @@ async function written(path: string, adapter: Adapter, type: 'f16' | 'q8_0'): Pr
   return to;
 }
 
-describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3'] as const)(
+describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const)(
   'a %s model, written as a GGUF file',
   (family) => {
     it('is read again as it was', async () => {
@@ -86,7 +87,7 @@ describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3'] as const)(
               0,
             );
           expect([name, distance(values, theirs) < most], type).toEqual([name, true]);
-          if (name.endsWith('_proj.weight'))
+          if (/(_proj|w[123])\.weight$/.test(name))
             expect(distance(values, base.weights.get(name) as Float32Array)).toBeGreaterThan(0.1);
         }
       }
@@ -106,6 +107,14 @@ it.each<[Record<string, unknown>, RegExp]>([
   await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
   const config = readConfig(folder);
   expect(() => gemma3Fields(config.architecture)).toThrow(message);
+});
+
+it('an LFM2 whose convolutions see one token is refused, because llama.cpp does not run it', async () => {
+  const { architecture } = readConfig(await openSource(fixture('lfm2')));
+  const convolutions = { layers: [true, false], taps: 1 };
+  expect(() => lfm2Fields({ ...architecture, convolutions })).toThrow(
+    /conv_L_cache is 1, but must be 2 or more there\. Export with --merged instead/,
+  );
 });
 
 it('numbers in Q8_0 stay the same when they are written in it again', async () => {
