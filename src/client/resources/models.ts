@@ -94,7 +94,7 @@ export class Models extends Resource {
   ): Promise<LogResponse | null> {
     const { trajectory_groups, ...rest } = request;
     const head = this.requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
-    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
+    const body = await jsonInSlices({ ...head, trajectory_groups }, options.signal);
     return this.requester.post(path`/preview/models/${modelId}/log`, options, parseLogged, { body });
   }
 }
