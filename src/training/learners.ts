@@ -7,6 +7,7 @@ import { warn } from '../util/warning.ts';
 import { pruneCheckpoints } from './checkpoints.ts';
 import { invalidRunOption } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
+import type { GroupSender } from './group-sender.ts';
 import type { RunContext } from './run-context.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
 import { stepName } from './run-files.ts';
@@ -67,35 +68,41 @@ export async function startLearners(
 /** The step of each learner's checkpoint after a step of the run. */
 export type TrainedLearners = ReadonlyMap<string, number>;
 
+interface LearnersStep<Schema extends z.ZodType, Outcome> {
+  step: number;
+  groups: readonly RolloutGroup[];
+  sender: GroupSender<Schema, Outcome>;
+}
+
 /**
  * Trains each learner on the groups of its seats in a job of its own, and logs them with it. A learner without a group
  * that has a signal keeps its checkpoint.
  */
 export async function trainLearners<Schema extends z.ZodType, Outcome>(
   run: RunContext<Schema, Outcome>,
-  { step, groups }: { step: number; groups: readonly RolloutGroup[] },
+  { step, groups, sender }: LearnersStep<Schema, Outcome>,
 ): Promise<TrainedLearners> {
   const trained = await allOrFirstError(
     [...run.learners].map(async ([name, model]) => {
       const newest = run.state.learners[name]?.policySteps.at(-1) ?? 0;
       const own = groups.filter(({ seat }) => seat && withoutStep(seat.model) === name);
-      const bodies = own.map((group) => group.toTrajectoryGroup());
       const from = model.at(newest);
-      const canTrain = bodies.some((group) => group.hasSignal);
+      const groupsFor = (signal: AbortSignal) => sender.groupsFor(from, own, signal);
+      const canTrain = own.some((group) => group.toTrajectoryGroup().hasSignal);
       const outcome = canTrain
         ? await runStepJob(run, {
             step,
             model: from,
             learner: name,
-            groups: bodies,
+            groups: groupsFor,
             onProgress: () => undefined,
           })
         : null;
-      await withGrace(run.signal, stopGraceMs, (signal) =>
+      await withGrace(run.signal, stopGraceMs, async (signal) =>
         logOnce({
           model: from,
           split: 'train',
-          groups: bodies,
+          groups: await groupsFor(signal),
           idempotencyKey: `${run.state.runId}/${stepName(step)}/${name}`,
           signal,
           directory: run.directory,

@@ -24,6 +24,7 @@ import { deriveSeed } from '../trajectory/index.ts';
 import { startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
+import { GroupSender } from './group-sender.ts';
 import { configOf } from './job-config.ts';
 import { type TrainedLearners, trainLearners } from './learners.ts';
 import type { RunContext } from './run-context.ts';
@@ -72,9 +73,12 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   const { settings, directory, signal } = run;
   const { step, sampled } = admitted;
   const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
-  return withSpan(spanName.step, attributes, async (span) => {
+  const sender = new GroupSender(run);
+  const ended = withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
-    const rollouts = await runRollouts(run, admitted);
+    const rollouts = await sender.settle(await runRollouts(run, admitted, sender), (group) =>
+      directory.appendToJournal(step, group),
+    );
     admitted.onRollouts(rollouts);
     if (!(await admitted.mayTrain)) return null;
 
@@ -99,14 +103,17 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       if (progress.status === 'ended') training ??= clock.lap();
       run.emit({ type: 'job', step, ...progress });
     };
-    const running = canTrain ? runStepJob(run, { step, model, groups, onProgress }) : Promise.resolve(null);
-    const others = trainLearners(run, { step, groups: allTrainable });
+    const sent = (jobSignal: AbortSignal) => sender.groupsFor(model, trainable, jobSignal);
+    const running = canTrain
+      ? runStepJob(run, { step, model, groups: sent, onProgress })
+      : Promise.resolve(null);
+    const others = trainLearners(run, { step, groups: allTrainable, sender });
     others.catch(() => undefined);
     running.catch(() => undefined).then(() => accepted.resolve());
     // The job does not need the log, and the groups are in the journal, so this happens while the job trains. Groups are
     // also logged if their job fails.
     const recorded = accepted.promise.then(async () => {
-      await recordGroups(run, step, rollouts.groups);
+      await recordGroups(run, { step, ended: rollouts.groups, sender });
       return rolloutFigures(rollouts.groups);
     });
     recorded.catch(() => undefined);
@@ -149,6 +156,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     if (report.success !== null) span.setAttribute(attribute.success, report.success);
     return { report, model: job ? model.at(job.step) : model, learners };
   });
+  return ended.finally(() => sender.end());
 }
 
 /** A seat that made no call in any rollout has nothing to train on. */
@@ -159,7 +167,9 @@ const isForTraining = ({ isTrainable, trajectories }: RolloutGroup): boolean =>
 function runRollouts<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
   { step, sampled, scenarios, kept, seats }: AdmittedStep<Schema>,
+  sender: GroupSender<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
+  for (const group of kept.values()) sender.begin(group);
   return runParsedGroups({
     ...rollouts,
     seats,
@@ -174,7 +184,9 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
       for (const trajectory of group.rollouts.flatMap(trajectoriesOf)) trajectory.seal();
       // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
-      if (!wasStopped) await directory.appendToJournal(step, group);
+      if (wasStopped) return;
+      await directory.appendToJournal(step, group);
+      sender.begin(group);
     },
     onProgress: (progress) => emit({ type: 'rollouts', step, ...progress }),
     signal,
@@ -184,15 +196,18 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
 /** Writes the groups of a step to its file and logs them. */
 async function recordGroups<Schema extends z.ZodType, Outcome>(
   { model, directory, state, signal }: RunContext<Schema, Outcome>,
-  step: number,
-  ended: readonly RolloutGroup[],
+  {
+    step,
+    ended,
+    sender,
+  }: { step: number; ended: readonly RolloutGroup[]; sender: GroupSender<Schema, Outcome> },
 ): Promise<void> {
   const name = stepName(step);
   await directory.writeTrajectories(name, ended);
-  const groups = groupsToLog(ended).map((group) => group.toTrajectoryGroup());
   const idempotencyKey = `${state.runId}/${name}`;
   // A run that is stopped when its job has ended keeps the step, so its log is finished too.
-  await withGrace(signal, stopGraceMs, (graceSignal) =>
-    logOnce({ model, split: 'train', groups, idempotencyKey, signal: graceSignal, directory, name }),
-  );
+  await withGrace(signal, stopGraceMs, async (graceSignal) => {
+    const groups = await sender.groupsFor(model, groupsToLog(ended), graceSignal);
+    return logOnce({ model, split: 'train', groups, idempotencyKey, signal: graceSignal, directory, name });
+  });
 }

@@ -96,6 +96,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       signal: this.#signal,
       state,
       reports: () => this.#reports,
+      storesGroups: state.storesGroups,
       learners,
       model,
       validation: this.#validation,

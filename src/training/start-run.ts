@@ -5,6 +5,7 @@ import { withoutStep } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { RunError } from '../util/run-error.ts';
+import { learnersOf } from './learners.ts';
 import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory, runFiles } from './run-directory.ts';
 import { defaultRunDirectory } from './run-files.ts';
@@ -52,9 +53,14 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
     // The run was killed before its first job, so its model must be unchanged.
     if (saved && saved.model !== model.name) throw trainedMeanwhile(String(saved.model), model);
     await directory.write(runFiles.config, current);
-    const state = newState(model, position);
+    const state = newState(model, position, await doStoreGroups(options, model));
     return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
+  if (state.storesGroups && !(await doStoreGroups(options, model)))
+    throw new RunError(
+      'resume_refused',
+      `The run in ${directory.path} sends each group to the service when it ends, which this service does not know. Resume with the service of the run, in the same or a later version.`,
+    );
   const warmStart = await directory.read(runFiles.warmStart);
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.read(runFiles.job(state.finishedSteps))) !== undefined;
@@ -74,7 +80,18 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   return { model: model.at(newest), state, reports, isResumed, fromStep, baseModel, changedVersions };
 }
 
-const newState = (model: ModelHandle, position: JsonValue): RunState => ({
+/** Whether the services of all models that train store single groups. */
+async function doStoreGroups<Schema extends z.ZodType, Outcome>(
+  { seats, signal }: TrainOptions<Schema, Outcome>,
+  model: ModelHandle,
+): Promise<boolean> {
+  const models = [model, ...learnersOf(seats, model).values()];
+  const clients = new Set(models.map(({ client }) => client));
+  const answers = await Promise.all([...clients].map((client) => client.storesGroups({ signal })));
+  return answers.every(Boolean);
+}
+
+const newState = (model: ModelHandle, position: JsonValue, storesGroups: boolean): RunState => ({
   version: 1,
   runId: randomUUID(),
   finishedSteps: 0,
@@ -84,6 +101,7 @@ const newState = (model: ModelHandle, position: JsonValue): RunState => ({
   draws: [],
   evaluations: [],
   learners: {},
+  storesGroups,
   seconds: 0,
 });
 

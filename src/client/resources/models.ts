@@ -8,6 +8,8 @@ import {
   type LogResponse,
   logResponseSchema,
   type Model,
+  type StoredGroup,
+  type TrajectoryGroupBody,
 } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
 import { jsonInSlices } from '../json-slices.ts';
@@ -17,6 +19,7 @@ import {
   reportedInferenceModelsSchema,
   reportedModelSchema,
   reportedPageSchema,
+  reportedStoredGroupSchema,
 } from '../reported.ts';
 import {
   type CallOptions,
@@ -80,6 +83,23 @@ export class Models extends Resource {
   delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
     const parse = parserOf(reportedDeletionSchema);
     return this.requester.remove(path`/preview/models/${modelId}`, options, parse);
+  }
+
+  /**
+   * Stores a group of trajectories for jobs and logs of the model, which name it by its id: `groups` in
+   * `trainingJobs.create` and `log`. Equal content is the same group. It is kept for a day after it was last sent or named,
+   * and while an unfinished job needs it. An extension: `client.storesGroups()` tells whether the service has it.
+   *
+   * @throws RequestError of code `unprocessable` or `context_length_exceeded` for what cannot be trained on.
+   */
+  async storeGroup(
+    modelId: string,
+    group: TrajectoryGroupBody,
+    options: IdempotentCallOptions = {},
+  ): Promise<StoredGroup> {
+    const posted = { body: await jsonInSlices(group, options.signal), isRepeatable: true };
+    const parse = parserOf(reportedStoredGroupSchema);
+    return this.requester.post(path`/preview/models/${modelId}/groups`, options, parse, posted);
   }
 
   /**
