@@ -2,6 +2,7 @@
  * What always holds of groups on their way to the service:
  * - A group is sent after it is in the journal, and nothing changes it after that.
  * - Its content decides its id, so a repeat, also of a resumed run, is the same group.
+ * - When the journal and the service have a group, its messages and log-probabilities leave the memory.
  * - A trajectory that the service refuses fails its rollout, and the rest of the group goes on without it.
  */
 import PQueue from 'p-queue';
@@ -32,6 +33,7 @@ const freshMs = 12 * 3_600_000;
 /** Sends the groups of a step to the service when they end, if it stores single groups. */
 export class GroupSender<Schema extends z.ZodType, Outcome> {
   readonly #run: RunContext<Schema, Outcome>;
+  readonly #step: number;
   readonly #ending = new AbortController();
   /** Ends what is sent in the background. */
   readonly #signal: AbortSignal;
@@ -39,16 +41,20 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
   /** By model and index of the group. */
   readonly #stored = new Map<string, { sending: Promise<StoredGroup>; at: number }>();
 
-  constructor(run: RunContext<Schema, Outcome>) {
+  constructor(run: RunContext<Schema, Outcome>, step: number) {
     this.#run = run;
+    this.#step = step;
     this.#signal = AbortSignal.any([run.signal, this.#ending.signal]);
   }
 
   /** Begins to send a group of which the journal has a record. Failures are found when the group is needed. */
   begin(group: RolloutGroup): void {
     if (!this.#run.storesGroups) return;
-    for (const { model, own } of this.#partsOf(group))
-      this.#store(model, own, this.#signal).catch(() => undefined);
+    const parts = this.#partsOf(group).map(({ model, own }) => this.#store(model, own, this.#signal));
+    Promise.all(parts).then(
+      () => group.release(),
+      () => undefined,
+    );
   }
 
   /**
@@ -65,6 +71,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
       result.groups.map(async (group) => {
         const settled = await this.#settleGroup(group);
         if (settled !== group) await onReplaced(settled);
+        settled.release();
         return settled;
       }),
     );
@@ -113,7 +120,10 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     const key = keyOf(model, group.index);
     const known = this.#stored.get(key);
     if (known && Date.now() - known.at < freshMs) return known.sending;
-    const sending = this.#queue.add(() => storeGroup({ model, group: group.toTrajectoryGroup(), signal }));
+    const sending = this.#queue.add(async () => {
+      const whole = group.isReleased ? await this.#run.directory.readGroup(this.#step, group.index) : group;
+      return storeGroup({ model, group: whole.toTrajectoryGroup(), signal });
+    });
     this.#stored.set(key, { sending, at: Date.now() });
     // A repeat may succeed, for example after a stop, with the time that is left for a log.
     sending.catch(() => {

@@ -73,7 +73,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   const { settings, directory, signal } = run;
   const { step, sampled } = admitted;
   const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
-  const sender = new GroupSender(run);
+  const sender = new GroupSender(run, step);
   const ended = withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
     const rollouts = await sender.settle(await runRollouts(run, admitted, sender), (group) =>
@@ -203,7 +203,7 @@ async function recordGroups<Schema extends z.ZodType, Outcome>(
   }: { step: number; ended: readonly RolloutGroup[]; sender: GroupSender<Schema, Outcome> },
 ): Promise<void> {
   const name = stepName(step);
-  await directory.writeTrajectories(name, ended);
+  await directory.writeTrajectories(name, ended, step);
   const idempotencyKey = `${state.runId}/${name}`;
   // A run that is stopped when its job has ended keeps the step, so its log is finished too.
   await withGrace(signal, stopGraceMs, async (graceSignal) => {

@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { gunzip } from 'node:zlib';
 import { generateText } from 'ai';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -8,6 +10,7 @@ import { z } from 'zod';
 import type { GenerateRequest } from '../../src/engines/engine.ts';
 import { createClient, defineEnvironment, train } from '../../src/index.ts';
 import { startService } from '../../src/service/index.ts';
+import type { Trajectory } from '../../src/trajectory/index.ts';
 import { FaultyProxy, pass } from '../faults/network/proxy.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { startServer } from '../support/http-server.ts';
@@ -15,7 +18,10 @@ import { CoinEngine } from './resume/coin-engine.ts';
 import { readRecord } from './resume/run-child.ts';
 
 /** Tosses a coin once `before` has passed. */
-const coins = (before: (id: number) => Promise<void> = async () => {}) =>
+const coins = (
+  before: (id: number) => Promise<void> = async () => {},
+  onReward: (rewarded: { trajectory: Trajectory; scenario: { id: number } }) => void = () => {},
+) =>
   defineEnvironment({
     name: 'coin toss',
     scenario: z.object({ id: z.number() }),
@@ -24,10 +30,18 @@ const coins = (before: (id: number) => Promise<void> = async () => {}) =>
       const { text } = await generateText({ model: model.languageModel, prompt: `toss ${id}` });
       return text;
     },
-    rewards: { success: ({ outcome }) => Number(outcome) },
+    rewards: {
+      success: ({ outcome, trajectory, scenario }) => {
+        onReward({ trajectory, scenario });
+        return Number(outcome);
+      },
+    },
   });
 
 const environment = coins();
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
 
 const settings = {
   environment,
@@ -153,6 +167,33 @@ describe('a run on a service that stores groups', () => {
     await trained(served, { environment: waiting, scenarios, steps: 1 });
     expect(served.asked(/\/groups$/)).toBe(3);
     expect(served.engine.trained).toHaveLength(1);
+  });
+
+  test('leaves no log-probabilities in memory while the step trains', async () => {
+    const served = await serve();
+    const held: WeakRef<object>[] = [];
+    const watched = coins(
+      async () => {},
+      ({ trajectory, scenario }) => {
+        // The result of the run has the validations.
+        if (scenario.id >= 8) return;
+        for (const { choice } of trajectory.calls)
+          if (choice.logprobs?.content) held.push(new WeakRef(choice.logprobs.content));
+      },
+    );
+    let left: number | undefined;
+    served.proxy.fault =
+      ({ path, method }) =>
+      async (exchange) => {
+        if (method === 'POST' && path.endsWith('/training-jobs')) {
+          collectGarbage();
+          left = held.filter((content) => content.deref()).length;
+        }
+        await pass(exchange);
+      };
+    await trained(served, { environment: watched, steps: 1 });
+    expect(held).toHaveLength(settings.groupsPerStep * settings.rolloutsPerGroup);
+    expect(left).toBe(0);
   });
 
   test('fails the rollout of a trajectory that the service refuses, and trains the others', async () => {
