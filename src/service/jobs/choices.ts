@@ -63,8 +63,8 @@ function idsInTexts(entries: Entries): number[] | undefined {
 
 export interface ChoiceContext {
   engine: Pick<Engine, 'logitsProcessors'>;
-  /** The constraints that the request's key may use. */
-  constraints: KnownConstraints;
+  /** The constraints that the request's key may use. Only their presence counts. */
+  constraints: KnownConstraints<unknown>;
   base: BaseModel;
 }
 

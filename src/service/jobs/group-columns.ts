@@ -90,22 +90,25 @@ export function* readColumns(bytes: Buffer): Generator<StoredTrajectory> {
   const tokens = head.flatMap(({ sequences }) => sequences.map((sequence) => sequence.tokens));
   let token = headEnd;
   let logprob = headEnd + tokenBytes * tokens.reduce((sum, count) => sum + count, 0);
+  const nextTokens = (count: number): number[] => {
+    const list = new Array<number>(count);
+    for (let index = 0; index < count; index++, token += tokenBytes) list[index] = bytes.readInt32LE(token);
+    return list;
+  };
+  const nextLogprobs = (count: number): (number | null)[] => {
+    const list = new Array<number | null>(count);
+    for (let index = 0; index < count; index++, logprob += logprobBytes) {
+      const value = bytes.readDoubleLE(logprob);
+      list[index] = Number.isNaN(value) ? null : value;
+    }
+    return list;
+  };
   for (const { reward, sequences } of head)
     yield {
       reward,
       sequences: sequences.map((sequence) => ({
-        tokens: Array.from({ length: sequence.tokens }, () => {
-          token += tokenBytes;
-          return bytes.readInt32LE(token - tokenBytes);
-        }),
-        spans: sequence.spans.map((span) => ({
-          ...span,
-          logprobs: Array.from({ length: span.length }, () => {
-            logprob += logprobBytes;
-            const value = bytes.readDoubleLE(logprob - logprobBytes);
-            return Number.isNaN(value) ? null : value;
-          }),
-        })),
+        tokens: nextTokens(sequence.tokens),
+        spans: sequence.spans.map((span) => ({ ...span, logprobs: nextLogprobs(span.length) })),
       })),
     };
   if (logprob !== bytes.length) throw new RangeError(`${bytes.length - logprob} bytes follow the columns`);

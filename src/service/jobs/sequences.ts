@@ -98,7 +98,7 @@ function checkSpliced(
 
 export interface TrajectoryDependencies<Found = Constraint> {
   constraints: KnownConstraints<Found>;
-  tools: BaseModelTools;
+  tools: Pick<BaseModelTools, 'renderer' | 'format'>;
   base: BaseModel;
 }
 

@@ -4,7 +4,6 @@ import type { ReceivedBody } from '../bodies/bodies.ts';
 import { groupsField } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, RequestValidationError } from '../errors.ts';
-import { packGroup } from '../jobs/pack-group.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import { operations } from '../openapi/operations.ts';
 import type { GroupRecord, ModelRecord } from '../store/store.ts';
@@ -27,17 +26,19 @@ export function groupRoutes(on: Register, service: ServiceContext): void {
 
 async function storeGroup(
   service: ServiceContext,
-  { source }: ReceivedBody,
+  received: ReceivedBody,
   { id, model, access }: { id: string; model: ModelRecord; access: ReturnType<typeof accessOf> },
 ): Promise<GroupRecord> {
-  const { admission, constraints, engine, files, store, tools } = service;
+  const { admission, constraints, engine, files, groupPacker, store, tools } = service;
   const base = baseModelOf(engine, model.baseModel);
   const known = constraints.knownTo(access.entity);
   await admission.group(store, access.tenant);
   const context = { engine, base, constraints: known, tools: tools(base.id) };
-  const { file, packed } = await packGroup(source, { files, ...context });
+  const { content, ...packed } = await groupPacker.pack(received, context, { tenant: access.tenant });
   const group = { id, modelId: model.id, tenant: access.tenant, ...packed };
+  const file = await files.createIncoming();
   try {
+    await file.append(content);
     // Run alone: neither the cleaning nor a deletion of the model may come between the file and its record.
     await files.exclusively(model.id, async () => {
       if (!(await store.model(model.id))) throw notFound('model', model.id);
