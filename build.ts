@@ -29,6 +29,7 @@ const started = [
   'language/compiler/compiler-thread',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',
+  'service/jobs/pack-thread',
 ];
 const nodeCheck = 'platform/check-node';
 

@@ -39,11 +39,12 @@ try {
     const groups = gathered.groups
       .filter((group) => group.isTrainable)
       .map((group) => group.toTrajectoryGroup());
-    await loop.logTrajectories({ model, split: 'train', groups });
+    const stored = await Promise.all(groups.map((group) => loop.storeGroup({ model, group })));
+    await loop.logTrajectories({ model, split: 'train', groups: stored });
     const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
     console.log(step, (rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length).toFixed(2));
     if (!groups.some((group) => group.hasSignal)) continue;
-    const { jobId } = await loop.submitTraining({ model, groups });
+    const { jobId } = await loop.submitTraining({ model, groups: stored });
     await loop.followJob({ client, jobId });
     const newest = await loop.newestStep(model);
     model = model.at(newest);

@@ -11,6 +11,7 @@ export {
   type EvaluationPoint,
   type FollowJobOptions,
   followJob,
+  type GroupsToSend,
   type JobOutcome,
   type JobProgress,
   type JobRecord,
@@ -25,7 +26,9 @@ export {
   type RunState,
   type RunVersions,
   repeatedShare,
+  type StoreGroupOptions,
   type SubmitTrainingOptions,
+  storeGroup,
   submitTraining,
 } from './training/index.ts';
 export { runInTrajectory } from './trajectory/index.ts';

@@ -131,6 +131,7 @@ const limitNames = [
   'bodyBytes',
   'jobs',
   'jobsOfModel',
+  'groups',
   'eventStreams',
   'dataFetches',
   'connections',

@@ -1,4 +1,5 @@
 import type { Health } from '../contract/index.ts';
+import { isObject } from '../util/json.ts';
 import { warn } from '../util/warning.ts';
 import type { Answer } from './call.ts';
 import { isRequestError } from './errors.ts';
@@ -65,6 +66,22 @@ export class Client {
   /** The service's OpenAPI document. An extension: other services may not have one. */
   async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
     return this.#requester.read('/openapi.json', options, parserOf(openApiDocumentSchema));
+  }
+
+  /**
+   * Whether the service stores single groups (`models.storeGroup`), by its OpenAPI document. False without asking for
+   * `dialect: 'deployed'`, and for a service without such a document.
+   */
+  async storesGroups(options: CallOptions = {}): Promise<boolean> {
+    if (this.#requester.dialect === 'deployed') return false;
+    try {
+      const { paths } = await this.openApi(options);
+      return isObject(paths) && '/v1/preview/models/{model_id}/groups' in paths;
+    } catch (error) {
+      const { code, status } = isRequestError(error) ? error : { code: null, status: null };
+      if (code === 'bad_response' || [404, 405, 501].includes(status ?? 0)) return false;
+      throw error;
+    }
   }
 
   /** Ends the calls in flight with a RequestError of code `client_closed` and frees the connections. */

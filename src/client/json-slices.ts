@@ -61,19 +61,14 @@ function weightLeft(value: unknown, weight: number): number {
 const encodedLength = 65_536;
 
 /**
- * The JSON of `{...head, [name]: items}` in pieces, written in time slices: the trajectories of a step can be a hundred
- * megabytes, and other rollouts must continue meanwhile. The pieces are the only copy. @throws the signal's reason.
+ * The JSON of a body in pieces, written in time slices: the trajectories of a step can be a hundred megabytes, and other
+ * rollouts must continue meanwhile. The pieces are the only copy. @throws the signal's reason.
  */
-export async function jsonInSlices(
-  head: object,
-  name: string,
-  items: readonly unknown[],
-  signal?: AbortSignal,
-): Promise<Uint8Array[]> {
+export async function jsonInSlices(value: object, signal?: AbortSignal): Promise<Uint8Array[]> {
   const pieces: Uint8Array[] = [];
   const slices = new TimeSlices();
   let text = '';
-  for (const part of jsonParts({ ...head, [name]: items })) {
+  for (const part of jsonParts(value)) {
     text += part;
     if (text.length >= encodedLength) {
       pieces.push(Buffer.from(text));

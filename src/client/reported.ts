@@ -8,6 +8,7 @@ import {
   modelSchema,
   type Page,
   type SystemCheck,
+  storedGroupSchema,
   type TrainingEvent,
   type TrainingJob,
   trainingJobSchema,
@@ -65,6 +66,8 @@ export const reportedCheckpointSchema = checkpointSchema.extend({
   id,
   metrics: otherwise(numbersByName, {}),
 });
+
+export const reportedStoredGroupSchema = storedGroupSchema.extend({ id });
 
 export const createdJobSchema = z.object({ id });
 

@@ -88,6 +88,8 @@ export const chatLimits = {
 /** Limits of a request to train or to log. */
 export const trainingLimits = {
   groups: 16_384,
+  /** Characters of the id of a stored group. */
+  groupId: 128,
   /** Messages and choices of one history. */
   messages: 16_384,
   /** Trajectories of one group. */

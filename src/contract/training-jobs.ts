@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { boundedNumber, list, numberList, optional, record, text } from './bounded.ts';
 import { trainingLimits } from './limits.ts';
 import { pageSchema } from './page.ts';
-import { trajectoryGroupSchema } from './trajectories.ts';
+import { groupIds, trajectoryGroupSchema } from './trajectories.ts';
 
 /**
  * The options of a reinforcement-learning job. Absent and `null` mean the default. `refusedConfigFields` lists names
@@ -100,7 +100,8 @@ export const refusedConfigFields = [
 export const createTrainingJobRequestSchema = z
   .object({
     model_id: z.uuid(),
-    trajectory_groups: list(trajectoryGroupSchema, trainingLimits.groups).min(1),
+    trajectory_groups: optional(list(trajectoryGroupSchema, trainingLimits.groups).min(1)),
+    groups: groupIds(1),
     experimental_config: optional(rlConfigSchema),
   })
   .meta({ id: 'CreateTrainingJobRequest' });
@@ -198,7 +199,7 @@ export const trainingJobPageSchema = pageSchema(trainingJobSchema).meta({ id: 'T
 export const trajectoryTokensSchema = z
   .object({
     id: z.string().describe('Number of the trajectory among those that trained, from 0.'),
-    group: z.number().int().describe("Index in the job's `trajectory_groups`."),
+    group: z.number().int().describe("Index in the job's `trajectory_groups` or `groups`."),
     trajectory: z.number().int().describe("Index in the group's `trajectories`."),
     choices: z.array(
       z.object({

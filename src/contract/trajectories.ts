@@ -68,13 +68,33 @@ export const trajectoryGroupSchema = z
   })
   .meta({ id: 'TrajectoryGroup' });
 
+/** Added by us: what the service read in a group that it has stored. */
+export const storedGroupSchema = z
+  .object({
+    id: z.string().describe('Name of the group for `groups` of a job or a log.'),
+    num_trajectories: z.number().int(),
+    num_sampled_tokens: z.number().int().describe('Tokens of all choices.'),
+    num_trainable_tokens: z
+      .number()
+      .int()
+      .describe('Those of them that can train: the others had no alternative, so they have no gradient.'),
+  })
+  .meta({ id: 'StoredGroup' });
+
+/** Groups of a job or a log, either whole or by the ids of stored ones. */
+export const groupIds = (minimum = 0) =>
+  optional(list(text(trainingLimits.groupId).min(1), trainingLimits.groups).min(minimum)).describe(
+    'Added by us: the ids of stored groups (POST /v1/preview/models/{model_id}/groups) of the same model, in place of `trajectory_groups`.',
+  );
+
 export const logRequestSchema = z
   .object({
     model_id: optional(text(requestLimits.name)),
     split: text(trainingLimits.split)
       .min(1)
       .refine((split) => split.isWellFormed(), 'must not contain half of a surrogate pair'),
-    trajectory_groups: list(trajectoryGroupSchema, trainingLimits.groups),
+    trajectory_groups: optional(list(trajectoryGroupSchema, trainingLimits.groups)),
+    groups: groupIds(),
   })
   .meta({ id: 'LogRequest' });
 
@@ -87,5 +107,6 @@ export const logResponseSchema = z
 export type TrajectoryBody = z.input<typeof trajectorySchema>;
 export type TrajectoryGroupBody = z.input<typeof trajectoryGroupSchema>;
 export type ParsedTrajectory = z.output<typeof trajectorySchema>;
+export type StoredGroup = z.infer<typeof storedGroupSchema>;
 export type LogRequest = z.input<typeof logRequestSchema>;
 export type LogResponse = z.infer<typeof logResponseSchema>;

@@ -8,7 +8,7 @@ export {
   toGroupRecord,
   toGroupRecords,
 } from './group-record.ts';
-export type { GroupStrategy } from './group-strategy.ts';
+export { type GroupStrategy, whyDropped } from './group-strategy.ts';
 export {
   type OpponentPast,
   Opponents,

@@ -217,6 +217,16 @@ export class RolloutGroup<Scenario = unknown> {
     return new RolloutGroup({ ...this, rollouts });
   }
 
+  /** Whether a trajectory was released, so that the group's record can only be read from disk. */
+  get isReleased(): boolean {
+    return this.rollouts.some((rollout) => trajectoriesOf(rollout).some(({ isReleased }) => isReleased));
+  }
+
+  /** Lets most of the memory of its trajectories go: see `Trajectory.release`. */
+  release(): void {
+    for (const trajectory of this.rollouts.flatMap(trajectoriesOf)) trajectory.release();
+  }
+
   /** Whether enough rollouts completed. A group with equal rewards is trainable too, though it teaches nothing. */
   get isTrainable(): boolean {
     return this.droppedBecause === null && this.rollouts.some(({ status }) => status === 'completed');

@@ -12,6 +12,7 @@ import { operations } from './openapi/operations.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
 import { forkRoutes } from './routes/fork.ts';
+import { groupRoutes } from './routes/groups.ts';
 import { healthRoutes } from './routes/health.ts';
 import { inferenceModelRoutes } from './routes/inference-models.ts';
 import { logRoutes } from './routes/log.ts';
@@ -71,6 +72,7 @@ export function createApp(service: ServiceContext): Hono {
     modelRoutes,
     checkpointRoutes,
     forkRoutes,
+    groupRoutes,
     logRoutes,
     trainingJobRoutes,
   ])

@@ -5,6 +5,7 @@ import type { Connections } from './http/exchange.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { Constraints } from './inference/constraints.ts';
 import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts';
+import type { GroupPacker } from './jobs/group-packer.ts';
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';
 import type { RecentPayloads } from './jobs/packed-trajectories.ts';
@@ -23,6 +24,7 @@ export interface ServiceContext {
   bodies: Bodies;
   events: JobEvents;
   queue: JobQueue;
+  groupPacker: GroupPacker;
   recentPayloads: RecentPayloads;
   recentTokens: RecentTokens;
   models: ModelResolver;

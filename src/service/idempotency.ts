@@ -9,6 +9,8 @@ export interface RepeatableAnswer {
   body: object;
   /** The model that the key is deleted with; null if the answer belongs to no model. */
   modelId: string | null;
+  /** The work answers the same when it is done again, so a repeat does it. Default: a repeat gets the stored answer. */
+  isRepeatable?: boolean;
 }
 
 interface KeyedRequest {
@@ -83,7 +85,8 @@ export class Idempotency {
       const answer = await work(reserved.resourceId);
       // The work is done: if the answer cannot be stored, a repeat finds the resource instead.
       const stored = { status: 200, body: answer.body };
-      await this.#store.answerIdempotencyKey(scopedKey, stored, answer.modelId).catch(() => undefined);
+      if (!answer.isRepeatable)
+        await this.#store.answerIdempotencyKey(scopedKey, stored, answer.modelId).catch(() => undefined);
       return answer;
     } catch (error) {
       // A refused request created nothing, so its key may be used for the corrected request.

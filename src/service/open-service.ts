@@ -8,6 +8,7 @@ import { type FaultCode, faultCodeOf } from './faults.ts';
 import { Idempotency } from './idempotency.ts';
 import { Constraints } from './inference/constraints.ts';
 import { baseModelTools, ModelResolver } from './inference/resolve-model.ts';
+import { GroupPacker } from './jobs/group-packer.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { RecentPayloads } from './jobs/packed-trajectories.ts';
@@ -29,6 +30,7 @@ type OpenedPart =
   | 'constraints'
   | 'tools'
   | 'idempotency'
+  | 'groupPacker'
   | 'recentPayloads'
   | 'recentTokens';
 
@@ -53,6 +55,7 @@ export async function openService({
   const models = new ModelResolver(engine, store, files);
   const constraints = new Constraints(engine, store);
   const tools = baseModelTools(engine);
+  const groupPacker = new GroupPacker((baseModel) => engine.sharedLanguage?.(baseModel));
   const recentPayloads = new RecentPayloads();
   const recentTokens = new RecentTokens();
   const queue = new JobQueue({
@@ -78,6 +81,7 @@ export async function openService({
     constraints,
     tools,
     idempotency,
+    groupPacker,
     recentPayloads,
     recentTokens,
   };

@@ -167,6 +167,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     const closed = listening.stop({ timeoutMs: closeTimeoutMs, reason });
     await service.queue.close();
     await closed;
+    await service.groupPacker.close();
     await service.store.close();
     keys.close();
     log({ level: 'info', event: 'service_closed' });

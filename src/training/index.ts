@@ -42,9 +42,12 @@ export { constant, cosine, linear, type RunProgress, type Schedule, warmup } fro
 export { type SftOptions, type SftResult, sft } from './sft.ts';
 export { isAgainstSuccess, repeatedShare } from './step-report.ts';
 export {
+  type GroupsToSend,
   type LogTrajectoriesOptions,
   logTrajectories,
+  type StoreGroupOptions,
   type SubmitTrainingOptions,
+  storeGroup,
   submitTraining,
 } from './submit-training.ts';
 export { train } from './train.ts';

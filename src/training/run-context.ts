@@ -20,6 +20,8 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   /** Aborts when the run is stopped or ends, which cancels rollouts in flight. */
   readonly signal: AbortSignal;
   readonly state: RunState;
+  /** Whether each group is sent to the service when it ends. */
+  readonly storesGroups: boolean;
   /** The reports of the finished steps. */
   readonly reports: () => readonly StepReport[];
   readonly learners: Learners;

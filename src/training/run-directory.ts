@@ -2,7 +2,13 @@ import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { RunEvent, StepReport } from '../progress/index.ts';
-import { fromGroupRecords, parseGroupRecord, type RolloutGroup, toGroupRecords } from '../rollout/index.ts';
+import {
+  fromGroupRecord,
+  fromGroupRecords,
+  parseGroupRecord,
+  type RolloutGroup,
+  toGroupRecords,
+} from '../rollout/index.ts';
 import {
   appendLine,
   DurableAppends,
@@ -14,6 +20,7 @@ import {
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
+import { JournalLines } from './journal-lines.ts';
 import { begunFiles, isRun, lockRun, type RunLock, stepName, tokensFile } from './run-files.ts';
 import {
   type GroupTokens,
@@ -167,11 +174,33 @@ export class RunDirectory {
     return parse(path, file.schema, value);
   }
 
-  /** Returns the file's path relative to the run directory. */
-  async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
+  /**
+   * Returns the file's path relative to the run directory. `step`: an unfinished one, whose journal has the groups of
+   * released trajectories.
+   */
+  async writeTrajectories(name: string, groups: readonly RolloutGroup[], step?: number): Promise<string> {
     const file = trajectoriesFile(name);
-    await this.#writeAtomically(file, this.#lines.take(groups));
+    await this.#writeAtomically(file, this.#linesOf(groups, step));
     return file;
+  }
+
+  async *#linesOf(groups: readonly RolloutGroup[], step?: number): AsyncGenerator<string | Uint8Array> {
+    let journal: JournalLines | undefined;
+    for (const group of groups) {
+      const kept = this.#lines.take(group);
+      if (kept !== undefined) yield kept;
+      else if (step === undefined || !group.isReleased) yield linesOfGroup(group);
+      else {
+        journal ??= await JournalLines.find(this.#journalOf(step));
+        for (const { index } of group.bySeat()) yield await journal.read(index);
+      }
+    }
+  }
+
+  /** A group, or one seat of a group, from the journal of an unfinished step. */
+  async readGroup(step: number, index: number): Promise<RolloutGroup> {
+    const journal = await JournalLines.find(this.#journalOf(step));
+    return fromGroupRecord(parseGroupRecord((await journal.read(index)).toString('utf8')));
   }
 
   async writeTokens(step: number, groups: Iterable<GroupTokens>): Promise<void> {
@@ -247,7 +276,10 @@ export class RunDirectory {
     return join(this.path, journalFile(step));
   }
 
-  #writeAtomically(file: string, pieces: Iterable<string>): Promise<void> {
+  #writeAtomically(
+    file: string,
+    pieces: Iterable<string> | AsyncIterable<string | Uint8Array>,
+  ): Promise<void> {
     const path = join(this.path, file);
     return storing(path, () => writeAtomically(path, pieces));
   }
@@ -311,13 +343,11 @@ class KeptLines {
     return line;
   }
 
-  /** The lines of groups, one at a time. They are no longer kept. */
-  *take(groups: Iterable<RolloutGroup>): Generator<string> {
-    for (const group of groups) {
-      const kept = this.#lines.get(group);
-      this.#lines.delete(group);
-      this.#characters -= kept?.length ?? 0;
-      yield kept ?? linesOfGroup(group);
-    }
+  /** The line of a group, which is no longer kept; undefined if it was not. */
+  take(group: RolloutGroup): string | undefined {
+    const kept = this.#lines.get(group);
+    this.#lines.delete(group);
+    this.#characters -= kept?.length ?? 0;
+    return kept;
   }
 }

@@ -44,6 +44,11 @@ const stateSchema = z.object({
   /** Unfinished steps whose scenarios are drawn, each with the position of the source before its draw. */
   draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
   evaluations: z.array(evaluationSchema),
+  /**
+   * Whether each group is sent to the service when it ends, so that jobs and logs name it. It does not change in a run,
+   * because a repeated request must be identical.
+   */
+  storesGroups: z.boolean().default(false),
   /** Wall-clock seconds of the run until the state was written, including those before a resume. */
   seconds: z.number().nonnegative(),
 });

@@ -23,6 +23,7 @@ import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts
 import { deriveSeed } from '../trajectory/index.ts';
 import { startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
+import { GroupSender } from './group-sender.ts';
 import type { RunContext } from './run-context.ts';
 import { stepName } from './run-files.ts';
 import { toStepReport } from './step-report.ts';
@@ -62,9 +63,12 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   const { settings, directory, signal } = run;
   const { step, sampled } = admitted;
   const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
-  return withSpan(spanName.step, attributes, async (span) => {
+  const sender = new GroupSender(run, step);
+  const ended = withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
-    const rollouts = await runRollouts(run, admitted);
+    const rollouts = await sender.settle(await runRollouts(run, admitted, sender), (group) =>
+      directory.appendToJournal(step, group),
+    );
     admitted.onRollouts(rollouts);
     if (!(await admitted.mayTrain)) return null;
 
@@ -73,7 +77,8 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step}`, rollouts.groups);
 
     const { model } = run.learners[0];
-    const { learners, policy, figures, phases } = await trainLearners(run, step, rollouts.groups);
+    const ofStep = { step, ended: rollouts.groups, sender };
+    const { learners, policy, figures, phases } = await trainLearners(run, ofStep);
     const report = toStepReport({
       step,
       steps: settings.steps,
@@ -97,13 +102,16 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     if (report.success !== null) span.setAttribute(attribute.success, report.success);
     return { report, learners };
   });
+  return ended.finally(() => sender.end());
 }
 
 /** Runs the unfinished groups of a step, and writes each to disk when it ends. */
 function runRollouts<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
   { step, sampled, scenarios, kept, seats }: AdmittedStep<Schema>,
+  sender: GroupSender<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
+  for (const group of kept.values()) sender.begin(group);
   return runParsedGroups({
     ...rollouts,
     seats,
@@ -118,7 +126,9 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
       for (const trajectory of group.rollouts.flatMap(trajectoriesOf)) trajectory.seal();
       // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
-      if (!wasStopped) await directory.appendToJournal(step, group);
+      if (wasStopped) return;
+      await directory.appendToJournal(step, group);
+      sender.begin(group);
     },
     onProgress: (progress) => emit({ type: 'rollouts', step, ...progress }),
     signal,

@@ -94,6 +94,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       signal: this.#signal,
       state,
       reports: () => this.#reports,
+      storesGroups: state.storesGroups,
       learners,
       validation: this.#validation,
     };

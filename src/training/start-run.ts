@@ -55,9 +55,14 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
     if (saved && saved.model !== model.name) throw trainedMeanwhile(String(saved.model), model);
     await directory.write(runFiles.config, current);
     const learners = toLearners(models, []);
-    const state = newState(learners, position);
+    const state = newState(learners, position, await doStoreGroups(models, signal));
     return { state, learners, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
+  if (state.storesGroups && !(await doStoreGroups(models, signal)))
+    throw new RunError(
+      'resume_refused',
+      `The run in ${directory.path} sends each group to the service when it ends, which this service does not know. Resume with the service of the run, in the same or a later version.`,
+    );
   const learners = toLearners(models, state.learners);
   state.learners = statesOf(learners);
   const warmStart = await directory.read(runFiles.warmStart);
@@ -81,7 +86,17 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   return { state, learners, reports, isResumed, fromStep, baseModel, changedVersions };
 }
 
-const newState = (learners: Learners, position: JsonValue): RunState => ({
+/** Whether the services of all models that train store single groups. */
+async function doStoreGroups(
+  models: readonly ModelHandle[],
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const clients = new Set(models.map(({ client }) => client));
+  const answers = await Promise.all([...clients].map((client) => client.storesGroups({ signal })));
+  return answers.every(Boolean);
+}
+
+const newState = (learners: Learners, position: JsonValue, storesGroups: boolean): RunState => ({
   version: 2,
   runId: randomUUID(),
   finishedSteps: 0,
@@ -89,6 +104,7 @@ const newState = (learners: Learners, position: JsonValue): RunState => ({
   position,
   draws: [],
   evaluations: [],
+  storesGroups,
   seconds: 0,
 });
 

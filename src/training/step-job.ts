@@ -1,18 +1,17 @@
 import type { z } from 'zod';
 import { requireModelId } from '../model/index.ts';
-import type { TrajectoryGroup } from '../trajectory/index.ts';
 import { configOf } from './job-config.ts';
 import type { Learner } from './learners.ts';
 import type { RunContext } from './run-context.ts';
 import { runFiles, trajectoriesFile } from './run-directory.ts';
 import { stepName } from './run-files.ts';
 import { type JobEnd, type RunJobOptions, resumeAdvice, runJob } from './run-job.ts';
-import { submitTraining } from './submit-training.ts';
+import { type GroupsToSend, submitTraining } from './submit-training.ts';
 
 interface StepJob {
   step: number;
   learner: Learner;
-  groups: readonly TrajectoryGroup[];
+  groups: (signal: AbortSignal) => Promise<GroupsToSend>;
   onProgress: RunJobOptions['onProgress'];
 }
 
@@ -47,10 +46,10 @@ export async function runStepJob<Schema extends z.ZodType, Outcome>(
       jobId = state.jobId;
       return directory.write(file, { ...request, ...state });
     },
-    create: (idempotencyKey, graceSignal) =>
+    create: async (idempotencyKey, graceSignal) =>
       submitTraining({
         model,
-        groups,
+        groups: await groups(graceSignal),
         idempotencyKey,
         config: request.config ?? undefined,
         signal: graceSignal,

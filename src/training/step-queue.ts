@@ -114,7 +114,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
       const ended = await rollouts.catch(() => undefined);
       if (!ended) continue;
       addCounts(counts, ended.counts);
-      await directory.writeTrajectories(stepName(step), ended.groups).catch(() => undefined);
+      await directory.writeTrajectories(stepName(step), ended.groups, step).catch(() => undefined);
     }
     return counts;
   }

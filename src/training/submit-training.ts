@@ -1,18 +1,64 @@
 import { randomUUID } from 'node:crypto';
 import { isRequestError, mayHaveActed } from '../client/index.ts';
-import type { RlConfig } from '../contract/index.ts';
+import type { LogRequest, RlConfig, StoredGroup } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
+import { invalidRunOption } from './errors.ts';
 import { configNames } from './job-config.ts';
 import { knowsKeys } from './lost-job.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
 
+export interface StoreGroupOptions {
+  model: ModelHandle;
+  group: TrajectoryGroup;
+  signal?: AbortSignal;
+}
+
+const storeNames = { model: true, group: true, signal: true } satisfies OptionNames<StoreGroupOptions>;
+
+/**
+ * Sends a finished group to the service, for `submitTraining` and `logTrajectories` of the same model. A repeat is the
+ * same group. Its trajectories can no longer be changed afterwards. Only for a service that has this:
+ * `client.storesGroups()`.
+ * @throws TrajectoryError for a trajectory of an external model; RequestError for one that cannot be trained on.
+ */
+export async function storeGroup(options: StoreGroupOptions): Promise<StoredGroup> {
+  checkOptionNames('storeGroup()', options, storeNames);
+  const { model, group, signal } = options;
+  seal(group);
+  return model.client.models.storeGroup(requireModelId(model), group.toBody(), { signal });
+}
+
+function seal({ trajectories }: TrajectoryGroup): void {
+  for (const trajectory of trajectories) {
+    trajectory.requireTrainable();
+    trajectory.seal();
+  }
+}
+
+/** Groups for a job or a log: whole, or stored by the service. */
+export type GroupsToSend = readonly TrajectoryGroup[] | readonly StoredGroup[];
+
+/** The field of a request that holds the groups. */
+function fieldOf(groups: GroupsToSend): Pick<LogRequest, 'groups' | 'trajectory_groups'> {
+  const ids = groups.flatMap((group) => ('id' in group ? [group.id] : []));
+  // An empty list is a list of whole groups, which every service knows.
+  if (ids.length === 0)
+    return { trajectory_groups: groups.flatMap((group) => ('id' in group ? [] : [group.toBody()])) };
+  if (ids.length === groups.length) return { groups: ids };
+  throw invalidRunOption(
+    'groups',
+    groups.length,
+    'Pass only whole groups, or only what `storeGroup` returned.',
+  );
+}
+
 export interface SubmitTrainingOptions {
   model: ModelHandle;
-  /** Groups without trajectories are left out. */
-  groups: readonly TrajectoryGroup[];
+  /** Finished groups, of which those without trajectories are left out, or what `storeGroup` returned for each. */
+  groups: GroupsToSend;
   config?: RlConfig;
   /**
    * A repeat with the same key and body returns the first job. On a service without idempotency keys it creates
@@ -38,18 +84,13 @@ const submitNames = {
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
   checkOptionNames('submitTraining()', options, submitNames);
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
-  for (const { trajectories } of groups) {
-    for (const trajectory of trajectories) {
-      trajectory.requireTrainable();
-      trajectory.seal();
-    }
-  }
+  for (const group of groups) if (!('id' in group)) seal(group);
+  const field = fieldOf(groups);
+  const whole = field.trajectory_groups?.filter(({ trajectories }) => trajectories.length > 0);
   const { id } = await model.client.trainingJobs.create(
     {
       model_id: requireModelId(model),
-      trajectory_groups: groups
-        .filter(({ trajectories }) => trajectories.length > 0)
-        .map((group) => group.toBody()),
+      ...(whole ? { trajectory_groups: whole } : field),
       experimental_config: config,
     },
     { idempotencyKey, signal },
@@ -61,7 +102,8 @@ export interface LogTrajectoriesOptions {
   model: ModelHandle;
   /** Scenario split, such as `train`, `val` or `test`. */
   split: string;
-  groups: readonly TrajectoryGroup[];
+  /** Finished groups, or what `storeGroup` returned for each. */
+  groups: GroupsToSend;
   /** A repeat with the same key and body is not stored again. Default: every call is stored. */
   idempotencyKey?: string;
   signal?: AbortSignal;
@@ -81,7 +123,7 @@ export async function logTrajectories(options: LogTrajectoriesOptions): Promise<
   const { model, split, groups, idempotencyKey, signal } = options;
   await model.client.models.log(
     requireModelId(model),
-    { split, trajectory_groups: groups.map((group) => group.toBody()) },
+    { split, ...fieldOf(groups) },
     { idempotencyKey, signal },
   );
 }

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import type { RolloutGroup } from '../rollout/index.ts';
 import { startStopwatch } from '../util/stopwatch.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
+import type { GroupSender } from './group-sender.ts';
 import { configOf } from './job-config.ts';
 import type { Learner } from './learners.ts';
 import type { RunContext } from './run-context.ts';
@@ -11,6 +12,13 @@ import { runStepJob } from './step-job.ts';
 import { rolloutFigures } from './step-report.ts';
 import { logOnce } from './submit-training.ts';
 import { recordTokens } from './trained-tokens.ts';
+
+/** A step whose groups have ended. */
+interface EndedStep<Schema extends z.ZodType, Outcome> {
+  step: number;
+  ended: readonly RolloutGroup[];
+  sender: GroupSender<Schema, Outcome>;
+}
 
 /** What a step made of a learner. */
 export interface TrainedLearner {
@@ -26,8 +34,7 @@ export interface TrainedLearner {
  */
 export async function trainLearners<Schema extends z.ZodType, Outcome>(
   run: RunContext<Schema, Outcome>,
-  step: number,
-  ended: readonly RolloutGroup[],
+  { step, ended, sender }: EndedStep<Schema, Outcome>,
 ) {
   const clock = startStopwatch();
   let training = 0;
@@ -36,13 +43,13 @@ export async function trainLearners<Schema extends z.ZodType, Outcome>(
   };
   // A seat is compared with the same seat only, so each is a group of its own.
   const groups = ended.flatMap((group) => group.bySeat());
-  const start = (learner: Learner) => startTraining(run, { step, learner, groups, onEnded });
+  const start = (learner: Learner) => startTraining(run, { step, learner, groups, sender, onEnded });
   const [first, ...others] = run.learners;
   const policy = start(first);
   const trainings = [policy, ...others.map(start)];
   const recorded = Promise.all(trainings.map(({ requested }) => requested)).then(async () => {
-    await run.directory.writeTrajectories(stepName(step), ended);
-    for (const { learner, own } of trainings) await logGroups(run, { step, learner, groups: own });
+    await run.directory.writeTrajectories(stepName(step), ended, step);
+    for (const { learner, own } of trainings) await logGroups(run, { step, learner, groups: own, sender });
     return rolloutFigures(ended);
   });
   // Nothing may go on after the step has ended.
@@ -59,11 +66,12 @@ export async function trainLearners<Schema extends z.ZodType, Outcome>(
   return { learners, policy: result, figures, phases: { training, checkpoint, log: clock.lap() } };
 }
 
-interface Training {
+interface Training<Schema extends z.ZodType, Outcome> {
   step: number;
   learner: Learner;
   /** Groups of all seats. */
   groups: readonly RolloutGroup[];
+  sender: GroupSender<Schema, Outcome>;
   /** Called when the gradient steps of its job have ended. */
   onEnded: () => void;
 }
@@ -71,7 +79,7 @@ interface Training {
 /** Requests the training job of a learner, if there is something to train on, and follows it to its checkpoint. */
 function startTraining<Schema extends z.ZodType, Outcome>(
   run: RunContext<Schema, Outcome>,
-  { step, learner, groups, onEnded }: Training,
+  { step, learner, groups, sender, onEnded }: Training<Schema, Outcome>,
 ) {
   const own = groups.filter((group) => learner.plays(group));
   const trainable = own.filter(isForTraining);
@@ -87,7 +95,8 @@ function startTraining<Schema extends z.ZodType, Outcome>(
     if (learner.isPolicy) run.emit({ type: 'job', step, ...progress });
   };
   const train = async () => {
-    const ended = canTrain ? await runStepJob(run, { step, learner, groups: bodies, onProgress }) : null;
+    const sent = (signal: AbortSignal) => sender.groupsFor(learner.model, trainable, signal);
+    const ended = canTrain ? await runStepJob(run, { step, learner, groups: sent, onProgress }) : null;
     return { learner, groupsWithSignal, job: ended?.outcome ?? null, jobId: ended?.jobId };
   };
   const trained = train();
@@ -101,15 +110,15 @@ const isForTraining = ({ isTrainable, trajectories }: RolloutGroup): boolean =>
 
 function logGroups<Schema extends z.ZodType, Outcome>(
   { directory, state, signal }: RunContext<Schema, Outcome>,
-  { step, learner, groups }: Omit<Training, 'onEnded'>,
+  { step, learner, groups, sender }: Omit<Training<Schema, Outcome>, 'onEnded'>,
 ): Promise<void> {
   const name = learner.stepName(step);
   // A run that is stopped when its job has ended keeps the step, so its log is finished too.
-  return withGrace(signal, stopGraceMs, (graceSignal) =>
+  return withGrace(signal, stopGraceMs, async (graceSignal) =>
     logOnce({
       model: learner.model,
       split: 'train',
-      groups: groups.map((group) => group.toTrajectoryGroup()),
+      groups: await sender.groupsFor(learner.model, groups, graceSignal),
       idempotencyKey: `${state.runId}/${name}`,
       signal: graceSignal,
       directory,

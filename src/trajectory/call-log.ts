@@ -1,3 +1,4 @@
+import type { Choice } from '../contract/index.ts';
 import { largestOf } from '../util/extremes.ts';
 import { History } from './history.ts';
 import { type ExternalCall, type RecordedCall, sampledMessage } from './recorded-call.ts';
@@ -78,6 +79,19 @@ export class CallLog {
       const credited = rewards.get(index);
       if (credited !== undefined) choice.credited_reward = credited;
     }
+  }
+
+  /** Keeps of each call what figures need: its facts, and the token ids and the credit of its choice. */
+  release(): void {
+    const lean = new Map<Choice, Choice>();
+    for (const [index, call] of this.#calls) {
+      const { token_ids, credited_reward, finish_reason, index: at } = call.choice;
+      const message = { role: 'assistant', content: null } as const;
+      const choice: Choice = { index: at, message, finish_reason, token_ids, credited_reward };
+      lean.set(call.choice, choice);
+      this.#calls.set(index, { ...call, choice, messages: [], tools: undefined, promptTokenIds: [] });
+    }
+    for (const history of this.#histories) history.release(lean);
   }
 
   #count(call: LoggedCall): void {

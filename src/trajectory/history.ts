@@ -16,14 +16,14 @@ export interface HistoryBody {
 export class History {
   /** Index of the call that the history began with. */
   readonly firstCall: number;
-  readonly entries: (Message | Choice)[];
+  #entries: (Message | Choice)[];
   #tools: Tool[] | undefined;
   /** Undefined in a restored history: its rollout has ended, so no call extends it. */
   #last: RecordedCall | undefined;
 
   private constructor(firstCall: number, entries: (Message | Choice)[], tools: Tool[] | undefined) {
     this.firstCall = firstCall;
-    this.entries = entries;
+    this.#entries = entries;
     this.#tools = tools;
   }
 
@@ -37,6 +37,10 @@ export class History {
   /** A conversation read from disk. It cannot be extended. */
   static restore(firstCall: number, { messages_and_choices, tools }: HistoryBody): History {
     return new History(firstCall, messages_and_choices, tools);
+  }
+
+  get entries(): (Message | Choice)[] {
+    return this.#entries;
   }
 
   /** The tools of the last call. */
@@ -93,9 +97,9 @@ export class History {
   extend(call: RecordedCall): void {
     for (let at = this.entries.length; at < call.messages.length; at++) {
       const message = call.messages[at];
-      if (message) this.entries.push(message);
+      if (message) this.#entries.push(message);
     }
-    this.entries.push(replyOf(call));
+    this.#entries.push(replyOf(call));
     this.#tools = call.tools;
     this.#last = call;
   }
@@ -106,8 +110,15 @@ export class History {
     freezeAll(this.entries);
   }
 
+  /** Keeps the choices alone, in the form that they have in `lean`. */
+  release(lean: ReadonlyMap<Choice, Choice>): void {
+    this.#entries = this.choices.map((choice) => lean.get(choice) ?? choice);
+    this.#tools = undefined;
+    this.#last = undefined;
+  }
+
   toBody(): HistoryBody {
-    return { messages_and_choices: this.entries, ...(this.#tools ? { tools: this.#tools } : {}) };
+    return { messages_and_choices: this.#entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 }
 

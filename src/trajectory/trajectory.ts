@@ -42,6 +42,7 @@ export class Trajectory {
   stopReason: string | null = null;
   #reward: number | null = null;
   #isSealed = false;
+  #isReleased = false;
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
   readonly #startedMs = performance.now();
@@ -105,6 +106,20 @@ export class Trajectory {
   /** Whether the trajectory was submitted, so that it can no longer change. */
   get isSealed(): boolean {
     return this.#isSealed;
+  }
+
+  /**
+   * Lets the messages, prompts and log-probabilities of a sealed trajectory go, which are most of its memory. What is
+   * left serves figures. The trajectory can no longer be written or sent, so its record must be on disk.
+   */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.log.release();
+  }
+
+  get isReleased(): boolean {
+    return this.#isReleased;
   }
 
   /** Conversations in the order their first calls began. The first is the main one. */
@@ -286,8 +301,10 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
-  /** The trajectory in its wire format, without its reward. */
+  /** The trajectory in its wire format, without its reward. @throws TypeError for a released trajectory. */
   toRecord(): UnrewardedTrajectory {
+    if (this.#isReleased)
+      throw new TypeError(`Trajectory ${this.id} was released: its conversations are on disk.`);
     const [main, ...others] = this.histories;
     const versions = this.policyVersions;
     return {

@@ -30,12 +30,12 @@ export async function makeFolder(path: string): Promise<void> {
 /** Writes a file that appears complete or not at all, even after a power cut. Its folder must exist. */
 export async function writeAtomically(
   path: string,
-  pieces: Iterable<string | Uint8Array>,
+  pieces: Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>,
   partial = `${path}.partial`,
 ): Promise<void> {
   {
     await using file = await open(partial, 'w', privateFile);
-    for (const piece of pieces) await file.appendFile(piece);
+    for await (const piece of pieces) await file.appendFile(piece);
     await file.sync();
   }
   await rename(partial, path);

@@ -8,7 +8,7 @@ describe('jsonInSlices', () => {
     const head = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.jsonValue());
     await fc.assert(
       fc.asyncProperty(head, fc.array(fc.jsonValue()), async (rest, items) => {
-        const text = Buffer.concat(await jsonInSlices(rest, 'trajectory_groups', items)).toString();
+        const text = Buffer.concat(await jsonInSlices({ ...rest, trajectory_groups: items })).toString();
         expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify({ ...rest, trajectory_groups: items })));
       }),
       { seed: 8, numRuns: 200 },
@@ -26,7 +26,7 @@ describe('jsonInSlices', () => {
       }
     };
     const counting = count();
-    await jsonInSlices({}, 'items', items);
+    await jsonInSlices({ items });
     writing = false;
     await counting;
     expect(turns).toBeGreaterThan(3);

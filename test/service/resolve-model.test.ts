@@ -46,6 +46,7 @@ test('a name that is resolved during a new checkpoint does not keep its old resu
     step: null,
     untrained: null,
     uploadSha256: null,
+    groupIds: null,
     traceparent: null,
     tenant: 'key',
   };

@@ -25,6 +25,7 @@ const job = (id: string): JobRecord => ({
     step: null,
     untrained: null,
     uploadSha256: null,
+    groupIds: null,
     traceparent: null,
     tenant: 'key',
   },

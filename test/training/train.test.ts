@@ -100,7 +100,7 @@ test('requests to the service match the contract and contain the sampled ids', a
   expect(service.jobs).toHaveLength(3);
   for (const { body } of service.jobs) {
     const parsed = createTrainingJobRequestSchema.parse(body);
-    for (const { trajectories } of parsed.trajectory_groups) {
+    for (const { trajectories } of parsed.trajectory_groups ?? []) {
       expect(trajectories.map(({ reward }) => reward).sort()).toEqual([0, 1]);
       for (const { messages_and_choices } of trajectories) {
         expect(messages_and_choices[1]).toMatchObject({ token_ids: expect.arrayContaining([1_000_000]) });

@@ -8,6 +8,8 @@ import {
   type LogResponse,
   logResponseSchema,
   type Model,
+  type StoredGroup,
+  type TrajectoryGroupBody,
 } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
 import { jsonInSlices } from '../json-slices.ts';
@@ -17,6 +19,7 @@ import {
   reportedInferenceModelsSchema,
   reportedModelSchema,
   reportedPageSchema,
+  reportedStoredGroupSchema,
 } from '../reported.ts';
 import {
   type CallOptions,
@@ -83,6 +86,23 @@ export class Models extends Resource {
   }
 
   /**
+   * Stores a group of trajectories for jobs and logs of the model, which name it by its id: `groups` in
+   * `trainingJobs.create` and `log`. Equal content is the same group. It is kept for a day after it was last sent or named,
+   * and while an unfinished job needs it. An extension: `client.storesGroups()` tells whether the service has it.
+   *
+   * @throws RequestError of code `unprocessable` or `context_length_exceeded` for what cannot be trained on.
+   */
+  async storeGroup(
+    modelId: string,
+    group: TrajectoryGroupBody,
+    options: IdempotentCallOptions = {},
+  ): Promise<StoredGroup> {
+    const posted = { body: await jsonInSlices(group, options.signal), isRepeatable: true };
+    const parse = parserOf(reportedStoredGroupSchema);
+    return this.requester.post(path`/preview/models/${modelId}/groups`, options, parse, posted);
+  }
+
+  /**
    * Stores trajectories with a model, without training on them.
    *
    * @returns The amount that was stored; null if the service does not report it.
@@ -94,7 +114,7 @@ export class Models extends Resource {
   ): Promise<LogResponse | null> {
     const { trajectory_groups, ...rest } = request;
     const head = this.requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
-    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
+    const body = await jsonInSlices({ ...head, trajectory_groups }, options.signal);
     return this.requester.post(path`/preview/models/${modelId}/log`, options, parseLogged, { body });
   }
 }

@@ -36,8 +36,8 @@ export class TrainingJobs extends Resource {
   ): Promise<{ id: string }> {
     const { trajectory_groups, ...rest } = request;
     const config = configBody(this.requester.dialect, rest.experimental_config);
-    const head = { ...rest, experimental_config: config };
-    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
+    const whole = { ...rest, experimental_config: config, trajectory_groups };
+    const body = await jsonInSlices(whole, options.signal);
     return this.requester.post('/preview/training-jobs', options, parserOf(createdJobSchema), { body });
   }
 

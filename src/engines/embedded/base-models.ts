@@ -9,7 +9,7 @@ import { type Architecture, fullyTrained, type TensorShape, vectorLength } from 
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 
 /** A base model whose parameters are all trained. */
-export interface TinyModel extends BaseModel, LoraBase {
+interface TinyModel extends BaseModel, LoraBase {
   kind: 'tiny';
   parameters: number;
   trained: 'all';

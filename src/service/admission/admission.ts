@@ -15,6 +15,8 @@ export interface ServiceLimits {
   jobs: number;
   /** Unfinished training jobs of one model. Default 256. */
   jobsOfModel: number;
+  /** Stored groups that no job or log has named. Default 100,000. */
+  groups: number;
   /** Open streams of training events. Default 1000. */
   eventStreams: number;
   /** Concurrent fetches of training data from `file:` or `https:` URLs. Default 32. */
@@ -31,6 +33,7 @@ const defaultLimits: ServiceLimits = {
   bodyBytes: 1024 ** 3,
   jobs: 1000,
   jobsOfModel: 256,
+  groups: 100_000,
   eventStreams: 1000,
   dataFetches: 32,
   connections: 30_000,
@@ -198,6 +201,22 @@ export class Admission {
       'too_many_jobs',
       `${problem}. Wait for one to end, or cancel one.`,
       Math.ceil(60 / Math.max(1, endedInMinute)),
+    );
+  }
+
+  /**
+   * Refuses a group when too many wait for a job or log to name them. Groups that are being read do not count: their
+   * bytes do. @throws BusyError
+   */
+  async group(store: Pick<Store, 'countGroups'>, tenant: string): Promise<void> {
+    const { groups } = this.limits;
+    const { all, ofTenant } = await store.countGroups(tenant);
+    if (mayTake(1, { held: ofTenant, free: groups - all })) return;
+    this.#refusedElsewhere++;
+    throw new BusyError(
+      'too_many_groups',
+      `${all} stored groups wait for a job or log to name them, ${ofTenant} of them this key's; the limit is ${groups} (limits.groups; one key may hold at most ${shareOfFree} times what is free). Request a job or a log with them.`,
+      60,
     );
   }
 

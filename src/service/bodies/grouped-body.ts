@@ -10,6 +10,7 @@ import {
   keyAt,
   parseInSlices,
   parsePart,
+  readJson,
   wholeBytes,
   wholeText,
 } from '../json/parse.ts';
@@ -18,30 +19,33 @@ import { refuseUnknownFields } from '../validation.ts';
 
 export const groupsField = 'trajectory_groups';
 
+type Path = (string | number)[];
+
 /** JSON text of a trajectory or group on one line. Each chunk is valid only until the next one is read. */
 type LineText = () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 interface Part {
-  /** Index of the group in the list. */
-  group: number;
+  /** Its path in the body. */
+  path: Path;
   value: unknown;
   line: LineText;
 }
 
 /** `bytes`: length of the trajectory's text; null if its group was parsed as a whole. */
-export type TrajectoryPart = Part & { type: 'trajectory'; index: number; bytes: number | null };
+export type TrajectoryPart = Part & { type: 'trajectory'; bytes: number | null };
 
 /** A group with an empty `trajectories` list, or a value that is not a group. */
 export type GroupPart = Part & { type: 'group' };
 
-type Parts = AsyncGenerator<TrajectoryPart | GroupPart>;
+/** The trajectories of each group in order, then the group. */
+export type GroupParts = AsyncGenerator<TrajectoryPart | GroupPart>;
 
 /** A body whose `trajectory_groups` are read one trajectory at a time. */
 export interface GroupedBody {
   /** The body's fields. The list of groups is a placeholder that is empty only if the real list is. */
   fields: unknown;
-  /** The trajectories of each group in order, then the group. Works in time slices. */
-  groups: () => Parts;
+  /** Works in time slices. */
+  groups: () => GroupParts;
 }
 
 /** Largest trajectory in bytes; a trajectory is parsed in memory. */
@@ -79,76 +83,89 @@ export async function readGroupedBody(source: ByteSource, known: ReadonlySet<str
   return { fields: Object.fromEntries(members), groups: () => groupsIn(source, list, slices) };
 }
 
-async function* groupsIn(source: ByteSource, list: Range | null, slices: TimeSlices): Parts {
+/** Reads a body that is one group, one trajectory at a time in time slices. Throws for invalid JSON. */
+export async function* readGroupBody(source: ByteSource): GroupParts {
+  const slices = new TimeSlices();
+  const whole = await wholeText(source);
+  if (whole.end - whole.start > wholeBytes) return yield* largeGroup(source, whole, [], slices);
+  const bytes = await source.read(whole);
+  yield* partsOf(await readJson(bytes, slices), [], () => [onOneLine(bytes)]);
+}
+
+async function* groupsIn(source: ByteSource, list: Range | null, slices: TimeSlices): GroupParts {
   if (list === null) throw malformed(`${groupsField} is not a list`);
   const options = { path: [groupsField], max: trainingLimits.groups, slices };
-  for await (const { index, range, bytes } of elementsOf(source, list, options))
-    if (bytes) yield* partsOf(parsePart(bytes, range.start), index, () => [onOneLine(bytes)]);
-    else yield* largeGroup(source, range, index, slices);
+  for await (const { path, range, bytes } of elementsOf(source, list, options))
+    if (bytes) yield* partsOf(parsePart(bytes, range.start), path, () => [onOneLine(bytes)]);
+    else yield* largeGroup(source, range, path, slices);
 }
 
 /** The parts of a parsed group, whose text is `line`. */
-function* partsOf(value: unknown, group: number, line: LineText): Generator<TrajectoryPart | GroupPart> {
+function* partsOf(value: unknown, path: Path, line: LineText): Generator<TrajectoryPart | GroupPart> {
   const trajectories = isObject(value) ? value.trajectories : undefined;
   // A list that is too long is refused as a whole, without looking at its elements.
   const isList = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
   if (!isObject(value) || !isList) {
-    yield { type: 'group', group, value, line };
+    yield { type: 'group', path, value, line };
     return;
   }
   for (const [index, trajectory] of trajectories.entries())
-    yield { type: 'trajectory', group, index, bytes: null, value: trajectory, line: lineOfValue(trajectory) };
-  yield { type: 'group', group, value: { ...value, trajectories: [] }, line };
+    yield {
+      type: 'trajectory',
+      path: [...path, 'trajectories', index],
+      bytes: null,
+      value: trajectory,
+      line: lineOfValue(trajectory),
+    };
+  yield { type: 'group', path, value: { ...value, trajectories: [] }, line };
 }
 
-async function* largeGroup(source: ByteSource, range: Range, group: number, slices: TimeSlices): Parts {
+async function* largeGroup(source: ByteSource, range: Range, path: Path, slices: TimeSlices): GroupParts {
   const line = lineIn(source, range);
   const opening = await containerAt(source, range);
   if (opening !== '{') {
     // Not a group, and too long to be shown.
-    yield { type: 'group', group, value: omittedAt(opening), line };
+    yield { type: 'group', path, value: omittedAt(opening), line };
     return;
   }
-  const path = [groupsField, group];
   const { members, list } = await membersOf(source, range, { listName: 'trajectories', path, slices });
   if (list) {
     members.set('trajectories', []);
-    yield* trajectoriesIn(source, list, group, slices);
+    yield* trajectoriesIn(source, list, [...path, 'trajectories'], slices);
   }
-  yield { type: 'group', group, value: Object.fromEntries(members), line };
+  yield { type: 'group', path, value: Object.fromEntries(members), line };
 }
 
 async function* trajectoriesIn(
   source: ByteSource,
   list: Range,
-  group: number,
+  ofList: Path,
   slices: TimeSlices,
 ): AsyncGenerator<TrajectoryPart> {
-  const path = [groupsField, group, 'trajectories'];
-  const options = { path, max: trainingLimits.trajectories, slices };
-  for await (const { index, range, bytes: text } of elementsOf(source, list, options)) {
+  const options = { path: ofList, max: trainingLimits.trajectories, slices };
+  for await (const { path, range, bytes: text } of elementsOf(source, list, options)) {
     const bytes = range.end - range.start;
     if (bytes > maxTrajectoryBytes)
       throw invalidField(
-        [...path, index],
+        path,
         `has ${bytes} bytes; a trajectory may have at most ${maxTrajectoryBytes}`,
         omittedAt(await containerAt(source, range)),
       );
     const value = text ? parsePart(text, range.start) : await parseInSlices(source, range, { slices });
     const line: LineText = text ? () => [onOneLine(text)] : lineIn(source, range);
-    yield { type: 'trajectory', group, index, bytes, value, line };
+    yield { type: 'trajectory', path, bytes, value, line };
   }
 }
 
 interface ElementsOptions {
   /** Path of the list in the body. */
-  path: (string | number)[];
+  path: Path;
   /** Most elements of the list. */
   max: number;
   slices: TimeSlices;
 }
 
-/** The elements of a list. `bytes` is the text of one that is short enough to be parsed at once, or null. */
+/** The elements of a list, each with its path. `bytes` is the text of one that is short enough to be parsed at once, or null. */
 async function* elementsOf(source: ByteSource, list: Range, { path, max, slices }: ElementsOptions) {
   let index = 0;
   for await (const run of runsOf(source, list, { whole: wholeBytes, slices })) {
@@ -157,13 +174,13 @@ async function* elementsOf(source: ByteSource, list: Range, { path, max, slices 
       if (slices.over) await slices.pause();
       if (index >= max) throw tooMany(path, max);
       const bytes = text?.subarray(range.start - run.start, range.end - run.start);
-      yield { index: index++, range, bytes };
+      yield { path: [...path, index++], range, bytes };
     }
   }
 }
 
 /** The same issue as for a parsed list, but without the actual length. */
-const tooMany = (path: (string | number)[], max: number) =>
+const tooMany = (path: Path, max: number) =>
   new RequestValidationError([
     {
       loc: ['body', ...path],
@@ -182,7 +199,7 @@ interface MembersOptions {
   /** The member that is located instead of parsed, if it is a list. */
   listName: string;
   /** Path of the object in the body. */
-  path: (string | number)[];
+  path: Path;
   /** Names of the members that are read however long they are. Default: all. */
   known?: ReadonlySet<string>;
   slices: TimeSlices;

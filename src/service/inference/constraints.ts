@@ -32,8 +32,8 @@ export interface CheckedConstraint {
 }
 
 /** Finds the constraints that an entity's replies were sampled under. */
-export interface KnownConstraints {
-  find(hash: string): Promise<Constraint | undefined>;
+export interface KnownConstraints<Found = Constraint> {
+  find(hash: string): Promise<Found | undefined>;
 }
 
 /** Size of a cache in characters of JSON; parsed constraints take about ten times as much memory. */

@@ -2,7 +2,6 @@ import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { choiceToTurn } from '../../language/chat/conversation.ts';
 import type { Location } from '../../language/error.ts';
-import type { Constraint } from '../../language/grammar/constraint.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
@@ -64,8 +63,8 @@ function idsInTexts(entries: Entries): number[] | undefined {
 
 export interface ChoiceContext {
   engine: Pick<Engine, 'logitsProcessors'>;
-  /** The constraints that the request's key may use. */
-  constraints: KnownConstraints;
+  /** The constraints that the request's key may use. Only their presence counts. */
+  constraints: KnownConstraints<unknown>;
   base: BaseModel;
 }
 
@@ -180,17 +179,25 @@ export function historiesOf(
 }
 
 /** Finds the constraint that a choice was sampled under. Rejects when nothing was ever sampled under it. */
-export async function findConstraint(
+export function findConstraint<Found>(
   choice: Choice,
   path: Location,
-  constraints: KnownConstraints,
-): Promise<Constraint | null> {
-  const hash = choice.sampling?.constraint;
+  constraints: KnownConstraints<Found>,
+): Promise<Found | null> {
+  return constraintOf(choice.sampling?.constraint, [...path, 'sampling', 'constraint'], constraints);
+}
+
+/** The constraint with this hash; null without one. Rejects when nothing was ever sampled under it. */
+export async function constraintOf<Found>(
+  hash: string | null | undefined,
+  path: Location,
+  constraints: KnownConstraints<Found>,
+): Promise<Found | null> {
   if (hash === undefined || hash === null) return null;
   const constraint = await constraints.find(hash);
   if (!constraint)
     throw invalidField(
-      [...path, 'sampling', 'constraint'],
+      path,
       'unknown constraint: nothing was sampled under it; send the choices of this service back unchanged',
       hash,
     );

@@ -9,12 +9,7 @@ import {
 import type { Engine } from '../../engines/engine.ts';
 import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import {
-  type GroupedBody,
-  type GroupPart,
-  groupsField,
-  type TrajectoryPart,
-} from '../bodies/grouped-body.ts';
+import type { GroupedBody, GroupPart, GroupParts, TrajectoryPart } from '../bodies/grouped-body.ts';
 import { maxIssues, RequestValidationError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
@@ -32,37 +27,27 @@ interface PackGroupsOptions {
 
 /**
  * Reads the groups of a job's request once, one trajectory at a time: checks each and packs it into the job's payload.
- * The caller must keep or discard the `file`. `packed`: what the file holds. `error`: the first error of a choice that cannot be trained on, or null.
- * @throws RequestValidationError when groups do not fit their schema or have unknown fields: a rollout in a format that
- * this service does not read would silently not be trained on.
+ * The caller must keep or discard the `file`. `packed`: what the file holds. `error`: the first error of a choice that
+ * cannot be trained on, or null.
+ * @throws RequestValidationError, as `checkedParts` does.
  */
 export async function packGroups(
   body: GroupedBody,
   { files, context }: PackGroupsOptions,
 ): Promise<{ file: IncomingFile; packed: PackedTrajectories; error: unknown }> {
   const slices = new TimeSlices();
-  const unknown: ValidationIssue[] = [];
-  /** Number of issues before the current group. A group's own issues are listed before its trajectories' issues. */
-  let earlier = 0;
   let error: unknown = null;
   const packed = new PackedTrajectories();
   const file = await files.compress(
     (async function* () {
-      for await (const part of readGroups(body)) {
-        const path = [groupsField, part.group];
-        const { length } = unknown;
+      for await (const part of checkedParts(body.groups())) {
         if (part.type === 'group') {
-          if (length < maxIssues)
-            unknown.splice(earlier, 0, ...unknownFields(trajectoryGroupSchema, part.value, path));
-          earlier = unknown.length;
           packed.add(null);
           yield endOfGroup;
           continue;
         }
-        path.push('trajectories', part.index);
-        if (length < maxIssues) unknown.push(...unknownInTrajectory(part.value, path));
         if (context && error === null)
-          await checkTrajectory(part.read, path, context).catch((cause: unknown) => {
+          await checkTrajectory(part.read, part.path, context).catch((cause: unknown) => {
             error = cause;
           });
         packed.add(part.read);
@@ -73,33 +58,54 @@ export async function packGroups(
         yield newline;
         if (slices.over) await slices.pause();
       }
-      if (unknown.length > 0) throw new RequestValidationError(unknown.slice(0, maxIssues));
     })(),
   );
   return { file, packed, error };
+}
+
+/**
+ * The parts of groups that fit their schema.
+ * @throws RequestValidationError at the end, when groups do not fit their schema or have unknown fields: a rollout in a
+ * format that this service does not read would silently not be trained on.
+ */
+export async function* checkedParts(parts: GroupParts): AsyncGenerator<ReadPart> {
+  const unknown: ValidationIssue[] = [];
+  /** Number of issues before the current group. A group's own issues are listed before its trajectories' issues. */
+  let earlier = 0;
+  for await (const part of readGroups(parts)) {
+    const { path, value } = part;
+    if (unknown.length < maxIssues) {
+      if (part.type === 'group')
+        unknown.splice(earlier, 0, ...unknownFields(trajectoryGroupSchema, value, path));
+      else unknown.push(...unknownInTrajectory(value, path));
+    }
+    if (part.type === 'group') earlier = unknown.length;
+    yield part;
+  }
+  if (unknown.length > 0) throw new RequestValidationError(unknown.slice(0, maxIssues));
 }
 
 /** A payload has a line for each trajectory, and an empty line after each group. */
 const newline = Buffer.from('\n');
 const endOfGroup = newline;
 
-/** A part of a body's groups: as received and, in `read`, as its schema parses it. */
+/** A part of groups: as received and, in `read`, as its schema parses it. */
 type ReadPart =
   | (TrajectoryPart & { read: ParsedTrajectory })
   | (GroupPart & { read: z.output<typeof trajectoryGroupSchema> });
 
 /**
- * Validates the groups of a body, one trajectory at a time, and yields the valid parts until the first issue. Issues of
+ * Validates groups, one trajectory at a time, and yields the valid parts until the first issue. Issues of
  * all groups are thrown together at the end.
  */
-export async function* readGroups({ groups }: GroupedBody): AsyncGenerator<ReadPart> {
+export async function* readGroups(parts: GroupParts): AsyncGenerator<ReadPart> {
   const slices = new TimeSlices();
   const issues: ValidationIssue[] = [];
-  for await (const part of groups()) {
-    const at = ['body', groupsField, part.group];
-    const { bytes } = part.type === 'trajectory' ? part : { bytes: null };
+  for await (const part of parts) {
+    const at = ['body', ...part.path];
     if (part.type === 'trajectory') {
-      const result = await readTrajectory(part.value, [...at, 'trajectories', part.index], { bytes, slices });
+      const { bytes } = part;
+      const result = await readTrajectory(part.value, at, { bytes, slices });
       if ('issues' in result) issues.push(...result.issues);
       else if (issues.length === 0) yield { ...part, read: result.value };
     } else {

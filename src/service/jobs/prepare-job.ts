@@ -6,7 +6,7 @@ import type { BaseModelTools } from '../inference/resolve-model.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
 import { type RecentPayloads, readPacked } from './packed-trajectories.ts';
-import { type KlReference, prepareRlJob } from './rl-job.ts';
+import { type KlReference, prepareRlJob, readStored, tokenizePacked } from './rl-job.ts';
 import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
 import type { PreparedJob } from './train-job.ts';
 import type { JobTokens, RecentTokens } from './trained-tokens.ts';
@@ -41,22 +41,47 @@ export function jobPreparation({
     }
     const reference = (config: KlReference) => findKlReference({ store, files }, model, config);
     const onTokens = (tokens: JobTokens) => recentTokens.keep(job.id, tokens);
-    const packed = recentPayloads.take(job.id) ?? readPacked(payloadOf(files, job.id));
-    return prepareRlJob(packed, job.resolvedConfig, { ...dependencies, reference, onTokens }, signal);
+    const groups = job.groupIds
+      ? readStored(columnsOf({ store, files }, job, job.groupIds), dependencies)
+      : tokenizePacked(recentPayloads.take(job.id) ?? readPacked(payloadOf(files, job.id)), dependencies);
+    return prepareRlJob(groups, job.resolvedConfig, { base, reference, onTokens }, signal);
   };
 }
+
+/** What each stored group of a job trains on. */
+async function* columnsOf(
+  { store, files }: { store: Store; files: DataFiles },
+  { modelId }: JobRecord,
+  ids: readonly string[],
+): AsyncGenerator<Buffer> {
+  const records = await store.groupsOf(modelId, ids);
+  for (const id of ids) {
+    const group = records.get(id);
+    const columns = group && (await files.groupColumns(group).catch(nullIfMissing));
+    if (!columns) throw payloadMissing(`models/${modelId}/groups/${id}`);
+    yield columns;
+  }
+}
+
+function nullIfMissing(cause: unknown): null {
+  if (hasCode(cause, 'ENOENT')) return null;
+  throw cause;
+}
+
+const payloadMissing = (path: string, cause?: unknown) =>
+  new ServiceError(
+    422,
+    'payload_missing',
+    `The trajectories of this job are no longer in the data folder (${path}). Send the job again.`,
+    { cause },
+  );
 
 async function* payloadOf(files: DataFiles, jobId: string): AsyncGenerator<Buffer> {
   try {
     yield* files.readPayload(jobId);
   } catch (cause) {
     if (!hasCode(cause, 'ENOENT')) throw cause;
-    throw new ServiceError(
-      422,
-      'payload_missing',
-      `The trajectories of this job are no longer in the data folder (jobs/${jobId}.jsonl.gz). Send the job again.`,
-      { cause },
-    );
+    throw payloadMissing(`jobs/${jobId}.jsonl.gz`, cause);
   }
 }
 

@@ -1,5 +1,6 @@
 import { type ParsedTrajectory, rlConfigSchema, type Untrained } from '../../contract/index.ts';
 import type { Weights } from '../../engines/engine.ts';
+import type { Location } from '../../language/error.ts';
 import type { Constraint } from '../../language/grammar/constraint.ts';
 import {
   type BatchCounts,
@@ -8,10 +9,13 @@ import {
   type RewardedGroup,
   type RewardedTrajectory,
   resolveRlConfig,
+  type SampledSequence,
 } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { groupsField } from '../bodies/grouped-body.ts';
 import { ServiceError } from '../errors.ts';
+import { constraintOf } from './choices.ts';
+import { readColumns } from './group-columns.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 import type { PreparedJob } from './train-job.ts';
 import type { JobTokens, TrainedDatum } from './trained-tokens.ts';
@@ -19,19 +23,76 @@ import type { JobTokens, TrainedDatum } from './trained-tokens.ts';
 /** The options that name the reference of the KL penalty. */
 export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
 
-interface RlJobDependencies extends TrajectoryDependencies {
+interface RlJobDependencies extends Pick<TrajectoryDependencies, 'base'> {
   /** Finds the weights of the KL penalty's reference. */
   reference: (config: KlReference) => Promise<Weights>;
   /** Gets what the step found of the tokens. */
   onTokens: (tokens: JobTokens) => void;
 }
 
+/** The trajectories of each group, tokenized, then null. */
+type TokenizedGroups = AsyncIterable<RewardedTrajectory<Constraint> | null>;
+
+/** Tokenizes trajectories one at a time. `packed`: those of each group, then null. */
+export async function* tokenizePacked(
+  packed: AsyncIterable<ParsedTrajectory | null> | Iterable<ParsedTrajectory | null>,
+  dependencies: TrajectoryDependencies,
+): TokenizedGroups {
+  let group = 0;
+  let index = 0;
+  for await (const trajectory of packed) {
+    if (trajectory === null) {
+      group++;
+      index = 0;
+      yield null;
+      continue;
+    }
+    const location = [groupsField, group, 'trajectories', index++];
+    yield {
+      reward: trajectory.reward,
+      sequences: await trajectorySequences(trajectory, location, dependencies),
+    };
+  }
+}
+
+/** Reads what stored groups train on. `columns`: that of each group, as `packGroup` wrote it. */
+export async function* readStored(
+  columns: AsyncIterable<Buffer>,
+  { constraints }: Pick<TrajectoryDependencies, 'constraints'>,
+): TokenizedGroups {
+  let group = 0;
+  for await (const bytes of columns) {
+    let index = 0;
+    for (const { reward, sequences } of readColumns(bytes)) {
+      const path = ['groups', group, 'trajectories', index++];
+      yield { reward, sequences: await withConstraints(sequences, constraints, path) };
+    }
+    group++;
+    yield null;
+  }
+}
+
+async function withConstraints(
+  sequences: readonly SampledSequence<string>[],
+  constraints: TrajectoryDependencies['constraints'],
+  path: Location,
+): Promise<SampledSequence<Constraint>[]> {
+  const found: SampledSequence<Constraint>[] = [];
+  for (const { tokens, spans } of sequences) {
+    const own: SampledSequence<Constraint>['spans'] = [];
+    for (const span of spans)
+      own.push({ ...span, constraint: await constraintOf(span.constraint, path, constraints) });
+    found.push({ tokens, spans: own });
+  }
+  return found;
+}
+
 /**
- * Prepares one gradient step over all groups of a job, or none when no group has a signal. `packed`: the trajectories of
- * each group, then null. They are read one at a time, and only their tokens are kept. Rejects when none has a choice.
+ * Prepares one gradient step over all groups of a job, or none when no group has a signal. `groups` are read one
+ * trajectory at a time. Rejects when none has a choice.
  */
 export async function prepareRlJob(
-  packed: AsyncIterable<ParsedTrajectory | null> | Iterable<ParsedTrajectory | null>,
+  groups: TokenizedGroups,
   resolvedConfig: Record<string, unknown>,
   dependencies: RlJobDependencies,
   signal: AbortSignal,
@@ -42,16 +103,12 @@ export async function prepareRlJob(
   const slices = new TimeSlices();
   const rewarded: RewardedGroup<Constraint>[] = [];
   let trajectories: RewardedTrajectory<Constraint>[] = [];
-  for await (const trajectory of packed) {
+  for await (const trajectory of groups) {
     signal.throwIfAborted();
     if (trajectory === null) {
       rewarded.push({ trajectories });
       trajectories = [];
-      continue;
-    }
-    const location = [groupsField, rewarded.length, 'trajectories', trajectories.length];
-    const sequences = await trajectorySequences(trajectory, location, dependencies);
-    trajectories.push({ reward: trajectory.reward, sequences });
+    } else trajectories.push(trajectory);
     if (slices.over) await slices.pause();
   }
   const making = makeDatums(rewarded, config);

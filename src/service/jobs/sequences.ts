@@ -15,19 +15,19 @@ import { fromSampling } from '../inference/sampling.ts';
 import { findConstraint, historiesOf, type ParsedHistory, wholeChoice } from './choices.ts';
 
 /** How a turn that trains was sampled. */
-interface Sampled {
+interface Sampled<Found = Constraint> {
   logprobs: (number | null)[];
   sampling: SamplingParameters;
-  constraint: Constraint | null;
+  constraint: Found | null;
   /** The choice's credit; absent or null: its trajectory's reward applies. */
   credit?: number | null;
   /** Number of the choice in its trajectory, from 0. Absent in supervised training. */
   choice?: number;
 }
 
-export interface TrainingConversation extends Conversation {
+export interface TrainingConversation<Found = Constraint> extends Conversation {
   /** For each turn how it was sampled, or null when it is context. */
-  sampled: (Sampled | null)[];
+  sampled: (Sampled<Found> | null)[];
   /** Passed to the chat template, if set. */
   reasoningEffort?: string | undefined;
   /** Whether a turn trains after these tokens; if not, it is context. Absent: it does. */
@@ -38,18 +38,18 @@ export interface TrainingConversation extends Conversation {
  * Renders a conversation as one sequence of tokens with the sampled ids unchanged. The sequence ends with the last of
  * them, since later tokens do not train. A sampled end token is part of its span, although the template writes it.
  */
-export async function toSequence(
-  conversation: TrainingConversation,
+export async function toSequence<Found>(
+  conversation: TrainingConversation<Found>,
   { renderer, format }: Pick<BaseModelTools, 'renderer' | 'format'>,
   contextLength: number,
-): Promise<SampledSequence<Constraint>> {
+): Promise<SampledSequence<Found>> {
   const { turns, sampled, reasoningEffort, trainsAfter } = conversation;
   const { tokens, splices } = await renderer.render(conversation, {
     addGenerationPrompt: false,
     reasoningEffort,
     contextLength,
   });
-  const spans: SampledSequence<Constraint>['spans'] = [];
+  const spans: SampledSequence<Found>['spans'] = [];
   let next = 0;
   for (const [index, turn] of turns.entries()) {
     if (!turn.tokenIds) continue;
@@ -96,9 +96,9 @@ function checkSpliced(
     );
 }
 
-export interface TrajectoryDependencies {
-  constraints: KnownConstraints;
-  tools: BaseModelTools;
+export interface TrajectoryDependencies<Found = Constraint> {
+  constraints: KnownConstraints<Found>;
+  tools: Pick<BaseModelTools, 'renderer' | 'format'>;
   base: BaseModel;
 }
 
@@ -107,12 +107,12 @@ export interface TrajectoryDependencies {
  * ids of its choices. A choice whose `prompt_token_ids` differ from the rendered prompt becomes a separate sequence and
  * is context in the history's. Rejects when a choice was sampled after another prompt and has no `prompt_token_ids`.
  */
-export async function trajectorySequences(
+export async function trajectorySequences<Found>(
   trajectory: ParsedTrajectory,
   location: Location,
-  dependencies: TrajectoryDependencies,
-): Promise<SampledSequence<Constraint>[]> {
-  const sequences: SampledSequence<Constraint>[] = [];
+  dependencies: TrajectoryDependencies<Found>,
+): Promise<SampledSequence<Found>[]> {
+  const sequences: SampledSequence<Found>[] = [];
   let before = 0;
   for (const { history, path } of historiesOf(trajectory, location)) {
     append(sequences, await historySequences(history, path, dependencies, before));
@@ -121,17 +121,22 @@ export async function trajectorySequences(
   return sequences;
 }
 
-async function historySequences(
+async function historySequences<Found>(
   history: ParsedHistory,
   location: Location,
-  { constraints, tools, base }: TrajectoryDependencies,
+  { constraints, tools, base }: TrajectoryDependencies<Found>,
   choicesBefore: number,
-): Promise<SampledSequence<Constraint>[]> {
-  const conversation: TrainingConversation = { turns: [], tools: history.tools, location, sampled: [] };
+): Promise<SampledSequence<Found>[]> {
+  const conversation: TrainingConversation<Found> = {
+    turns: [],
+    tools: history.tools,
+    location,
+    sampled: [],
+  };
   /** For each turn its choice, or null for a message. */
   const choices: (Choice | null)[] = [];
   let number = choicesBefore;
-  const own: SampledSequence<Constraint>[] = [];
+  const own: SampledSequence<Found>[] = [];
   const slices = new TimeSlices();
   for (const [index, item] of history.messages_and_choices.entries()) {
     if (slices.over) await slices.pause();
@@ -180,21 +185,21 @@ function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Locati
 const equal = (one: readonly number[], other: readonly number[]) =>
   one.length === other.length && one.every((token, index) => token === other[index]);
 
-function ownSequence(
+function ownSequence<Found>(
   prompt: readonly number[],
   reply: readonly number[],
-  sampled: Sampled,
-): SampledSequence<Constraint> {
+  sampled: Sampled<Found>,
+): SampledSequence<Found> {
   const tokens = [...prompt, ...reply];
   return { tokens, spans: [{ start: prompt.length, length: tokens.length - prompt.length, ...sampled }] };
 }
 
-async function toSampled(
+async function toSampled<Found>(
   choice: Choice,
   reply: readonly number[],
   at: Location,
-  constraints: KnownConstraints,
-): Promise<Sampled> {
+  constraints: KnownConstraints<Found>,
+): Promise<Sampled<Found>> {
   const content = choice.logprobs?.content;
   return {
     logprobs: content ? content.map(({ logprob }) => logprob) : reply.map(() => null),

@@ -3,7 +3,7 @@ import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { charactersIn } from '../../language/chat/conversation.ts';
 import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
-import type { Datum } from '../../learning/index.ts';
+import type { Datum, SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -134,7 +134,7 @@ async function toBatch(
     throw new ServiceError(422, 'reply_not_encodable', `${at}: ${messageOf(cause)}`, { cause });
   });
   for (const [at, set] of setTokenIds.entries()) set(encoded[at] ?? []);
-  const sequences: Awaited<ReturnType<typeof toSequence>>[] = [];
+  const sequences: SampledSequence<Constraint>[] = [];
   for (const conversation of conversations) {
     conversation.sampled.forEach((sampled, position) => {
       if (sampled) sampled.logprobs = (conversation.turns[position]?.tokenIds ?? []).map(() => null);

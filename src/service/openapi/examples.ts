@@ -112,6 +112,13 @@ export const examples = {
   ),
   deleteCheckpoints: { steps: [0, 7] },
   deletedCheckpoints: { deleted_count: 1, not_found_steps: [7] },
+  group,
+  storedGroup: {
+    id: `group-${sha256}`,
+    num_trajectories: 2,
+    num_sampled_tokens: 6,
+    num_trainable_tokens: 6,
+  },
   log: { split: 'train', trajectory_groups: [group] },
   logged: { split: 'train', num_groups: 1, num_trajectories: 2 },
   sftExample: { messages: [question, answer] },

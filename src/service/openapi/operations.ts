@@ -169,6 +169,18 @@ export const operations = {
     answer: { schema: contract.logResponseSchema, example: examples.logged },
     errors: [404, 409],
   },
+  createGroup: {
+    method: 'post',
+    path: `${model}/groups`,
+    summary: 'Create Group',
+    tag: 'training',
+    ...keyed,
+    description:
+      'An extension of this service. Stores one group of trajectories for jobs and logs of the model, which then name it in `groups`. It is checked as a job would check it, and tokenized: what cannot be trained on is refused here. Equal content is the same group. It is kept while an unfinished job needs it, for 24 hours after it was last sent or named, and at most as long as its model.',
+    body: { schema: contract.trajectoryGroupSchema, example: examples.group },
+    answer: { schema: contract.storedGroupSchema, example: examples.storedGroup },
+    errors: [404, 409],
+  },
   upload: {
     method: 'post',
     path: '/v1/preview/uploads',

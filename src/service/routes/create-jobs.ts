@@ -4,6 +4,7 @@ import {
   createSftTrainingJobRequestSchema,
   createTrainingJobRequestSchema,
   list,
+  optional,
   type ParsedRlConfig,
   refusedConfigFields,
   trainingLimits,
@@ -23,6 +24,7 @@ import type { IncomingFile } from '../store/incoming-file.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { isUnset, renameAliases, validateBody } from '../validation.ts';
+import { findGroups, requireGroups } from './groups.ts';
 import { findModel } from './models.ts';
 
 /** The job's future id, the trace span of its request, and the access of the request's key. */
@@ -32,12 +34,13 @@ export type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'> & { access: Access
 const reserveJob = ({ admission, store }: ServiceContext, { id }: ModelRecord, { access }: JobOrigin) =>
   admission.job(store, { modelId: id, tenant: access.tenant });
 
-type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig' | 'uploadSha256'> & {
-  origin: JobOrigin;
-  model: ModelRecord;
-  payload: IncomingFile | null;
-  packed: PackedTrajectories | null;
-};
+type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig'> &
+  Partial<Pick<JobRecord, 'uploadSha256' | 'groupIds'>> & {
+    origin: JobOrigin;
+    model: ModelRecord;
+    /** The groups of a job that has them in its request. */
+    payload?: { file: IncomingFile; packed: PackedTrajectories };
+  };
 
 /**
  * Stores the payload, then the job, then announces it. If the job cannot be stored, its payload is
@@ -45,9 +48,11 @@ type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig' | 'uploadSha256'> & {
  */
 async function acceptJob(
   { store, queue, files, recentPayloads }: ServiceContext,
-  { origin: { id, traceparent, access }, model, payload, packed, ...parts }: JobParts,
+  { origin: { id, traceparent, access }, model, payload, ...parts }: JobParts,
 ): Promise<JobRecord> {
   const job: JobRecord = {
+    uploadSha256: null,
+    groupIds: null,
     ...parts,
     id,
     traceparent,
@@ -62,23 +67,26 @@ async function acceptJob(
     untrained: null,
   };
   try {
-    if (payload) await files.keepPayload(id, payload);
-    // The model may have been deleted meanwhile.
-    if (!(await store.insertJob(job))) throw notFound('model', model.id);
+    if (payload) await files.keepPayload(id, payload.file);
+    if (!(await store.insertJob(job))) {
+      // The model or a group may have been deleted meanwhile.
+      if (await store.model(model.id)) await findGroups({ store }, model, job.groupIds ?? []);
+      throw notFound('model', model.id);
+    }
   } catch (error) {
     // If this lookup or removal fails too, the next start removes the payload.
     const stored = await store.job(id).catch(() => job);
     if (payload && !stored) await files.removePayload(id).catch(() => {});
     throw error;
   }
-  if (packed) recentPayloads.keep(id, packed);
+  if (payload) recentPayloads.keep(id, payload.packed);
   queue.wake();
   return job;
 }
 
 /** The request without the elements of its groups, which are validated one by one. */
 const rlRequestSchema = createTrainingJobRequestSchema.extend({
-  [groupsField]: list(z.unknown(), trainingLimits.groups).min(1),
+  [groupsField]: optional(list(z.unknown(), trainingLimits.groups).min(1)),
 });
 const rlFields = new Set(Object.keys(rlRequestSchema.shape));
 
@@ -91,6 +99,8 @@ export async function createRlJob(
   const { files, constraints, engine } = service;
   const body = await readGroupedBody(received.source, rlFields);
   const request = validateBody(rlRequestSchema, readRlBody(body.fields));
+  requireGroups(request);
+  if (request.groups) return createJobOfStored(service, request, request.groups, origin);
   // Errors in the groups are reported before a missing model.
   const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
     error,
@@ -110,15 +120,31 @@ export async function createRlJob(
         model,
         kind: 'rl',
         resolvedConfig,
-        uploadSha256: null,
-        payload: file,
-        packed,
+        payload: { file, packed },
       });
     } finally {
       await file.discard();
     }
   } finally {
     slot?.release();
+  }
+}
+
+/** A job on groups that were sent before, and checked then. */
+async function createJobOfStored(
+  service: ServiceContext,
+  request: Pick<z.output<typeof rlRequestSchema>, 'model_id' | 'experimental_config'>,
+  groupIds: readonly string[],
+  origin: JobOrigin,
+): Promise<JobRecord> {
+  const model = await findModel(service, origin.access, request.model_id);
+  await findGroups(service, model, groupIds);
+  const slot = await reserveJob(service, model, origin);
+  try {
+    const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+    return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, groupIds });
+  } finally {
+    slot.release();
   }
 }
 
@@ -222,8 +248,6 @@ async function acceptSftJob(
     kind: 'sft',
     resolvedConfig,
     uploadSha256: sha256,
-    payload: null,
-    packed: null,
   });
 }
 

@@ -103,6 +103,13 @@ async function copyFiles({ files, copy, live, records, jobs }: Copying): Promise
         .prepare('DELETE FROM logs WHERE model_id = ? AND split = ?')
         .run(text(row, 'model_id'), text(row, 'split'));
   }
+  for (const row of all('SELECT id, model_id FROM groups')) {
+    const folder = join('models', text(row, 'model_id'), 'groups');
+    const path = join(folder, text(row, 'id'));
+    await mkdir(join(copy, folder), { recursive: true, mode: privateFolder });
+    const isCopied = await ifThere(() => copyDurably(files.absolute(path), join(copy, path)));
+    if (!isCopied) records.prepare('DELETE FROM groups WHERE id = ?').run(text(row, 'id'));
+  }
   let uploads = 0;
   for (const row of all('SELECT sha256 FROM uploads')) {
     const path = join('uploads', `${text(row, 'sha256')}.jsonl`);

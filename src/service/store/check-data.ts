@@ -86,6 +86,11 @@ async function checkRecords(
     if ((await sizeOf(files.absolute(path))) !== integer(row, 'bytes'))
       problems.push(`${path} is not there, or has another size`);
   }
+  for (const row of all('SELECT model_id, id, bytes FROM groups')) {
+    const path = join('models', text(row, 'model_id'), 'groups', text(row, 'id'));
+    if ((await sizeOf(files.absolute(path))) !== integer(row, 'bytes'))
+      problems.push(`${path} is not there, or has another size`);
+  }
   return { models: models.size, checkpoints: checkpoints.length, problems };
 }
 

@@ -6,7 +6,7 @@ import type { Store } from './store.ts';
 
 /**
  * Repairs the data folder after a crash: requeues running jobs, completes deletions, and moves files without a record to
- * the quarantine, since only a record makes a checkpoint, model, payload, upload or log entry exist. It may itself be
+ * the quarantine, since only a record makes a checkpoint, model, payload, group, upload or log entry exist. It may itself be
  * interrupted; the next start continues.
  * @throws ServiceError `records_missing` if there are models and no records at all.
  */
@@ -34,6 +34,7 @@ export async function repair(store: Store, files: DataFiles): Promise<void> {
       // Not written to its end.
       else if (/\.\w+$/.test(folder)) await files.removeCheckpoint(folder);
       else await files.quarantine.take(folder);
+    await files.quarantineOtherGroups(modelId, await store.groupIds(modelId));
     await files.cutLogs(modelId, await store.logEnds(modelId));
   }
 }
@@ -65,6 +66,9 @@ export async function refuseModels(files: DataFiles, modelIds: Iterable<string>)
 /** How long unused training data, and idempotency keys without a model, are kept, in milliseconds. */
 export const keptMs = 30 * 24 * 3_600_000;
 
+/** How long a group is kept after it was last sent or named, in milliseconds. */
+export const groupKeptMs = 24 * 3_600_000;
+
 interface Unused {
   store: Store;
   files: DataFiles;
@@ -72,7 +76,7 @@ interface Unused {
   now?: number;
 }
 
-/** Removes data that has been unused for `keptMs`, a little in each tick. */
+/** Removes data that has been unused for `keptMs`, and groups for `groupKeptMs`, a little in each tick. */
 export async function removeUnused({ store, files, now = Date.now() }: Unused): Promise<void> {
   const before = now - keptMs;
   while (await store.forgetIdempotencyKeys(before)) await nextTick();
@@ -82,6 +86,14 @@ export async function removeUnused({ store, files, now = Date.now() }: Unused): 
         if (await store.removeUnusedUpload(sha256, before)) await files.removeUpload(sha256);
       });
     hashes = await store.unusedUploads(before);
+  }
+  const groupsBefore = now - groupKeptMs;
+  for (let groups = await store.unusedGroups(groupsBefore); groups.length > 0; ) {
+    for (const group of groups)
+      await files.exclusively(group.modelId, async () => {
+        if (await store.removeUnusedGroup(group.id, groupsBefore)) await files.removeGroup(group);
+      });
+    groups = await store.unusedGroups(groupsBefore);
   }
   await files.quarantine.removeOld(now);
 }

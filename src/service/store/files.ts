@@ -8,10 +8,11 @@ import { damagedRecord, ServiceError } from '../errors.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder } from './durable-files.ts';
+import { groupMembers, groupPattern, keepGroup, readAfterMember, removeGroup } from './group-files.ts';
 import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
 import { appendToLog, type LogEnds, logsBeyond } from './log-files.ts';
 import { Quarantine } from './quarantine.ts';
-import type { ModelRecord } from './store.ts';
+import type { GroupRecord, ModelRecord } from './store.ts';
 
 /**
  * The files of the data folder:
@@ -19,6 +20,8 @@ import type { ModelRecord } from './store.ts';
  * - `models/<id>/checkpoints/step-N/`: weights, as the engine wrote them
  * - `models/<id>/logs/<split>.jsonl.gz`: logged trajectory groups, one gzip member per request (`zcat`
  *   reads them)
+ * - `models/<id>/groups/group-<sha256>`: groups that were sent by themselves, each as JSON in a gzip member and, after it,
+ *   as what it trains on
  * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs
  * - `scratch/<id>`: what an engine has finished of a job's step
  * - `uploads/<sha256>.jsonl`: training data
@@ -142,7 +145,7 @@ export class DataFiles {
     return entries.some((entry) => !entry.isDirectory() && !entry.name.startsWith(modelFile));
   }
 
-  /** A link in place of a model's folder or its `checkpoints` would lead a removal elsewhere. */
+  /** A link in place of a model's folder, its `checkpoints` or its `groups` would lead a removal elsewhere. */
   async #checkParent(folder: string): Promise<void> {
     const models = await realpath(join(this.#root, 'models'));
     const parent = dirname(folder);
@@ -155,7 +158,7 @@ export class DataFiles {
       found !== join(dirname(models), parent) &&
       found !== join(models, parent.slice('models/'.length))
     )
-      throw damagedRecord('a folder of checkpoints', parent);
+      throw damagedRecord('a folder of a model', parent);
   }
 
   /** Ids of models with a folder, each with its checkpoint folders. */
@@ -261,9 +264,42 @@ export class DataFiles {
     }
   }
 
-  /** Writes a gzip member after the first `end` bytes of a split's log and returns its size in bytes. */
-  appendLog(modelId: string, split: string, end: number, member: IncomingFile): Promise<number> {
-    return appendToLog(this.#logFolder(modelId), { split, end }, member);
+  /** Writes gzip members after the first `end` bytes of a split's log and returns their size in bytes. */
+  appendLog(
+    modelId: string,
+    split: string,
+    end: number,
+    members: AsyncIterable<Uint8Array>,
+  ): Promise<number> {
+    return appendToLog(this.#logFolder(modelId), { split, end }, members);
+  }
+
+  /** Turns a file into that of a group. */
+  keepGroup({ modelId, id }: Pick<GroupRecord, 'modelId' | 'id'>, file: IncomingFile): Promise<void> {
+    return keepGroup(this.#groupFolder(modelId), id, file);
+  }
+
+  async removeGroup({ modelId, id }: Pick<GroupRecord, 'modelId' | 'id'>): Promise<void> {
+    await this.#checkParent(join('models', modelId, 'groups', id));
+    await removeGroup(this.#groupFolder(modelId), id);
+  }
+
+  /** Groups of a model as JSON, in gzip members. Each piece is valid only until the next one is read. */
+  groupMembers(modelId: string, groups: readonly GroupRecord[]): AsyncGenerator<Buffer> {
+    return groupMembers(this.#groupFolder(modelId), groups);
+  }
+
+  /** What a group trains on. */
+  groupColumns(group: GroupRecord): Promise<Buffer> {
+    return readAfterMember(this.#groupFolder(group.modelId), group);
+  }
+
+  /** Moves all groups of a model except these to the quarantine. */
+  async quarantineOtherGroups(modelId: string, ids: readonly string[]): Promise<void> {
+    const recorded = new Set(ids);
+    const folder = join('models', modelId, 'groups');
+    for (const name of await this.#own(folder, own.groups))
+      if (!recorded.has(name)) await this.quarantine.take(join(folder, name));
   }
 
   /** Cuts a model's logs to these ends, by split. What is cut off goes to the quarantine. */
@@ -300,6 +336,10 @@ export class DataFiles {
     return join(this.#modelPath(modelId), 'logs');
   }
 
+  #groupFolder(modelId: string): string {
+    return join(this.#modelPath(modelId), 'groups');
+  }
+
   #payloadPath(jobId: string): string {
     if (!own.incoming.name.test(jobId)) throw damagedRecord('the id of a job', jobId);
     return join(this.#root, 'jobs', `${jobId}.jsonl.gz`);
@@ -323,6 +363,7 @@ export const own = {
   models: { isFolder: true, name: new RegExp(`^${uuid}$`) },
   checkpoints: { isFolder: true, name: /^step-\d+(\.\w+)?$/ },
   logs: { isFolder: false, name: /\.jsonl\.gz$/ },
+  groups: { isFolder: false, name: groupPattern },
   jobs: { isFolder: false, name: new RegExp(`^${uuid}\\.`) },
   scratch: { isFolder: false, name: new RegExp(`^${uuid}(\\.partial)?$`) },
   uploads: { isFolder: false, name: /^[0-9a-f]{64}\./ },

@@ -2,27 +2,30 @@ import crypto from 'node:crypto';
 import { mkdir, open, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { privateFile, privateFolder, syncFolder } from '../../util/durable-files.ts';
-import type { IncomingFile } from './incoming-file.ts';
 
 /** The end of each split's log: the bytes covered by records. */
 export type LogEnds = ReadonlyMap<string, number>;
 
-/** Writes a gzip member after the first `end` bytes of a split's file and returns its size in bytes. */
+/** Writes gzip members after the first `end` bytes of a split's file and returns their size in bytes. */
 export async function appendToLog(
   folder: string,
   { split, end }: { split: string; end: number },
-  member: IncomingFile,
+  members: AsyncIterable<Uint8Array>,
 ): Promise<number> {
   await mkdir(folder, { recursive: true, mode: privateFolder });
   await using file = await open(join(folder, fileNameOf(split)), 'a', privateFile);
   // Unacknowledged bytes that a crash left would make the rest of the file unreadable.
   if ((await file.stat()).size > end) await file.truncate(end);
-  for await (const piece of member.pieces({ start: 0, end: member.bytes })) await file.appendFile(piece);
+  let bytes = 0;
+  for await (const piece of members) {
+    await file.appendFile(piece);
+    bytes += piece.byteLength;
+  }
   await file.sync();
   // The first record may also have created the folders, so their entries must become durable too.
   if (end === 0)
     for (const parent of [folder, dirname(folder), dirname(dirname(folder))]) await syncFolder(parent);
-  return member.bytes;
+  return bytes;
 }
 
 /** The logs of a model that are longer than their records, and where the records end: at 0 if there are none. */

@@ -41,9 +41,11 @@ export async function rebuildRecords(dataFolder: string): Promise<Rebuilt> {
   SqliteDatabase.check(path);
   const oldDatabase = await moveAway(path);
   const database = new SqliteDatabase(path);
+  let groups = 0;
   const rebuilt: Rebuilt = { models: 0, checkpoints: 0, logs: 0, oldDatabase, lost: [] };
   try {
     for (const [id, folders] of await files.modelFolders()) {
+      groups += (await entriesOf(files.absolute(join('models', id, 'groups')), own.groups)).own.length;
       const model = await readModel(files, id);
       if (model === null) {
         rebuilt.lost.push(`models/${id} has no readable ${modelFile}: its name is unknown`);
@@ -70,6 +72,7 @@ export async function rebuildRecords(dataFolder: string): Promise<Rebuilt> {
   const jobs = (await files.payloads()).length;
   if (uploads > 0)
     rebuilt.lost.push(`${uploads} uploads: their owners are unknown, so they must be sent again`);
+  if (groups > 0) rebuilt.lost.push(`${groups} stored groups, which must be sent again`);
   if (jobs > 0) rebuilt.lost.push(`${jobs} unfinished jobs, which must be requested again`);
   return rebuilt;
 }

@@ -63,7 +63,7 @@ function otherSchema(what: string, found: number, version: number): ServiceError
 
 export const storeSchema: Schema = {
   what: 'The database',
-  version: 10,
+  version: 11,
   tables: `
   CREATE TABLE models (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -104,6 +104,8 @@ export const storeSchema: Schema = {
     resolved_config TEXT NOT NULL,
     step INTEGER,
     upload_sha256 TEXT,
+    -- Ids of stored groups, as JSON, until the job has ended.
+    group_ids TEXT,
     traceparent TEXT,
     tenant TEXT NOT NULL,
     -- Why a job took no gradient step, as JSON.
@@ -151,6 +153,23 @@ export const storeSchema: Schema = {
     sha256 TEXT NOT NULL REFERENCES uploads (sha256) ON DELETE CASCADE,
     PRIMARY KEY (entity, sha256)
   ) STRICT, WITHOUT ROWID;
+  -- member_bytes: of the group's JSON at the beginning of its file; used_at: when it was last sent or named, in
+  -- milliseconds since 1970; is_named: whether a job or log has named it.
+  CREATE TABLE groups (
+    id TEXT PRIMARY KEY,
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    tenant TEXT NOT NULL,
+    member_bytes INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    trajectories INTEGER NOT NULL,
+    sampled_tokens INTEGER NOT NULL,
+    trainable_tokens INTEGER NOT NULL,
+    used_at INTEGER NOT NULL,
+    is_named INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX groups_of_model ON groups (model_id);
+  CREATE INDEX groups_by_use ON groups (used_at);
+  CREATE INDEX waiting_groups ON groups (tenant) WHERE is_named = 0;
   CREATE TABLE logs (
     id TEXT PRIMARY KEY,
     model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,

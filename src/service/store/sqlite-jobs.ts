@@ -1,6 +1,7 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
 import { countEnd, machineSigns } from './lost-runs.ts';
 import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
+import { nameGroups } from './sqlite-groups.ts';
 import {
   hasModel,
   insertCheckpoint,
@@ -18,6 +19,7 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
     async insertJob(job) {
       return database.transaction(() => {
         if (!hasModel(database, job.modelId)) return false;
+        if (job.groupIds && !nameGroups(database, job.modelId, job.groupIds)) return false;
         const row = {
           id: job.id,
           model_id: job.modelId,
@@ -26,6 +28,7 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
           created_at: job.createdAt,
           resolved_config: JSON.stringify(job.resolvedConfig),
           upload_sha256: job.uploadSha256,
+          group_ids: job.groupIds && JSON.stringify(job.groupIds),
           traceparent: job.traceparent,
           tenant: job.tenant,
         };
@@ -155,7 +158,7 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return database.transaction(() => {
         const success = outcome.status === 'succeeded' ? outcome : null;
         const ended = database.run(
-          `UPDATE jobs SET status = ?, ended_at = ?, error_message = ?, step = ?, untrained = ?
+          `UPDATE jobs SET status = ?, ended_at = ?, error_message = ?, step = ?, untrained = ?, group_ids = NULL
            WHERE id = ? AND ${unfinished}`,
           outcome.status,
           endedAt,

@@ -122,6 +122,7 @@ const parts = [
       (SELECT events.sequence FROM jobs JOIN events ON job_id = jobs.id WHERE model_id = ? LIMIT ?)`,
   },
   { rows: 20, sql: deletion('jobs', 'rowid') },
+  { rows: 500, sql: deletion('groups', 'rowid') },
   { rows: 500, sql: deletion('logs', 'rowid') },
   { rows: 200, sql: deletion('checkpoints', 'rowid') },
   { rows: 200, sql: deletion('idempotency_keys', 'key') },

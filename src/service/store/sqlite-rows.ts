@@ -75,6 +75,7 @@ export const toJob = (row: Row): JobRecord => ({
   step: integerOrNull(row, 'step'),
   untrained: row.untrained === null ? null : parsed(row, 'untrained', untrainedSchema),
   uploadSha256: textOrNull(row, 'upload_sha256'),
+  groupIds: row.group_ids === null ? null : parsed(row, 'group_ids', z.array(z.string())),
   traceparent: textOrNull(row, 'traceparent'),
   tenant: text(row, 'tenant'),
 });

@@ -1,5 +1,6 @@
 import { sqliteConstraints, sqliteIdempotencyKeys, sqliteUploads } from './sqlite-data.ts';
 import { SqliteDatabase, size, text } from './sqlite-database.ts';
+import { nameGroups, sqliteGroups } from './sqlite-groups.ts';
 import { sqliteJobs } from './sqlite-jobs.ts';
 import { sqliteModels } from './sqlite-models.ts';
 import { hasModel, toLog } from './sqlite-rows.ts';
@@ -15,6 +16,7 @@ export function openSqliteStore(path: string): Store {
   return {
     ...sqliteModels(database),
     ...sqliteJobs(database),
+    ...sqliteGroups(database),
     ...sqliteConstraints(database),
     ...sqliteUploads(database),
     ...sqliteIdempotencyKeys(database),
@@ -39,11 +41,12 @@ export function openSqliteStore(path: string): Store {
       return new Map(rows.map((row) => [text(row, 'split'), size(row, 'end')]));
     },
 
-    async insertLog({ modelId, createdAt, ...log }) {
+    async insertLog({ modelId, createdAt, ...log }, groupIds = []) {
       return database.transaction(() => {
         if (!hasModel(database, modelId)) return false;
         const row = { ...log, model_id: modelId, created_at: createdAt };
         database.insert('logs', row, 'ON CONFLICT DO NOTHING');
+        if (groupIds.length > 0) nameGroups(database, modelId, groupIds);
         return true;
       });
     },

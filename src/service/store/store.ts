@@ -45,6 +45,8 @@ export interface JobRecord {
   untrained: Untrained | null;
   /** For SFT: the SHA-256 of the upload to train on. RL jobs have their payload in a file. */
   uploadSha256: string | null;
+  /** For RL: the ids of the stored groups to train on, until the job has ended. Null for groups in its payload. */
+  groupIds: readonly string[] | null;
   /** The trace span of the request, as a W3C `traceparent`; null if there was none. */
   traceparent: string | null;
   /** The tenant that the job counts for: one string per key. */
@@ -66,6 +68,20 @@ export interface UploadRecord {
   sha256: string;
   bytes: number;
   examples: number;
+}
+
+/** A group that was sent by itself, for jobs and logs to name. */
+export interface GroupRecord {
+  id: string;
+  modelId: string;
+  /** The tenant that it counts for until a job or log names it. */
+  tenant: string;
+  /** Of its file: the gzip member with its JSON, which comes first, and all of it. */
+  memberBytes: number;
+  bytes: number;
+  trajectories: number;
+  sampledTokens: number;
+  trainableTokens: number;
 }
 
 export interface LogRecord {
@@ -148,7 +164,9 @@ export interface ModelStore {
 }
 
 export interface JobStore {
-  /** Does nothing if a job with this id exists. Resolves to false if its model is deleted. */
+  /**
+   * Does nothing if a job with this id exists. Resolves to false if its model is deleted or lacks one of its groups.
+   */
   insertJob(job: JobRecord): Promise<boolean>;
   job(id: string): Promise<JobRecord | undefined>;
   jobsOf(modelId: string, page: PageRequest): Promise<StoredPage<JobRecord>>;
@@ -194,6 +212,24 @@ export interface JobStore {
   appendEvent(jobId: string, event: TrainingEvent): Promise<void>;
   events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>>;
   countEvents(jobId: string, type: TrainingEvent['type']): Promise<number>;
+}
+
+/** Stored groups. They are deleted with their model. */
+export interface GroupStore {
+  /** Resolves to false, and stores nothing, if the model is deleted. */
+  insertGroup(group: GroupRecord): Promise<boolean>;
+  /** Finds a group of a model that is sent again: its time until it is unused begins anew. */
+  useGroup(modelId: string, id: string): Promise<GroupRecord | undefined>;
+  /** The groups of a model among these ids, by id. */
+  groupsOf(modelId: string, ids: readonly string[]): Promise<ReadonlyMap<string, GroupRecord>>;
+  /** Ids of all groups of a model. */
+  groupIds(modelId: string): Promise<string[]>;
+  /** Groups that no job or log has named. */
+  countGroups(tenant: string): Promise<{ all: number; ofTenant: number }>;
+  /** Some groups last sent or named before a time (milliseconds since 1970) that no unfinished job needs. */
+  unusedGroups(before: number): Promise<Pick<GroupRecord, 'id' | 'modelId'>[]>;
+  /** Removes a group's record. Resolves to false, and removes nothing, if the group is in use again. */
+  removeUnusedGroup(id: string, before: number): Promise<boolean>;
 }
 
 export interface UploadStore {
@@ -257,14 +293,23 @@ export interface ConstraintStore {
  * The service's records. Every method is one transaction, unless stated otherwise, and durable when its
  * promise resolves. Lists reject with a 422 if `after` is not in the list.
  */
-export interface Store extends ModelStore, JobStore, UploadStore, IdempotencyStore, ConstraintStore {
+export interface Store
+  extends ModelStore,
+    JobStore,
+    GroupStore,
+    UploadStore,
+    IdempotencyStore,
+    ConstraintStore {
   logRecord(id: string): Promise<LogRecord | undefined>;
   /** Bytes of the split's file that records cover; anything after them was never acknowledged. */
   logEnd(modelId: string, split: string): Promise<number>;
   /** `logEnd` of each split of the model that has records. */
   logEnds(modelId: string): Promise<Map<string, number>>;
-  /** Resolves to false, and stores nothing, if the model is deleted. */
-  insertLog(log: LogRecord): Promise<boolean>;
+  /**
+   * Stores the record of a log, which names these stored groups. Resolves to false, and stores nothing, if the model is
+   * deleted.
+   */
+  insertLog(log: LogRecord, groupIds?: readonly string[]): Promise<boolean>;
 
   /** Rejects if the store does not work. */
   check(): Promise<void>;

@@ -208,7 +208,13 @@ export async function realRun(
       job: between(2 * step + 1, 2 * step + 2),
     })),
     disk,
-    wire: { chat: perStep('chat'), job: perStep('job'), log: perStep('log'), other: perStep('other') },
+    wire: {
+      chat: perStep('chat'),
+      group: perStep('group'),
+      job: perStep('job'),
+      log: perStep('log'),
+      other: perStep('other'),
+    },
     held,
   };
 }

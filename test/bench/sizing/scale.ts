@@ -81,6 +81,7 @@ function partsOf(
   const wire = bytesOf(
     'chats, to the service, bytes',
     'chats, from the service, bytes',
+    'groups, to the service, bytes',
     'training job, to the service, bytes',
     'log, to the service, bytes',
   );

@@ -11,7 +11,7 @@ import { startService } from '../../../src/service/index.ts';
 import { cpuMs, diskBytes, heapBytes } from './figures.ts';
 import { type SetTimes, TimedEngine } from './timed-engine.ts';
 
-export type CallKind = 'chat' | 'job' | 'log' | 'other';
+export type CallKind = 'chat' | 'group' | 'job' | 'log' | 'other';
 
 /** Bytes of sockets, with the heads of HTTP. */
 export interface WireBytes {
@@ -30,12 +30,19 @@ export interface ServiceFigures {
 
 function kindOf({ method = '', url = '' }: IncomingMessage): CallKind {
   if (method === 'POST' && url.endsWith('/chat/completions')) return 'chat';
+  if (method === 'POST' && url.endsWith('/groups')) return 'group';
   if (method === 'POST' && url.endsWith('/training-jobs')) return 'job';
   return method === 'POST' && url.endsWith('/log') ? 'log' : 'other';
 }
 
 const none = (): WireBytes => ({ received: 0, sent: 0 });
-const wire: Record<CallKind, WireBytes> = { chat: none(), job: none(), log: none(), other: none() };
+const wire: Record<CallKind, WireBytes> = {
+  chat: none(),
+  group: none(),
+  job: none(),
+  log: none(),
+  other: none(),
+};
 const counted = new WeakMap<Socket, WireBytes>();
 
 /** A connection carries one call at a time, so what it carried since the end of the last one is of this call. */

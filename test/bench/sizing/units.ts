@@ -114,6 +114,7 @@ const quantities = {
   },
   'chats, to the service, bytes': { of: ({ wire }) => wire.chat.received, fit: exact },
   'chats, from the service, bytes': { of: ({ wire }) => wire.chat.sent, fit: exact },
+  'groups, to the service, bytes': { of: ({ wire }) => wire.group.received, fit: exact },
   'training job, to the service, bytes': { of: ({ wire }) => wire.job.received, fit: exact },
   'log, to the service, bytes': { of: ({ wire }) => wire.log.received, fit: exact },
   "the run's folder, bytes": { of: ({ disk }) => disk.harness, fit: exact },

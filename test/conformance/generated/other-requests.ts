@@ -120,6 +120,10 @@ function writes(place: Place): fc.Arbitrary<OtherRequest> {
     { arbitrary: forked.map((body) => right(post(`/models/${modelId}/fork`, body))), weight: 1 },
     { arbitrary: logBodies(place).map((body) => right(post(`/models/${modelId}/log`, body))), weight: 4 },
     {
+      arbitrary: groupBodies(place).map((body) => right(post(`/models/${modelId}/groups`, body))),
+      weight: 4,
+    },
+    {
       arbitrary: steps.map((body) =>
         right({ method: 'DELETE', path: `${preview}/models/${modelId}/checkpoints`, body: { steps: body } }),
       ),
@@ -192,6 +196,7 @@ function wrongBodies(place: Place): fc.Arbitrary<OtherRequest> {
     wrong('/models', contract.createModelRequestSchema, model),
     wrong(`/models/${modelId}/fork`, contract.forkModelRequestSchema, fc.constant({})),
     wrong(`/models/${modelId}/log`, contract.logRequestSchema, logBodies(place)),
+    wrong(`/models/${modelId}/groups`, contract.trajectoryGroupSchema, groupBodies(place)),
     wrong('/training-jobs', contract.createTrainingJobRequestSchema, job),
     wrong('/sft-training-jobs', contract.createSftTrainingJobRequestSchema, sft),
     wrong(
@@ -251,6 +256,7 @@ function logBodies({ modelId, choices }: Place): fc.Arbitrary<Body> {
   const message = fc.constantFrom(...conversation, ...choices);
   const body = definedValues('LogRequest', contract.logRequestSchema, {
     model_id: fc.constantFrom(modelId, null),
+    groups: fc.constant(null),
     split: fc.constantFrom('train', 'val', 'test'),
     'trajectory_groups[].trajectories[].messages_and_choices': fc.array(message, { maxLength: 3 }),
     'trajectory_groups[].trajectories[].additional_histories[].messages_and_choices': fc.array(message, {
@@ -263,7 +269,16 @@ function logBodies({ modelId, choices }: Place): fc.Arbitrary<Body> {
       '2026-01-02T03:04:05Z',
     ),
   });
-  return body;
+  return body.map((sent) => ({ ...sent, trajectory_groups: sent.trajectory_groups ?? [] }));
+}
+
+function groupBodies({ choices }: Place): fc.Arbitrary<Body> {
+  const trajectory = fc.record({
+    messages_and_choices: fc.constantFrom(...choices).map((choice) => [conversation[0], choice]),
+    reward: fc.integer({ min: -3, max: 3 }),
+    metadata: fc.constantFrom(null, { colour: 'red' }),
+  });
+  return fc.record({ trajectories: fc.array(trajectory, { maxLength: 3 }), metadata: fc.constant(null) });
 }
 
 function definedValues(

@@ -42,29 +42,38 @@ async function startUnderFaults() {
   };
 }
 
-test('a job, upload or fork whose record does not fit on the disk leaves nothing behind', async () => {
+test('a job, group, upload or fork whose record does not fit on the disk leaves nothing behind', async () => {
   const { call, follow, model, path, give, lift, names } = await startUnderFaults();
   const train = () =>
     call('POST', '/v1/preview/training-jobs', { model_id: model.id, trajectory_groups: groups });
   expect((await follow((await train()).body.id)).at(-1)?.type).toBe('training_ended');
   const upload = (reply: number) => call('POST', '/v1/preview/uploads', line(reply));
   expect((await upload(0)).status).toBe(200);
-  const before = { uploads: names('uploads'), models: names('models') };
+  const group = (reply: number) => call('POST', `${path}/groups`, { ...groups[0], metadata: { reply } });
+  expect((await group(0)).status).toBe(200);
+  const stored = () => ({
+    uploads: names('uploads'),
+    models: names('models'),
+    groups: names('models', model.id, 'groups'),
+  });
+  const before = stored();
   for (const [name, request] of [
     ['commit insert jobs', train],
     ['sync jobs', train],
+    ['commit insert groups', group],
+    ['sync models/<id>/groups', group],
     ['commit insert uploads', upload],
     ['sync uploads', upload],
     ['commit insert models, insert checkpoints', () => call('POST', `${path}/fork`, { name: 'fork' })],
   ] as const) {
     give({ mode: 'ENOSPC', name });
     for (const reply of [1, 2]) expect((await request(reply)).status, name).toBe(503);
-    const after = { uploads: names('uploads'), models: names('models') };
-    expect([name, names('jobs'), names('incoming'), after]).toEqual([name, [], [], before]);
+    expect([name, names('jobs'), names('incoming'), stored()]).toEqual([name, [], [], before]);
   }
   lift();
   expect((await follow((await train()).body.id)).at(-1)?.data.step).toBe(2);
   expect((await upload(1)).status).toBe(200);
+  expect((await group(1)).status).toBe(200);
   expect((await call('POST', `${path}/fork`, { name: 'fork' })).status).toBe(200);
 });
 

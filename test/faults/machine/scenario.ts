@@ -82,7 +82,8 @@ export async function useAll({ call, follow }: Started, name: string, lift: Lift
     ...{ messages: [user], model: `local/desk/${name}`, structured_outputs: { regex: `[ab]{1,3}${name}` } },
   });
   await keyed('deleted checkpoint', 'DELETE', `${path}/checkpoints`, { steps: [1] });
-  await keyed('second log', 'POST', `${path}/log`, { split: 'train', trajectory_groups: groups });
+  const group = await keyed('group', 'POST', `${path}/groups`, groups[0]);
+  await keyed('second log', 'POST', `${path}/log`, { split: 'train', groups: [group.id] });
   await keyed('deleted model', 'DELETE', `/v1/preview/models/${fork.id}`);
   const { data } = (await call('GET', `${path}/checkpoints`)).body;
   expect(data.map(({ step }: Json) => step)).toEqual([0, 2]);

@@ -85,6 +85,11 @@ export const operations: readonly Operation[] = [
     openBody: true,
   },
   {
+    ...{ name: 'store group', kind: 'harmless', method: 'POST', path: /\/groups$/, needs: 'model' },
+    run: (client, { modelId }) => client.models.storeGroup(modelId, groups[0] ?? { trajectories: [] }),
+    effect: 'SELECT count(*) AS n FROM groups JOIN models ON models.id = groups.model_id WHERE project = ?',
+  },
+  {
     ...{ name: 'upload', kind: 'harmless', method: 'POST', path: /\/uploads$/ },
     run: (client, { seed }) => client.uploads.create(example.replace('yes', String(seed))),
   },

@@ -75,7 +75,9 @@ export function logsIn(dataFolder: string, told: Told): Record<string, string> {
 export function countRecords(dataFolder: string): Record<string, unknown> {
   const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'), { readOnly: true });
   const counts: Record<string, unknown> = {};
-  for (const table of ['models', 'checkpoints', 'jobs', 'events', 'uploads', 'logs', 'idempotency_keys'])
+  for (const table of [
+    ...['models', 'checkpoints', 'jobs', 'events', 'uploads', 'logs', 'groups', 'idempotency_keys'],
+  ])
     counts[table] = database.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.n;
   counts.lastSteps = database.prepare('SELECT name, last_step FROM models ORDER BY sequence').all();
   database.close();

@@ -35,6 +35,7 @@ export async function makeMess(world: World) {
     [join('models', stranger, 'checkpoints', 'step-0.partial', 'model'), 'half a fork'],
     [join('models', stranger, 'logs', 'train.jsonl.gz'), 'of a model that was deleted'],
     [join('jobs', `${stranger}.jsonl.gz`), 'of a job that was not accepted'],
+    [join('models', model, 'groups', `group-${'0'.repeat(64)}`), 'not acknowledged'],
     [join('incoming', stranger), 'half a body'],
     [join('uploads', `${'0'.repeat(64)}.jsonl`), 'not acknowledged'],
     [join('models', model, 'logs', 'val.jsonl.gz'), 'half a record'],

@@ -67,6 +67,15 @@ export function callsOf(caller: Caller) {
     fork: (name: string, modelId: string) => make(name, `${models}/${modelId}/fork`, { name }),
     log: (name: string, modelId: string, split: string) =>
       caller.post(name, `${models}/${modelId}/log`, { split, trajectory_groups: groupsOf(name, split) }),
+    group: (name: string, modelId: string) => make(name, `${models}/${modelId}/groups`, groupsOf(name)[0]),
+    rlOf: (name: string, modelId: string, groups: string[]) =>
+      make(name, jobs, {
+        model_id: modelId,
+        groups,
+        experimental_config: { learning_rate: 0.001 },
+      }),
+    logOf: (name: string, modelId: string, groups: string[]) =>
+      caller.post(name, `${models}/${modelId}/log`, { split: 'train', groups }),
     async follow(name: string, until?: (event: Json) => boolean) {
       told.events[name] = await caller.follow(told.ids[name] ?? '', until);
     },
@@ -79,7 +88,7 @@ export function callsOf(caller: Caller) {
  * often the service is killed meanwhile.
  */
 export async function callEverything(caller: Caller): Promise<Told> {
-  const { told, model, rl, sft, fork, log, follow, cancel } = callsOf(caller);
+  const { told, model, rl, sft, fork, log, group, rlOf, logOf, follow, cancel } = callsOf(caller);
   const first = await model('first');
   await sft('sft', first, longData);
   // Waits for the job before it, and starts from its checkpoint.
@@ -87,6 +96,11 @@ export async function callEverything(caller: Caller): Promise<Told> {
   await Promise.all([follow('sft'), log('log 1', first, 'train')]);
   await follow('rl');
   await log('log 2', first, 'train');
+
+  const groups = [await group('group 1', first), await group('group 2', first)];
+  await rlOf('rl of groups', first, groups);
+  await follow('rl of groups');
+  await logOf('log of groups', first, groups);
 
   await rl('rl of the fork', await fork('fork', first), ['fork']);
   await follow('rl of the fork');
@@ -100,6 +114,7 @@ export async function callEverything(caller: Caller): Promise<Told> {
   await rl('rl of the gone', gone, ['gone']);
   await follow('rl of the gone');
   await log('log of the gone', gone, 'train');
+  await group('group of the gone', gone);
   // Wait until it is running, so that the steps are the same in every run.
   const underWay = await rl('cancelled by the deletion', gone, ['never'], endlessRate);
   await caller.follow(underWay, ({ type }) => type === 'gradient_step');

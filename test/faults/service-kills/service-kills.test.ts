@@ -28,18 +28,23 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "commit delete checkpoints",
       "commit delete deleted_models",
       "commit delete events",
+      "commit delete groups",
       "commit delete idempotency_keys",
       "commit delete jobs",
       "commit delete logs",
       "commit insert deleted_models, delete models",
       "commit insert events, delete job_runs",
+      "commit insert groups",
       "commit insert idempotency_keys",
       "commit insert job_runs",
       "commit insert jobs",
       "commit insert logs",
+      "commit insert logs, update groups",
       "commit insert models, insert checkpoints",
       "commit insert uploads",
       "commit schema",
+      "commit update groups",
+      "commit update groups, insert jobs",
       "commit update idempotency_keys",
       "commit update jobs",
       "commit update jobs, insert checkpoints, update models, insert events, delete job_runs",
@@ -56,6 +61,7 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "mkdir models/<id>/checkpoints",
       "mkdir models/<id>/checkpoints/step-N.partial",
       "mkdir models/<id>/checkpoints/step-N.unfinished",
+      "mkdir models/<id>/groups",
       "mkdir models/<id>/logs",
       "mkdir scratch",
       "mkdir uploads",
@@ -69,6 +75,7 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "open write-check",
       "rename jobs/<id>.jsonl.gz",
       "rename models/<id>/checkpoints/step-N",
+      "rename models/<id>/groups/group-<sha>",
       "rename models/<id>/model.json",
       "rename uploads/<sha>.jsonl",
       "rm incoming/<id>",
@@ -91,6 +98,7 @@ test('the service takes exactly the durable steps that are listed here', () => {
       "sync models/<id>/checkpoints/step-N.unfinished",
       "sync models/<id>/checkpoints/step-N.unfinished/model",
       "sync models/<id>/checkpoints/step-N.unfinished/optimizer",
+      "sync models/<id>/groups",
       "sync models/<id>/logs",
       "sync models/<id>/logs/train.jsonl.gz",
       "sync models/<id>/model.json.partial",
@@ -104,13 +112,14 @@ test('the service takes exactly the durable steps that are listed here', () => {
   `);
   expect(undisturbed.records).toMatchInlineSnapshot(`
     {
-      "checkpoints": 5,
-      "events": 17,
-      "idempotency_keys": 11,
-      "jobs": 5,
+      "checkpoints": 6,
+      "events": 20,
+      "groups": 2,
+      "idempotency_keys": 16,
+      "jobs": 6,
       "lastSteps": [
         {
-          "last_step": 3,
+          "last_step": 4,
           "name": "first",
         },
         {
@@ -118,7 +127,7 @@ test('the service takes exactly the durable steps that are listed here', () => {
           "name": "fork",
         },
       ],
-      "logs": 2,
+      "logs": 3,
       "models": 2,
       "uploads": 1,
     }
@@ -142,10 +151,12 @@ async function sameEndAfterKills(
   });
 }
 
-/** One step of each phase: a model, a log, an upload, a job's request, its run, its events, its checkpoint, its end. */
+/** One step of each phase: a model, a log, a group, an upload, a job's request, its run, its events, its checkpoint, its end. */
 const phases = [
   'commit insert models, insert checkpoints',
   'appendFile models/<id>/logs/train.jsonl.gz',
+  'rename models/<id>/groups/group-<sha>',
+  'commit insert groups',
   'rename uploads/<sha>.jsonl',
   'commit insert jobs',
   'commit insert job_runs',
@@ -216,6 +227,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "commit delete checkpoints",
       "commit delete deleted_models",
       "commit delete events",
+      "commit delete groups",
       "commit delete idempotency_keys",
       "commit delete jobs",
       "commit delete logs",
@@ -227,6 +239,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "mkdir models",
       "mkdir quarantine/<time>/jobs",
       "mkdir quarantine/<time>/models/<id>/checkpoints",
+      "mkdir quarantine/<time>/models/<id>/groups",
       "mkdir quarantine/<time>/models/<id>/logs",
       "mkdir quarantine/<time>/uploads",
       "mkdir scratch",
@@ -235,6 +248,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "open write-check",
       "rename quarantine/<time>/jobs/<id>.jsonl.gz",
       "rename quarantine/<time>/models/<id>/checkpoints/step-N",
+      "rename quarantine/<time>/models/<id>/groups/group-<sha>",
       "rename quarantine/<time>/models/<id>/logs/val.jsonl.gz",
       "rename quarantine/<time>/uploads/<sha>.jsonl",
       "rm incoming/<id>",
@@ -244,9 +258,11 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "rm write-check",
       "sync jobs",
       "sync models/<id>/checkpoints",
+      "sync models/<id>/groups",
       "sync models/<id>/logs",
       "sync quarantine/<time>/jobs",
       "sync quarantine/<time>/models/<id>/checkpoints",
+      "sync quarantine/<time>/models/<id>/groups",
       "sync quarantine/<time>/models/<id>/logs",
       "sync quarantine/<time>/models/<id>/logs/train.jsonl.gz.from-N",
       "sync quarantine/<time>/uploads",
@@ -266,6 +282,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
       "models/<first>/checkpoints/step-1",
       "models/<first>/checkpoints/step-1/model",
       "models/<first>/checkpoints/step-1/optimizer",
+      "models/<first>/groups",
       "models/<first>/logs",
       "models/<first>/logs/train.jsonl.gz",
       "models/<first>/model.json",
@@ -277,6 +294,7 @@ test('the service killed while it repairs what a kill left repairs all of it at 
     {
       "checkpoints": 2,
       "events": 3,
+      "groups": 0,
       "idempotency_keys": 3,
       "jobs": 1,
       "lastSteps": [

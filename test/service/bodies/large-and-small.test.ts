@@ -220,9 +220,9 @@ describe('a body is read in the same way whatever its size', () => {
   test('a long unknown field is refused by name', async () => {
     const { call, createModel } = await start();
     const { id } = await createModel();
-    const sent = `{"model_id":"${id}","groups":["${'x'.repeat(200_000)}"],"trajectory_groups":[]}`;
+    const sent = `{"model_id":"${id}","batches":["${'x'.repeat(200_000)}"],"trajectory_groups":[]}`;
     const answer = await call('POST', jobs, sent);
-    const issue = { loc: ['body', 'groups'], type: 'extra_forbidden', input: ['…'] };
+    const issue = { loc: ['body', 'batches'], type: 'extra_forbidden', input: ['…'] };
     expect(answer).toMatchObject({ status: 422, body: { detail: [issue] } });
   });
 

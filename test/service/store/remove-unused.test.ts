@@ -64,7 +64,7 @@ test('an idempotency key without a model is removed after 30 days, one of a mode
   await store.insertJob({
     ...{ id: jobId, modelId: model.id, kind: 'rl', status: 'queued', resolvedConfig: {}, tenant: '' },
     ...{ createdAt: 'now', startedAt: null, endedAt: null, errorMessage: null, step: null, untrained: null },
-    ...{ uploadSha256: null, traceparent: null },
+    ...{ uploadSha256: null, groupIds: null, traceparent: null },
   });
   await store.reserveIdempotencyKey({
     ...{ key: 'refused', fingerprint: 'f', resourceId: randomUUID(), answer: null },

@@ -3,7 +3,7 @@ import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
 import { gainInput, Norm } from './normalization.ts';
 
-export interface HeadGraphOptions {
+interface HeadGraphOptions {
   /** Whether the norm is the runtime's own operator: see `LayerGraphOptions`. */
   isFused: boolean;
   /** Whether a backward pass outputs the gradients of the head's norm and matrix. Default false. */

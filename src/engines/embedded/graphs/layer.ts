@@ -50,7 +50,7 @@ export interface LayerParts {
 }
 
 /** The values of a layer's forward pass that its backward pass needs. */
-export type LayerTape = CommonTape & (AttentionTape | ConvolutionTape);
+type LayerTape = CommonTape & (AttentionTape | ConvolutionTape);
 
 /** What all layers have. */
 export interface CommonTape {

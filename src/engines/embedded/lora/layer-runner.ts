@@ -36,7 +36,7 @@ export interface LayerPass {
   signal: AbortSignal | undefined;
 }
 
-export interface PassOptions {
+interface PassOptions {
   /** The number of layers, the last ones, that keep what their backward pass needs: see `keptLayers`. Default 0. */
   keptLayers?: number;
   /** The states of the last layer's output that are wanted; null for all, which is the default. Not on WebGPU. */

@@ -16,7 +16,7 @@ export interface MicroBatch {
   keptLayers: number;
 }
 
-export interface BatchLimits {
+interface BatchLimits {
   architecture: Architecture;
   /** What training may use beside the weights: see `trainingBytes`. */
   bytes: number;
