@@ -1,7 +1,7 @@
-import { trainedShapes } from '../../engines/embedded/lora/adapter-vector.ts';
-import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/lora/training-memory.ts';
 import { checkpointPrefixBytes, defaultPrefixBytes } from '../../engines/embedded/memory.ts';
 import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
+import { trainedShapes } from '../../engines/embedded/runner/adapter-vector.ts';
+import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/runner/training-memory.ts';
 import type { Device } from '../../engines/embedded/runtime.ts';
 import { keptPerPosition } from '../../engines/embedded/sampler/key-value-cache.ts';
 import { vectorLength } from '../../engines/embedded/weights/architecture.ts';

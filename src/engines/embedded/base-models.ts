@@ -2,14 +2,14 @@ import type { SharedLanguage } from '../../language/chat/read-language.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { initializeWeights } from './initial-weights.ts';
-import { type Trained, trainedShapes } from './lora/adapter-vector.ts';
-import type { LoraBase } from './lora/layer-feeds.ts';
 import { Random } from './random.ts';
+import { type Trained, trainedShapes } from './runner/adapter-vector.ts';
+import type { BaseWeights } from './runner/layer-feeds.ts';
 import { type Architecture, fullyTrained, type TensorShape, vectorLength } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 
 /** A base model whose parameters are all trained. */
-interface TinyModel extends BaseModel, LoraBase {
+interface TinyModel extends BaseModel, BaseWeights {
   kind: 'tiny';
   parameters: number;
   trained: 'all';
@@ -18,7 +18,7 @@ interface TinyModel extends BaseModel, LoraBase {
 }
 
 /** A checkpoint in Hugging Face form. */
-export interface CheckpointModel extends BaseModel, LoraBase {
+export interface CheckpointModel extends BaseModel, BaseWeights {
   kind: 'checkpoint';
   parameters: number;
   folder: string;
@@ -130,7 +130,7 @@ export class BaseModels {
   }
 }
 
-function ownWeights({ weights }: LoraBase, shapes: readonly TensorShape[]): Float32Array {
+function ownWeights({ weights }: BaseWeights, shapes: readonly TensorShape[]): Float32Array {
   const vector = new Float32Array(vectorLength(shapes));
   for (const { name, offset } of shapes) vector.set(weights.get(name) as Float32Array, offset);
   return vector;

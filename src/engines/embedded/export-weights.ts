@@ -7,7 +7,7 @@ import {
   encodeAdapterConfig,
   encodeAdapterHeader,
 } from './checkpoint/adapter.ts';
-import type { LoraSettings } from './lora/adapter-vector.ts';
+import type { LoraSettings } from './runner/adapter-vector.ts';
 import { vectorLength } from './weights/architecture.ts';
 import { openWeights, unreadableCheckpoint } from './weights/checkpoint-files.ts';
 import { encodeVectorHeader } from './weights/vector-file.ts';

@@ -22,7 +22,7 @@ import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
 import type { CheckpointSource } from './checkpoint/tensor-files.ts';
 import { allProjections, checkpointTensors, modulesOf, type Projection } from './checkpoint/tensors.ts';
-import { adapterVector, type LoraSettings, mostTrainedValues } from './lora/adapter-vector.ts';
+import { adapterVector, type LoraSettings, mostTrainedValues } from './runner/adapter-vector.ts';
 import type { Architecture } from './weights/architecture.ts';
 
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */

@@ -10,8 +10,8 @@ import {
 import { readConfig } from '../../../src/engines/embedded/checkpoint/config.ts';
 import { writeMerged } from '../../../src/engines/embedded/checkpoint/merge.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { adapterShapes, adapterVector } from '../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
+import { adapterShapes, adapterVector } from '../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { Architecture } from '../../../src/engines/embedded/weights/architecture.ts';
 import { readWeights } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Engine, GenerateRequest } from '../../../src/engines/engine.ts';

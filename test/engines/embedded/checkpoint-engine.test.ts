@@ -5,8 +5,8 @@ import { readCheckpoint } from '../../../src/engines/embedded/checkpoint/read-ch
 import { projections } from '../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { type Trained, trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
-import { BatchGraphs } from '../../../src/engines/embedded/lora/batch-runner.ts';
+import { type Trained, trainedShapes } from '../../../src/engines/embedded/runner/adapter-vector.ts';
+import { BatchGraphs } from '../../../src/engines/embedded/runner/batch-runner.ts';
 import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
 import { findDecisions } from '../../../src/engines/embedded/trainer/decisions.ts';
 import { toMicroBatches } from '../../../src/engines/embedded/trainer/micro-batches.ts';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BaseModels, findBaseModel } from '../../../src/engines/embedded/base-models.ts';
 import { readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { exportWeights } from '../../../src/engines/embedded/export-weights.ts';
-import { adapterVector, trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
+import { adapterVector, trainedShapes } from '../../../src/engines/embedded/runner/adapter-vector.ts';
 import { TrainedVector } from '../../../src/engines/embedded/trainer/trained-vector.ts';
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { ExportedWeights, Weights } from '../../../src/engines/engine.ts';

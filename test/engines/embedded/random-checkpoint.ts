@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { findBaseModel } from '../../../src/engines/embedded/base-models.ts';
-import { trainedShapes } from '../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
+import { trainedShapes } from '../../../src/engines/embedded/runner/adapter-vector.ts';
 import { vectorLength } from '../../../src/engines/embedded/weights/architecture.ts';
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Weights } from '../../../src/engines/engine.ts';

@@ -23,7 +23,7 @@ const addedTogether = 128;
 /**
  * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
  * writes the new keys and values into its cache, which is read in place and never copied. A convolution stands in for an
- * attention: the caller computes it, from its cache. Weights are named as in `loraForwardGraph`; those of the projections
+ * attention: the caller computes it, from its cache. Weights are named as in `layerForwardGraph`; those of the projections
  * before an attention or a convolution and their norms begin with `next.`. Further ones:
  * `embedding` [vocabulary, width], `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
  * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`

@@ -1,7 +1,7 @@
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import type { LoraTargets } from './lora-graphs.ts';
+import type { LoraTargets } from './layer-graphs.ts';
 
 /** The matrix products of a decoding graph, W x + scale * B (A x), on states in an order of their own. */
 export interface Products {

@@ -1,7 +1,7 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type TokenRange, tokenFeeds } from '../graphs/token-feeds.ts';
-import { type AdapterVector, kernelsOf, type LoraBase } from '../lora/layer-feeds.ts';
+import { type AdapterVector, type BaseWeights, kernelsOf } from '../runner/layer-feeds.ts';
 import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { type Architecture, attentionScaleOf, isLocal, kindOf } from '../weights/architecture.ts';
@@ -60,7 +60,7 @@ export class CheckpointDecoder implements Decoder {
   /** `adapter`: null for the checkpoint as it is. */
   static async create(
     runtime: Runtime,
-    base: LoraBase,
+    base: BaseWeights,
     adapter: AdapterVector | null,
   ): Promise<CheckpointDecoder> {
     const { architecture } = base;

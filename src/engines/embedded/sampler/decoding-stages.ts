@@ -2,7 +2,7 @@ import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { embeddingTensor, finalNormTensor } from '../checkpoint/tensors.ts';
 import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { headOf, type LoraBase, weightOf } from '../lora/layer-feeds.ts';
+import { type BaseWeights, headOf, weightOf } from '../runner/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 import { type Architecture, isLocal, kindOf } from '../weights/architecture.ts';
 
@@ -47,7 +47,7 @@ export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
 }
 
 /** The tables of rotary positions take a while to compute, and all adapters of a checkpoint share them. */
-const tablesOf = new WeakMap<LoraBase, Record<'global' | 'local', ReturnType<typeof rotaryTables>>>();
+const tablesOf = new WeakMap<BaseWeights, Record<'global' | 'local', ReturnType<typeof rotaryTables>>>();
 
 function makeTables({ positions, local, headWidth, contextLength }: Architecture) {
   if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
@@ -64,7 +64,7 @@ interface SharedFeeds {
 }
 
 /** Inputs that all adapters of a checkpoint share. */
-export function sharedFeeds(runtime: Runtime, base: LoraBase): SharedFeeds {
+export function sharedFeeds(runtime: Runtime, base: BaseWeights): SharedFeeds {
   const { architecture } = base;
   const { vocabularySize, width, layers, headWidth, contextLength, tiedEmbeddings } = architecture;
   const tables = tablesOf.get(base) ?? makeTables(architecture);

@@ -1,7 +1,7 @@
 import { kernelPart } from '../checkpoint/tensors.ts';
 import { checkpointDecodingGraph } from '../graphs/checkpoint-decoding-graphs.ts';
 import { InPlaceProducts } from '../graphs/products.ts';
-import { type AdapterVector, adapterFeeds, type LoraBase, weightFeeds } from '../lora/layer-feeds.ts';
+import { type AdapterVector, adapterFeeds, type BaseWeights, weightFeeds } from '../runner/layer-feeds.ts';
 import type { Runtime, Session } from '../runtime.ts';
 import { kindOf } from '../weights/architecture.ts';
 import {
@@ -15,7 +15,7 @@ import {
 /** The stages of a checkpoint with an adapter, or without one if it is null. Its weights are read where they are in memory. */
 export async function inPlaceStages(
   runtime: Runtime,
-  base: LoraBase,
+  base: BaseWeights,
   adapter: AdapterVector | null,
 ): Promise<DecodingStages> {
   const { architecture } = base;

@@ -4,11 +4,11 @@ import { PackedProducts, ranksTogether } from '../graphs/products.ts';
 import {
   type AdapterVector,
   adapterParts,
+  type BaseWeights,
   headOf,
-  type LoraBase,
   vectorFeeds,
   weightOf,
-} from '../lora/layer-feeds.ts';
+} from '../runner/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 import { kindOf } from '../weights/architecture.ts';
 import {
@@ -26,7 +26,7 @@ import {
  */
 export async function packedStages(
   runtime: Runtime,
-  base: LoraBase,
+  base: BaseWeights,
   adapter: AdapterVector | null,
 ): Promise<DecodingStages> {
   const { sessions: packing, release } = takePacked(runtime, base);
@@ -62,7 +62,7 @@ interface Packed {
   users: number;
 }
 
-const packed = new WeakMap<Runtime, Map<LoraBase, Packed>>();
+const packed = new WeakMap<Runtime, Map<BaseWeights, Packed>>();
 
 /**
  * The sessions with a checkpoint's packed weights, until `release` is called. They are packed for the first user, which
@@ -70,9 +70,9 @@ const packed = new WeakMap<Runtime, Map<LoraBase, Packed>>();
  */
 export function takePacked(
   runtime: Runtime,
-  base: LoraBase,
+  base: BaseWeights,
 ): { sessions: Promise<Session[]>; release: () => Promise<void> } {
-  const ofRuntime = packed.get(runtime) ?? new Map<LoraBase, Packed>();
+  const ofRuntime = packed.get(runtime) ?? new Map<BaseWeights, Packed>();
   packed.set(runtime, ofRuntime);
   const entry = ofRuntime.get(base) ?? { sessions: pack(runtime, base), users: 0 };
   ofRuntime.set(base, entry);
@@ -87,7 +87,7 @@ export function takePacked(
   return { sessions: entry.sessions, release };
 }
 
-async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
+async function pack(runtime: Runtime, base: BaseWeights): Promise<Session[]> {
   const { architecture } = base;
   const sessions: Session[] = [];
   try {
@@ -108,7 +108,7 @@ async function pack(runtime: Runtime, base: LoraBase): Promise<Session[]> {
 }
 
 /** The matrices of a stage, by their names in its graph. */
-function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
+function matricesOf(base: BaseWeights, index: number): Map<string, Float32Array> {
   const { layers } = base.architecture;
   const matrices = new Map<string, Float32Array>();
   for (const layer of [index - 1, index]) {
@@ -127,7 +127,7 @@ function matricesOf(base: LoraBase, index: number): Map<string, Float32Array> {
 /** An adapter's inputs of `PackedProducts`, with rank 0 for the projections that it does not change. */
 function adapterPartFeeds(
   runtime: Runtime,
-  { architecture }: LoraBase,
+  { architecture }: BaseWeights,
   adapter: AdapterVector | null,
   layer: number,
 ): Feeds {

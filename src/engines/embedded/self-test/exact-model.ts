@@ -1,7 +1,7 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { finalNormTensor, layerTensorName, sublayerNorms } from '../checkpoint/tensors.ts';
-import type { LoraSettings } from '../lora/adapter-vector.ts';
-import type { LoraBase } from '../lora/layer-feeds.ts';
+import type { LoraSettings } from '../runner/adapter-vector.ts';
+import type { BaseWeights } from '../runner/layer-feeds.ts';
 import { type Architecture, kindOf } from '../weights/architecture.ts';
 import { type Parts, runAttention } from './exact-attention.ts';
 import { runConvolution } from './exact-convolution.ts';
@@ -68,7 +68,7 @@ export interface ExactLoss {
  * `adapter`: A and B by the names of their tensors.
  */
 export function runExactly(
-  { architecture, weights }: LoraBase,
+  { architecture, weights }: BaseWeights,
   { lora, adapter }: { lora: LoraSettings; adapter: ReadonlyMap<string, Float32Array> },
   tokens: readonly number[],
 ): ExactRun[] {

@@ -1,6 +1,6 @@
 import { checkpointTensors, projections } from '../checkpoint/tensors.ts';
-import type { Trained } from '../lora/adapter-vector.ts';
 import { Random } from '../random.ts';
+import type { Trained } from '../runner/adapter-vector.ts';
 import { partOf, type TestedModel } from './trial.ts';
 
 /** Settings that change numbers and no shapes, as most models have them. */

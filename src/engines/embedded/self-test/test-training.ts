@@ -1,6 +1,6 @@
-import { adapterShapes, type GradientSum } from '../lora/adapter-vector.ts';
-import { HeadRunner } from '../lora/head-runner.ts';
-import { LayerRunner } from '../lora/layer-runner.ts';
+import { adapterShapes, type GradientSum } from '../runner/adapter-vector.ts';
+import { HeadRunner } from '../runner/head-runner.ts';
+import { LayerRunner } from '../runner/layer-runner.ts';
 import type { ExactDecision, ExactRun } from './exact-model.ts';
 import { rowsOf, type Trial, tokens } from './trial.ts';
 

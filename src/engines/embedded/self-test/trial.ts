@@ -1,8 +1,8 @@
 import { EngineError } from '../../engine.ts';
 import { layerTensors, type NamedShape } from '../checkpoint/tensors.ts';
-import { adapterShapes, type LoraSettings } from '../lora/adapter-vector.ts';
-import type { AdapterVector, LoraBase } from '../lora/layer-feeds.ts';
 import { Random } from '../random.ts';
+import { adapterShapes, type LoraSettings } from '../runner/adapter-vector.ts';
+import type { AdapterVector, BaseWeights } from '../runner/layer-feeds.ts';
 import type { Runtime } from '../runtime.ts';
 import { kindOf, kindsOf, vectorLength } from '../weights/architecture.ts';
 import { type ExactRun, runExactly } from './exact-model.ts';
@@ -26,14 +26,14 @@ const largestCancellation = 1e6;
 const testedRank = 16;
 
 /** A checkpoint, and how it would be trained. */
-export interface TestedModel extends LoraBase {
+export interface TestedModel extends BaseWeights {
   id: string;
   lora: LoraSettings;
 }
 
 /** A part of a checkpoint, with an adapter, and what it computes exactly. */
 interface TestedPart {
-  base: LoraBase;
+  base: BaseWeights;
   adapter: AdapterVector;
   exact: ExactRun;
 }
@@ -117,7 +117,7 @@ export const allowed = ({ largestScore }: ExactRun) => tolerance + tolerancePerS
  * The first layer of a checkpoint, and as a second one the first that mixes positions in another way, or else the next,
  * with the first rows of its embedding and of its head: views of its weights.
  */
-function firstPart({ architecture: whole, weights }: LoraBase, layers: number): LoraBase {
+function firstPart({ architecture: whole, weights }: BaseWeights, layers: number): BaseWeights {
   const architecture = partOf(whole, layers);
   const cut = ['model.embed_tokens.weight', 'lm_head.weight'].flatMap((name) => {
     const table = weights.get(name)?.subarray(0, architecture.vocabularySize * architecture.width);
@@ -132,7 +132,7 @@ function firstPart({ architecture: whole, weights }: LoraBase, layers: number): 
   return { architecture, weights: new Map([...weights, ...cut, ...moved]) };
 }
 
-function secondLayer(whole: LoraBase['architecture']): number {
+function secondLayer(whole: BaseWeights['architecture']): number {
   const kinds = Array.from({ length: whole.layers }, (_, layer) => kindOf(whole, layer));
   return Math.max(
     1,
@@ -141,7 +141,7 @@ function secondLayer(whole: LoraBase['architecture']): number {
 }
 
 /** The architecture of that part. */
-export function partOf(whole: LoraBase['architecture'], layers: number): LoraBase['architecture'] {
+export function partOf(whole: BaseWeights['architecture'], layers: number): BaseWeights['architecture'] {
   const { convolutions, local } = whole;
   const tested = [0, secondLayer(whole)];
   const choose = (flags: readonly boolean[]) => tested.map((layer) => flags[layer] ?? false);
@@ -156,7 +156,7 @@ export function partOf(whole: LoraBase['architecture'], layers: number): LoraBas
 }
 
 /** A random adapter. Both its matrices change the result. */
-function randomAdapter({ architecture }: LoraBase, lora: LoraSettings): AdapterVector {
+function randomAdapter({ architecture }: BaseWeights, lora: LoraSettings): AdapterVector {
   const random = new Random(7);
   const shapes = adapterShapes(architecture, lora);
   const vector = new Float32Array(vectorLength(shapes));

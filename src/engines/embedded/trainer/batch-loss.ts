@@ -1,7 +1,7 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { TokenResults } from '../../token-results.ts';
-import type { ProbabilitySlopes } from '../lora/head-runner.ts';
+import type { ProbabilitySlopes } from '../runner/head-runner.ts';
 import { type Distribution, entropyOf, logprobAt } from '../sampling/distribution.ts';
 import type { Decision } from './decisions.ts';
 

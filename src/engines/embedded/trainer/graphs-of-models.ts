@@ -1,5 +1,5 @@
 import type { BaseModels } from '../base-models.ts';
-import { BatchGraphs } from '../lora/batch-runner.ts';
+import { BatchGraphs } from '../runner/batch-runner.ts';
 import type { Runtime } from '../runtime.ts';
 
 /** The training graphs of base models, on the CPU or on the device of the checkpoints. */

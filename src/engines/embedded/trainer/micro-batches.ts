@@ -1,6 +1,6 @@
-import type { PlainDecisions } from '../lora/head-runner.ts';
-import { type PaddedTokens, type Row, rowIndex, toRows } from '../lora/shared-prefixes.ts';
-import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../lora/training-memory.ts';
+import type { PlainDecisions } from '../runner/head-runner.ts';
+import { type PaddedTokens, type Row, rowIndex, toRows } from '../runner/shared-prefixes.ts';
+import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../runner/training-memory.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 

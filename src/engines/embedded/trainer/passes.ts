@@ -1,5 +1,5 @@
-import { addParts, type GradientSum, PartialSum } from '../lora/adapter-vector.ts';
-import type { BatchRun, BatchRunner } from '../lora/batch-runner.ts';
+import { addParts, type GradientSum, PartialSum } from '../runner/adapter-vector.ts';
+import type { BatchRun, BatchRunner } from '../runner/batch-runner.ts';
 import { freeAll } from '../runtime.ts';
 import { entropyOf, rowLength } from '../sampling/distribution.ts';
 import {

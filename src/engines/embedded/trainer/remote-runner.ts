@@ -1,8 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import { EngineError } from '../../engine.ts';
-import { addParts, type GradientSum, PartialSum } from '../lora/adapter-vector.ts';
-import type { BatchRun, BatchRunner } from '../lora/batch-runner.ts';
-import type { PlainDecisions, ProbabilitySlopes, TokenProbabilities } from '../lora/head-runner.ts';
+import { addParts, type GradientSum, PartialSum } from '../runner/adapter-vector.ts';
+import type { BatchRun, BatchRunner } from '../runner/batch-runner.ts';
+import type { PlainDecisions, ProbabilitySlopes, TokenProbabilities } from '../runner/head-runner.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { fromFailure, toFailure, type WorkerFailure } from '../threads/worker-messages.ts';
 

@@ -1,5 +1,5 @@
 import { EngineError } from '../../engine.ts';
-import { type GradientSum, mostRowElements } from '../lora/adapter-vector.ts';
+import { type GradientSum, mostRowElements } from '../runner/adapter-vector.ts';
 import { freeAll } from '../runtime.ts';
 import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';

@@ -8,7 +8,7 @@ import {
   encodeAdapterConfig,
   encodeAdapterHeader,
 } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
-import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { adapterVector } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 /** Writes an adapter as the folder that PEFT loads, of the parts of which an export is made. */

@@ -2,8 +2,8 @@ import { basename } from 'node:path';
 import type { CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
 import { hashWeights, readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
-import type { LoraBase } from '../../../../src/engines/embedded/lora/layer-feeds.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import type { BaseWeights } from '../../../../src/engines/embedded/runner/layer-feeds.ts';
 import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
 import type { DecisionCodec } from '../../../../src/engines/embedded/trainer/decisions.ts';
 import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -16,7 +16,7 @@ export const adapterOfTests = {
 };
 
 /** A checkpoint as a base model. */
-function modelOf(id: string, folder: string, { architecture, weights }: LoraBase): CheckpointModel {
+function modelOf(id: string, folder: string, { architecture, weights }: BaseWeights): CheckpointModel {
   const { contextLength, vocabularySize } = architecture;
   return {
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },

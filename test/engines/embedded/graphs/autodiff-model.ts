@@ -1,5 +1,5 @@
 import { defaultDevice, grad, init, nn, numpy as np } from '@jax-js/jax';
-import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { Architecture } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 type Array = ReturnType<typeof np.array>;

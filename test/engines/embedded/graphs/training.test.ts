@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { initializeWeights } from '../../../../src/engines/embedded/initial-weights.ts';
-import { PartialSum, trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { BatchGraphs } from '../../../../src/engines/embedded/lora/batch-runner.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { PartialSum, trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { BatchGraphs } from '../../../../src/engines/embedded/runner/batch-runner.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';

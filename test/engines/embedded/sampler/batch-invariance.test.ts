@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
-import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { adapterShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import type { Chunk } from '../../../../src/engines/embedded/sampler/decoder.ts';

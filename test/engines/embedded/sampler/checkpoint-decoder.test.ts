@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
-import { adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { adapterVector } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { blockLength } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';

@@ -1,8 +1,8 @@
 import { vi } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
-import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { BaseModels, type CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
-import { type Trained, trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { type Trained, trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';

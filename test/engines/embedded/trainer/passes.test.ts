@@ -2,9 +2,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
-import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { BatchGraphs } from '../../../../src/engines/embedded/lora/batch-runner.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import { adapterShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { BatchGraphs } from '../../../../src/engines/embedded/runner/batch-runner.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import {

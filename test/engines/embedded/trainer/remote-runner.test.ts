@@ -1,11 +1,11 @@
 import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
-import { PartialSum } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import type { BatchRun, BatchRunner } from '../../../../src/engines/embedded/lora/batch-runner.ts';
+import { PartialSum } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import type { BatchRun, BatchRunner } from '../../../../src/engines/embedded/runner/batch-runner.ts';
 import { GraphsOfModels } from '../../../../src/engines/embedded/trainer/graphs-of-models.ts';
 import { RemoteRunner, RunnerServer } from '../../../../src/engines/embedded/trainer/remote-runner.ts';
-import { plainDecisions } from '../lora/plain-decisions.ts';
+import { plainDecisions } from '../runner/plain-decisions.ts';
 import { runtime } from '../sampler/support.ts';
 import { base, baseModel } from '../support.ts';
 

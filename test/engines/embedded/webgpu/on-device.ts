@@ -1,8 +1,8 @@
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { allProjections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { createEmbeddedEngine, type EmbeddedEngineOptions } from '../../../../src/engines/embedded/index.ts';
-import { adapterShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
 import { Graph, type Value } from '../../../../src/engines/embedded/onnx/graph.ts';
+import { adapterShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { readWeights } from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { GenerateRequest } from '../../../../src/engines/engine.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { embeddedBaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { initializeWeights } from '../../../../src/engines/embedded/initial-weights.ts';
-import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
 import {
   readOptimizer,

@@ -2,7 +2,7 @@ import type { Tensor } from 'onnxruntime-common';
 import { embeddingTables } from '../../checkpoint/tensors.ts';
 import { logitRowsOf } from '../../graphs/logit-outputs.ts';
 import { tinyDecodingGraphs } from '../../graphs/tiny-decoding-graphs.ts';
-import { trainedShapes } from '../../lora/adapter-vector.ts';
+import { trainedShapes } from '../../runner/adapter-vector.ts';
 import { freeAll, type Runtime, type Session } from '../../runtime.ts';
 import type { LogitRows } from '../../sampling/distribution.ts';
 import type { Architecture } from '../../weights/architecture.ts';

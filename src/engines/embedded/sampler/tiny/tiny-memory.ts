@@ -1,6 +1,6 @@
 import { EngineError } from '../../../engine.ts';
 import { embeddingTables } from '../../checkpoint/tensors.ts';
-import { trainedShapes } from '../../lora/adapter-vector.ts';
+import { trainedShapes } from '../../runner/adapter-vector.ts';
 import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
 import type { Architecture } from '../../weights/architecture.ts';
 import { blockBytes, blockPositions, cacheBytes } from './attention.ts';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { trainedShapes } from '../../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { BatchGraphs } from '../../../../../src/engines/embedded/lora/batch-runner.ts';
 import { Random } from '../../../../../src/engines/embedded/random.ts';
+import { trainedShapes } from '../../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { BatchGraphs } from '../../../../../src/engines/embedded/runner/batch-runner.ts';
 import { loadRuntime, type Runtime } from '../../../../../src/engines/embedded/runtime.ts';
 import { TinyDecoder } from '../../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import { copyRow, type LogitRows } from '../../../../../src/engines/embedded/sampling/distribution.ts';

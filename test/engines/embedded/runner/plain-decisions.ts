@@ -1,4 +1,4 @@
-import type { PlainDecisions } from '../../../../src/engines/embedded/lora/head-runner.ts';
+import type { PlainDecisions } from '../../../../src/engines/embedded/runner/head-runner.ts';
 
 /** A decision whose distribution the graphs compute. */
 export interface PlainDecision {

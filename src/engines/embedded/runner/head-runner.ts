@@ -12,7 +12,7 @@ import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture, TensorShape } from '../weights/architecture.ts';
 import { type GradientSum, type Trained, trainedShapes } from './adapter-vector.ts';
-import { headOf, type LoraBase, partFeeds, type TrainedTensor, weightOf } from './layer-feeds.ts';
+import { type BaseWeights, headOf, partFeeds, type TrainedTensor, weightOf } from './layer-feeds.ts';
 import { headRows } from './training-memory.ts';
 
 /** Decisions whose sampling parameters are a temperature and a set of legal tokens: an element of each column for each. */
@@ -70,7 +70,7 @@ const mostKeptVocabulary = 4096;
  */
 export class HeadRunner {
   readonly #runtime: Runtime;
-  readonly #base: LoraBase;
+  readonly #base: BaseWeights;
   /** The checkpoint's own weights. */
   readonly #weights: Feeds;
   /** Decisions of a chunk. */
@@ -78,7 +78,7 @@ export class HeadRunner {
   readonly #trained: Record<'norm' | 'embedding', TrainedTensor> | null;
   readonly #sessions: HeadSessions;
 
-  private constructor(runtime: Runtime, base: LoraBase, trained: Trained, sessions: HeadSessions) {
+  private constructor(runtime: Runtime, base: BaseWeights, trained: Trained, sessions: HeadSessions) {
     this.#runtime = runtime;
     this.#base = base;
     this.#sessions = sessions;
@@ -92,7 +92,7 @@ export class HeadRunner {
     this.#trained = trained === 'all' ? trainedHead(architecture) : null;
   }
 
-  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<HeadRunner> {
+  static async create(runtime: Runtime, base: BaseWeights, trained: Trained): Promise<HeadRunner> {
     const { architecture } = base;
     const options = { isFused: runtime.device === 'cpu', trainsHead: trained === 'all' };
     return new HeadRunner(runtime, base, trained, {

@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { readAdapter } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
-import { adapterShapes, adapterVector } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { HeadRunner } from '../../../../src/engines/embedded/lora/head-runner.ts';
-import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
+import { adapterShapes, adapterVector } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { HeadRunner } from '../../../../src/engines/embedded/runner/head-runner.ts';
+import { LayerRunner } from '../../../../src/engines/embedded/runner/layer-runner.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';

@@ -2,7 +2,7 @@ import { EngineError } from '../../engine.ts';
 import { embeddingTables } from '../checkpoint/tensors.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
-import { type LoraBase, placeRow, weightOf } from './layer-feeds.ts';
+import { type BaseWeights, placeRow, weightOf } from './layer-feeds.ts';
 import type { PaddedTokens } from './shared-prefixes.ts';
 
 interface Table {
@@ -18,7 +18,7 @@ export class TokenEmbedding {
   readonly #architecture: Architecture;
   readonly #tables: readonly Table[];
 
-  constructor(base: LoraBase, trained: Trained) {
+  constructor(base: BaseWeights, trained: Trained) {
     const { architecture } = base;
     this.#architecture = architecture;
     const shapes = trainedShapes(architecture, trained);

@@ -63,15 +63,15 @@ export interface LayerGraphOptions {
  * all nodes have kernels on WebGPU; the runtime still fuses transpositions and scales into the products on the CPU. The
  * shapes are inputs, because the arithmetic of shapes would run on the CPU, and sessions on WebGPU refuse nodes there.
  */
-export function loraForwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LoraGraph(architecture, options);
+export function layerForwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LayerGraph(architecture, options);
   graph.output('next', layer.next(layer.forward('state')), [picked, architecture.width]);
   return graph.finish();
 }
 
-/** The same forward pass, with what `loraTapeGraph` takes from it as further outputs: see `keptShapes`. */
-export function loraKeepingGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LoraGraph(architecture, options);
+/** The same forward pass, with what `layerTapeGraph` takes from it as further outputs: see `keptShapes`. */
+export function layerKeepingGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LayerGraph(architecture, options);
   const tape = layer.forward('state');
   graph.output('next', layer.next(tape), [picked, architecture.width]);
   const parts: Partial<Record<KeptPart, Value>> = tape;
@@ -85,17 +85,17 @@ export function loraKeepingGraph(architecture: Architecture, options: LayerGraph
  * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and of
  * each trained input `<input>.gradient`: of `<projection>.A` and `<projection>.B`, or of all weights.
  */
-export function loraBackwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LoraGraph(architecture, options, true);
+export function layerBackwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LayerGraph(architecture, options, true);
   graph.input('gradient', 'float32', [picked, architecture.width]);
   const stateGradient = layer.backward('gradient', layer.forward('state'));
   graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
   return graph.finish();
 }
 
-/** The backward pass on what a forward pass has kept. Inputs beside those of `loraBackwardGraph`: `keptShapes`. */
-export function loraTapeGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LoraGraph(architecture, options, true);
+/** The backward pass on what a forward pass has kept. Inputs beside those of `layerBackwardGraph`: `keptShapes`. */
+export function layerTapeGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
+  const { graph, layer, picked } = new LayerGraph(architecture, options, true);
   graph.input('gradient', 'float32', [picked, architecture.width]);
   const kept = Object.fromEntries(
     Array.from(keptShapes(architecture, options), ([part, shape]) => [
@@ -165,7 +165,7 @@ export function keptShapes(
 
 const noAdapters: LoraTargets = { targets: [], scale: 1 };
 
-class LoraGraph {
+class LayerGraph {
   readonly graph = new Graph();
   readonly layer: Layer;
   /** The dimension of the states that the layer gives. */

@@ -1,18 +1,18 @@
 import type { Tensor } from 'onnxruntime-common';
 import {
   type LayerGraphOptions,
-  loraBackwardGraph,
-  loraForwardGraph,
-  loraKeepingGraph,
-  loraTapeGraph,
-} from '../graphs/lora-graphs.ts';
+  layerBackwardGraph,
+  layerForwardGraph,
+  layerKeepingGraph,
+  layerTapeGraph,
+} from '../graphs/layer-graphs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import { isLocal, kindOf } from '../weights/architecture.ts';
 import type { GradientSum, Trained } from './adapter-vector.ts';
 import {
+  type BaseWeights,
   type BatchFeeds,
   batchFeeds,
-  type LoraBase,
   partFeeds,
   type TrainedTensor,
   trainedTensors,
@@ -50,14 +50,14 @@ interface PassOptions {
  */
 export class LayerRunner {
   readonly #runtime: Runtime;
-  readonly #base: LoraBase;
+  readonly #base: BaseWeights;
   readonly #embedding: TokenEmbedding;
   readonly #sessions: LayerSessions;
   /** The checkpoint's own weights. */
   readonly #layers: Feeds[];
   readonly #trained: TrainedTensor[][];
 
-  constructor(runtime: Runtime, base: LoraBase, trained: Trained) {
+  constructor(runtime: Runtime, base: BaseWeights, trained: Trained) {
     const { architecture } = base;
     this.#runtime = runtime;
     this.#base = base;
@@ -164,22 +164,22 @@ export class LayerRunner {
 
 const graphs = {
   /** Forward without anything that is trained. */
-  base: loraForwardGraph,
-  forward: loraForwardGraph,
-  backward: loraBackwardGraph,
+  base: layerForwardGraph,
+  forward: layerForwardGraph,
+  backward: layerBackwardGraph,
   /** Forward, keeping what `fromTape`, a backward pass, needs. */
-  keeping: loraKeepingGraph,
-  fromTape: loraTapeGraph,
+  keeping: layerKeepingGraph,
+  fromTape: layerTapeGraph,
 };
 
 /** The sessions of a layer's graphs, created when they are first needed. */
 class LayerSessions {
   readonly #runtime: Runtime;
-  readonly #base: LoraBase;
+  readonly #base: BaseWeights;
   readonly #trained: LayerGraphOptions['trained'];
   readonly #sessions = new Map<string, Promise<Session>>();
 
-  constructor(runtime: Runtime, base: LoraBase, trained: Trained) {
+  constructor(runtime: Runtime, base: BaseWeights, trained: Trained) {
     this.#runtime = runtime;
     this.#base = base;
     this.#trained =

@@ -16,7 +16,7 @@ import type { Selection } from './selection.ts';
 import { type Branches, type PaddedTokens, whole } from './shared-prefixes.ts';
 
 /** A checkpoint's weights by their names in the files. */
-export interface LoraBase {
+export interface BaseWeights {
   architecture: Architecture;
   weights: ReadonlyMap<string, Float32Array>;
 }
@@ -32,18 +32,18 @@ export const headOf = ({ tiedEmbeddings }: Architecture): string =>
   tiedEmbeddings ? embeddingTensor : headTensor;
 
 /** A tensor of a checkpoint by its name in the files. */
-export function weightOf({ weights }: LoraBase, name: string): Float32Array {
+export function weightOf({ weights }: BaseWeights, name: string): Float32Array {
   const data = weights.get(name);
   if (!data) throw new Error(`the checkpoint has no tensor ${name}`);
   return data;
 }
 
 /** A layer's weights in the files as inputs of the graphs, under the names of `LayerTensor.part`. */
-export const weightFeeds = (runtime: Runtime, base: LoraBase, layer: number): Feeds =>
+export const weightFeeds = (runtime: Runtime, base: BaseWeights, layer: number): Feeds =>
   constants(runtime, base, layerTensors(base.architecture, layer));
 
 /** Those of `weightFeeds` that are no matrices: norms and biases. */
-export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Feeds =>
+export const vectorFeeds = (runtime: Runtime, base: BaseWeights, layer: number): Feeds =>
   constants(
     runtime,
     base,
@@ -51,14 +51,14 @@ export const vectorFeeds = (runtime: Runtime, base: LoraBase, layer: number): Fe
   );
 
 /** The kernels of each layer's convolution, [width, taps]; null for a layer without one. */
-export const kernelsOf = (base: LoraBase): (Float32Array | null)[] =>
+export const kernelsOf = (base: BaseWeights): (Float32Array | null)[] =>
   Array.from({ length: base.architecture.layers }, (_, layer) =>
     kindOf(base.architecture, layer) === 'convolution'
       ? weightOf(base, `${layerTensorName(base.architecture, layer, kernelPart)}.weight`)
       : null,
   );
 
-const constants = (runtime: Runtime, base: LoraBase, tensors: readonly LayerTensor[]): Feeds =>
+const constants = (runtime: Runtime, base: BaseWeights, tensors: readonly LayerTensor[]): Feeds =>
   Object.fromEntries(
     tensors.map(({ part, name, dimensions }) => [part, runtime.constant(weightOf(base, name), dimensions)]),
   );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { rowIndex, toRows } from '../../../../src/engines/embedded/lora/shared-prefixes.ts';
+import { rowIndex, toRows } from '../../../../src/engines/embedded/runner/shared-prefixes.ts';
 import { type Architecture, usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
 
 const architecture: Architecture = {

@@ -9,7 +9,7 @@ import {
   type ProbabilitySlopes,
   type TokenProbabilities,
 } from './head-runner.ts';
-import type { LoraBase } from './layer-feeds.ts';
+import type { BaseWeights } from './layer-feeds.ts';
 import { type LayerPass, LayerRunner } from './layer-runner.ts';
 import { inSelection, type Selection, selectStates } from './selection.ts';
 import type { PaddedTokens } from './shared-prefixes.ts';
@@ -76,7 +76,7 @@ export class BatchGraphs implements BatchRunner {
     this.#selects = selects;
   }
 
-  static async create(runtime: Runtime, base: LoraBase, trained: Trained): Promise<BatchGraphs> {
+  static async create(runtime: Runtime, base: BaseWeights, trained: Trained): Promise<BatchGraphs> {
     const { architecture } = base;
     const selects =
       runtime.device === 'cpu' &&

@@ -12,22 +12,22 @@ import {
   headSlopesGraph,
 } from '../../../../src/engines/embedded/graphs/head-graphs.ts';
 import {
-  loraBackwardGraph,
-  loraForwardGraph,
-  loraKeepingGraph,
-  loraTapeGraph,
-} from '../../../../src/engines/embedded/graphs/lora-graphs.ts';
-import { trainedShapes } from '../../../../src/engines/embedded/lora/adapter-vector.ts';
-import { HeadRunner } from '../../../../src/engines/embedded/lora/head-runner.ts';
-import { LayerRunner } from '../../../../src/engines/embedded/lora/layer-runner.ts';
-import { inSelection, selectStates } from '../../../../src/engines/embedded/lora/selection.ts';
+  layerBackwardGraph,
+  layerForwardGraph,
+  layerKeepingGraph,
+  layerTapeGraph,
+} from '../../../../src/engines/embedded/graphs/layer-graphs.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { HeadRunner } from '../../../../src/engines/embedded/runner/head-runner.ts';
+import { LayerRunner } from '../../../../src/engines/embedded/runner/layer-runner.ts';
+import { inSelection, selectStates } from '../../../../src/engines/embedded/runner/selection.ts';
 import {
   keptBytes,
   keptLayers,
   sequencesThatFit,
   trainingBytes,
-} from '../../../../src/engines/embedded/lora/training-memory.ts';
-import { Random } from '../../../../src/engines/embedded/random.ts';
+} from '../../../../src/engines/embedded/runner/training-memory.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { type Architecture, kindOf } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -242,7 +242,7 @@ describe('the graphs of checkpoints', () => {
     const trained = { targets: projections, scale: 2 };
     const graphs = [
       ...(['attention', 'convolution'] as const).flatMap((kind) =>
-        [loraForwardGraph, loraBackwardGraph, loraKeepingGraph, loraTapeGraph].map((build) =>
+        [layerForwardGraph, layerBackwardGraph, layerKeepingGraph, layerTapeGraph].map((build) =>
           build(architecture, { trained, isFused: false, selects: false, kind }),
         ),
       ),
