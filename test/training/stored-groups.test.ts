@@ -238,6 +238,8 @@ describe('a run on a service that stores groups', () => {
     await expect(train({ ...another, client, runDirectory })).rejects.toMatchObject({
       ...{ code: 'connection_failed', path: expect.stringMatching(/\/groups$/) },
     });
+    const summary = JSON.parse(await readFile(join(runDirectory, 'summary.json'), 'utf8'));
+    expect(summary.counts).toEqual({ dispatched: 6, completed: 6, failed: 0, cancelled: 0 });
     served.proxy.fault = () => pass;
     expect(await train({ ...another, client, runDirectory, resume: true })).toMatchObject({ finalStep: 4 });
   });
