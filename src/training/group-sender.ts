@@ -116,7 +116,8 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
       try {
         await this.#store(model, own, this.#signal);
       } catch (error) {
-        if (!isRefusal(error)) throw error;
+        // Of a group that was accepted before, or has no trajectory left, none can be left out.
+        if (!isRefusal(error) || group.isReleased || own.trajectories.length === 0) throw error;
         this.#forgetGroup(group);
         return this.#settleGroup(this.#withoutRefused(group, own, error));
       }
