@@ -50,6 +50,8 @@ interface Posted {
   headers?: Record<string, string>;
   /** Whether a retry is safe without a key, because the request alone determines the result. Default false. */
   isRepeatable?: boolean | undefined;
+  /** Whether a key is sent without one of the caller's. Default true. */
+  isKeyed?: boolean;
 }
 
 /** What an Idempotency-Key header can carry. */
@@ -126,15 +128,15 @@ export class Requester {
     path: string,
     options: IdempotentCallOptions,
     parse: Parse<Result>,
-    { body, headers, isRepeatable }: Posted,
+    { body, headers, isRepeatable, isKeyed = true }: Posted,
   ): Promise<Result> {
-    const { idempotencyKey = randomUUID() } = options;
-    checkHeader('idempotencyKey', idempotencyKey, writable);
+    const { idempotencyKey = isKeyed ? randomUUID() : undefined } = options;
+    if (idempotencyKey !== undefined) checkHeader('idempotencyKey', idempotencyKey, writable);
     const call = this.callOf(options, {
       method: 'POST',
       path,
       body,
-      headers: { ...headers, 'idempotency-key': idempotencyKey },
+      headers: { ...headers, ...(idempotencyKey !== undefined && { 'idempotency-key': idempotencyKey }) },
       repeat: isRepeatable || this.dialect === 'standard' ? 'harmless' : 'untouched',
     });
     return this.transport.send(call, parse);

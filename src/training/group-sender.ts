@@ -26,8 +26,18 @@ import { type GroupsToSend, storeGroup } from './submit-training.ts';
 /** Most groups of a step that are sent at once. */
 const concurrency = 4;
 
-/** After this time a group is sent again before it is named: the service removes those that nothing names for a day. */
-const freshMs = 12 * 3_600_000;
+/**
+ * After this time a group is sent again before it is named: the service removes one that was not named in a day, or not
+ * again in an hour.
+ */
+const freshMs = { unnamed: 12 * 3_600_000, named: 1_800_000 };
+
+interface Sent {
+  sending: Promise<StoredGroup>;
+  /** When it was sent or last named, in milliseconds since 1970. */
+  at: number;
+  isNamed: boolean;
+}
 
 /** Sends the groups of a step to the service when they end, if it stores single groups. */
 export class GroupSender<Schema extends z.ZodType, Outcome> {
@@ -38,7 +48,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
   readonly #signal: AbortSignal;
   readonly #queue = new PQueue({ concurrency });
   /** By model and index of the group. */
-  readonly #stored = new Map<string, { sending: Promise<StoredGroup>; at: number }>();
+  readonly #stored = new Map<string, Sent>();
 
   constructor(run: RunContext<Schema, Outcome>, step: number) {
     this.#run = run;
@@ -84,7 +94,14 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     signal: AbortSignal,
   ): Promise<GroupsToSend> {
     if (!this.#run.storesGroups) return groups.map((group) => group.toTrajectoryGroup());
-    return Promise.all(groups.map((group) => this.#store(model, group, signal)));
+    const stored = await Promise.all(groups.map((group) => this.#store(model, group, signal)));
+    for (const { index } of groups) {
+      const known = this.#stored.get(keyOf(model, index));
+      if (!known) continue;
+      known.at = Date.now();
+      known.isNamed = true;
+    }
+    return stored;
   }
 
   /** Ends what is still being sent. */
@@ -98,7 +115,8 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
       try {
         await this.#store(model, own, this.#signal);
       } catch (error) {
-        if (!isRefusal(error)) throw error;
+        // Of a group that was accepted before, or has no trajectory left, none can be left out.
+        if (!isRefusal(error) || group.isReleased || own.trajectories.length === 0) throw error;
         this.#forgetGroup(group);
         return this.#settleGroup(this.#withoutRefused(group, own, error));
       }
@@ -116,12 +134,12 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
   #store(model: ModelHandle, group: RolloutGroup, signal: AbortSignal): Promise<StoredGroup> {
     const key = keyOf(model, group.index);
     const known = this.#stored.get(key);
-    if (known && Date.now() - known.at < freshMs) return known.sending;
+    if (known && Date.now() - known.at < freshMs[known.isNamed ? 'named' : 'unnamed']) return known.sending;
     const sending = this.#queue.add(async () => {
       const whole = group.isReleased ? await this.#run.directory.readGroup(this.#step, group.index) : group;
       return storeGroup({ model, group: whole.toTrajectoryGroup(), signal });
     });
-    this.#stored.set(key, { sending, at: Date.now() });
+    this.#stored.set(key, { sending, at: Date.now(), isNamed: false });
     // A repeat may succeed, for example after a stop, with the time that is left for a log.
     sending.catch(() => {
       if (this.#stored.get(key)?.sending === sending) this.#stored.delete(key);

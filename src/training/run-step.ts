@@ -66,9 +66,13 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   const sender = new GroupSender(run, step);
   const ended = withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
-    const rollouts = await sender.settle(await runRollouts(run, admitted, sender), (group) =>
-      directory.appendToJournal(step, group),
-    );
+    const ran = await runRollouts(run, admitted, sender);
+    const onReplaced = (group: RolloutGroup) => directory.appendToJournal(step, group);
+    const rollouts = await sender.settle(ran, onReplaced).catch((error) => {
+      // They count also if the run ends here.
+      admitted.onRollouts(ran);
+      throw error;
+    });
     admitted.onRollouts(rollouts);
     if (!(await admitted.mayTrain)) return null;
 

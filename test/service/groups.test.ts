@@ -188,7 +188,7 @@ describe('a stored group', () => {
     expect((await without.follow(again.body.id)).at(-1)?.data.error_message).toContain('Send the job again');
   });
 
-  test('is removed when nothing has named it for a day and no unfinished job needs it', async () => {
+  test('is removed a day after it was sent or an hour after it was named, unless an unfinished job needs it', async () => {
     const { service, call, createModel, dataFolder } = await open();
     service.queue.wake = () => {};
     const model = await createModel();
@@ -200,9 +200,14 @@ describe('a stored group', () => {
       call('POST', `/v1/preview/models/${model.id}/log`, { split: 'val', groups: [id] });
     expect((await log(logged)).status).toBe(200);
     const files = () => readdirSync(join(dataFolder, 'models', model.id, 'groups')).sort();
-    await removeUnused({ ...service, now: Date.now() + groupKeptMs - 60_000 });
+    const later = (ms: number) => removeUnused({ ...service, now: Date.now() + ms });
+    await later(groupKeptMs.named - 60_000);
     expect(files()).toEqual(ids.toSorted());
-    await removeUnused({ ...service, now: Date.now() + groupKeptMs + 60_000 });
+    await later(groupKeptMs.named + 60_000);
+    expect(files()).toEqual([needed, unused].sort());
+    await later(groupKeptMs.unnamed - 60_000);
+    expect(files()).toEqual([needed, unused].sort());
+    await later(groupKeptMs.unnamed + 60_000);
     expect(files()).toEqual([needed]);
     expect((await log(unused)).body.detail).toEqual(noGroup);
     expect((await call('POST', groupsOf(model.id), several[2])).body.id).toBe(unused);

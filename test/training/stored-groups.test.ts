@@ -52,6 +52,15 @@ const settings = {
   ...{ model: { project: 'resume', name: 'one', baseModel: 'scripted-tiny' } },
 };
 
+/** Answers in place of the service. */
+const answer =
+  (status: number, body: object): typeof pass =>
+  async ({ send }) => {
+    const text = JSON.stringify(body);
+    const head = `HTTP/1.1 ${status} -\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`;
+    await send(Buffer.from(head + text));
+  };
+
 /** A service whose requests are recorded, with a client. `hidesGroups`: its OpenAPI document does not name single groups. */
 async function serve({ engine = new CoinEngine(), hidesGroups = false } = {}) {
   const dataFolder = await temporaryFolder();
@@ -61,13 +70,7 @@ async function serve({ engine = new CoinEngine(), hidesGroups = false } = {}) {
   onTestFinished(() => proxy[Symbol.asyncDispose]());
   if (hidesGroups)
     proxy.fault = ({ path }) =>
-      path.endsWith('/openapi.json')
-        ? async ({ send }) => {
-            const text = '{"openapi":"3.1.0","paths":{}}';
-            const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`;
-            await send(Buffer.from(head + text));
-          }
-        : pass;
+      path.endsWith('/openapi.json') ? answer(200, { openapi: '3.1.0', paths: {} }) : pass;
   const client = createClient({ baseUrl: proxy.url, apiKey: service.apiKey, backoffMs: 1 });
   onTestFinished(() => client.close());
   const asked = (path: RegExp) => proxy.seen.filter((request) => path.test(request.path)).length;
@@ -224,6 +227,16 @@ describe('a run on a service that stores groups', () => {
     ).toEqual([2, 3, 3, 3]);
   });
 
+  test('ends with the error of a service that refuses every group', async () => {
+    const served = await serve();
+    const refused = answer(422, { detail: 'this service has no tokenizer' });
+    served.proxy.fault = ({ path }) => (path.endsWith('/groups') ? refused : pass);
+    await expect(trained(served)).rejects.toMatchObject({
+      code: 'unprocessable',
+      detail: 'this service has no tokenizer',
+    });
+  });
+
   test('sends a group again that did not arrive, and ends with an error that names the call if it never does', async () => {
     const cut: typeof pass = async ({ client }) => void client.destroy();
     const served = await serve();
@@ -238,6 +251,8 @@ describe('a run on a service that stores groups', () => {
     await expect(train({ ...another, client, runDirectory })).rejects.toMatchObject({
       ...{ code: 'connection_failed', path: expect.stringMatching(/\/groups$/) },
     });
+    const summary = JSON.parse(await readFile(join(runDirectory, 'summary.json'), 'utf8'));
+    expect(summary.counts).toEqual({ dispatched: 6, completed: 6, failed: 0, cancelled: 0 });
     served.proxy.fault = () => pass;
     expect(await train({ ...another, client, runDirectory, resume: true })).toMatchObject({ finalStep: 4 });
   });

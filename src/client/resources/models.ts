@@ -87,8 +87,8 @@ export class Models extends Resource {
 
   /**
    * Stores a group of trajectories for jobs and logs of the model, which name it by its id: `groups` in
-   * `trainingJobs.create` and `log`. Equal content is the same group. It is kept for a day after it was last sent or named,
-   * and while an unfinished job needs it. An extension: `client.storesGroups()` tells whether the service has it.
+   * `trainingJobs.create` and `log`. Equal content is the same group. It is kept for a day until it is
+   * named, for an hour after that, and while an unfinished job needs it. An extension: `client.storesGroups()` tells whether the service has it.
    *
    * @throws RequestError of code `unprocessable` or `context_length_exceeded` for what cannot be trained on.
    */
@@ -97,7 +97,9 @@ export class Models extends Resource {
     group: TrajectoryGroupBody,
     options: IdempotentCallOptions = {},
   ): Promise<StoredGroup> {
-    const posted = { body: await jsonInSlices(group, options.signal), isRepeatable: true };
+    const body = await jsonInSlices(group, options.signal);
+    // The content makes a repeat harmless, so the service need not remember a key for each group.
+    const posted = { body, isRepeatable: true, isKeyed: false };
     const parse = parserOf(reportedStoredGroupSchema);
     return this.requester.post(path`/preview/models/${modelId}/groups`, options, parse, posted);
   }

@@ -66,8 +66,8 @@ export async function refuseModels(files: DataFiles, modelIds: Iterable<string>)
 /** How long unused training data, and idempotency keys without a model, are kept, in milliseconds. */
 export const keptMs = 30 * 24 * 3_600_000;
 
-/** How long a group is kept after it was last sent or named, in milliseconds. */
-export const groupKeptMs = 24 * 3_600_000;
+/** How long a group is kept after it was sent, if nothing names it, and after it was last named, in milliseconds. */
+export const groupKeptMs = { unnamed: 24 * 3_600_000, named: 3_600_000 };
 
 interface Unused {
   store: Store;
@@ -76,7 +76,7 @@ interface Unused {
   now?: number;
 }
 
-/** Removes data that has been unused for `keptMs`, and groups for `groupKeptMs`, a little in each tick. */
+/** Removes data that has been unused for `keptMs`, and groups as `groupKeptMs` says, a little in each tick. */
 export async function removeUnused({ store, files, now = Date.now() }: Unused): Promise<void> {
   const before = now - keptMs;
   while (await store.forgetIdempotencyKeys(before)) await nextTick();
@@ -87,7 +87,7 @@ export async function removeUnused({ store, files, now = Date.now() }: Unused): 
       });
     hashes = await store.unusedUploads(before);
   }
-  const groupsBefore = now - groupKeptMs;
+  const groupsBefore = { unnamed: now - groupKeptMs.unnamed, named: now - groupKeptMs.named };
   for (let groups = await store.unusedGroups(groupsBefore); groups.length > 0; ) {
     for (const group of groups)
       await files.exclusively(group.modelId, async () => {

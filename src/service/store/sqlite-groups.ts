@@ -2,7 +2,7 @@ import { integer, type Row, type SqliteDatabase, size, text } from './sqlite-dat
 import { hasModel, unfinished } from './sqlite-rows.ts';
 import type { GroupRecord, GroupStore } from './store.ts';
 
-const unused = `used_at < ?1 AND NOT EXISTS
+const unused = `used_at < iif(is_named, ?1, ?2) AND NOT EXISTS
   (SELECT 1 FROM jobs, json_each(jobs.group_ids) AS named WHERE ${unfinished} AND named.value = groups.id)`;
 
 /** Stored groups: records of files that are named by a hash of what was sent. */
@@ -53,12 +53,13 @@ export function sqliteGroups(database: SqliteDatabase): GroupStore {
 
     async unusedGroups(before) {
       return database
-        .all(`SELECT id, model_id FROM groups WHERE ${unused} LIMIT 100`, before)
+        .all(`SELECT id, model_id FROM groups WHERE ${unused} LIMIT 100`, before.named, before.unnamed)
         .map((row) => ({ id: text(row, 'id'), modelId: text(row, 'model_id') }));
     },
 
     async removeUnusedGroup(id, before) {
-      return database.run(`DELETE FROM groups WHERE id = ?2 AND ${unused}`, before, id) > 0;
+      const { named, unnamed } = before;
+      return database.run(`DELETE FROM groups WHERE id = ?3 AND ${unused}`, named, unnamed, id) > 0;
     },
   };
 }

@@ -214,6 +214,8 @@ export interface JobStore {
   countEvents(jobId: string, type: TrainingEvent['type']): Promise<number>;
 }
 
+type UnusedBefore = Record<'unnamed' | 'named', number>;
+
 /** Stored groups. They are deleted with their model. */
 export interface GroupStore {
   /** Resolves to false, and stores nothing, if the model is deleted. */
@@ -226,10 +228,13 @@ export interface GroupStore {
   groupIds(modelId: string): Promise<string[]>;
   /** Groups that no job or log has named. */
   countGroups(tenant: string): Promise<{ all: number; ofTenant: number }>;
-  /** Some groups last sent or named before a time (milliseconds since 1970) that no unfinished job needs. */
-  unusedGroups(before: number): Promise<Pick<GroupRecord, 'id' | 'modelId'>[]>;
+  /**
+   * Some groups that no unfinished job needs, last sent or named before the times (milliseconds since 1970) for those that
+   * were never named and for the others.
+   */
+  unusedGroups(before: UnusedBefore): Promise<Pick<GroupRecord, 'id' | 'modelId'>[]>;
   /** Removes a group's record. Resolves to false, and removes nothing, if the group is in use again. */
-  removeUnusedGroup(id: string, before: number): Promise<boolean>;
+  removeUnusedGroup(id: string, before: UnusedBefore): Promise<boolean>;
 }
 
 export interface UploadStore {
