@@ -9,17 +9,12 @@ import {
   projectionsOf,
 } from '../checkpoint/tensors.ts';
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
-import { type Architecture, isGated, type LayerKind } from '../weights/architecture.ts';
+import type { Architecture, LayerKind } from '../weights/architecture.ts';
+import type { AttentionTape } from './attention.ts';
 import { type ConvolutionParts, convolutionInputs } from './convolution.ts';
-import {
-  type AttentionTape,
-  type CommonTape,
-  type ConvolutionTape,
-  Layer,
-  type LayerParts,
-  type Linear,
-  type MatmulOptions,
-} from './layer.ts';
+import { type KeptPart, keptShapes } from './kept-shapes.ts';
+import { type CommonTape, type ConvolutionTape, Layer } from './layer.ts';
+import type { LayerParts, Linear, MatmulOptions } from './layer-parts.ts';
 import { gainInput, Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
@@ -110,57 +105,6 @@ export function layerTapeGraph(architecture: Architecture, options: LayerGraphOp
       : { ...kept, input: 'state', attention: kept.attention ?? layer.attention(kept.query, kept.key) };
   graph.output('state_gradient', layer.backward('gradient', tape), ['tokens', architecture.width]);
   return graph.finish();
-}
-
-/** Attention of longer contexts is computed again: it takes more memory than time. */
-const longestKeptAttention = 1024;
-
-/** The input is kept in any case. */
-type KeptPart = Exclude<keyof CommonTape | keyof AttentionTape | keyof ConvolutionTape, 'input'>;
-
-/** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
-export function keptShapes(
-  architecture: Architecture,
-  { kind, selects }: Pick<LayerGraphOptions, 'kind' | 'selects'>,
-): Map<KeptPart, Dimensions> {
-  const { width, heads, keyValueHeads, headWidth, mlpWidth, queryKeyNorm, contextLength } = architecture;
-  const [picked, steps] = selects ? ['picked', 'steps'] : ['tokens', 'time'];
-  const keys = ['batch', keyValueHeads, 'time', headWidth];
-  const mixes: [KeptPart, Dimensions][] =
-    kind === 'convolution'
-      ? [
-          ['projected', ['tokens', 3 * width]],
-          ['mixed', ['tokens', width]],
-        ]
-      : [
-          ['query', ['batch', keyValueHeads, 'queries', headWidth]],
-          ['key', keys],
-          ['value', keys],
-          ['mixed', [picked, heads * headWidth]],
-        ];
-  const shapes = new Map<KeptPart, Dimensions>([
-    ['attentionInverse', ['tokens', 1]],
-    ...mixes,
-    ['middle', [picked, width]],
-    ['mlpInverse', [picked, 1]],
-    ['hidden', [picked, mlpWidth]],
-  ]);
-  if (kind === 'attention' && contextLength <= longestKeptAttention)
-    shapes.set('attention', ['batch', keyValueHeads, 'queries', 'time']);
-  if (isGated(architecture)) shapes.set('gate', [picked, mlpWidth]);
-  if (architecture.outputNorms)
-    shapes
-      .set('rawAttention', [picked, width])
-      .set('rawAttentionInverse', [picked, 1])
-      .set('rawMlp', [picked, width])
-      .set('rawMlpInverse', [picked, 1]);
-  if (queryKeyNorm && kind === 'attention')
-    shapes
-      .set('rawQuery', ['batch', heads, steps, headWidth])
-      .set('queryInverse', ['batch', heads, steps, 1])
-      .set('rawKey', keys)
-      .set('keyInverse', ['batch', keyValueHeads, 'time', 1]);
-  return shapes;
 }
 
 const noAdapters: LoraTargets = { targets: [], scale: 1 };

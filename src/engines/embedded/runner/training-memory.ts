@@ -1,6 +1,6 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { EngineError } from '../../engine.ts';
-import { keptShapes } from '../graphs/layer-graphs.ts';
+import { keptShapes } from '../graphs/kept-shapes.ts';
 import { type Architecture, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
 /** Numbers of a chunk's logits: few, because sixteen of their size are in memory at once. */
