@@ -58,6 +58,16 @@ const { id } = await client.models.create({ project: 'desk', base_model: 'martin
 const { url } = await client.uploads.create(JSON.stringify({ messages: example }));
 const job = await client.sftTrainingJobs.create({ model_id: id, training_data_url: url });
 for await (const _ of client.trainingJobs.follow(job.id));
+const messages = example.slice(0, 1);
+const { choices } = await client.chat.completions.create({
+  ...{ model: 'martingale-tiny', messages, n: 2, max_tokens: 4, logprobs: true, return_token_ids: true },
+});
+const trajectories = choices.map((choice, reward) => ({
+  messages_and_choices: [...messages, choice],
+  reward,
+}));
+const whole = await client.trainingJobs.create({ model_id: id, trajectory_groups: [{ trajectories }] });
+for await (const _ of client.trainingJobs.follow(whole.id));
 await client.models.fork(id, {});
 const recorded = recordCalls({
   file: join(root, 'recordings', 'calls.jsonl'),

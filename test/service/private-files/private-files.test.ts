@@ -23,6 +23,7 @@ test('files of the service and the harness are private to their user, whatever t
     /data\/martingale\.sqlite-wal$/,
     /data\/keys\.sqlite-wal$/,
     /jobs\/[\w-]+\.jsonl\.gz$/,
+    /groups\/group-\w+$/,
     /uploads\/\w+\.jsonl$/,
     /checkpoints\/step-1\/model\.safetensors$/,
     /checkpoints\/step-0\/optimizer\.safetensors$/,
