@@ -1,7 +1,6 @@
-import { Worker } from 'node:worker_threads';
 import type { SharedLanguage } from '../../language/chat/read-language.ts';
-import { type MessageOutcome, nextMessage } from '../../language/next-message.ts';
-import { FairMutex, type Refusal } from '../../util/fair-mutex.ts';
+import { TaskThread } from '../../language/task-thread.ts';
+import type { Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
 import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
@@ -10,18 +9,8 @@ import type { PackReport, PackTask } from './pack-thread.ts';
 
 /** Processor time that one group may take, in milliseconds: 60 MB take about two seconds. */
 const timeoutMs = 60_000;
-/** On a busy machine, a group may take this many times its own time limit. */
-const busyFactor = 8;
-const startTimeoutMs = 60_000;
-/** The thread ends after as long without a group, to give its memory back. */
-const idleMs = 300_000;
 /** A large vocabulary takes some 300 MB, and the largest body about 3 GB. */
 const heapMegabytes = 4096;
-
-interface Running {
-  worker: Worker;
-  ready: Promise<MessageOutcome<PackReport>>;
-}
 
 /**
  * Reads groups in a thread for each base model whose language can be shared, one at a time, with tenants alternating;
@@ -56,20 +45,18 @@ export class GroupPacker {
 }
 
 class GroupThread {
-  readonly #language: SharedLanguage;
-  readonly #mutex = new FairMutex({ maxWaiting: 4096, maxWaitMs: 60_000, refusal: busy });
-  #running: Running | undefined;
-  #idle: NodeJS.Timeout | undefined;
+  readonly #thread: TaskThread<PackTask, PackReport>;
 
   constructor(language: SharedLanguage) {
-    this.#language = language;
+    const limits = { timeoutMs, heapMegabytes, maxWaiting: 4096, refusal: busy };
+    this.#thread = new TaskThread({ module: threadModule, workerData: language, ...limits });
   }
 
   async pack(body: Uint8Array, context: PackGroupContext, caller: Caller): Promise<PackedGroup> {
     const { base, engine, constraints } = context;
     const { logitsProcessors } = engine;
     const send = (unknownConstraints: string[]) =>
-      this.#mutex.run(() => this.#send({ body, base, logitsProcessors, unknownConstraints }), caller);
+      this.#send({ body, base, logitsProcessors, unknownConstraints }, caller);
     const { packed, constraints: named } = await send([]);
     const unknown: string[] = [];
     for (const hash of named) if (!(await constraints.find(hash))) unknown.push(hash);
@@ -77,51 +64,21 @@ class GroupThread {
     return unknown.length === 0 ? packed : (await send(unknown)).packed;
   }
 
-  async close(): Promise<void> {
-    clearTimeout(this.#idle);
-    await this.#running?.worker.terminate();
+  close(): Promise<void> {
+    return this.#thread.close();
   }
 
-  async #send(task: PackTask): Promise<Extract<PackReport, { type: 'packed' }>> {
-    clearTimeout(this.#idle);
-    this.#running ??= this.#start();
-    const { worker, ready } = this.#running;
-    try {
-      if ((await ready).type !== 'message') throw unavailable('The thread that reads groups did not start.');
-      const answer = nextMessage<PackReport>(worker, { timeoutMs, maxMs: busyFactor * timeoutMs });
-      worker.postMessage(task);
-      const result = await answer;
-      if (result.type === 'starved') throw unavailable('The machine is too busy to read a group.');
-      if (result.type !== 'message')
-        throw new ServiceError(
-          413,
-          'group_too_large',
-          `Reading the group of ${task.body.length} bytes takes more than ${timeoutMs} ms or ${heapMegabytes} MB. Send fewer or shorter trajectories.`,
-        );
-      return packedOf(result.message);
-    } finally {
-      this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();
-    }
-  }
-
-  #end(worker: Worker): void {
-    if (this.#running?.worker === worker) this.#running = undefined;
-    void worker.terminate();
-  }
-
-  #start(): Running {
-    const worker = new Worker(threadModule, {
-      workerData: this.#language,
-      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
-    });
-    // It keeps no program alive: who waits for it has a socket or a timer.
-    worker.unref();
-    const running = { worker, ready: nextMessage<PackReport>(worker, { timeoutMs: startTimeoutMs }) };
-    worker.on('error', () => {});
-    worker.once('exit', () => {
-      if (this.#running === running) this.#running = undefined;
-    });
-    return running;
+  async #send(task: PackTask, caller: Caller): Promise<Extract<PackReport, { type: 'packed' }>> {
+    const result = await this.#thread.run(task, caller);
+    if (result.type === 'unstarted') throw unavailable('The thread that reads groups did not start.');
+    if (result.type === 'starved') throw unavailable('The machine is too busy to read a group.');
+    if (result.type !== 'message')
+      throw new ServiceError(
+        413,
+        'group_too_large',
+        `Reading the group of ${task.body.length} bytes takes more than ${timeoutMs} ms or ${heapMegabytes} MB. Send fewer or shorter trajectories.`,
+      );
+    return packedOf(result.message);
   }
 }
 

@@ -1,0 +1,95 @@
+import { Worker } from 'node:worker_threads';
+import { FairMutex, type Refusal } from '../util/fair-mutex.ts';
+import type { Caller } from '../util/fair-queue.ts';
+import { type MessageOutcome, nextMessage } from './next-message.ts';
+
+/** On a busy machine, a task may take this many times its own time limit. */
+const busyFactor = 8;
+const startTimeoutMs = 60_000;
+/** The thread ends after as long without a task, to give its memory back. */
+const idleMs = 300_000;
+
+interface TaskThreadOptions {
+  module: URL;
+  workerData: unknown;
+  /** Processor time that one task may take, in milliseconds. */
+  timeoutMs: number;
+  heapMegabytes: number;
+  /** Most tasks that wait. */
+  maxWaiting: number;
+  /** The error for a task that cannot wait. */
+  refusal: (why: Refusal) => Error;
+}
+
+/** What came of a task. In all cases but `message` the thread has ended, or did not start. */
+type TaskOutcome<Report> = MessageOutcome<Report> | { type: 'unstarted' };
+
+interface Running<Report> {
+  worker: Worker;
+  ready: Promise<MessageOutcome<Report>>;
+}
+
+/**
+ * Runs tasks in a thread, one at a time, with tenants alternating, so that a large one does not hold up everybody else. The
+ * thread starts when it is needed, and again after it has ended. It sends a message when it has started, then one for each
+ * task.
+ */
+export class TaskThread<Task, Report> {
+  readonly #options: TaskThreadOptions;
+  readonly #mutex: FairMutex;
+  #running: Running<Report> | undefined;
+  #idle: NodeJS.Timeout | undefined;
+
+  constructor(options: TaskThreadOptions) {
+    this.#options = options;
+    const { maxWaiting, refusal } = options;
+    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 60_000, refusal });
+  }
+
+  /** @throws the refusal if the task cannot wait; the caller's reason if its signal aborts during the wait. */
+  run(task: Task, caller?: Caller): Promise<TaskOutcome<Report>> {
+    return this.#mutex.run(() => this.#run(task), caller);
+  }
+
+  /** Ends the thread. */
+  async close(): Promise<void> {
+    clearTimeout(this.#idle);
+    await this.#running?.worker.terminate();
+  }
+
+  async #run(task: Task): Promise<TaskOutcome<Report>> {
+    clearTimeout(this.#idle);
+    this.#running ??= this.#start();
+    const { worker, ready } = this.#running;
+    try {
+      if ((await ready).type !== 'message') return { type: 'unstarted' };
+      const { timeoutMs } = this.#options;
+      const answer = nextMessage<Report>(worker, { timeoutMs, maxMs: busyFactor * timeoutMs });
+      worker.postMessage(task);
+      return await answer;
+    } finally {
+      this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();
+    }
+  }
+
+  #end(worker: Worker): void {
+    if (this.#running?.worker === worker) this.#running = undefined;
+    void worker.terminate();
+  }
+
+  #start(): Running<Report> {
+    const { module, workerData, heapMegabytes } = this.#options;
+    const worker = new Worker(module, {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
+    });
+    // The thread must not keep the program alive: callers that wait have a socket or a timer.
+    worker.unref();
+    const running = { worker, ready: nextMessage<Report>(worker, { timeoutMs: startTimeoutMs }) };
+    worker.on('error', () => {});
+    worker.once('exit', () => {
+      if (this.#running === running) this.#running = undefined;
+    });
+    return running;
+  }
+}
