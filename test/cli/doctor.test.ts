@@ -93,9 +93,9 @@ describe('martingale doctor', () => {
   it('says which limits would refuse a step, and exits with 1', async () => {
     const own = ['--checkpoint', folder, '--context', '256', '--training-memory', '0.001'];
     const { output, status } = await doctor(...own);
-    expect(output).toMatch(/refused +a sequence of 400 tokens exceeds the context of 256/);
+    expect(output).toMatch(/refused +A sequence of 400 tokens exceeds the context of 256/);
     expect(output).toMatch(
-      /refused +training a sequence of 400 tokens needs \d\.\d+ GB .* --training-memory/,
+      /refused +Training a sequence of 400 tokens needs \d\.\d+ GB .* --training-memory/,
     );
     expect(output).toMatch(/speed: eight replies +\S+ tokens\/s together/);
     expect(status).toBe(1);

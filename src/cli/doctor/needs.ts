@@ -63,7 +63,7 @@ export function needsOf(
   const refusals: string[] = [];
   if (sequence > contextLength)
     refusals.push(
-      `a sequence of ${sequence} tokens exceeds the context of ${contextLength}: shorten it, or set --context if the checkpoint has a longer one`,
+      `A sequence of ${sequence} tokens exceeds the context of ${contextLength}. Shorten it, or set --context if the checkpoint has a longer one.`,
     );
   let trainedTogether = 0;
   try {

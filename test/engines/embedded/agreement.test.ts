@@ -111,7 +111,7 @@ describe('the trainer', () => {
     await expect(
       bench.train(bench.weights, 'outside', [{ tokens: datum?.tokens ?? [], spans }]),
     ).rejects.toThrow(
-      /token 0 of the reply.*not allowed by its sampling parameters; send choices back unchanged/,
+      /Token 0 of the reply.*not allowed by its sampling parameters\. Send choices back unchanged/,
     );
   });
 });

@@ -89,7 +89,7 @@ export class TokenEmbedding {
         if (!(token < vocabularySize))
           throw new EngineError(
             'bad_datum',
-            `token ${at} of a sequence is ${token}, outside the vocabulary of ${vocabularySize} tokens`,
+            `Token ${at} of a sequence is ${token}, outside the vocabulary of ${vocabularySize} tokens.`,
           );
         const position = positions[at] as number;
         for (let index = 0; index < count; index++) {

@@ -102,7 +102,7 @@ export function sequencesThatFit(architecture: Architecture, time: number, bytes
   if (needed > bytes)
     throw new EngineError(
       'too_long',
-      `training a sequence of ${time} tokens needs ${gigabytes(needed)} GB beside the weights, and ${gigabytes(bytes)} GB are allowed; shorten the sequence, allow more (trainingBytes, or serve --training-memory), or train on a machine with more memory`,
+      `Training a sequence of ${time} tokens needs ${gigabytes(needed)} GB beside the weights, and ${gigabytes(bytes)} GB are allowed. Shorten the sequence, allow more (trainingBytes, or serve --training-memory), or train on a machine with more memory.`,
     );
   let sequences = Math.floor(bytes / needed);
   while (trainingBytes(architecture, { sequences: sequences + 1, time }) <= bytes) sequences++;

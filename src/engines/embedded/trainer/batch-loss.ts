@@ -126,6 +126,6 @@ export function finiteLogprob(token: number, logprob: number): number {
   if (Number.isFinite(logprob)) return logprob;
   throw new EngineError(
     'loss_not_finite',
-    `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
+    `The log-probability of token ${token} is ${logprob}. Lower the learning rate.`,
   );
 }

@@ -49,7 +49,7 @@ export async function findDecisions(
     if (span.start < 1 || span.start + span.length > datum.tokens.length)
       throw new EngineError(
         'bad_datum',
-        `a span of ${span.length} tokens at ${span.start} exceeds its sequence of ${datum.tokens.length}`,
+        `A span of ${span.length} tokens at ${span.start} exceeds its sequence of ${datum.tokens.length}.`,
       );
     const sampling = codec.prepareSampling(span.sampling);
     const source = { tokens: datum.tokens, span, sampling };
@@ -157,6 +157,6 @@ function followConstraint(
 function refused(code: string, span: Span<Constraint>, index: number, reason: string): EngineError {
   return new EngineError(
     code,
-    `token ${index} of the reply at ${span.start} ${reason}; send choices back unchanged`,
+    `Token ${index} of the reply at ${span.start} ${reason}. Send choices back unchanged.`,
   );
 }

@@ -26,11 +26,11 @@ export async function klPenaltyOf(
 ): Promise<KlPenaltyShifts | null> {
   if (config.type === 'cross_entropy' || config.klPenalty === null) return null;
   if (!reference)
-    throw new EngineError('no_reference', 'a KL penalty needs reference weights to compare with');
+    throw new EngineError('no_reference', 'A KL penalty needs reference weights to compare with.');
   if (reference.baseModel !== baseModel)
     throw new EngineError(
       'bad_reference',
-      `the reference is a ${reference.baseModel} and the model a ${baseModel}; both must have the same base model`,
+      `The reference is a ${reference.baseModel} and the model a ${baseModel}. Both must have the same base model.`,
     );
   const { decisions } = step;
   const needsCurrent =

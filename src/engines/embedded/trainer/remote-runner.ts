@@ -176,6 +176,6 @@ function buffersIn(result: unknown): ArrayBuffer[] {
 function threadEnded(): EngineError {
   return new EngineError(
     'worker_died',
-    'an engine thread that runs the training graphs has ended; send the calls in flight again',
+    'An engine thread that runs the training graphs has ended. Send the calls in flight again.',
   );
 }

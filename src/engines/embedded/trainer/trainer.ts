@@ -110,7 +110,7 @@ export class Trainer {
 
   /** Ends the current step soon, without an update, and makes later steps fail until the next `begin`. */
   cancel(): void {
-    this.#cancellation.abort(new EngineError('training_cancelled', 'the training was cancelled'));
+    this.#cancellation.abort(new EngineError('training_cancelled', 'The training was cancelled.'));
   }
 
   /**
@@ -123,7 +123,7 @@ export class Trainer {
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
       throw new EngineError(
         'unsupported_option',
-        'precalculate_logprobs works only in jobs with one gradient step',
+        '`precalculate_logprobs` works only in jobs with one gradient step.',
       );
     const started = performance.now();
     const { model, vector, signal } = run;
@@ -137,7 +137,7 @@ export class Trainer {
     if (longest > model.contextLength)
       throw new EngineError(
         'too_long',
-        `a sequence of ${longest} tokens exceeds the context of ${model.contextLength}`,
+        `A sequence of ${longest} tokens exceeds the context of ${model.contextLength}.`,
       );
     const batches = toMicroBatches(sequences, {
       architecture: model.architecture,
@@ -147,7 +147,7 @@ export class Trainer {
     });
     const passes = new TrainingPasses(batches, this.#runners);
     if (batches.length === 0)
-      throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+      throw new EngineError('nothing_to_train', 'No token of the batch was a decision.');
     const penalty = await klPenaltyOf(loss, {
       ...{ step: passes, baseModel: model.id, vector: vector.values, reference, signal },
       load: async (weights) =>
@@ -171,7 +171,7 @@ export class Trainer {
     if (!Number.isFinite(length))
       throw new EngineError(
         'gradient_not_finite',
-        `the gradient's norm is ${length}; lower the learning rate`,
+        `The gradient's norm is ${length}. Lower the learning rate.`,
       );
     vector.update({ learningRate, scale: length > maxNorm ? maxNorm / length : 1 });
     run.steps++;
@@ -219,7 +219,7 @@ export class Trainer {
   }
 
   #current(): Run {
-    if (!this.#run) throw new EngineError('no_training_run', 'no training run has begun');
+    if (!this.#run) throw new EngineError('no_training_run', 'No training run has begun.');
     return this.#run;
   }
 }

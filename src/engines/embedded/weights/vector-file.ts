@@ -41,7 +41,7 @@ export class VectorFile {
     this.#tensors = shapes.map(({ name, dimensions }) => {
       const tensor = file.tensors.get(name);
       if (tensor?.format === 'F32' && tensor.dimensions.join() === dimensions.join()) return tensor;
-      const problem = `${file.path} has no float32 tensor ${name} of shape [${dimensions}]; another version of the engine, or another model, wrote it`;
+      const problem = `${file.path} has no float32 tensor ${name} of shape [${dimensions}]. Another version of the engine, or another model, wrote it.`;
       throw new EngineError('bad_checkpoint', problem);
     });
   }

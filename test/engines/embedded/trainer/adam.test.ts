@@ -36,7 +36,7 @@ describe('Adam', () => {
   it('refuses more values than a memory of 4 GB has room for', () => {
     const values = new Float32Array(2 ** 28 + 8);
     expect(() => new TrainedVector(values, null)).toThrow(
-      'training needs 4.3 GB for 268435464 values, and has at most 4 GB',
+      'Training needs 4.3 GB for 268435464 values, and has at most 4 GB',
     );
   });
 
