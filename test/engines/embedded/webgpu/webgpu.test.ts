@@ -45,7 +45,9 @@ describe('the device', () => {
 
   it('is refused when it is unknown, has nothing to run, or the runtime has none', async () => {
     const checkpoints = [{ folder: await generateCheckpoint(parent, 'qwen3') }];
-    expect(await refusal({ checkpoints, device: 'cuda' })).toMatch(/bad_option: `device` is "cuda"\. Pass cpu or webgpu\./);
+    expect(await refusal({ checkpoints, device: 'cuda' })).toMatch(
+      /bad_option: `device` is "cuda"\. Pass cpu or webgpu\./,
+    );
     expect(await refusal({ device: 'webgpu' })).toMatch(/bad_option: .*for checkpoints, and there are none/);
     expect(await refusal({ checkpoints, device: 'webgpu', runtime: 'onnxruntime-web' })).toMatch(
       /bad_option: .*onnxruntime-web has no WebGPU in Node/,
