@@ -156,7 +156,7 @@ describe('the package openenv', { tags: ['long'] }, () => {
       ...[0, 1, 0, 1, 0],
     ]);
     await expect(openEnv(await served('tasks'), { environment: 'chess' })).rejects.toThrow(
-      'no environment "chess"; it has city lights',
+      'no environment "chess". It has city lights',
     );
   });
 
@@ -165,7 +165,7 @@ describe('the package openenv', { tags: ['long'] }, () => {
     const env = await lights(await served('lights'));
     onTestFinished(() => env.close());
     expect([env.environment.name, env.splits]).toEqual(['Lights', []]);
-    await expect(env.scenarios('train')).rejects.toThrow(/no split "train"; it has none: pass a number/);
+    await expect(env.scenarios('train')).rejects.toThrow(/no split "train"\. It has none: pass a number/);
   });
 
   it('is waited for while it starts', async ({ skip }) => {
