@@ -29,7 +29,7 @@ const tolerated = (name: string) =>
   /^(rm|unlink|rmdir) /.test(name) ||
   name === 'commit update idempotency_keys' ||
   // Of a deleted model.
-  /^commit delete (events|jobs|logs|idempotency_keys|deleted_models)$/.test(name);
+  /^commit delete (events|groups|jobs|logs|idempotency_keys|deleted_models)$/.test(name);
 
 /** Fails the named steps of the service that `modesOf` gives an error for. */
 async function failsAndGoesOn(modesOf: (index: number) => typeof codes): Promise<void> {
