@@ -18,18 +18,18 @@ type HeadTape = Record<
   Value
 >;
 
-function keptOfHead({ width, vocabularySize }: Architecture): Map<keyof HeadTape, Dimensions> {
+function keptOfHead({ width, vocabularySize }: Architecture): Record<keyof HeadTape, Dimensions> {
   const perRow: Dimensions = ['rows', 1];
   const perToken: Dimensions = ['rows', vocabularySize];
-  return new Map<keyof HeadTape, Dimensions>([
-    ['scaled', ['rows', width]],
-    ['inverse', perRow],
-    ['shifted', perToken],
-    ['likelihoods', perToken],
-    ['total', perRow],
-    ['logTotal', perRow],
-    ['entropy', perRow],
-  ]);
+  return {
+    scaled: ['rows', width],
+    inverse: perRow,
+    shifted: perToken,
+    likelihoods: perToken,
+    total: perRow,
+    logTotal: perRow,
+    entropy: perRow,
+  };
 }
 
 /**
@@ -88,12 +88,17 @@ class HeadGraph {
   keptDistribution(): HeadTape {
     const { graph } = this;
     graph.input('inverse_temperature', 'float32', ['rows', 1]);
-    return Object.fromEntries(
-      Array.from(keptOfHead(this.architecture), ([part, shape]) => [
-        part,
-        graph.input(`tape.${part}`, 'float32', shape),
-      ]),
-    ) as unknown as HeadTape;
+    const shapes = keptOfHead(this.architecture);
+    const input = (part: keyof HeadTape) => graph.input(`tape.${part}`, 'float32', shapes[part]);
+    return {
+      scaled: input('scaled'),
+      inverse: input('inverse'),
+      shifted: input('shifted'),
+      likelihoods: input('likelihoods'),
+      total: input('total'),
+      logTotal: input('logTotal'),
+      entropy: input('entropy'),
+    };
   }
 
   /** Outputs the gradient of the head's matrix: `factor` times the product of [rows, vocabulary] and states [rows, width]. */
@@ -123,13 +128,16 @@ export const maskedLogit = -1e30;
 export function headLogprobsGraph(architecture: Architecture, options: HeadGraphOptions): Uint8Array {
   const head = new HeadGraph(architecture, options);
   const { graph } = head;
+  const kept = keptOfHead(architecture);
   const tape = head.distribution();
   const { shifted, logTotal, entropy } = tape;
   const targets = graph.input('targets', 'int64', ['rows', 1]);
   const taken = graph.op('GatherElements', [shifted, targets], { axis: 1 });
   graph.output('logprob', graph.op('Sub', [taken, logTotal]), ['rows', 1]);
   if (!options.keeps) graph.output('entropy', entropy, ['rows', 1]);
-  else for (const [part, shape] of keptOfHead(architecture)) graph.output(`tape.${part}`, tape[part], shape);
+  else
+    for (const part of Object.keys(kept) as (keyof HeadTape)[])
+      graph.output(`tape.${part}`, tape[part], kept[part]);
   return graph.finish();
 }
 

@@ -19,7 +19,12 @@ export class GraphsOfModels {
     if (this.#last?.baseModel !== baseModel) {
       await this.close();
       const { kind, trained, ...base } = this.#models.find(baseModel);
-      this.#last = { baseModel, graphs: BatchGraphs.create(this.#runtimes[kind], base, trained) };
+      const last = { baseModel, graphs: BatchGraphs.create(this.#runtimes[kind], base, trained) };
+      this.#last = last;
+      // The next job tries again.
+      last.graphs.catch(() => {
+        if (this.#last === last) this.#last = undefined;
+      });
     }
     return this.#last.graphs;
   }

@@ -110,6 +110,7 @@ export class RunnerServer {
           await runner.backward(pass, request.slopes, sum);
           return sum.parts;
         case 'end':
+          sums.delete(pass);
           return runner.end(pass);
       }
     };

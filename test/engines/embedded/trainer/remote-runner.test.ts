@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { PartialSum } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { BatchRun, BatchRunner } from '../../../../src/engines/embedded/runner/batch-runner.ts';
+import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { GraphsOfModels } from '../../../../src/engines/embedded/trainer/graphs-of-models.ts';
 import { RemoteRunner, RunnerServer } from '../../../../src/engines/embedded/trainer/remote-runner.ts';
 import { plainDecisions } from '../runner/plain-decisions.ts';
@@ -39,6 +40,22 @@ async function open() {
 }
 
 const slopes = () => ({ logprobs: Float32Array.of(1, -2, 0.5), entropies: Float32Array.of(0, 0.1, 0) });
+
+it('graphs that could not be created are created for the next job', async () => {
+  let failures = 1;
+  const failing: Runtime = {
+    ...runtime,
+    session: async (model) => {
+      if (failures-- > 0) throw new Error('no memory');
+      return runtime.session(model);
+    },
+  };
+  const graphs = new GraphsOfModels(new BaseModels([]), { tiny: failing, checkpoint: failing });
+  await expect(graphs.of(baseModel)).rejects.toThrow('no memory');
+  const created = await graphs.of(baseModel);
+  expect(await graphs.of(baseModel)).toBe(created);
+  await graphs.close();
+});
 
 describe('the training graphs at the other end of a port', () => {
   it('give what they give in this thread, several passes at a time', async () => {
