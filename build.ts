@@ -101,8 +101,9 @@ for (const entry of entries) {
   // On the line of the first import, so that the lines of the source map stay right.
   writeFileSync(path, `${hashbang}import '${address}';${text.slice(hashbang.length)}`);
 }
-const assets = 'language/tokenizer/assets';
-cpSync(join(source, assets), join(out, assets), { recursive: true });
+const builtIn = 'engines/embedded/built-in';
+for (const name of ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json', 'chat_template.jinja'])
+  cpSync(join(source, builtIn, name), join(out, builtIn, name));
 
 const templates = 'cli/init/templates';
 cpSync(join(source, templates), join(out, templates), { recursive: true });

@@ -176,10 +176,10 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
 }
 
 /** The template of a chat format, and its forms of tool calls and reasoning. */
-export function describeFormat({ templateFrom, textCalls, textReasoning }: ChatFormat): string {
-  const calls = textCalls ? `tool calls ${textCalls.open || 'as bare JSON'}` : 'no tool calls';
+export function describeFormat({ templateFrom, calls, reasoning }: ChatFormat): string {
+  const called = calls ? `tool calls ${calls.open || 'as bare JSON'}` : 'no tool calls';
   const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
-  return `${template}, ${calls}, ${textReasoning ? `reasoning in ${textReasoning.open}` : 'no reasoning'}`;
+  return `${template}, ${called}, ${reasoning ? `reasoning in ${reasoning.open}` : 'no reasoning'}`;
 }
 
 /** Bytes, from 10^9 of them. */

@@ -151,8 +151,8 @@ async function examineTinyModel(
   options: DoctorOptions,
   { threads, trainingBytes }: Limits,
 ): Promise<ModelReport> {
-  const { findBaseModel } = await import('../../engines/embedded/base-models.ts');
-  const { id, parameters, contextLength, vocabularySize } = findBaseModel('martingale-tiny');
+  const { BaseModels } = await import('../../engines/embedded/base-models.ts');
+  const { id, parameters, contextLength, vocabularySize } = new BaseModels([]).find('martingale-tiny');
   const result = await measured(id, { threads, trainingBytes }, stepOf(options), true);
   return {
     id,

@@ -15,7 +15,7 @@ const marks = [
  * finds its own.
  */
 export function ollamaTemplate({ tokenizer, format }: Language): string | null {
-  if (format.textCalls) return null;
+  if (format.calls) return null;
   const { template: source, variables, endToken, beginToken } = format;
   const template = new CodedTemplate(source, tokenizer.added, Object.values(variables));
   const write = (messages: object[]) => {

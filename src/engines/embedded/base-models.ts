@@ -1,6 +1,7 @@
 import type { SharedLanguage } from '../../language/chat/read-language.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
+import { builtInLanguage } from './built-in/built-in-language.ts';
 import { initializeWeights } from './initial-weights.ts';
 import { Random } from './random.ts';
 import { type Trained, trainedShapes } from './runner/adapter-vector.ts';
@@ -8,47 +9,44 @@ import type { BaseWeights } from './runner/layer-feeds.ts';
 import { type Architecture, fullyTrained, type TensorShape, vectorLength } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 
-/** A base model whose parameters are all trained. */
-interface TinyModel extends BaseModel, BaseWeights {
-  kind: 'tiny';
+/** A base model of the embedded engine: one that comes with it, or a checkpoint in Hugging Face form. */
+export interface EmbeddedBaseModel extends BaseModel, BaseWeights {
+  kind: 'tiny' | 'checkpoint';
   parameters: number;
-  trained: 'all';
-  /** Seed of the random initial weights. Another seed is another model. */
-  seed: number;
-}
-
-/** A checkpoint in Hugging Face form. */
-export interface CheckpointModel extends BaseModel, BaseWeights {
-  kind: 'checkpoint';
-  parameters: number;
-  folder: string;
   /** What training changes: a LoRA adapter, or all weights. */
   trained: Trained;
   /** The adapter that its models begin with, as a flat vector in shared memory; null without one. */
   start: Float32Array | null;
   /** Its tokenizer and chat format. */
   language: SharedLanguage;
-  /** Tokens that end a reply. */
-  endTokens: number[];
-  /** Tells its weights from others: see `hashWeights`. */
+  /** Tells its weights from others: see `hashWeights`, or the seed of random ones. */
   weightsHash: string;
 }
 
-export type EmbeddedBaseModel = TinyModel | CheckpointModel;
+/** A checkpoint in Hugging Face form. */
+export interface CheckpointModel extends EmbeddedBaseModel {
+  kind: 'checkpoint';
+  folder: string;
+}
 
-function baseModel(
-  { id, seed, defaults }: Pick<TinyModel, 'id' | 'seed' | 'defaults'>,
+/** A model with random weights, all of which are trained. Another `seed` is another model. */
+function builtInModel(
+  { id, seed, defaults }: Pick<BaseModel, 'id' | 'defaults'> & { seed: number },
   sizes: Pick<Architecture, 'width' | 'layers' | 'heads' | 'contextLength'>,
-): TinyModel {
+): EmbeddedBaseModel {
   const architecture = fullyTrained({ vocabularySize: 512, ...sizes, previousTokens: 2 });
   const { contextLength, vocabularySize } = architecture;
-  const shapes = trainedShapes(architecture, 'all');
   let weights: ReadonlyMap<string, Float32Array> | undefined;
   return {
     kind: 'tiny',
-    ...{ id, seed, architecture, contextLength, vocabularySize, defaults },
-    parameters: vectorLength(shapes),
+    ...{ id, architecture, contextLength, vocabularySize, defaults },
+    parameters: vectorLength(trainedShapes(architecture, 'all')),
     trained: 'all',
+    start: null,
+    weightsHash: `random-${seed}`,
+    get language() {
+      return builtInLanguage().shared;
+    },
     /** Made when they are first needed. */
     get weights() {
       weights ??= initializeWeights(architecture, seed);
@@ -57,9 +55,9 @@ function baseModel(
   };
 }
 
-/** The base models of the embedded engine. Their weights are random, so they know nothing before training. */
-export const embeddedBaseModels: readonly TinyModel[] = [
-  baseModel(
+/** The models that come with the engine. Their weights are random, so they know nothing before training. */
+export const builtInModels: readonly EmbeddedBaseModel[] = [
+  builtInModel(
     {
       id: 'martingale-tiny',
       seed: 20261,
@@ -67,7 +65,7 @@ export const embeddedBaseModels: readonly TinyModel[] = [
     },
     { width: 128, layers: 2, heads: 4, contextLength: 512 },
   ),
-  baseModel(
+  builtInModel(
     {
       id: 'martingale-small',
       seed: 20262,
@@ -82,7 +80,7 @@ export class BaseModels {
   readonly all: readonly EmbeddedBaseModel[];
 
   constructor(checkpoints: readonly CheckpointModel[]) {
-    this.all = [...embeddedBaseModels, ...checkpoints];
+    this.all = [...builtInModels, ...checkpoints];
   }
 
   find(id: string): EmbeddedBaseModel {
@@ -100,9 +98,7 @@ export class BaseModels {
 
   /** What the trained tensors belong to: an adapter fits the weights and settings that it was trained with. */
   originOf(id: string): TensorOrigin {
-    const model = this.find(id);
-    if (model.kind === 'tiny') return {};
-    const { trained, weightsHash: base_weights } = model;
+    const { trained, weightsHash: base_weights } = this.find(id);
     if (trained === 'all') return { base_weights, train: trained };
     const { rank, alpha, targets } = trained;
     return {
@@ -119,14 +115,13 @@ export class BaseModels {
     const model = this.find(id);
     const shapes = this.trainedShapes(id);
     if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
-    if (model.kind === 'tiny' || model.trained === 'all') return ownWeights(model, shapes);
+    if (model.trained === 'all') return ownWeights(model, shapes);
     return model.start ? Float32Array.from(model.start) : initialAdapter(shapes);
   }
 
-  /** Whether these are a checkpoint's own weights, without an adapter that changes anything, or a tiny model's first. */
+  /** Whether these are the base model's own weights, without an adapter that changes anything. */
   isBare({ baseModel: id, folder }: Weights): boolean {
-    const model = this.find(id);
-    return folder === null && (model.kind === 'tiny' || model.start === null);
+    return folder === null && this.find(id).start === null;
   }
 }
 
@@ -146,10 +141,4 @@ function initialAdapter(shapes: readonly TensorShape[]): Float32Array {
     for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
   }
   return vector;
-}
-
-const tinyModels = new BaseModels([]);
-
-export function findBaseModel(id: string): TinyModel {
-  return tinyModels.find(id) as TinyModel;
 }

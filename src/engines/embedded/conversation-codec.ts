@@ -1,10 +1,11 @@
-import { type Language, openLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
+import { type Language, openLanguage, type SharedLanguage } from '../../language/chat/read-language.ts';
 import { GrammarCompiler } from '../../language/compiler/compiler.ts';
 import type { Reply } from '../../language/grammar/constraint.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';
 import type { BaseModels } from './base-models.ts';
+import { builtInLanguage } from './built-in/built-in-language.ts';
 import {
   type LogitsProcessorFactories,
   loadProcessors,
@@ -25,11 +26,11 @@ export class ConversationCodec {
 
   /**
    * `processors`: the logits processors that replies may use. Default: none. `language`: the tokenizer and format.
-   * Default: of the tiny models.
+   * Default: of the models that come with the engine.
    */
   constructor(
     processors: LogitsProcessorFactories = new Map(),
-    { tokenizer, format }: Language = tinyLanguage(),
+    { tokenizer, format }: Language = builtInLanguage(),
   ) {
     this.tokenizer = tokenizer;
     this.format = format;
@@ -59,12 +60,11 @@ export class ConversationCodec {
   }
 }
 
-/** The codecs of a thread's base models, each created when it is first needed. */
+/** The codecs of a thread's base models, one for each language, created when it is first needed. */
 export class ConversationCodecs {
   readonly #models: BaseModels;
   readonly #processors: LogitsProcessorFactories;
-  /** By base model; the tiny models share one, under null. */
-  readonly #codecs = new Map<string | null, ConversationCodec>();
+  readonly #codecs = new Map<SharedLanguage, ConversationCodec>();
 
   private constructor(models: BaseModels, processors: LogitsProcessorFactories) {
     this.#models = models;
@@ -76,10 +76,9 @@ export class ConversationCodecs {
   }
 
   of(baseModel: string): ConversationCodec {
-    const model = this.#models.find(baseModel);
-    const [key, language] = model.kind === 'tiny' ? [null, null] : [model.id, model.language];
-    const codec = this.#codecs.get(key) ?? new ConversationCodec(this.#processors, openLanguage(language));
-    this.#codecs.set(key, codec);
+    const { language } = this.#models.find(baseModel);
+    const codec = this.#codecs.get(language) ?? new ConversationCodec(this.#processors, openLanguage(language));
+    this.#codecs.set(language, codec);
     return codec;
   }
 }

@@ -1,4 +1,4 @@
-import { type Language, type SharedLanguage, tinyLanguage } from '../../language/chat/read-language.ts';
+import type { Language, SharedLanguage } from '../../language/chat/read-language.ts';
 import { ConstraintChecker } from '../../language/compiler/checker.ts';
 import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
@@ -19,6 +19,7 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel } from './base-models.ts';
+import { builtInLanguage } from './built-in/built-in-language.ts';
 import { exportWeights } from './export-weights.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
@@ -31,8 +32,7 @@ export class EmbeddedEngine implements Engine {
   readonly baseModels: readonly BaseModel[];
   readonly logitsProcessors: readonly string[];
   readonly #models: BaseModels;
-  /** By the name of a checkpoint; null for the tiny models, which share theirs. */
-  readonly #texts = new Map<string | null, { language: Language; checker: ConstraintChecker }>();
+  readonly #texts = new Map<SharedLanguage, { language: Language; checker: ConstraintChecker }>();
   /** By the kind of the base model. */
   readonly #samplers = new Map<EmbeddedBaseModel['kind'], SamplerThreads>();
   readonly #trainer: TrainerThreads;
@@ -58,11 +58,11 @@ export class EmbeddedEngine implements Engine {
     const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / kinds.length);
     for (const kind of kinds)
       this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
-    this.#texts.set(null, { language: tinyLanguage(), checker: new ConstraintChecker() });
-    for (const [index, { id, language }] of checkpoints.entries())
-      this.#texts.set(id, {
-        language: languages[index] as Language,
-        checker: new ConstraintChecker({ language }),
+    const known = [builtInLanguage(), ...checkpoints.map(({ language: shared }, index) => ({ ...languages[index], shared }))];
+    for (const { shared, ...language } of known)
+      this.#texts.set(shared, {
+        language: language as Language,
+        checker: new ConstraintChecker({ language: shared }),
       });
     this.#trainer = new TrainerThreads(trainer);
   }
@@ -93,8 +93,7 @@ export class EmbeddedEngine implements Engine {
   }
 
   sharedLanguage(baseModel: string): SharedLanguage {
-    const model = this.#models.find(baseModel);
-    return model.kind === 'tiny' ? null : model.language;
+    return this.#models.find(baseModel).language;
   }
 
   async checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void> {
@@ -170,8 +169,8 @@ export class EmbeddedEngine implements Engine {
   }
 
   #textOf(baseModel: string): { language: Language; checker: ConstraintChecker } {
-    const { kind, id } = this.#models.find(baseModel);
-    return this.#texts.get(kind === 'tiny' ? null : id) as { language: Language; checker: ConstraintChecker };
+    const { language } = this.#models.find(baseModel);
+    return this.#texts.get(language) as { language: Language; checker: ConstraintChecker };
   }
 
   #samplerOf({ baseModel }: Weights): SamplerThreads {

@@ -2,12 +2,12 @@ import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { chatTemplateNames, type GivenTemplate } from '../../language/chat/chat-templates.ts';
 import { type Language, readLanguage } from '../../language/chat/read-language.ts';
-import { type ReplyStyles, replyStyles } from '../../language/chat/text-calls.ts';
+import { type ReplyStyles, replyStyles } from '../../language/chat/call-text.ts';
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
-import { type CheckpointModel, embeddedBaseModels } from './base-models.ts';
+import { type CheckpointModel, builtInModels } from './base-models.ts';
 import {
   adapterWeightsFile,
   maxRank,
@@ -129,7 +129,7 @@ export async function openCheckpoints(
   options: readonly CheckpointOptions[],
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: CheckpointModel; language: Language }[]> {
-  const ids = new Set(embeddedBaseModels.map(({ id }) => id));
+  const ids = new Set(builtInModels.map(({ id }) => id));
   for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
       throw badOption(`\`id\` of ${folder} is empty. Leave it out to use the folder's name.`);
@@ -184,7 +184,7 @@ export async function inspectCheckpoint(
     ...own,
     contextLength: contextLength ?? Math.min(defaultContextLength, own.contextLength),
   };
-  const language = await readLanguage(source, format, givenTemplate(chatTemplate));
+  const language = readLanguage(source, format, givenTemplate(chatTemplate));
   const { vocabularySize } = language.tokenizer;
   if (vocabularySize > architecture.vocabularySize)
     throw new EngineError(
@@ -228,7 +228,7 @@ async function openCheckpoint(
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: CheckpointModel; language: Language }> {
   const { language: read, modelType: _, source, ...inspected } = await inspectCheckpoint(options, onFetch);
-  const { weights, endTokens } = await readCheckpoint(source);
+  const { weights } = await readCheckpoint(source);
   const weightsHash = hashWeights(weights);
   if (options.adapter !== undefined) await checkBase(resolve(options.adapter), inspected.folder, weightsHash);
   const { contextLength } = inspected.architecture;
@@ -237,7 +237,7 @@ async function openCheckpoint(
   const model: CheckpointModel = {
     kind: 'checkpoint',
     ...inspected,
-    ...{ contextLength, vocabularySize, weights, endTokens, language: shared },
+    ...{ contextLength, vocabularySize, weights, language: shared },
     defaults: defaults[inspected.trained === 'all' ? 'all' : 'lora'],
     weightsHash,
   };

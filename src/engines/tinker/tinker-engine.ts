@@ -78,7 +78,7 @@ export async function createTinkerEngine({
         'bad_option',
         `\`${name}\` is ${value}. Pass a whole number of at least ${least}.`,
       );
-  const language = await readLanguage(checkpoint);
+  const language = readLanguage(checkpoint);
   const baseModel = await readBaseModel(checkpoint, { id, language });
   const api = new TinkerApi({ url, apiKey });
   let adapters: Adapters | undefined;

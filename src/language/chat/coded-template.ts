@@ -1,12 +1,18 @@
 import { exactText } from '../../util/exact-json.ts';
 import { escapeForPattern } from '../../util/pattern.ts';
-import { LanguageError } from '../error.ts';
+import { LanguageError, messageOf } from '../error.ts';
+import { BudgetError } from '../jinja/budget.ts';
 import { isNode, type Node } from '../jinja/nodes.ts';
 import { Template } from '../jinja/template.ts';
-import { renderTemplate } from './skeleton.ts';
 
 /** A piece of a rendered prompt: an added token that the template wrote, or text of any origin. */
 export type CodedPart = { type: 'special'; token: number } | { type: 'text'; text: string };
+
+/** A rendered conversation with slots for the caller's texts and for sampled ids. */
+export type PromptPart = CodedPart | { type: 'slot'; index: number };
+
+/** Content of a slot: text, or token ids that enter the prompt unchanged. */
+export type Slot = { type: 'text'; text: string } | { type: 'tokens'; tokens: readonly number[] };
 
 /**
  * A template that may inspect and change the texts of a conversation (trim them, split them at `</think>`, look how they
@@ -77,6 +83,20 @@ export class CodedTemplate {
     return text.replace(
       this.#pattern,
       (found) => half + String.fromCharCode(0xdc00 + this.#texts.indexOf(found)),
+    );
+  }
+}
+
+/** Renders the model's own template. Throws a `LanguageError` if the template refuses the conversation. */
+function renderTemplate(template: Template, values: Record<string, unknown>): string {
+  try {
+    return template.render(values);
+  } catch (cause) {
+    const remedy = cause instanceof BudgetError ? '. Send fewer or smaller messages and tools' : '';
+    throw new LanguageError(
+      'chat_template_failed',
+      `The model's chat template refuses this conversation: ${messageOf(cause)}${remedy}`,
+      { cause },
     );
   }
 }

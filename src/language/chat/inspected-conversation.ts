@@ -2,9 +2,8 @@ import { type ExactJson, parseExactJson } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { type CodedPart, CodedTemplate } from './coded-template.ts';
+import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './coded-template.ts';
 import type { Turn } from './conversation.ts';
-import type { PromptPart, Slot } from './skeleton.ts';
 import { findReplies, headerOf, partsThrough } from './template-replies.ts';
 
 interface InspectedOptions {
@@ -23,7 +22,7 @@ interface InspectedPrompt {
 }
 
 /**
- * Renders conversations with a checkpoint's template, which sees their texts. The template gets a sampled reply as
+ * Renders conversations with a model's template, which sees their texts. The template gets a sampled reply as
  * content. Where it writes all of it, the sampled ids take the place of what it wrote; where it leaves something out, as
  * Qwen3 leaves out earlier reasoning, the prompt is what the template says.
  */

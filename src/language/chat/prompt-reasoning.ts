@@ -1,18 +1,15 @@
 import type { ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { mentions, type PromptPart } from './skeleton.ts';
+import { mentions } from '../jinja/template.ts';
+import type { PromptPart } from './coded-template.ts';
 
 /** The variables that tell a template how much the model shall reason. `none` is no value of `reasoning_effort`. */
 export function effortVariables(
   effort: string | undefined,
-  { inspectsTexts }: { inspectsTexts: boolean },
 ): Record<string, string | boolean> {
   if (effort === undefined) return {};
-  const thinks = effort !== 'none';
-  return {
-    ...(thinks ? { reasoning_effort: effort } : {}),
-    // Qwen3's template has only this switch.
-    ...(inspectsTexts ? { enable_thinking: thinks } : {}),
-  };
+  // Qwen3's template has only this switch.
+  if (effort === 'none') return { enable_thinking: false };
+  return { reasoning_effort: effort, enable_thinking: true };
 }
 
 /**

@@ -3,11 +3,11 @@ import { LanguageError, messageOf } from '../error.ts';
 import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
-import type { ChatFormat, ReasoningTags, TextCalls, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './template-replies.ts';
-import type { ReplyStyles } from './text-calls.ts';
+import type { ReplyStyles } from './call-text.ts';
 
 const templateFile = 'chat_template.jinja';
 const configFile = 'tokenizer_config.json';
@@ -34,53 +34,71 @@ export function readChatFormat(
     : templatesOf(files, config);
   const variables = specialTexts(config);
   const ends = endTokensOf(files, tokenizer, variables.eos_token);
-  const { question, asked, answered } = naming(from, () => {
+  const { coded, question, asked, answered } = naming(from, () => {
     if (toolTemplate !== null) new Template(toolTemplate);
-    return probes(new CodedTemplate(template, tokenizer.added, Object.values(variables)), variables);
+    const coded = new CodedTemplate(template, tokenizer.added, Object.values(variables));
+    return { coded, ...probes(coded, variables) };
   });
   const endToken = endTokenOf({ question, answered }, { ends, folder: files.path });
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
-  const textCalls = toolCalls ? callStyles[toolCalls] : foundCalls(template + (toolTemplate ?? ''));
-  const textReasoning = foundReasoning(template, prompt, reasoning);
+  const calls = toolCalls ? callStyles[toolCalls] : foundCalls(template + (toolTemplate ?? ''), coded, variables);
+  const thought = foundReasoning(template, prompt, reasoning);
   return {
     template,
     templateFrom: given?.name ?? 'checkpoint',
     toolTemplate,
-    inspectsTexts: true,
     variables,
     beginToken: beginTokenOf(files, tokenizer),
     endToken,
     otherEndTokens: ends.filter((token) => token !== endToken),
-    callToken: null,
-    textCalls: textCalls && { ...textCalls, tokens: tagTokens(textCalls, tokenizer) },
-    reasoning: null,
-    textReasoning: textReasoning && { ...textReasoning, tokens: tagTokens(textReasoning, tokenizer) },
+    calls: calls && { ...calls, tokens: tagTokens(calls, tokenizer) },
+    reasoning: thought && { ...thought, tokens: tagTokens(thought, tokenizer) },
   };
 }
 
+const tags = { open: '<tool_call>', close: '</tool_call>' } as const;
+const bare = { open: '', close: '' } as const;
 const callStyles = {
-  hermes: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
-  llama: { open: '', close: '', argumentsField: 'parameters' },
-  json: { open: '', close: '', argumentsField: 'arguments' },
+  hermes: { form: 'object', ...tags, argumentsField: 'arguments' },
+  named: { form: 'named', ...tags, argumentsField: 'arguments' },
+  llama: { form: 'object', ...bare, argumentsField: 'parameters' },
+  json: { form: 'object', ...bare, argumentsField: 'arguments' },
   none: null,
-} as const satisfies Record<NonNullable<ReplyStyles['toolCalls']>, CallStyle | null>;
+} as const satisfies Record<NonNullable<ReplyStyles['toolCalls']>, UntokenizedStyle | null>;
 
-type CallStyle = Omit<TextCalls, 'tokens'>;
+type UntokenizedStyle = Omit<CallStyle, 'tokens'>;
 
 function tagTokens(
   { open, close }: { open: string; close: string },
   { added }: Tokenizer,
-): TextCalls['tokens'] {
+): CallStyle['tokens'] {
   const [first, last] = [added.get(open), added.get(close)];
   return first === undefined || last === undefined ? null : { open: first, close: last };
 }
 
-function foundCalls(template: string): CallStyle | null {
-  if (!/\btools\b/.test(template)) return null;
-  if (template.includes('<tool_call>')) return callStyles.hermes;
-  return template.includes('"parameters') ? callStyles.llama : callStyles.json;
+function foundCalls(source: string, template: CodedTemplate, variables: ChatFormat['variables']): UntokenizedStyle | null {
+  if (!/\btools\b/.test(source)) return null;
+  if (source.includes(tags.open)) return writesNamedCalls(template, variables) ? callStyles.named : callStyles.hermes;
+  return source.includes('"parameters') ? callStyles.llama : callStyles.json;
+}
+
+/** Whether the template writes the name of a call right after its tag. */
+function writesNamedCalls(template: CodedTemplate, variables: ChatFormat['variables']): boolean {
+  const call = { id: 'call00000', type: 'function', function: { name: 'probe', arguments: new Map() } };
+  const messages = [
+    { role: 'user', content: 'question' },
+    { role: 'assistant', content: '', tool_calls: [call] },
+  ];
+  try {
+    const parts = template.render(variables, { messages, tools: null, documents: null });
+    const name = parts.find((part) => part.type === 'text' && part.text.includes('probe'));
+    return name?.type === 'text' && name.text.startsWith('probe');
+  } catch {
+    // A template may refuse calls of tools that it was not given.
+    return false;
+  }
 }
 
 function foundReasoning(

@@ -1,10 +1,10 @@
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
-import { chatFormat, loadTokenizer } from '../tokenizer/embedded.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { rowsOf, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { GivenTemplate } from './chat-templates.ts';
-import type { ReplyStyles } from './text-calls.ts';
+import type { ReplyStyles } from './call-text.ts';
+import { readChatFormat } from './read-chat-format.ts';
 
 /** How a base model writes text and conversations. */
 export interface Language {
@@ -12,20 +12,14 @@ export interface Language {
   format: ChatFormat;
 }
 
-/** The language of the tiny models. */
-export function tinyLanguage(): Language {
-  const tokenizer = loadTokenizer();
-  return { tokenizer, format: chatFormat(tokenizer) };
-}
-
-/** A language for other threads: plain data, with `tokenizer.json` in shared memory. Null: the tiny models' language. */
-export type SharedLanguage = {
+/** A language for other threads: plain data, with `tokenizer.json` in shared memory. */
+export interface SharedLanguage {
   path: string;
   file: Uint8Array<SharedArrayBuffer>;
   /** See `rowsOf`. */
   rows: number | undefined;
   format: ChatFormat;
-} | null;
+}
 
 /**
  * The tokenizer and the chat format of a checkpoint, from its folder or files. They are not read again: other threads open what is
@@ -34,13 +28,11 @@ export type SharedLanguage = {
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
  */
-export async function readLanguage(
+export function readLanguage(
   from: string | ModelFiles,
   styles: ReplyStyles = {},
   template?: GivenTemplate,
-): Promise<Language & { shared: SharedLanguage }> {
-  // Only checkpoints have templates that must be run to be understood.
-  const { readChatFormat } = await import('./read-chat-format.ts');
+): Language & { shared: SharedLanguage } {
   const files = filesOf(from);
   const path = files.pathOf('tokenizer.json');
   const content = CheckpointFile.bytes(files, 'tokenizer.json');
@@ -53,8 +45,6 @@ export async function readLanguage(
 }
 
 /** The language that another thread has read. */
-export function openLanguage(shared: SharedLanguage): Language {
-  if (shared === null) return tinyLanguage();
-  const { path, file, rows, format } = shared;
+export function openLanguage({ path, file, rows, format }: SharedLanguage): Language {
   return { tokenizer: tokenizerOf(CheckpointFile.parse(path, Buffer.from(file.buffer)), rows), format };
 }

@@ -1,27 +1,15 @@
-import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { parseExactJson } from '../../util/exact-json.ts';
 import type { Caller } from '../../util/fair-queue.ts';
 import { LanguageError } from '../error.ts';
 import { toolsJson } from '../grammar/limits.ts';
-import { Template } from '../jinja/template.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { PromptPart, Slot } from './coded-template.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import { InspectedConversations } from './inspected-conversation.ts';
 import { LongTexts, longText } from './long-texts.ts';
 import { effortVariables, reasoningEnd } from './prompt-reasoning.ts';
 import type { SharedLanguage } from './read-language.ts';
-import {
-  type PromptPart,
-  refuseForgedRoles,
-  refuseForgery,
-  type SkeletonOptions,
-  type Slot,
-  shapeOf,
-  skeletonOf,
-  slotsOf,
-} from './skeleton.ts';
-
 /**
  * A conversation as tokens. `splices` are the ranges of sampled ids in it, in the order of their turns; null for a reply
  * that the template wrote otherwise, as Qwen3's leaves out earlier reasoning.
@@ -36,11 +24,11 @@ export interface RenderOptions {
   /** The last turn stays open: nothing follows its content. Default false. */
   continueFinalMessage?: boolean;
   /**
-   * What the template receives as `reasoning_effort`, and a template that inspects texts as `enable_thinking`. With
-   * `none` the generation prompt of such a template holds no open reasoning. Default: as the template likes.
+   * What the template receives as `reasoning_effort` and `enable_thinking`. With `none` the generation prompt holds no
+   * open reasoning. Default: as the template likes.
    */
   reasoningEffort?: string | undefined;
-  /** Further variables for a template that inspects texts. Default: none. */
+  /** Further variables of the template. Default: none. */
   values?: Readonly<Record<string, unknown>> | undefined;
   /** Tokens that the model's context holds. Far longer texts are refused. Default: no check. */
   contextLength?: number;
@@ -52,30 +40,21 @@ export interface RenderOptions {
 export type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Conversation['location'] };
 
 const cachedCharacters = 2 ** 22;
-/** Memory of one part of a cached skeleton besides its text, in characters. */
-const charactersOfPart = 64;
 const maxCachedText = 4096;
 /** Texts may be this many times longer than the context, because a template or a request may truncate them. */
 const truncationFactor = 4;
 
 /** Renders the conversations of one base model to token ids. Text between special tokens is encoded in one piece. */
 export class ConversationRenderer {
-  readonly template: Template;
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
   readonly #longTexts: LongTexts | null;
-  /** For a template that inspects texts. */
-  readonly #inspected: InspectedConversations | null;
+  readonly #conversations: InspectedConversations;
   #longestTokenBytes: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
-  });
-  /** Key: a hash of the shape, which includes the tools. */
-  readonly #skeletons = new LRUCache<string, PromptPart[]>({
-    maxSize: cachedCharacters,
-    sizeCalculation: (parts) => charactersOf(parts, []) + (parts.length + 1) * charactersOfPart,
   });
 
   /** @param shared The same language for a thread that encodes long texts. Without it they are encoded in this one. */
@@ -83,37 +62,29 @@ export class ConversationRenderer {
     this.tokenizer = tokenizer;
     this.#format = format;
     this.#longTexts = shared === undefined ? null : new LongTexts(shared);
-    this.template = new Template(format.template);
-    this.#inspected = format.inspectsTexts ? new InspectedConversations(tokenizer, format) : null;
-  }
-
-  /** Whether the template may inspect texts, and gets every variable with them. */
-  get inspectsTexts(): boolean {
-    return this.#inspected !== null;
+    this.#conversations = new InspectedConversations(tokenizer, format);
   }
 
   /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */
-  async render(conversation: Turns, options: RenderOptions): Promise<RenderedConversation> {
-    this.checkCount(conversation.turns, options.contextLength);
-    if (this.#inspected) return this.#renderInspected(this.#inspected, conversation, options);
-    return this.assemble(this.skeleton(conversation, options), slotsOf(conversation.turns), options);
-  }
-
-  async #renderInspected(
-    inspected: InspectedConversations,
+  async render(
     { turns, tools, location = [] }: Turns,
     options: RenderOptions,
   ): Promise<RenderedConversation> {
+    this.checkCount(turns, options.contextLength);
     const json = tools && tools.length > 0 ? toolsJson(tools, [...location, 'tools']) : null;
     const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
-    const { parts, slots, kept } = inspected.render(turns, json === null ? null : parseExactJson(json), {
-      addGenerationPrompt,
-      continueFinalMessage,
-      values: { ...effortVariables(reasoningEffort, this.#format), ...values },
-    });
-    const { template, textReasoning } = this.#format;
-    if (textReasoning && reasoningEffort === 'none' && addGenerationPrompt)
-      parts.push(...reasoningEnd(parts, textReasoning, { template, tokenizer: this.tokenizer }));
+    const { parts, slots, kept } = this.#conversations.render(
+      turns,
+      json === null ? null : parseExactJson(json),
+      {
+        addGenerationPrompt,
+        continueFinalMessage,
+        values: { ...effortVariables(reasoningEffort), ...values },
+      },
+    );
+    const { template, reasoning } = this.#format;
+    if (reasoning && reasoningEffort === 'none' && addGenerationPrompt)
+      parts.push(...reasoningEnd(parts, reasoning, { template, tokenizer: this.tokenizer }));
     const { tokens, splices } = await this.assemble(parts, slots, options);
     let next = 0;
     return { tokens, splices: kept.map((isKept) => (isKept ? (splices[next++] ?? null) : null)) };
@@ -144,39 +115,12 @@ export class ConversationRenderer {
     );
   }
 
-  /** The rendered template, with slots for the texts. */
-  skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
-    const shownTools = tools && tools.length > 0 ? tools : undefined;
-    const json = shownTools ? toolsJson(shownTools, [...location, 'tools']) : '';
-    const skeleton: SkeletonOptions = {
-      addGenerationPrompt: options.addGenerationPrompt,
-      continueFinalMessage: options.continueFinalMessage ?? false,
-      variables: this.variables(options),
-    };
-    const shape = crypto.hash('sha256', shapeOf(turns, json, skeleton), 'base64');
-    const known = this.#skeletons.get(shape);
-    if (known) return known;
-    refuseForgery(json, this.tokenizer.added);
-    refuseForgedRoles(turns, this.tokenizer.added);
-    const parts = skeletonOf(
-      this.template,
-      this.tokenizer.added,
-      turns,
-      json === '' ? undefined : parseExactJson(json),
-      skeleton,
-    );
-    // Checked before caching, so that a refused prompt does not evict others.
-    if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
-    this.#skeletons.set(shape, parts);
-    return parts;
-  }
-
   /** The template's variables besides the messages and tools. */
   variables({ reasoningEffort }: Pick<RenderOptions, 'reasoningEffort'>): Record<string, unknown> {
-    return { ...this.#format.variables, ...effortVariables(reasoningEffort, this.#format) };
+    return { ...this.#format.variables, ...effortVariables(reasoningEffort) };
   }
 
-  /** Fills the slots of a skeleton and encodes the result. */
+  /** Fills the slots of rendered parts and encodes the result. */
   async assemble(
     parts: readonly PromptPart[],
     slots: readonly Slot[],

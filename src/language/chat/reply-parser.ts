@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { StopFilter, type Stops } from './stop-strings.ts';
-import { type ReplyPiece, type TextReplyFormat, TextReplyReader } from './text-reply-reader.ts';
-import { type Mark, type Piece, TokenReader } from './token-reader.ts';
+import { type ReplyFormat, type ReplyPiece, ReplyReader } from './reply-reader.ts';
+import { type Piece, TokenReader } from './token-reader.ts';
 
 /** What the latest tokens added to a reply. */
 export interface ReplyDelta {
@@ -21,12 +21,8 @@ interface ReplyEnd {
 
 export interface ReplyOptions {
   endToken: number;
-  /** Null: replies cannot contain calls, and the token has no meaning. */
-  callToken: number | null;
-  /** The tokens around reasoning; null if the reply has no reasoning. */
-  reasoning: { open: number; close: number } | null;
-  /** Reasoning and calls that are written as text; null if there are none. */
-  text: TextReplyFormat | null;
+  /** How its reasoning and its calls are written; null if it has none. */
+  format: ReplyFormat | null;
   stops: Stops;
   /** What the output includes besides the text. */
   show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
@@ -36,42 +32,33 @@ export interface ReplyOptions {
 
 interface ReadCall {
   id: string;
-  /** Text before the first brace. */
   name: string;
   arguments: string;
 }
 
 /**
- * Parses the tokens of a reply as they arrive: reasoning, text, and tool calls written `name{...}` after the call
- * token, or as text. A call after the token without arguments is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
- * the beginning of a stop string.
+ * Parses the tokens of a reply as they arrive: reasoning, text and tool calls. Text is released in whole UTF-8 characters,
+ * and withheld while it may be the beginning of a stop string.
  */
 export class ReplyParser {
   readonly #options: ReplyOptions;
   readonly #reader: TokenReader;
   readonly #filter: StopFilter | null;
   readonly #ends: ReadonlySet<number>;
-  readonly #textReader: TextReplyReader | null;
+  readonly #replyReader: ReplyReader | null;
   /** The latest token if it ends the reply. It is read as text once another token follows. */
   #last: number | null = null;
-  #inReasoning = false;
   #reasoning = '';
   #content: string;
-  /** Calls whose name is complete. */
   readonly #calls: ReadCall[] = [];
-  /** The name of the current call so far; null outside of names. */
-  #name: string | null = null;
 
   constructor(tokenizer: Tokenizer, options: ReplyOptions) {
-    const { callToken, reasoning, show, stops } = options;
-    const marks = new Map<number, Mark>();
-    if (callToken !== null) marks.set(callToken, 'call');
-    if (reasoning) marks.set(reasoning.open, 'reasoning').set(reasoning.close, 'answer');
+    const { format, show, stops } = options;
     this.#options = options;
-    this.#reader = new TokenReader(tokenizer, { marks, showSpecial: show.special, spaces: show.spaces });
+    this.#reader = new TokenReader(tokenizer, { showSpecial: show.special, spaces: show.spaces });
     this.#filter = stops.strings.length > 0 ? new StopFilter(stops.strings) : null;
     this.#ends = new Set([options.endToken, ...stops.tokens]);
-    this.#textReader = options.text && new TextReplyReader(options.text);
+    this.#replyReader = format && new ReplyReader(format);
     this.#content = options.echo;
   }
 
@@ -95,13 +82,13 @@ export class ReplyParser {
     if (this.#last !== null) {
       const ended = finishReason === 'stop' && typeof stop !== 'string';
       if (!ended) this.#read(this.#last, delta);
-      else if (show.stop) rest.push(...this.#reader.readAsText(this.#last));
+      else if (show.stop) rest.push(...this.#reader.read(this.#last));
     }
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
     this.#add(this.#filter?.end(rest, stopText, { include: show.stop }) ?? rest, delta);
     const isCut = finishReason === 'length' || stop !== null;
-    if (this.#textReader) this.#addRead(this.#textReader.end({ isCut }), delta);
+    if (this.#replyReader) this.#addRead(this.#replyReader.end({ isCut }), delta);
     return delta;
   }
 
@@ -136,27 +123,18 @@ export class ReplyParser {
   }
 
   #add(pieces: readonly Piece[], delta: ReplyDelta): void {
-    for (const piece of pieces) {
-      if (piece.type !== 'mark') this.#write(piece, delta);
-      else if (piece.mark === 'call') this.#name = '';
-      else this.#inReasoning = piece.mark === 'reasoning';
+    for (const { type, text } of pieces) {
+      if (type === 'text' && this.#replyReader) this.#addRead(this.#replyReader.push(text), delta);
+      // A special token shown as text would break the JSON of the arguments.
+      else if (type === 'text' || this.#calls.length === 0) this.#writeText(text, 'content', delta);
     }
   }
 
-  /** Adds pieces of a reply whose reasoning and calls are text. */
   #addRead(pieces: readonly ReplyPiece[], delta: ReplyDelta): void {
     for (const piece of pieces)
       if (piece.type === 'call') this.#beginCall(piece.name, piece.arguments, delta);
       else if (piece.type === 'arguments') this.#writeArguments(piece.text, delta);
       else this.#writeText(piece.text, piece.type, delta);
-  }
-
-  #write({ type, text }: Exclude<Piece, { type: 'mark' }>, delta: ReplyDelta): void {
-    if (this.#textReader && type === 'text') this.#addRead(this.#textReader.push(text), delta);
-    else if (this.#name !== null || this.#calls.length > 0) {
-      // A special token shown as text would break the JSON of the arguments.
-      if (type === 'text') this.#writeCall(text, delta);
-    } else this.#writeText(text, this.#inReasoning ? 'reasoning' : 'content', delta);
   }
 
   #writeText(text: string, part: 'reasoning' | 'content', delta: ReplyDelta): void {
@@ -167,18 +145,6 @@ export class ReplyParser {
       this.#reasoning += text;
       delta.reasoning += text;
     }
-  }
-
-  #writeCall(text: string, delta: ReplyDelta): void {
-    if (this.#name === null) {
-      this.#writeArguments(text, delta);
-      return;
-    }
-    const brace = text.indexOf('{');
-    this.#name += brace < 0 ? text : text.slice(0, brace);
-    if (brace < 0) return;
-    this.#beginCall(this.#name, text.slice(brace), delta);
-    this.#name = null;
   }
 
   #beginCall(name: string, text: string, delta: ReplyDelta): void {

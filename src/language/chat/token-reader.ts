@@ -7,21 +7,15 @@ export type Piece =
   /** Text that the model wrote. */
   | { type: 'text'; text: string }
   /** A special token shown as text, or the space next to one. Not searched for stop strings. */
-  | { type: 'special'; text: string }
-  /** A special token that structures the reply: it begins a call, or bounds the reasoning. */
-  | { type: 'mark'; mark: Mark };
-
-export type Mark = 'call' | 'reasoning' | 'answer';
+  | { type: 'special'; text: string };
 
 interface ReadingOptions {
-  /** Special tokens that structure the reply. Other special tokens have no meaning in it. */
-  marks: ReadonlyMap<number, Mark>;
   showSpecial: boolean;
   /** With `showSpecial`: a space between a special token and its neighbours. */
   spaces: boolean;
 }
 
-/** Reads tokens as text, cut at special tokens and marks, and never inside a UTF-8 character. */
+/** Reads tokens as text, cut at special tokens, and never inside a UTF-8 character. */
 export class TokenReader {
   readonly #tokenizer: Tokenizer;
   readonly #options: ReadingOptions;
@@ -39,17 +33,6 @@ export class TokenReader {
   }
 
   read(token: number): Piece[] {
-    const mark = this.#options.marks.get(token);
-    if (mark !== undefined) {
-      const pieces = this.finish();
-      this.#before = 'nothing';
-      return [...pieces, { type: 'mark', mark }];
-    }
-    return this.readAsText(token);
-  }
-
-  /** Like `read`, for a token that is not a mark here because it ended the reply. */
-  readAsText(token: number): Piece[] {
     if (!this.#special.has(token)) return this.#text(this.#decode(token));
     const pieces = this.finish();
     const space = this.#options.spaces && this.#before !== 'nothing' ? ' ' : '';

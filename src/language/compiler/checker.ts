@@ -11,8 +11,8 @@ import { type ConstraintPlan, planSize } from './compiler.ts';
 import type { CheckReport, CheckStart } from './compiler-thread.ts';
 
 export interface CheckerOptions {
-  /** Whose tokens constraints allow. Default null: the tiny models. */
-  language?: SharedLanguage;
+  /** Whose tokens constraints allow. */
+  language: SharedLanguage;
   /** Processor time that one constraint may take, in milliseconds, however busy the machine is. Default 1000. */
   timeoutMs?: number;
   /** Heap limit of the thread in megabytes. Default 1024. */
@@ -53,11 +53,11 @@ export class ConstraintChecker {
   #closed = false;
 
   constructor({
-    language = null,
+    language,
     timeoutMs = 1000,
     heapMegabytes = 1024,
     maxWaiting = 1024,
-  }: CheckerOptions = {}) {
+  }: CheckerOptions) {
     this.#language = language;
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;

@@ -3,24 +3,17 @@ import { LRUCache } from 'lru-cache';
 import { LanguageError } from '../error.ts';
 import { Automaton, type AutomatonState } from '../grammar/automaton.ts';
 import { type ByteGraph, buildByteGraph, nodeCount } from '../grammar/byte-graph.ts';
-import type { Constraint, Grammar } from '../grammar/constraint.ts';
-import {
-  type Branch,
-  BranchedState,
-  Branches,
-  type CompiledConstraint,
-  checkBranches,
-} from '../grammar/constraint-state.ts';
+import type { Constraint, Grammar, LimitedReasoning } from '../grammar/constraint.ts';
+import { type CompiledConstraint, Ending, ReplyState } from '../grammar/constraint-state.ts';
 import type { GrammarSource } from '../grammar/expression.ts';
 import { checkDepth, checkLength } from '../grammar/limits.ts';
-import { checkReasoning, isWritten, ReasoningState } from '../grammar/reasoning-state.ts';
+import { checkReasoning, ReasoningState, reasoningSource } from '../grammar/reasoning-state.ts';
 import { RunTokensCache } from '../grammar/run-tokens.ts';
 import { StateMemory } from '../grammar/state-memory.ts';
-import { FreeTextState, GrammarText, type Vocabulary } from '../grammar/text-state.ts';
+import { FreeTextState, GrammarText, type TextState, type Vocabulary } from '../grammar/text-state.ts';
 import { LegalSets } from '../grammar/token-set.ts';
 import { TokenTrie } from '../grammar/token-trie.ts';
 import { Writable } from '../grammar/writable.ts';
-import { reasoningSource, WrittenReasoningState } from '../grammar/written-reasoning.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { grammarSource } from './grammar-source.ts';
 
@@ -50,8 +43,7 @@ const usualGrammars: readonly Exclude<Grammar, { type: 'text' }>[] = [
  * refusal of every schema keyword that is not enforced.
  */
 export class GrammarCompiler {
-  readonly #special: ReadonlySet<number>;
-  readonly #endToken: number;
+  readonly #ending: Ending;
   readonly #vocabulary: Vocabulary;
   readonly #writable: Writable | null;
   readonly #memory = new StateMemory();
@@ -80,8 +72,7 @@ export class GrammarCompiler {
       bytesOf: (token) => tokenizer.bytes(token),
     };
     this.#writable = Writable.of(tokenizer);
-    this.#special = new Set(tokenizer.special.values());
-    this.#endToken = endToken;
+    this.#ending = new Ending(endToken);
     if (tokenizer.vocabularySize > smallVocabulary) this.#warmUp();
   }
 
@@ -110,21 +101,15 @@ export class GrammarCompiler {
     checkLength(key);
     const known = this.#plans.get(key);
     if (known) return known;
-    checkBranches(constraint, this.#special, this.#endToken);
-    const { reasoning } = constraint;
-    if (reasoning) checkReasoning(reasoning, this.#special, this.#endToken);
-    const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
-      open,
-      repeat,
-      graph: grammar.type === 'text' ? null : this.#graphOf(grammar),
-      isFree: grammar.type === 'text_or_calls' && grammar.content.type === 'text',
-    }));
+    const { reasoning, grammar } = constraint;
+    if (reasoning) checkReasoning(reasoning);
     const plan: ConstraintPlan = {
       name: createHash('sha256').update(key).digest('base64'),
-      reasoning,
-      reasoningGraph:
-        reasoning && isWritten(reasoning) ? buildByteGraph(this.#partOf(reasoningSource(reasoning))) : null,
-      branches,
+      graph: grammar.type === 'text' ? null : this.#graphOf(grammar),
+      isFree: grammar.type === 'text_or_calls' && grammar.content.type === 'text',
+      reasoning: reasoning
+        ? { ...reasoning, graph: buildByteGraph(this.#partOf(reasoningSource(reasoning))) }
+        : null,
     };
     this.#plans.set(key, plan);
     return plan;
@@ -139,40 +124,27 @@ export class GrammarCompiler {
     return assembled;
   }
 
-  #assemble({ branches: planned, reasoning, reasoningGraph }: ConstraintPlan): Assembled {
+  #assemble({ graph, isFree, reasoning }: ConstraintPlan): Assembled {
     const { trie } = this.#vocabulary;
     const automata: Automaton[] = [];
-    const branches = planned.map(({ open, repeat, graph, isFree }): Branch => {
-      if (!graph) {
-        const state = new FreeTextState(trie);
-        return { open, repeat, freeText: true, start: () => state };
-      }
-      const automaton = new Automaton(graph, this.#memory);
+    const textOf = (of: ByteGraph, options: { isFree: boolean }): { readonly start: TextState } => {
+      const automaton = new Automaton(of, this.#memory);
       automata.push(automaton);
-      const text = new GrammarText(automaton, this.#vocabulary, { isFree });
-      return { open, repeat, freeText: false, start: () => text.start };
-    });
-    const table = new Branches(branches, this.#endToken);
-    const answer = () => new BranchedState(table);
+      return new GrammarText(automaton, this.#vocabulary, options);
+    };
+    const text = graph ? textOf(graph, { isFree }) : { start: new FreeTextState(trie) };
+    const answer = () => new ReplyState(text.start, this.#ending);
     if (!reasoning) return { start: answer, trie, automata };
-    if (isWritten(reasoning) && reasoningGraph) {
-      const automaton = new Automaton(reasoningGraph, this.#memory);
-      automata.push(automaton);
-      const text = new GrammarText(automaton, this.#vocabulary, { isFree: true });
-      const tokensOf = (written: string) => trie.encodeBytes([...Buffer.from(written)]);
-      const { before, close, after, limit } = reasoning;
-      const tokens = {
-        before: tokensOf(before),
-        close: tokensOf(close),
-        after: tokensOf(after),
-        limit,
-        start: () => text.start,
-      };
-      return { start: () => new WrittenReasoningState(tokens, answer()), trie, automata };
-    }
-    if (isWritten(reasoning)) throw new Error('the plan has no graph of its reasoning');
-    const legal = trie.textTokens.with(Int32Array.of(reasoning.close));
-    return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), trie, automata };
+    const reasoningText = textOf(reasoning.graph, { isFree: true });
+    const tokensOf = (written: string) => trie.encodeBytes([...Buffer.from(written)]);
+    const tokens = {
+      before: tokensOf(reasoning.before),
+      close: tokensOf(reasoning.close),
+      after: tokensOf(reasoning.after),
+      limit: reasoning.limit,
+      start: () => reasoningText.start,
+    };
+    return { start: () => new ReasoningState(tokens, answer()), trie, automata };
   }
 
   #partOf(source: GrammarSource): GrammarSource {
@@ -212,13 +184,13 @@ function refuseAmbiguity(content: ByteGraph, tag: string): void {
 export interface ConstraintPlan {
   /** Plans of equal constraints have the same name. */
   name: string;
-  reasoning: Constraint['reasoning'];
-  /** Of reasoning whose tags are text; null if there is none. */
-  reasoningGraph: ByteGraph | null;
-  /** The constraint's branches, each with the graph of its grammar; null for any text. `isFree`: see `GrammarText`. */
-  branches: { open: number | null; repeat: boolean; graph: ByteGraph | null; isFree: boolean }[];
+  /** Of the grammar; null for any text. */
+  graph: ByteGraph | null;
+  /** See `GrammarText`. */
+  isFree: boolean;
+  /** With the graph of its text; null if there is none. */
+  reasoning: (LimitedReasoning & { graph: ByteGraph }) | null;
 }
 
-/** Nodes of all graphs of a plan. */
-export const planSize = ({ branches }: ConstraintPlan): number =>
-  branches.reduce((sum, { graph }) => sum + (graph ? nodeCount(graph.nodes) : 0), 0);
+/** Nodes of the graph of a plan's grammar. */
+export const planSize = ({ graph }: ConstraintPlan): number => (graph ? nodeCount(graph.nodes) : 0);

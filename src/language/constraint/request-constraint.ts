@@ -6,16 +6,16 @@ import type {
   ToolChoice,
 } from '../../contract/index.ts';
 import { canonicalJson, sha256 } from '../../util/json.ts';
-import { mentions } from '../chat/skeleton.ts';
-import { callText } from '../chat/text-calls.ts';
+import { callText } from '../chat/call-text.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type {
   Constraint,
   Grammar,
   JsonSchema,
+  LimitedReasoning,
   WrittenCalls,
-  WrittenReasoning,
 } from '../grammar/constraint.ts';
+import { mentions } from '../jinja/template.ts';
 import type { ChatFormat, ReasoningTags } from '../tokenizer/tokenizer.ts';
 import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
 
@@ -42,39 +42,34 @@ export function toConstraint(
   const tools = fields.tools ?? [];
   const choice = fields.tool_choice ?? fields.function_call ?? (tools.length > 0 ? 'auto' : 'none');
   const content = contentGrammar(fields, { engine, parseJson });
-  const branches: Constraint['branches'] = [];
   const mustCall = requiresCall(choice);
-  if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
   const called = callable(tools, choice);
-  const isFree = !content && !mustCall && (called.length === 0 || !format.textCalls);
+  const isFree = !content && !mustCall && (called.length === 0 || !format.calls);
   const reasoning = toReasoning(fields, { format, contextLength, isFree });
-  if (called.length > 0) {
+  const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
+  if (freeText) return null;
+  const text = content ?? { type: 'text' };
+  const grammar = called.length > 0 && (format.calls || mustCall) ? callGrammar() : text;
+  return { ...(reasoning ? { reasoning } : {}), grammar };
+
+  function callGrammar(): Grammar {
     const alternatives = called.map((tool) => ({
       name: tool.function.name,
       schema: tool.function.parameters ?? emptySchema,
     }));
     // A named function is called once.
-    const repeat = fields.parallel_tool_calls !== false && !isNamed(choice);
-    if (format.callToken !== null)
-      branches.push({ open: format.callToken, grammar: { type: 'named_json', alternatives }, repeat });
-    else if (format.textCalls || mustCall) {
-      const written = writtenCalls(format.textCalls, repeat);
-      const calls = { type: 'named_json', alternatives, written } as const;
-      const tags = reasoning ? null : format.textReasoning;
-      const grammar: Grammar = mustCall
-        ? calls
-        : {
-            type: 'text_or_calls',
-            content: content ?? { type: 'text' },
-            calls,
-            tag: format.textCalls?.open ?? '',
-            reasoning: tags && { open: tags.open, close: tags.close },
-          };
-      branches[0] = { open: null, grammar, repeat: false };
-    }
+    const isRepeated = fields.parallel_tool_calls !== false && !isNamed(choice);
+    const calls = { type: 'named_json', alternatives, written: writtenCalls(format.calls, isRepeated) } as const;
+    if (mustCall) return calls;
+    const tags = reasoning ? null : format.reasoning;
+    return {
+      type: 'text_or_calls',
+      content: text,
+      calls,
+      tag: format.calls?.open ?? '',
+      reasoning: tags && { open: tags.open, close: tags.close },
+    };
   }
-  const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
-  return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
 }
 
 /**
@@ -82,14 +77,15 @@ export function toConstraint(
  * call.
  */
 export const hasContentGrammar = (constraint: Constraint | null): boolean =>
-  constraint?.branches.some(
-    ({ grammar }) => grammar.type === 'text_or_calls' && grammar.content.type !== 'text',
-  ) ?? false;
+  constraint?.grammar.type === 'text_or_calls' && constraint.grammar.content.type !== 'text';
 
-function writtenCalls(calls: ChatFormat['textCalls'], isRepeated: boolean): WrittenCalls {
+function writtenCalls(calls: ChatFormat['calls'], isRepeated: boolean): WrittenCalls {
   if (!calls) throw unsupportedField(['tool_choice'], 'required', 'this model cannot call tools');
   const { beforeName, beforeArguments, after, between } = callText(calls);
-  return { beforeName, beforeArguments, after, between: isRepeated ? between : null };
+  return {
+    ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null },
+    mayHaveSpaces: calls.form === 'object',
+  };
 }
 
 /** Shares of the context that reasoning may take. */
@@ -99,27 +95,20 @@ function toReasoning(
   { reasoning_effort: effort, continue_final_message: continues }: ConstraintFields,
   { format, contextLength, isFree }: { format: ChatFormat; contextLength: number; isFree: boolean },
 ): Constraint['reasoning'] {
-  const { reasoning, textReasoning, template } = format;
-  if (effort === undefined && textReasoning?.opened && !isFree && !continues)
-    return writtenReasoning(textReasoning, contextLength);
+  const { reasoning, template } = format;
+  if (effort === undefined && reasoning?.opened && !isFree && !continues)
+    return limitedReasoning(reasoning, contextLength);
   if (effort === undefined || effort === 'none') return undefined;
-  const limit = Math.floor(contextLength * reasoningShares[effort]);
-  if (reasoning) return { ...reasoning, limit };
-  if (textReasoning) return writtenReasoning(textReasoning, limit);
+  if (reasoning) return limitedReasoning(reasoning, Math.floor(contextLength * reasoningShares[effort]));
   // Then the template alone tells the model.
-  if (format.inspectsTexts && mentions(template, 'reasoning_effort')) return undefined;
+  if (mentions(template, 'reasoning_effort')) return undefined;
   throw unsupportedField(['reasoning_effort'], effort, 'this model has no reasoning; leave the field out');
 }
 
-const writtenReasoning = (
+const limitedReasoning = (
   { open, close, afterOpen, afterClose, opened }: ReasoningTags,
   limit: number,
-): WrittenReasoning => ({ before: opened ? '' : open + afterOpen, close, after: afterClose, limit });
-
-/** Whether replies under this constraint can hold tool calls. */
-export function allowsCalls(constraint: Constraint | null, format: ChatFormat): boolean {
-  return constraint?.branches.some(({ open }) => open !== null && open === format.callToken) ?? false;
-}
+): LimitedReasoning => ({ before: opened ? '' : open + afterOpen, close, after: afterClose, limit });
 
 /** The name of a constraint: a hash of its JSON with sorted keys. */
 export const hashConstraint = (constraint: Constraint): string =>

@@ -1,8 +1,7 @@
 import { LanguageError } from '../error.ts';
-import type { Constraint } from './constraint.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TextState } from './text-state.ts';
-import { TokenSet } from './token-set.ts';
+import type { TokenSet } from './token-set.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 export interface CompiledConstraint {
@@ -35,21 +34,16 @@ export interface ConstraintState {
   dispose(): void;
 }
 
-const NO_TOKENS = new Int32Array(0);
-const EMPTY = TokenSet.of(NO_TOKENS);
-
-export class BranchedState implements ConstraintState {
-  readonly #branches: Branches;
-  #branch: Branch | null;
-  /** Null before the first branch. */
+/** A reply of one grammar: its text, then the end token. */
+export class ReplyState implements ConstraintState {
+  readonly #ending: Ending;
+  /** Null once the state is disposed. */
   #text: TextState | null;
-  #isEmpty = true;
   #ended = false;
 
-  constructor(branches: Branches) {
-    this.#branches = branches;
-    this.#branch = branches.withoutToken;
-    this.#text = this.#branch?.start() ?? null;
+  constructor(text: TextState, ending: Ending) {
+    this.#text = text;
+    this.#ending = ending;
   }
 
   get ended(): boolean {
@@ -63,24 +57,21 @@ export class BranchedState implements ConstraintState {
   takeForced(): number[] {
     const taken: number[] = [];
     while (!this.#ended) {
-      const special = this.#special();
-      const forced = special.length === 0 ? (this.#text?.forced ?? null) : null;
+      const forced = this.#text?.complete ? null : (this.#text?.forced ?? null);
       if (forced) {
         for (const token of forced.tokens) taken.push(token);
         this.#text = forced.after;
-        this.#isEmpty = false;
-      } else if (this.#isForced(special)) {
-        taken.push(special[0]!);
-        this.#takeSpecial(special[0]!);
+      } else if (this.#mustEnd()) {
+        taken.push(this.#ending.token);
+        this.#ended = true;
       } else break;
     }
     return taken;
   }
 
   legal(): TokenSet {
-    const special = this.#decision();
-    const text = this.#text?.legal ?? EMPTY;
-    return special.length === 0 ? text : this.#branches.merge(text, special);
+    const text = this.#decision();
+    return text.complete ? this.#ending.after(text.legal) : text.legal;
   }
 
   prepare(shouldPause: ShouldPause): boolean {
@@ -88,143 +79,61 @@ export class BranchedState implements ConstraintState {
   }
 
   accept(token: number): void {
-    const special = this.#decision();
-    if (special.includes(token)) this.#takeSpecial(token);
-    else if (this.#text?.legal.has(token)) {
-      this.#text = this.#text.after(token);
-      this.#isEmpty = false;
-    } else
+    const text = this.#decision();
+    if (text.complete && token === this.#ending.token) this.#ended = true;
+    else if (text.legal.has(token)) this.#text = text.after(token);
+    else
       throw new LanguageError(
         'illegal_token',
         `Token ${token} is not one of the ${this.legal().size} legal tokens.`,
       );
   }
 
-  clone(): BranchedState {
-    const copy = new BranchedState(this.#branches);
-    copy.#branch = this.#branch;
-    copy.#text = this.#text;
-    copy.#isEmpty = this.#isEmpty;
+  clone(): ReplyState {
+    if (!this.#text) throw replyEnded();
+    const copy = new ReplyState(this.#text, this.#ending);
     copy.#ended = this.#ended;
     return copy;
   }
 
   dispose(): void {
     this.#ended = true;
-    this.#branch = null;
     this.#text = null;
   }
 
-  /** Special tokens that are legal here. Throws if there is nothing to decide. */
-  #decision(): Int32Array {
-    if (this.#ended)
-      throw new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
-    const special = this.#special();
-    if (special.length === 0 ? this.#text?.forced : this.#isForced(special))
-      throw new LanguageError(
-        'forced_tokens_due',
-        'The constraint forces the next tokens. Call takeForced() first.',
-      );
-    return special;
+  #decision(): TextState {
+    if (this.#ended || !this.#text) throw replyEnded();
+    if (this.#text.complete ? this.#mustEnd() : this.#text.forced) throw forcedTokensDue();
+    return this.#text;
   }
 
-  #isForced(special: Int32Array): boolean {
-    return special.length === 1 && this.#text?.hasLegal !== true;
-  }
-
-  /** Special tokens that are legal here. */
-  #special(): Int32Array {
-    if (!this.#text || (this.#isEmpty && !this.#text.complete)) return this.#branches.opening;
-    if (this.#isEmpty) return this.#branches.openingOrEnd;
-    return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NO_TOKENS;
-  }
-
-  #takeSpecial(token: number): void {
-    this.#isEmpty = false;
-    if (token === this.#branches.endToken) {
-      this.#ended = true;
-      return;
-    }
-    this.#branch = this.#branches.openedBy(token);
-    this.#text = this.#branch?.start() ?? null;
+  #mustEnd(): boolean {
+    return this.#text?.complete === true && !this.#text.hasLegal;
   }
 }
 
-export interface Branch {
-  open: number | null;
-  repeat: boolean;
-  start(): TextState;
-  freeText: boolean;
-}
+/** The token that ends a reply, with the sets of tokens among which it is legal. */
+export class Ending {
+  readonly token: number;
+  readonly #sets = new WeakMap<TokenSet, TokenSet>();
 
-/** The branches of a constraint, and the special tokens that open and end them. */
-export class Branches {
-  readonly endToken: number;
-  /** The branch without an opening token, if there is one. */
-  readonly withoutToken: Branch | null;
-  readonly #byToken = new Map<number, Branch>();
-  /** Merged sets, by their text tokens and their special tokens. */
-  readonly #merged = new WeakMap<TokenSet, Map<Int32Array, TokenSet>>();
-  /** Special tokens that may begin a reply. */
-  readonly opening: Int32Array;
-  /** `opening` and the end token, for a reply that may be empty. */
-  readonly openingOrEnd: Int32Array;
-  /** Special tokens that may follow a branch that repeats, or a text branch. */
-  readonly following: Int32Array;
-  /** Special tokens that may follow any other branch. */
-  readonly end: Int32Array;
-
-  constructor(branches: readonly Branch[], endToken: number) {
-    this.endToken = endToken;
-    this.withoutToken = branches.find(({ open }) => open === null) ?? null;
-    for (const branch of branches) if (branch.open !== null) this.#byToken.set(branch.open, branch);
-    const opened = [...this.#byToken].filter(([, { repeat }]) => repeat).map(([token]) => token);
-    this.opening = Int32Array.from(this.#byToken.keys()).sort();
-    this.openingOrEnd = Int32Array.from([...this.#byToken.keys(), endToken]).sort();
-    this.following = Int32Array.from([...opened, endToken]).sort();
-    this.end = Int32Array.of(endToken);
+  constructor(token: number) {
+    this.token = token;
   }
 
-  /** Special tokens that may follow a complete branch. */
-  after(branch: Branch): Int32Array {
-    return branch.repeat || branch.freeText ? this.following : this.end;
-  }
-
-  /** Legal text tokens and special tokens. Each pair is merged once. */
-  merge(text: TokenSet, special: Int32Array): TokenSet {
-    const bySpecial = this.#merged.get(text) ?? new Map<Int32Array, TokenSet>();
-    this.#merged.set(text, bySpecial);
-    const both = bySpecial.get(special) ?? text.with(special);
-    bySpecial.set(special, both);
-    return both;
-  }
-
-  openedBy(token: number): Branch | null {
-    return this.#byToken.get(token) ?? null;
+  /** Legal tokens of a text that may end here. */
+  after(text: TokenSet): TokenSet {
+    const known = this.#sets.get(text) ?? text.with(Int32Array.of(this.token));
+    this.#sets.set(text, known);
+    return known;
   }
 }
 
-/** Refuses constraints whose branches cannot be distinguished. */
-export function checkBranches(
-  { branches }: Constraint,
-  special: ReadonlySet<number>,
-  endToken: number,
-): void {
-  const refuse = (message: string): never => {
-    throw new LanguageError('constraint_invalid', `Constraint: ${message}.`);
-  };
-  if (branches.length === 0) refuse('it has no branch, so it allows no reply');
-  const seen = new Set<number | null>();
-  for (const { open, repeat } of branches) {
-    if (seen.has(open))
-      refuse(
-        open === null
-          ? 'two branches begin without a special token'
-          : `two branches begin with token ${open}; combine their grammars`,
-      );
-    seen.add(open);
-    if (open === null && repeat) refuse('a branch that repeats must begin with a special token');
-    if (open !== null && (!special.has(open) || open === endToken))
-      refuse(`a branch begins with token ${open}, which is not a special token that may begin one`);
-  }
-}
+const replyEnded = () =>
+  new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
+
+export const forcedTokensDue = () =>
+  new LanguageError(
+    'forced_tokens_due',
+    'The constraint forces the next tokens. Call takeForced() first.',
+  );

@@ -25,11 +25,11 @@ export type Grammar =
   /** Free text in which certain tags, once begun, contain what their schema says. In the request's own form. */
   | { type: 'structural_tag'; tag: Record<string, unknown> };
 
-/** One of the names, directly followed by JSON of its schema, or both as `written`. */
+/** Calls: one of the names with JSON of its schema, as `written`. */
 export interface NamedJson {
   type: 'named_json';
   alternatives: { name: string; schema: JsonSchema }[];
-  written?: WrittenCalls;
+  written: WrittenCalls;
 }
 
 /** Text or calls that the model begins by itself. */
@@ -37,35 +37,35 @@ export interface TextOrCalls {
   type: 'text_or_calls';
   /** Free text may come before calls. Text of another grammar takes the place of calls. */
   content: Grammar;
-  calls: NamedJson & { written: WrittenCalls };
+  calls: NamedJson;
   /** What begins a call, such as `<tool_call>`; empty: a reply that begins as a call is one. */
   tag: string;
   /** Tags around the reasoning that may come before free text; null if the model has none. No call begins in it. */
   reasoning: { open: string; close: string } | null;
 }
 
-/** Calls that are written as text: before a name, between it and its JSON, and after that. */
+/** What is written before the name of a call, between it and its JSON, and after that. */
 export interface WrittenCalls {
   beforeName: string;
   beforeArguments: string;
   after: string;
   /** Between two calls; null if there is only one. */
   between: string | null;
+  /** Whether the JSON may have a space after each comma and colon. */
+  mayHaveSpaces: boolean;
 }
 
 /**
- * What a reply may be: reasoning if there is any, then one branch, then the end token. A branch with `open` begins with
- * that special token. After a branch that repeats, other branches that repeat may follow, and a `text` branch may give
- * way to one at any point. Plain data, so that it can be hashed and sent between threads.
+ * What a reply may be: reasoning if there is any, then text of a grammar, then the end token. Plain data, so that it can be
+ * hashed and sent between threads.
  */
 export interface Constraint {
-  /** The reply begins with `open`, then any text of at most `limit` tokens, then `close`. */
-  reasoning?: { open: number; close: number; limit: number } | WrittenReasoning;
-  branches: { open: number | null; grammar: Grammar; repeat: boolean }[];
+  reasoning?: LimitedReasoning;
+  grammar: Grammar;
 }
 
-/** Reasoning whose tags are text. */
-export interface WrittenReasoning {
+/** Reasoning that a reply begins with. */
+export interface LimitedReasoning {
   /** What the reply begins with; empty if the prompt has written it. */
   before: string;
   close: string;
@@ -75,7 +75,7 @@ export interface WrittenReasoning {
   limit: number;
 }
 
-/** A reply of training data: text and special tokens, in order, without the end token. */
+/** A reply of training data: text and tokens of tags, in order, without the end token. */
 export interface Reply {
   parts: (string | number)[];
   constraint: Constraint | null;

@@ -1,8 +1,7 @@
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { Constraint, Reply } from './constraint.ts';
+import type { LimitedReasoning, Reply } from './constraint.ts';
 import type { CompiledConstraint, ConstraintState } from './constraint-state.ts';
-import { isWritten } from './reasoning-state.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 /**
@@ -44,19 +43,13 @@ export function encodeReply(
 
 /** Refuses reasoning above the limit: the tokenizer's encoding cannot be cut to fit it. */
 function checkReasoningLength(
-  [open, text]: Reply['parts'],
-  reasoning: NonNullable<Constraint['reasoning']>,
+  [first]: Reply['parts'],
+  { before, close, limit }: LimitedReasoning,
   tokenizer: Tokenizer,
 ): void {
-  if (isWritten(reasoning)) {
-    if (typeof open !== 'string' || !open.startsWith(reasoning.before)) return;
-    const [written = ''] = open.slice(reasoning.before.length).split(reasoning.close);
-    refuseLength(tokenizer.encodeExactly(written).length, reasoning.limit);
-  } else if (open === reasoning.open && typeof text === 'string')
-    refuseLength(tokenizer.encodeExactly(text).length, reasoning.limit);
-}
-
-function refuseLength(length: number, limit: number): void {
+  if (typeof first !== 'string' || !first.startsWith(before)) return;
+  const [written = ''] = first.slice(before.length).split(close);
+  const { length } = tokenizer.encodeExactly(written);
   if (length > limit)
     throw new LanguageError(
       'reasoning_too_long',

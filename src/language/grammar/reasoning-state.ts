@@ -1,26 +1,42 @@
 import { LanguageError } from '../error.ts';
-import type { Constraint, WrittenReasoning } from './constraint.ts';
-import type { ConstraintState } from './constraint-state.ts';
+import type { LimitedReasoning } from './constraint.ts';
+import { type ConstraintState, forcedTokensDue } from './constraint-state.ts';
+import { type GrammarSource, literal, rule } from './expression.ts';
+import { freeTextRules } from './free-text.ts';
 import type { ShouldPause } from './legal-search.ts';
+import type { TextState } from './text-state.ts';
 import type { TokenSet } from './token-set.ts';
 
-interface Reasoning {
-  open: number;
-  close: number;
-  limit: number;
-  /** Legal tokens while more text may follow: every text token and `close`. */
-  legal: TokenSet;
+/** Any text up to and including the first `close`. */
+export function reasoningSource({ close }: LimitedReasoning): GrammarSource {
+  const rules = freeTextRules(
+    { triggers: [{ text: close, follow: literal('') }], excluded: [] },
+    'reasoning',
+  );
+  return { start: rule('reasoning'), rules };
 }
 
-/** A reply that begins with its reasoning: any text, which may end anywhere and must end at the limit. */
+/** The tokens of reasoning. */
+interface ReasoningTokens {
+  before: readonly number[];
+  close: readonly number[];
+  after: readonly number[];
+  limit: number;
+  /** The state of its text. */
+  start: () => TextState;
+}
+
+/** A reply that begins with reasoning, which ends with its tag or at the limit. */
 export class ReasoningState implements ConstraintState {
-  readonly #reasoning: Reasoning;
+  readonly #reasoning: ReasoningTokens;
   readonly #rest: ConstraintState;
-  #phase: 'before' | 'inside' | 'after' = 'before';
-  /** Number of text tokens so far. */
+  /** Null before and after the reasoning. */
+  #text: TextState | null = null;
+  #phase: 'before' | 'inside' | 'closed' | 'after' = 'before';
+  /** Number of tokens so far. */
   #length = 0;
 
-  constructor(reasoning: Reasoning, rest: ConstraintState) {
+  constructor(reasoning: ReasoningTokens, rest: ConstraintState) {
     this.#reasoning = reasoning;
     this.#rest = rest;
   }
@@ -30,32 +46,35 @@ export class ReasoningState implements ConstraintState {
   }
 
   get freeText(): boolean {
-    if (this.#phase === 'after') return this.#rest.freeText;
-    return this.#phase === 'inside' && this.#mayContinue;
+    return this.#phase === 'after' ? this.#rest.freeText : this.#text?.freeText === true;
   }
 
   takeForced(): number[] {
+    const { before, close, after, limit, start } = this.#reasoning;
     const taken: number[] = [];
     if (this.#phase === 'before') {
-      taken.push(this.#reasoning.open);
+      taken.push(...before);
+      this.#text = start();
       this.#phase = 'inside';
     }
-    if (this.#phase === 'inside') {
-      if (this.#mayContinue) return taken;
-      taken.push(this.#reasoning.close);
+    if (this.#phase === 'inside' && this.#length >= limit) {
+      taken.push(...close);
+      this.#phase = 'closed';
+    }
+    if (this.#phase === 'closed') {
+      taken.push(...after);
+      this.#text = null;
       this.#phase = 'after';
     }
-    return [...taken, ...this.#rest.takeForced()];
+    return this.#phase === 'after' ? [...taken, ...this.#rest.takeForced()] : taken;
   }
 
   legal(): TokenSet {
-    if (this.#phase === 'after') return this.#rest.legal();
-    this.#checkDecision();
-    return this.#reasoning.legal;
+    return this.#phase === 'after' ? this.#rest.legal() : this.#decision().legal;
   }
 
   prepare(shouldPause: ShouldPause): boolean {
-    return this.#phase !== 'after' || this.#rest.prepare(shouldPause);
+    return this.#phase === 'after' ? this.#rest.prepare(shouldPause) : this.#decision().prepare(shouldPause);
   }
 
   accept(token: number): void {
@@ -63,18 +82,20 @@ export class ReasoningState implements ConstraintState {
       this.#rest.accept(token);
       return;
     }
-    this.#checkDecision();
-    if (token === this.#reasoning.close) this.#phase = 'after';
-    else if (this.#reasoning.legal.has(token)) this.#length++;
-    else
+    const text = this.#decision();
+    if (!text.legal.has(token))
       throw new LanguageError(
         'illegal_token',
         `Token ${token} is not a text token. Reasoning contains only text.`,
       );
+    this.#text = text.after(token);
+    this.#length++;
+    if (!this.#text.hasLegal) this.#phase = 'closed';
   }
 
   clone(): ReasoningState {
     const copy = new ReasoningState(this.#reasoning, this.#rest.clone());
+    copy.#text = this.#text;
     copy.#phase = this.#phase;
     copy.#length = this.#length;
     return copy;
@@ -82,48 +103,22 @@ export class ReasoningState implements ConstraintState {
 
   dispose(): void {
     this.#phase = 'after';
+    this.#text = null;
     this.#rest.dispose();
   }
 
-  get #mayContinue(): boolean {
-    return this.#length < this.#reasoning.limit;
-  }
-
-  #checkDecision(): void {
-    if (this.#phase === 'before' || !this.#mayContinue)
-      throw new LanguageError(
-        'forced_tokens_due',
-        'The constraint forces the next tokens. Call takeForced() first.',
-      );
+  #decision(): TextState {
+    if (this.#phase === 'inside' && this.#text && this.#length < this.#reasoning.limit) return this.#text;
+    throw forcedTokensDue();
   }
 }
 
-/** Refuses reasoning whose tokens could be confused with what follows it. */
-export function checkReasoning(
-  reasoning: NonNullable<Constraint['reasoning']>,
-  special: ReadonlySet<number>,
-  endToken: number,
-): void {
+/** Refuses reasoning that could not end. */
+export function checkReasoning({ limit, close }: LimitedReasoning): void {
   const refuse = (message: string): never => {
     throw new LanguageError('constraint_invalid', `Constraint: reasoning ${message}.`);
   };
-  const { limit } = reasoning;
   if (!Number.isSafeInteger(limit) || limit < 0)
     refuse(`has limit ${limit}; it must be a whole number of at least 0`);
-  if (isWritten(reasoning)) {
-    if (reasoning.close === '') refuse('has an empty close, so it would never end');
-    return;
-  }
-  const { open, close } = reasoning;
-  for (const [name, token] of [
-    ['open', open],
-    ['close', close],
-  ] as const)
-    if (!special.has(token) || token === endToken)
-      refuse(`has ${name} ${token}, which is not a special token that may enclose it`);
-  if (open === close) refuse(`begins and ends with the same token ${open}`);
+  if (close === '') refuse('has an empty close, so it would never end');
 }
-
-/** Whether the tags of reasoning are text. */
-export const isWritten = (reasoning: NonNullable<Constraint['reasoning']>): reasoning is WrittenReasoning =>
-  'before' in reasoning;

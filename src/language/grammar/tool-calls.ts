@@ -17,16 +17,16 @@ import {
   sequence,
 } from './expression.ts';
 import { freeTextRules } from './free-text.ts';
-import { JsonLayout } from './json/layout.ts';
+import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 
-/** JSON as models write it in text: with or without a space after commas and colons. */
+/** With or without a space after commas and colons. */
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
 
-/** One call, or several where they are written as text. `before`: what is written before the first name. */
+/** One call, or several. `before`: what is written before the first name. */
 export function namedJson(
   { alternatives, written }: NamedJson,
-  before = written?.beforeName ?? '',
+  before = written.beforeName,
 ): GrammarSource {
   if (alternatives.length === 0)
     throw new LanguageError('grammar_empty', 'A choice of names needs at least one alternative.');
@@ -35,11 +35,12 @@ export function namedJson(
     if (names.has(name)) throw new LanguageError('grammar_invalid', `Two alternatives are called "${name}".`);
     names.add(name);
   }
+  const { beforeName, beforeArguments, after, between, mayHaveSpaces } = written;
+  const layout = mayHaveSpaces ? spacedLayout : compactLayout;
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
-    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true, layout: written && spacedLayout }),
+    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true, layout }),
   }));
-  const { beforeName = '', beforeArguments = '', after = '', between = null } = written ?? {};
   const callAfter = (text: string) =>
     choice(
       schemas.map(({ name, schema }) =>

@@ -41,3 +41,7 @@ function toValue(value: unknown): Value {
 
 /** Without a fraction and an exponent a number is an int, which keeps all digits. */
 const numberOf = (source: string) => (/^-?\d+$/.test(source) ? BigInt(source) : Number(source));
+
+/** Whether a template has a variable of this name. */
+export const mentions = (template: string, name: string): boolean =>
+  new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);

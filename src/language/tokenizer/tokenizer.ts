@@ -46,11 +46,6 @@ export interface ChatFormat {
   templateFrom: string;
   /** Another template for conversations with tools; null if the template is for all. */
   toolTemplate: string | null;
-  /**
-   * Whether the template may inspect or change the texts of a conversation, as templates of checkpoints do. If not, it
-   * is rendered once for all conversations of the same form.
-   */
-  inspectsTexts: boolean;
   /** Texts of the model that its template gets as variables, such as `bos_token` and `eos_token`. */
   variables: Readonly<Record<string, string>>;
   /** The special token that the tokenizer itself puts before the template's text; null if there is none. */
@@ -59,14 +54,10 @@ export interface ChatFormat {
   endToken: number;
   /** Further tokens that end a reply when they are sampled. */
   otherEndTokens: readonly number[];
-  /** Sampled before each tool call, which is then written `name{"argument":"value"}`; null if calls are text. */
-  callToken: number | null;
-  /** How calls are written as text; null if they begin with the call token, or if the model has none. */
-  textCalls: TextCalls | null;
-  /** Special tokens around the reasoning that a reply may begin with; null if there are none. */
-  reasoning: { open: number; close: number } | null;
-  /** Text tags around reasoning that the model may write or leave out; null if there are none. */
-  textReasoning: ReasoningTags | null;
+  /** How calls are written; null if the model has none. */
+  calls: CallStyle | null;
+  /** Tags around reasoning that the model may write or leave out; null if there are none. */
+  reasoning: ReasoningTags | null;
 }
 
 /** Tags around the reasoning that a reply may begin with, such as `<think>` and `</think>`. */
@@ -82,14 +73,16 @@ export interface ReasoningTags {
   opened: boolean;
 }
 
-/** Calls as JSON objects: `{"name": "add", "arguments": {"a": 1}}`, each between two tags, or bare. */
-export interface TextCalls {
+/** How a model writes calls. */
+export interface CallStyle {
+  /** `object`: `{"name": "add", "arguments": {"a": 1}}`. `named`: `add{"a":1}`. */
+  form: 'object' | 'named';
   /** Before and after each call, such as `<tool_call>`; both empty for bare JSON. */
   open: string;
   close: string;
   /** Their tokens; null if they are no tokens of their own. */
   tokens: { open: number; close: number } | null;
-  /** The field of the arguments. */
+  /** The field of an object's arguments. */
   argumentsField: 'arguments' | 'parameters';
 }
 

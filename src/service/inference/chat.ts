@@ -9,7 +9,7 @@ import type { BaseModel, Engine, GenerationDelta } from '../../engines/engine.ts
 import { toTurn } from '../../language/chat/conversation.ts';
 import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
-import type { TextReplyFormat } from '../../language/chat/text-reply-reader.ts';
+import type { ReplyFormat } from '../../language/chat/reply-reader.ts';
 import { hasContentGrammar } from '../../language/constraint/request-constraint.ts';
 import type { Constraint } from '../../language/grammar/constraint.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
@@ -58,7 +58,7 @@ export async function prepareChat(
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
   refuseLongReports(request, maxTokens);
   const processors = engine.logitsProcessors;
-  const sampling = toSamplingParameters(request, { tokenizer, format, constraint, maxTokens, processors });
+  const sampling = toSamplingParameters(request, { tokenizer, format, maxTokens, processors });
   const { stop, stop_token_ids: stopTokens = [], n: choices = 1, prompt_logprobs: top } = request;
   const stopStrings = typeof stop === 'string' ? [stop] : (stop ?? []);
   const ends = [...stopTokens, ...(sampling.ignoreEnd ? [] : format.otherEndTokens)];
@@ -80,9 +80,7 @@ export async function prepareChat(
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,
-    callToken: constraint?.allowsCalls ? format.callToken : null,
-    reasoning: constraint?.reasoning ?? null,
-    text: textReplyOf(request, { tools, prompt: prompt.tokens, constraint: constraint?.constraint ?? null }),
+    format: replyFormatOf(request, { tools, prompt: prompt.tokens, constraint: constraint?.constraint ?? null }),
     stops: { strings: stopStrings, tokens: ends },
     show: {
       special: request.skip_special_tokens === false,
@@ -134,8 +132,8 @@ export async function prepareChat(
   };
 }
 
-/** What of a reply is reasoning and calls in its text; null if nothing. */
-function textReplyOf(
+/** How the reasoning and the calls of a reply are written; null if it has neither. */
+function replyFormatOf(
   { tools, tool_choice: choice, function_call: older }: ParsedChatCompletionRequest,
   {
     tools: { format, tokenizer },
@@ -146,13 +144,12 @@ function textReplyOf(
     prompt: readonly number[];
     constraint: Constraint | null;
   },
-): TextReplyFormat | null {
+): ReplyFormat | null {
   const mayCall = (tools?.length ?? 0) > 0 && (choice ?? older) !== 'none';
-  const { textCalls, textReasoning } = format;
-  const calls = mayCall ? textCalls : null;
-  const reasoning = textReasoning && {
-    ...textReasoning,
-    opened: endsInReasoning(prompt, textReasoning, tokenizer),
+  const calls = mayCall ? format.calls : null;
+  const reasoning = format.reasoning && {
+    ...format.reasoning,
+    opened: endsInReasoning(prompt, format.reasoning, tokenizer),
   };
   const callsFirst = hasContentGrammar(constraint);
   return calls || reasoning ? { calls, callsFirst, reasoning } : null;

@@ -4,15 +4,13 @@ import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
 import { contentLocation } from '../../language/constraint/content-grammar.ts';
 import {
-  allowsCalls,
   type ConstraintFields,
   hashConstraint,
   toConstraint,
 } from '../../language/constraint/request-constraint.ts';
 import type { Location } from '../../language/error.ts';
-import type { Constraint } from '../../language/grammar/constraint.ts';
+import type { Constraint, Grammar } from '../../language/grammar/constraint.ts';
 import { maxConstraintLength, toolsJson } from '../../language/grammar/limits.ts';
-import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
@@ -26,9 +24,6 @@ export interface CheckedConstraint {
   hash: string;
   /** Its JSON. */
   json: string;
-  allowsCalls: boolean;
-  /** If replies begin with reasoning between special tokens: these tokens. */
-  reasoning: { open: number; close: number } | null;
 }
 
 /** Finds the constraints that an entity's replies were sampled under. */
@@ -153,8 +148,6 @@ export class Constraints {
       constraint,
       hash: hashConstraint(constraint),
       json: JSON.stringify(constraint),
-      allowsCalls: allowsCalls(constraint, format),
-      reasoning: constraint.reasoning && !isWritten(constraint.reasoning) ? constraint.reasoning : null,
     };
   }
 
@@ -182,11 +175,11 @@ export class Constraints {
    */
   async #validationError(
     baseModel: string,
-    { branches }: Constraint,
+    { grammar }: Constraint,
     { fields, caller, refusal }: { fields: ConstraintFields; caller: Caller; refusal: MartingaleError },
   ): Promise<Error> {
-    const content = branches.flatMap((branch) => contentOf(branch) ?? []);
-    const own = content.length > 0 ? await this.#refusalOf(baseModel, { branches: content }, caller) : null;
+    const content = contentOf(grammar);
+    const own = content ? await this.#refusalOf(baseModel, { grammar: content }, caller) : null;
     const isAmbiguous = own === null && refusal.code === 'calls_ambiguous';
     const location = isAmbiguous ? ['tool_choice'] : own === null ? ['tools'] : contentLocation(fields);
     return refused(fields, location, own ?? refusal);
@@ -199,25 +192,21 @@ function refused(fields: ConstraintFields, location: Location, cause: Martingale
   return new RequestValidationError([issue], { cause });
 }
 
-type ConstraintBranch = Constraint['branches'][number];
-
-/** The part of a branch that constrains text outside of calls; null if there is none. */
-function contentOf(branch: ConstraintBranch): ConstraintBranch | null {
-  const { open, grammar } = branch;
-  if (open !== null || grammar.type === 'named_json') return null;
-  return grammar.type === 'text_or_calls' ? { ...branch, grammar: grammar.content } : branch;
+/** The part of a grammar that is for text outside of calls; null if there is none. */
+function contentOf(grammar: Grammar): Grammar | null {
+  if (grammar.type === 'named_json') return null;
+  return grammar.type === 'text_or_calls' ? grammar.content : grammar;
 }
 
 /**
  * Whether unconstrained replies satisfy the request: any text is allowed, or calls without a strict schema that the
  * model may begin itself.
  */
-function mayBeFree({ branches }: Constraint, fields: ConstraintFields): boolean {
+function mayBeFree({ grammar }: Constraint, fields: ConstraintFields): boolean {
+  if (limitsReasoning(fields)) return false;
+  if (grammar.type === 'text') return true;
   const insists = fields.parallel_tool_calls === false || hasStrictTools(fields);
-  const isFree = ({ grammar }: ConstraintBranch) =>
-    grammar.type === 'text' ||
-    (grammar.type === 'text_or_calls' && grammar.content.type === 'text' && !insists);
-  return !limitsReasoning(fields) && branches.every(isFree);
+  return grammar.type === 'text_or_calls' && grammar.content.type === 'text' && !insists;
 }
 
 const hasStrictTools = ({ tools }: ConstraintFields) =>

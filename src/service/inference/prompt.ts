@@ -14,11 +14,6 @@ export interface Prompt {
   tokens: number[];
   /** Whether it differs from what the messages and tools alone render to. */
   own: boolean;
-  /**
-   * Whether earlier replies in it were sent as text, which may tokenize to other ids than the sampled
-   * ones.
-   */
-  retokenized: boolean;
 }
 
 /**
@@ -38,13 +33,13 @@ export async function toPrompt(
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
-  const options = { ...toRenderOptions(request, turns, tools.format), contextLength, caller };
+  const options = { ...toRenderOptions(request, turns, tools), contextLength, caller };
   const template = passesToTemplate(request) ? requestTemplate : null;
   const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
   const rendered =
     template && values
-      ? await template.renderLiterally(renderer, conversation, options, values, caller)
+      ? await template.renderWith(values, conversation, options, { renderer, caller })
       : await renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
@@ -59,13 +54,7 @@ export async function toPrompt(
     options.reasoningEffort !== undefined ||
     // A template with today's date renders otherwise tomorrow.
     tools.format.template.includes('strftime_now');
-  const retokenized =
-    // Such a template may write a message of the assistant otherwise than a reply, also the last one: with an empty
-    // block of reasoning, for example.
-    tools.format.inspectsTexts ||
-    turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds) ||
-    rendered.splices.includes(null);
-  return { tokens, own, retokenized };
+  return { tokens, own };
 }
 
 /** A template that never looks at tools would leave them out in silence. */
@@ -110,25 +99,21 @@ async function toTurns(
 function toRenderOptions(
   request: ParsedChatCompletionRequest,
   turns: readonly Turn[],
-  { callToken, inspectsTexts }: ChatFormat,
+  tools: BaseModelTools,
 ): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
-  if (continueFinalMessage) checkContinued(request, turns, callToken);
+  if (continueFinalMessage) checkContinued(request, turns, tools);
   return {
     continueFinalMessage,
     addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
-    // The tiny models do not reason unless they are asked to.
-    reasoningEffort: inspectsTexts ? request.reasoning_effort : effortOf(request),
+    reasoningEffort: request.reasoning_effort,
   };
 }
-
-const effortOf = ({ reasoning_effort: effort }: Pick<ParsedChatCompletionRequest, 'reasoning_effort'>) =>
-  effort === 'none' ? undefined : effort;
 
 function checkContinued(
   request: ParsedChatCompletionRequest,
   turns: readonly Turn[],
-  callToken: number | null,
+  { tokenizer, format: { calls } }: BaseModelTools,
 ): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
@@ -136,7 +121,7 @@ function checkContinued(
       'cannot be true with continue_final_message, which continues the last message instead',
       true,
     );
-  if (effortOf(request) !== undefined)
+  if ((request.reasoning_effort ?? 'none') !== 'none')
     throw invalidField(
       ['reasoning_effort'],
       'cannot be used with continue_final_message, where the content of the reply has begun; leave it out',
@@ -144,7 +129,8 @@ function checkContinued(
     );
   const last = turns.length - 1;
   const final = turns[last];
-  if (final && (final.toolCalls.length > 0 || (callToken !== null && final.tokenIds?.includes(callToken))))
+  const text = final?.tokenIds ? tokenizer.decode(final.tokenIds) : '';
+  if (final && (final.toolCalls.length > 0 || (calls?.open && text.includes(calls.open))))
     throw invalidField(
       ['messages', last, 'tool_calls'],
       'continue_final_message cannot continue a message with tool calls; leave them out',

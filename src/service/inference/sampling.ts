@@ -10,12 +10,10 @@ import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.t
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
-import type { CheckedConstraint } from './constraints.ts';
 
 interface SamplingContext {
   tokenizer: Tokenizer;
   format: ChatFormat;
-  constraint: CheckedConstraint | null;
   /** Names of the available logits processors. */
   processors: readonly string[];
   /** Most tokens of the reply. */
@@ -67,7 +65,7 @@ function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabu
 
 function checkAllowed(
   allowed: readonly number[] | undefined,
-  { tokenizer, format, constraint }: SamplingContext,
+  { tokenizer, format }: SamplingContext,
 ): void {
   if (!allowed) return;
   if (allowed.length > tokenizer.vocabularySize)
@@ -77,12 +75,7 @@ function checkAllowed(
       allowed,
     );
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
-  const reachable = new Set([
-    format.endToken,
-    ...format.otherEndTokens,
-    ...(constraint?.allowsCalls && format.callToken !== null ? [format.callToken] : []),
-    ...(constraint?.reasoning ? [constraint.reasoning.open, constraint.reasoning.close] : []),
-  ]);
+  const reachable = new Set([format.endToken, ...format.otherEndTokens]);
   const special = new Set(tokenizer.special.values());
   for (const [index, token] of allowed.entries())
     if (special.has(token) && !reachable.has(token))

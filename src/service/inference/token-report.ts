@@ -44,7 +44,7 @@ export function tokenReportOf(
 interface ReportedChat {
   request: ParsedChatCompletionRequest;
   tools: { texts: TokenTexts };
-  prompt: { tokens: number[]; own: boolean; retokenized: boolean };
+  prompt: { tokens: number[] };
   sampling: Sampling;
   report: TokenReport;
 }
@@ -80,7 +80,7 @@ export function reportSampling(
 
 /** Ids of the prompt, if training may be unable to render them again from the messages. */
 function promptIdsOf({ prompt }: ReportedChat): Pick<Choice, 'prompt_token_ids'> {
-  return prompt.own || prompt.retokenized ? { prompt_token_ids: prompt.tokens } : {};
+  return { prompt_token_ids: prompt.tokens };
 }
 
 interface TokenText {

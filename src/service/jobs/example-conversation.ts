@@ -1,9 +1,8 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
-import { callText } from '../../language/chat/text-calls.ts';
+import { callText } from '../../language/chat/call-text.ts';
 import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
-import { isWritten } from '../../language/grammar/reasoning-state.ts';
 import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
@@ -62,20 +61,19 @@ export async function exampleConversation(
 export function toReply(
   { reasoning, content, toolCalls }: Turn,
   constraint: Constraint | null,
-  { callToken, textCalls, textReasoning }: Pick<ChatFormat, 'callToken' | 'textCalls' | 'textReasoning'>,
+  { calls, reasoning: tags }: Pick<ChatFormat, 'calls' | 'reasoning'>,
 ): Reply {
   const parts = [
-    ...reasoningAsWritten(reasoning ?? '', constraint, textReasoning),
+    ...reasoningAsWritten(reasoning ?? '', constraint, tags),
     contentAsWritten(content, constraint),
     ...toolCalls.flatMap((call, index) => {
       const json = argumentsAsWritten(call, constraint);
-      if (callToken !== null) return [callToken, call.name + json];
-      if (!textCalls)
+      if (!calls)
         throw invalidField(['messages'], 'have tool calls, which this model cannot make', call.name);
-      const { beforeName, beforeArguments, after, between } = callText(textCalls);
+      const { beforeName, beforeArguments, after, between } = callText(calls);
       const begin = index > 0 || content !== '' ? between : '';
       const text = beforeName + call.name + beforeArguments + json + after;
-      const { tokens, open, close } = textCalls;
+      const { tokens, open, close } = calls;
       if (!tokens) return [begin + text];
       return [begin, tokens.open, text.slice(open.length, -close.length), tokens.close];
     }),
@@ -86,18 +84,17 @@ export function toReply(
 function reasoningAsWritten(
   text: string,
   constraint: Constraint | null,
-  tags: ChatFormat['textReasoning'],
+  tags: ChatFormat['reasoning'],
 ): Reply['parts'] {
   const thought = constraint?.reasoning;
   if (!thought) return [];
-  if (!isWritten(thought)) return [thought.open, text, thought.close];
   // As templates write it, each tag on a line of its own.
   const lines = `${text.replace(/^\n+|\n+$/g, '')}\n`;
   return [thought.before + lines, tags?.tokens?.close ?? thought.close, thought.after];
 }
 
 function contentAsWritten(content: string, constraint: Constraint | null): string {
-  const own = constraint?.branches.find(({ open }) => open === null)?.grammar;
+  const own = constraint?.grammar;
   const grammar = own?.type === 'text_or_calls' ? own.content : own;
   // Requested white space is trained too, so the text must stay as it is.
   return grammar?.type === 'json_schema' && grammar.whitespace === undefined
@@ -106,10 +103,8 @@ function contentAsWritten(content: string, constraint: Constraint | null): strin
 }
 
 function argumentsAsWritten({ name, arguments: text }: TurnToolCall, constraint: Constraint | null): string {
-  for (const branch of constraint?.branches ?? []) {
-    const grammar = branch.grammar.type === 'text_or_calls' ? branch.grammar.calls : branch.grammar;
-    const called = grammar.type === 'named_json' && grammar.alternatives.find((tool) => tool.name === name);
-    if (called) return reorderJson(text, called.schema);
-  }
-  return text;
+  const own = constraint?.grammar;
+  const grammar = own?.type === 'text_or_calls' ? own.calls : own;
+  const called = grammar?.type === 'named_json' && grammar.alternatives.find((tool) => tool.name === name);
+  return called ? reorderJson(text, called.schema) : text;
 }

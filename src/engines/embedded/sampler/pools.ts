@@ -1,6 +1,6 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
-import type { BaseModels, CheckpointModel } from '../base-models.ts';
+import type { BaseModels, EmbeddedBaseModel } from '../base-models.ts';
 import { embeddingTensor } from '../checkpoint/tensors.ts';
 import { freeAll, type Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
@@ -31,7 +31,7 @@ export class Pools {
   /** Keys of dropped weights that are still in use or being loaded. */
   readonly #dropped = new Set<string>();
   /** Releases the packed weights of each checkpoint that was opened. */
-  readonly #packed = new Map<CheckpointModel, () => Promise<void>>();
+  readonly #packed = new Map<EmbeddedBaseModel, () => Promise<void>>();
   /** The pools that have weights of a checkpoint for themselves. */
   readonly #large = new WeakSet<Pool>();
   #closed = false;
@@ -160,7 +160,7 @@ export class Pools {
   }
 
   /** A decoder for weights that are all trained: the packed copy is its own, and goes with it. */
-  async #openTrained(model: CheckpointModel, vector: Float32Array): Promise<Decoder> {
+  async #openTrained(model: EmbeddedBaseModel, vector: Float32Array): Promise<Decoder> {
     const views = this.#models.trainedShapes(model.id).map(({ name, dimensions, offset, size }) => ({
       name,
       dimensions,

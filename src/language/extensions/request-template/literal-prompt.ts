@@ -1,23 +1,21 @@
 import type { Tool } from '../../../contract/index.ts';
 import { exactText, JsonNumber, parseExactJson } from '../../../util/exact-json.ts';
 import { escapeForPattern } from '../../../util/pattern.ts';
+import type { PromptPart, Slot } from '../../chat/coded-template.ts';
 import type { Conversation } from '../../chat/conversation.ts';
+import { LanguageError } from '../../error.ts';
 import {
   cutAtMarks,
   type Marks,
   markOf,
-  type PromptPart,
   partsUpTo,
-  type Slot,
   type TemplateMessage,
   templateMessages,
-} from '../../chat/skeleton.ts';
-import { invalidField, LanguageError } from '../../error.ts';
-import type { TemplateResult } from './template-process.ts';
+} from './marked-messages.ts';
 
 /** What a request passes to a template besides its conversation. */
 export interface TemplateValues {
-  /** A template to use instead of the model's own. */
+  /** A template to use instead of the model's own. Default: the model's. */
   source?: string | undefined;
   documents?: readonly Record<string, unknown>[] | undefined;
   variables?: Readonly<Record<string, unknown>> | undefined;
@@ -28,21 +26,21 @@ interface Ending {
 }
 
 /**
- * A conversation for a template that may inspect its texts. The texts themselves go through the template, protected by
+ * A conversation for a template of the caller. The texts themselves go through the template, protected by
  * `PlainText`; only sampled ids and the end of an open last message are marks.
  */
 export class LiteralPrompt {
   readonly slots: Slot[] = [];
   readonly #turns: Conversation['turns'];
   readonly #tools: readonly Tool[] | undefined;
-  readonly #values: TemplateValues;
+  readonly #values: Omit<TemplateValues, 'source'>;
   readonly #special: ReadonlyMap<string, number>;
   readonly #plain: PlainText;
   #finalSlot = -1;
 
   constructor(
     { turns, tools }: Pick<Conversation, 'turns' | 'tools'>,
-    values: TemplateValues,
+    values: Omit<TemplateValues, 'source'>,
     special: ReadonlyMap<string, number>,
   ) {
     this.#turns = turns;
@@ -73,14 +71,6 @@ export class LiteralPrompt {
       ...(this.#tools ? { tools: plain.value(parseExactJson(exactText(this.#tools))) } : {}),
       ...(documents && documents.length > 0 ? { documents: plain.value(documents) } : {}),
     };
-  }
-
-  /**
-   * The text that the caller's template wrote. Throws a `LanguageError` with the template's own error, for its author.
-   */
-  textOf(result: TemplateResult): string {
-    if (result.type === 'text') return result.text;
-    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, this.#values.source);
   }
 
   cut(rendered: string, { continueFinalMessage }: Ending): PromptPart[] {

@@ -2,10 +2,11 @@ import { chatLimits } from '../../../contract/basics.ts';
 import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import type { ConversationRenderer, RenderedConversation, RenderOptions, Turns } from '../../chat/render.ts';
-import { mentions, refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
 import { invalidField } from '../../error.ts';
 import { toolsJson } from '../../grammar/limits.ts';
+import { mentions } from '../../jinja/template.ts';
 import { LiteralPrompt, type TemplateValues } from './literal-prompt.ts';
+import { refuseForgedRoles } from './marked-messages.ts';
 import { TemplateRunner } from './template-runner.ts';
 
 /** Variables with a request field of the same name. */
@@ -66,42 +67,30 @@ function problemOf(name: string, value: unknown, effort: string | undefined): st
 // One per process, because it starts a child process.
 const runner = new TemplateRunner();
 
-/**
- * Renders a conversation with its texts in the template. For further variables of the caller and, with `source`, for a
- * template of the caller.
- */
-export async function renderLiterally(
-  renderer: ConversationRenderer,
+/** Renders a conversation with further variables of the caller and, with `source`, with a template of the caller. */
+export async function renderWith(
+  { source, documents, variables = {} }: TemplateValues,
   conversation: Turns,
   options: RenderOptions,
-  values: TemplateValues,
-  caller?: Caller,
+  { renderer, caller }: { renderer: ConversationRenderer; caller?: Caller | undefined },
 ): Promise<RenderedConversation> {
   const { turns, tools, location = [] } = conversation;
-  const { template, tokenizer } = renderer;
-  const { source } = values;
+  const shown = documents && documents.length > 0 ? { documents } : {};
+  if (source === undefined)
+    return renderer.render(conversation, { ...options, values: { ...variables, ...shown } });
+  const { tokenizer } = renderer;
   renderer.checkCount(turns, options.contextLength);
   if (tools) toolsJson(tools, [...location, 'tools']);
-  if (source === undefined && renderer.inspectsTexts) {
-    const { documents, variables = {} } = values;
-    return renderer.render(conversation, {
-      ...options,
-      values: { ...variables, ...(documents && documents.length > 0 ? { documents } : {}) },
-    });
-  }
   refuseForgedRoles(turns, tokenizer.added);
-  // What the model's own template refuses is refused here too.
-  if (source === undefined) renderer.skeleton(conversation, options);
-  const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.added);
+  const prompt = new LiteralPrompt({ turns, tools }, { documents, variables }, tokenizer.added);
   const { continueFinalMessage = false, addGenerationPrompt } = options;
-  const variables = {
+  const values = {
     ...renderer.variables(options),
     ...prompt.values({ continueFinalMessage }),
     add_generation_prompt: addGenerationPrompt,
   };
-  const rendered =
-    source === undefined
-      ? renderTemplate(template, variables)
-      : prompt.textOf(await runner.render({ source, variables }, caller));
-  return renderer.assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
+  const result = await runner.render({ source, variables: values }, caller);
+  if (result.type === 'failed')
+    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, source);
+  return renderer.assemble(prompt.cut(result.text, { continueFinalMessage }), prompt.slots, options);
 }

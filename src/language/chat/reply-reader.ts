@@ -1,8 +1,8 @@
 import { type ExactJson, exactText, parseExactJson } from '../../util/exact-json.ts';
-import type { ReasoningTags, TextCalls } from '../tokenizer/tokenizer.ts';
+import type { CallStyle, ReasoningTags } from '../tokenizer/tokenizer.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
 
-/** A piece of a reply whose reasoning and calls are written as text. */
+/** A piece of a reply. */
 export type ReplyPiece =
   | { type: 'reasoning' | 'content'; text: string }
   | { type: 'call'; name: string; arguments: string }
@@ -10,8 +10,8 @@ export type ReplyPiece =
   | { type: 'arguments'; text: string };
 
 /** How a reply's text is read; null for what it does not have. */
-export interface TextReplyFormat {
-  calls: Pick<TextCalls, 'open' | 'close'> | null;
+export interface ReplyFormat {
+  calls: Pick<CallStyle, 'form' | 'open' | 'close'> | null;
   /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
   callsFirst?: boolean;
   reasoning: Pick<ReasoningTags, 'open' | 'close' | 'opened'> | null;
@@ -32,14 +32,14 @@ type State =
  * Reads reasoning and calls out of a reply's text as it arrives. Text is withheld while it may be the beginning of a tag
  * or of a call. Arguments are passed on as written, also if they are no JSON; a call without a name is content.
  */
-export class TextReplyReader {
-  readonly #format: TextReplyFormat;
+export class ReplyReader {
+  readonly #format: ReplyFormat;
   #state: State;
   #buffer = '';
   #isCut = false;
   #scanner = new JsonValueScanner();
 
-  constructor(format: TextReplyFormat) {
+  constructor(format: ReplyFormat) {
     this.#format = format;
     this.#state = format.reasoning?.opened ? 'reasoning' : 'start';
   }
@@ -155,14 +155,15 @@ export class TextReplyReader {
   }
 
   #readCall(pieces: ReplyPiece[], isEnd: boolean): State | null {
-    const head = callHead.exec(this.#buffer);
-    if (head) {
+    const { form, open = '', close = '' } = this.#format.calls ?? {};
+    const head = (form === 'named' ? namedHead : callHead).exec(this.#buffer);
+    if (head && !(form === 'named' && head[0].includes(close))) {
       this.#buffer = this.#buffer.slice(head[0].length);
       this.#scanner = new JsonValueScanner();
-      pieces.push({ type: 'call', name: String(jsonOf(head[1] ?? '""') ?? head[1]), arguments: '' });
+      const name = head[1] ?? '';
+      pieces.push({ type: 'call', name: form === 'named' ? name : String(jsonOf(name) ?? name), arguments: '' });
       return 'arguments';
     }
-    const { open = '', close = '' } = this.#format.calls ?? {};
     const end = close === '' ? new JsonValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
     const isWhole = close === '' ? end < this.#buffer.length || isJson(this.#buffer) : end >= 0;
     const mayBeCall = open !== '' || beginsCall(this.#buffer);
@@ -181,6 +182,9 @@ export class TextReplyReader {
 
 /** A call up to its arguments, as models write it. */
 const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;
+
+/** The name of a call whose arguments follow it. */
+const namedHead = /^\s*([^\s{][^{]*?)\s*(?=\{)/;
 
 const callFields: ReadonlySet<string> = new Set([
   'name',
