@@ -102,7 +102,12 @@ for (const entry of entries) {
   writeFileSync(path, `${hashbang}import '${address}';${text.slice(hashbang.length)}`);
 }
 const builtIn = 'engines/embedded/built-in';
-for (const name of ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json', 'chat_template.jinja'])
+for (const name of [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'generation_config.json',
+  'chat_template.jinja',
+])
   cpSync(join(source, builtIn, name), join(out, builtIn, name));
 
 const templates = 'cli/init/templates';

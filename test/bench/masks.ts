@@ -5,6 +5,7 @@ import type { Constraint } from '../../src/language/grammar/constraint.ts';
 import type { CompiledConstraint } from '../../src/language/grammar/constraint-state.ts';
 import { makeLargeVocabulary } from '../language/grammar/large-vocabulary.ts';
 import { randomChooser } from '../language/grammar/support.ts';
+import { writtenCall } from '../support/written-call.ts';
 
 export const vocabularySize = 150_000;
 /** Most decisions of a reply. */
@@ -39,23 +40,21 @@ const order = object({
 
 /** Samples replies under constraints over a large vocabulary, with one compiler for each. */
 export async function benchMasks(): Promise<MaskRow[]> {
-  const { tokenizer, endToken, callToken, reasoning } = makeLargeVocabulary(vocabularySize);
+  const { tokenizer, endToken } = makeLargeVocabulary(vocabularySize);
   const textOf = (schema: Record<string, unknown>): Constraint => ({
-    branches: [{ open: null, grammar: { type: 'json_schema', schema }, repeat: false }],
+    grammar: { type: 'json_schema', schema },
   });
   const constraints: Record<string, Constraint> = {
     'a string of at most 1,000 characters': textOf({ type: 'string', minLength: 1000, maxLength: 1000 }),
     'a string of any length': textOf({ type: 'string', minLength: 1000 }),
     'an object with an enum, patterns, strings and nested objects': textOf(order),
     'reasoning, then tool calls': {
-      reasoning: { ...reasoning, limit: 100 },
-      branches: [
-        {
-          open: callToken,
-          grammar: { type: 'named_json', alternatives: [{ name: 'order', schema: order }] },
-          repeat: true,
-        },
-      ],
+      reasoning: { before: '<think>\n', close: '</think>', after: '\n\n', limit: 100 },
+      grammar: {
+        type: 'named_json',
+        alternatives: [{ name: 'order', schema: order }],
+        written: { ...writtenCall, between: '' },
+      },
     },
   };
   const sample = (compiled: CompiledConstraint): number[] => {

@@ -34,7 +34,7 @@ describe.each(testedModels)('the openai client and $baseModel', (tested) => {
   const format = () => running.engine.chatFormat(baseModel);
   /** A checkpoint with random weights begins no call by itself. */
   const toCall = (): Record<string, number> => {
-    const begin = format().textCalls?.tokens?.open;
+    const begin = format().calls?.tokens?.open;
     return begin === undefined ? {} : { [begin]: 9 };
   };
 
@@ -271,7 +271,8 @@ describe.each(testedModels)('the openai client and $baseModel', (tested) => {
           logit_bias: { [endOfReasoning]: -100 },
         });
         const tokens = choices[0]?.logprobs?.content?.map(({ token }) => token) ?? [];
-        expect(tokens.indexOf('<|answer|>') - tokens.indexOf('<|think|>') - 1).toBe(most);
+        // A line break follows the tag.
+        expect(tokens.indexOf('</think>') - tokens.indexOf('<think>') - 2).toBe(most);
       },
     );
 

@@ -57,7 +57,18 @@ test('a stream sends the role, the text at character boundaries, the finish reas
 test('calls are deltas: name and id first, then arguments', async () => {
   const engine = new ScriptedEngine();
   engine.replies = [
-    { tokens: tokensOf('so', special.call, 'refund{"a":1}', special.call, 'refund{}', special.end) },
+    {
+      tokens: tokensOf(
+        'so',
+        special.call,
+        'refund{"a":1}',
+        special.callEnd,
+        special.call,
+        'refund{}',
+        special.callEnd,
+        special.end,
+      ),
+    },
   ];
   const { choices } = await streamed(engine, { tools });
   const deltas = choices.flatMap((choice: Json) => choice.delta.tool_calls ?? []);
@@ -146,7 +157,7 @@ test('only the first chunk has the prompt', async () => {
   }
 });
 
-test('a choice with its own prompt ends with the prompt', async () => {
+test('a choice with its ids ends with its prompt, and is marked if that is its own', async () => {
   const withIds = { add_special_tokens: true, return_token_ids: true };
   const { chunks, choices } = await streamed(new ScriptedEngine(), withIds);
   expect(choices.at(-1)).toMatchObject({
@@ -154,7 +165,8 @@ test('a choice with its own prompt ends with the prompt', async () => {
     sampling: { own_prompt: true },
   });
   const plain = await streamed(new ScriptedEngine(), { return_token_ids: true });
-  expect(plain.choices.at(-1)).not.toHaveProperty('prompt_token_ids');
+  expect(plain.choices.at(-1)).toMatchObject({ prompt_token_ids: plain.chunks[0].prompt_token_ids });
+  expect(plain.choices.at(-1).sampling).not.toHaveProperty('own_prompt');
 });
 
 test('streamed logprobs contain ids on request', async () => {

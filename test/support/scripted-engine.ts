@@ -20,7 +20,7 @@ import { EngineError } from '../../src/engines/engine.ts';
 import type { Constraint, Reply } from '../../src/language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 
-/** Special tokens, after the bytes (tokens 0 to 255). Token 260 is "ab", a second way to write two bytes. */
+/** Special tokens and tags, after the bytes (tokens 0 to 255). Token 260 is "ab", a second way to write two bytes. */
 export const special = {
   user: 256,
   assistant: 257,
@@ -32,25 +32,30 @@ export const special = {
   begin: 264,
   think: 265,
   answer: 266,
+  callEnd: 267,
 };
 const wideToken = 260;
 const specialTexts = new Map([
   ['<|user|>', special.user],
   ['<|assistant|>', special.assistant],
   ['<|end|>', special.end],
-  ['<|call|>', special.call],
   ['<|system|>', special.system],
   ['<|tool|>', special.tool],
   ['<|tools|>', special.tools],
   ['<|begin|>', special.begin],
-  ['<|think|>', special.think],
-  ['<|answer|>', special.answer],
+]);
+const tags = new Map([
+  ['<tool_call>', special.call],
+  ['</tool_call>', special.callEnd],
+  ['<think>', special.think],
+  ['</think>', special.answer],
 ]);
 const textOfSpecial = new Map([...specialTexts].map(([text, token]) => [token, text]));
+const textOfTag = new Map([...tags].map(([text, token]) => [token, text]));
 
 export const byteTokenizer: Tokenizer = {
-  vocabularySize: 267,
-  added: specialTexts,
+  vocabularySize: 268,
+  added: new Map([...specialTexts, ...tags]),
   special: specialTexts,
   missingBytes: new Set(),
   encode: (text) => [...Buffer.from(text, 'utf8')],
@@ -58,7 +63,7 @@ export const byteTokenizer: Tokenizer = {
   decode: (tokens) => Buffer.concat(tokens.map((token) => byteTokenizer.bytes(token))).toString('utf8'),
   bytes: (token) => {
     if (token === wideToken) return Buffer.from('ab');
-    return token < 256 ? Uint8Array.of(token) : new Uint8Array(0);
+    return token < 256 ? Uint8Array.of(token) : Buffer.from(textOfTag.get(token) ?? '');
   },
   text: (token) => textOfSpecial.get(token) ?? Buffer.from(byteTokenizer.bytes(token)).toString('utf8'),
 };
@@ -67,10 +72,13 @@ export const chatTemplate = [
   '{%- if tools %}<|tools|>{{ tools | tojson }}<|end|>{% endif -%}',
   '{%- for message in messages -%}',
   "{%- if message.role == 'critic' -%}{{- raise_exception('no critics') -}}{%- endif -%}",
-  '<|{{- message.role -}}|>{{- message.content -}}',
+  "{%- if message.role == 'assistant' -%}<|assistant|>{%- elif message.role == 'system' -%}<|system|>",
+  "{%- elif message.role == 'tool' -%}<|tool|>{%- else -%}<|user|>{%- endif -%}",
+  '{{- message.content -}}',
   '{%- for call in message.tool_calls or [] -%}',
-  '<|call|>{{- call.function.name -}}{{- call.function.arguments -}}',
-  '{%- endfor -%}<|end|>',
+  '{%- set values = call.function.arguments -%}',
+  "<tool_call>{{- call.function.name -}}{{- values if values is string else values | tojson(separators=[',', ':']) -}}",
+  '</tool_call>{%- endfor -%}<|end|>',
   '{%- endfor -%}',
   '{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}',
 ].join('');
@@ -127,22 +135,26 @@ export class ScriptedEngine implements Engine {
       template: chatTemplate,
       toolTemplate: null,
       templateFrom: 'checkpoint',
-      inspectsTexts: false,
       variables: { bos_token: '<|begin|>', eos_token: '<|end|>' },
       otherEndTokens: [],
-      textCalls: null,
-      textReasoning: null,
       beginToken: special.begin,
       endToken: special.end,
-      callToken: special.call,
-      reasoning: { open: special.think, close: special.answer },
+      calls: {
+        form: 'named',
+        ...{ open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+        tokens: { open: special.call, close: special.callEnd },
+      },
+      reasoning: {
+        ...{ open: '<think>', close: '</think>', afterOpen: '', afterClose: '', opened: false },
+        tokens: { open: special.think, close: special.answer },
+      },
     };
   }
 
   async checkConstraint(_baseModel: string, constraint: Constraint): Promise<void> {
-    for (const { grammar } of constraint.branches)
-      if (grammar.type === 'regex' && grammar.pattern.includes('(?='))
-        throw new EngineError('unsupported_regex', `regex: lookahead is not supported in ${grammar.pattern}`);
+    const { grammar } = constraint;
+    if (grammar.type === 'regex' && grammar.pattern.includes('(?='))
+      throw new EngineError('unsupported_regex', `regex: lookahead is not supported in ${grammar.pattern}`);
   }
 
   readonly logitsProcessors: readonly string[] = ['test.Doubling'];

@@ -77,7 +77,8 @@ export class ConversationCodecs {
 
   of(baseModel: string): ConversationCodec {
     const { language } = this.#models.find(baseModel);
-    const codec = this.#codecs.get(language) ?? new ConversationCodec(this.#processors, openLanguage(language));
+    const codec =
+      this.#codecs.get(language) ?? new ConversationCodec(this.#processors, openLanguage(language));
     this.#codecs.set(language, codec);
     return codec;
   }

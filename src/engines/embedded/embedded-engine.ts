@@ -58,7 +58,10 @@ export class EmbeddedEngine implements Engine {
     const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / kinds.length);
     for (const kind of kinds)
       this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
-    const known = [builtInLanguage(), ...checkpoints.map(({ language: shared }, index) => ({ ...languages[index], shared }))];
+    const known = [
+      builtInLanguage(),
+      ...checkpoints.map(({ language: shared }, index) => ({ ...languages[index], shared })),
+    ];
     for (const { shared, ...language } of known)
       this.#texts.set(shared, {
         language: language as Language,

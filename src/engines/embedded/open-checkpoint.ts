@@ -1,13 +1,13 @@
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
+import { type ReplyStyles, replyStyles } from '../../language/chat/call-text.ts';
 import { chatTemplateNames, type GivenTemplate } from '../../language/chat/chat-templates.ts';
 import { type Language, readLanguage } from '../../language/chat/read-language.ts';
-import { type ReplyStyles, replyStyles } from '../../language/chat/call-text.ts';
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
-import { type CheckpointModel, builtInModels } from './base-models.ts';
+import { builtInModels, type CheckpointModel } from './base-models.ts';
 import {
   adapterWeightsFile,
   maxRank,

@@ -61,12 +61,21 @@ export class InspectedConversations {
       add_generation_prompt: addGenerationPrompt,
     });
     const last = turns.at(-1);
-    if (!turns.some(({ tokenIds }) => tokenIds)) {
-      if (!continueFinalMessage) return { parts, slots: [], kept: [] };
-      // An empty message to continue ends after its header.
-      if (last?.content.trim()) return { parts: partsThrough(parts, last.content), slots: [], kept: [] };
-    }
-    return this.#withSampled(parts, turns, options);
+    const content = last?.content.trim() ?? '';
+    const isOpenReply = continueFinalMessage && last?.role === 'assistant';
+    if (continueFinalMessage && !isOpenReply && content === '')
+      throw new LanguageError(
+        'not_in_chat_template',
+        `The last message has the role ${last?.role} and no content. Only an empty assistant message can be continued.`,
+      );
+    const hasSampled = turns.some(({ tokenIds }) => tokenIds);
+    // An empty reply to continue ends after its header.
+    const prompt =
+      hasSampled || (isOpenReply && content === '')
+        ? this.#withSampled(parts, turns, options)
+        : { parts, slots: [], kept: [] };
+    if (!continueFinalMessage || content === '' || (isOpenReply && hasSampled)) return prompt;
+    return { ...prompt, parts: partsThrough(prompt.parts, last?.content ?? '') };
   }
 
   /** A message as the templates of checkpoints expect it: arguments of calls are values, not JSON. */

@@ -1,11 +1,9 @@
-import type { ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { mentions } from '../jinja/template.ts';
+import type { ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { PromptPart } from './coded-template.ts';
 
 /** The variables that tell a template how much the model shall reason. `none` is no value of `reasoning_effort`. */
-export function effortVariables(
-  effort: string | undefined,
-): Record<string, string | boolean> {
+export function effortVariables(effort: string | undefined): Record<string, string | boolean> {
   if (effort === undefined) return {};
   // Qwen3's template has only this switch.
   if (effort === 'none') return { enable_thinking: false };

@@ -4,10 +4,10 @@ import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ReplyStyles } from './call-text.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { difference, probes } from './template-replies.ts';
-import type { ReplyStyles } from './call-text.ts';
 
 const templateFile = 'chat_template.jinja';
 const configFile = 'tokenizer_config.json';
@@ -43,7 +43,9 @@ export function readChatFormat(
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
-  const calls = toolCalls ? callStyles[toolCalls] : foundCalls(template + (toolTemplate ?? ''), coded, variables);
+  const calls = toolCalls
+    ? callStyles[toolCalls]
+    : foundCalls(template + (toolTemplate ?? ''), () => writesNamedCalls(coded, variables, tokenizer));
   const thought = foundReasoning(template, prompt, reasoning);
   return {
     template,
@@ -78,14 +80,19 @@ function tagTokens(
   return first === undefined || last === undefined ? null : { open: first, close: last };
 }
 
-function foundCalls(source: string, template: CodedTemplate, variables: ChatFormat['variables']): UntokenizedStyle | null {
+function foundCalls(source: string, isNamed: () => boolean): UntokenizedStyle | null {
   if (!/\btools\b/.test(source)) return null;
-  if (source.includes(tags.open)) return writesNamedCalls(template, variables) ? callStyles.named : callStyles.hermes;
+  if (source.includes(tags.open))
+    return isNamed() ? callStyles.named : callStyles.hermes;
   return source.includes('"parameters') ? callStyles.llama : callStyles.json;
 }
 
 /** Whether the template writes the name of a call right after its tag. */
-function writesNamedCalls(template: CodedTemplate, variables: ChatFormat['variables']): boolean {
+function writesNamedCalls(
+  template: CodedTemplate,
+  variables: ChatFormat['variables'],
+  tokenizer: Tokenizer,
+): boolean {
   const call = { id: 'call00000', type: 'function', function: { name: 'probe', arguments: new Map() } };
   const messages = [
     { role: 'user', content: 'question' },
@@ -93,8 +100,8 @@ function writesNamedCalls(template: CodedTemplate, variables: ChatFormat['variab
   ];
   try {
     const parts = template.render(variables, { messages, tools: null, documents: null });
-    const name = parts.find((part) => part.type === 'text' && part.text.includes('probe'));
-    return name?.type === 'text' && name.text.startsWith('probe');
+    const texts = parts.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)));
+    return /<tool_call>\s*probe/.test(texts.join(''));
   } catch {
     // A template may refuse calls of tools that it was not given.
     return false;

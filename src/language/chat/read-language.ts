@@ -2,8 +2,8 @@ import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { rowsOf, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { GivenTemplate } from './chat-templates.ts';
 import type { ReplyStyles } from './call-text.ts';
+import type { GivenTemplate } from './chat-templates.ts';
 import { readChatFormat } from './read-chat-format.ts';
 
 /** How a base model writes text and conversations. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { StopFilter, type Stops } from './stop-strings.ts';
 import { type ReplyFormat, type ReplyPiece, ReplyReader } from './reply-reader.ts';
+import { StopFilter, type Stops } from './stop-strings.ts';
 import { type Piece, TokenReader } from './token-reader.ts';
 
 /** What the latest tokens added to a reply. */

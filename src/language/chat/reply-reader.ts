@@ -19,6 +19,8 @@ export interface ReplyFormat {
 
 type State =
   | 'start'
+  /** After the tag of reasoning: white space is left out. */
+  | 'opened'
   | 'reasoning'
   /** After the reasoning, or between two bare calls: white space is left out. */
   | 'gap'
@@ -41,7 +43,7 @@ export class ReplyReader {
 
   constructor(format: ReplyFormat) {
     this.#format = format;
-    this.#state = format.reasoning?.opened ? 'reasoning' : 'start';
+    this.#state = format.reasoning?.opened ? 'opened' : 'start';
   }
 
   push(text: string): ReplyPiece[] {
@@ -73,11 +75,14 @@ export class ReplyReader {
         const text = this.#buffer.trimStart();
         if (reasoning && text.startsWith(reasoning.open)) {
           this.#buffer = text.slice(reasoning.open.length);
-          return 'reasoning';
+          return 'opened';
         }
         if (text === '' ? !isEnd : reasoning?.open.startsWith(text) && this.#isUndecided(isEnd)) return null;
         return this.#callOrContent(text, isEnd);
       }
+      case 'opened':
+        this.#buffer = this.#buffer.trimStart();
+        return this.#buffer === '' ? null : 'reasoning';
       case 'reasoning': {
         const found = this.#take(reasoning?.close ?? '', isEnd);
         if (found.text !== '') pieces.push({ type: 'reasoning', text: found.text });
@@ -161,7 +166,11 @@ export class ReplyReader {
       this.#buffer = this.#buffer.slice(head[0].length);
       this.#scanner = new JsonValueScanner();
       const name = head[1] ?? '';
-      pieces.push({ type: 'call', name: form === 'named' ? name : String(jsonOf(name) ?? name), arguments: '' });
+      pieces.push({
+        type: 'call',
+        name: form === 'named' ? name : String(jsonOf(name) ?? name),
+        arguments: '',
+      });
       return 'arguments';
     }
     const end = close === '' ? new JsonValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
@@ -184,7 +193,7 @@ export class ReplyReader {
 const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;
 
 /** The name of a call whose arguments follow it. */
-const namedHead = /^\s*([^\s{][^{]*?)\s*(?=\{)/;
+const namedHead = /^\s*([^\s{]+)\s*(?=\{)/;
 
 const callFields: ReadonlySet<string> = new Set([
   'name',

@@ -1,7 +1,7 @@
 import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import type { CodedPart, CodedTemplate } from './coded-template.ts';
+import type { CodedPart, CodedTemplate, PromptPart } from './coded-template.ts';
 
 /**
  * What a template writes before every reply: how a generation prompt and a message of the assistant both begin. `isAlwaysAsked`:
@@ -106,7 +106,7 @@ export function findReplies(
 const isEnd = (part: CodedPart, ends: ReadonlySet<number>) => part.type === 'special' && ends.has(part.token);
 
 /** The parts through the last occurrence of a text, whose trailing white space stays if the template wrote it. */
-export function partsThrough(parts: readonly CodedPart[], content: string): CodedPart[] {
+export function partsThrough(parts: readonly PromptPart[], content: string): PromptPart[] {
   const shortest = content.trim();
   for (let index = parts.length - 1; index >= 0; index--) {
     const part = parts[index];

@@ -52,12 +52,7 @@ export class ConstraintChecker {
   #running: Running | undefined;
   #closed = false;
 
-  constructor({
-    language,
-    timeoutMs = 1000,
-    heapMegabytes = 1024,
-    maxWaiting = 1024,
-  }: CheckerOptions) {
+  constructor({ language, timeoutMs = 1000, heapMegabytes = 1024, maxWaiting = 1024 }: CheckerOptions) {
     this.#language = language;
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;

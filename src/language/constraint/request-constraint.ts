@@ -59,7 +59,11 @@ export function toConstraint(
     }));
     // A named function is called once.
     const isRepeated = fields.parallel_tool_calls !== false && !isNamed(choice);
-    const calls = { type: 'named_json', alternatives, written: writtenCalls(format.calls, isRepeated) } as const;
+    const calls = {
+      type: 'named_json',
+      alternatives,
+      written: writtenCalls(format.calls, isRepeated),
+    } as const;
     if (mustCall) return calls;
     const tags = reasoning ? null : format.reasoning;
     return {

@@ -133,7 +133,4 @@ const replyEnded = () =>
   new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
 
 export const forcedTokensDue = () =>
-  new LanguageError(
-    'forced_tokens_due',
-    'The constraint forces the next tokens. Call takeForced() first.',
-  );
+  new LanguageError('forced_tokens_due', 'The constraint forces the next tokens. Call takeForced() first.');

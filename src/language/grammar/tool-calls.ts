@@ -24,10 +24,7 @@ import { SchemaCompiler } from './json/schema.ts';
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
 
 /** One call, or several. `before`: what is written before the first name. */
-export function namedJson(
-  { alternatives, written }: NamedJson,
-  before = written.beforeName,
-): GrammarSource {
+export function namedJson({ alternatives, written }: NamedJson, before = written.beforeName): GrammarSource {
   if (alternatives.length === 0)
     throw new LanguageError('grammar_empty', 'A choice of names needs at least one alternative.');
   const names = new Set<string>();
@@ -60,7 +57,7 @@ export function namedJson(
 }
 
 /**
- * Text or calls, as `TextReplyReader` reads them: after reasoning, free text up to the first tag, from where all are
+ * Text or calls, as the reader of replies reads them: after reasoning, free text up to the first tag, from where all are
  * calls. Calls without a tag are the whole answer. `content`: the grammar of the text; null for free text.
  */
 export function textOrCalls(

@@ -80,7 +80,11 @@ export async function prepareChat(
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,
-    format: replyFormatOf(request, { tools, prompt: prompt.tokens, constraint: constraint?.constraint ?? null }),
+    format: replyFormatOf(request, {
+      tools,
+      prompt: prompt.tokens,
+      constraint: constraint?.constraint ?? null,
+    }),
     stops: { strings: stopStrings, tokens: ends },
     show: {
       special: request.skip_special_tokens === false,

@@ -33,7 +33,7 @@ export async function toPrompt(
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
-  const options = { ...toRenderOptions(request, turns, tools), contextLength, caller };
+  const options = { ...toRenderOptions(request, turns), contextLength, caller };
   const template = passesToTemplate(request) ? requestTemplate : null;
   const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
@@ -96,13 +96,9 @@ async function toTurns(
   return turns;
 }
 
-function toRenderOptions(
-  request: ParsedChatCompletionRequest,
-  turns: readonly Turn[],
-  tools: BaseModelTools,
-): RenderOptions {
+function toRenderOptions(request: ParsedChatCompletionRequest, turns: readonly Turn[]): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
-  if (continueFinalMessage) checkContinued(request, turns, tools);
+  if (continueFinalMessage) checkContinued(request, turns);
   return {
     continueFinalMessage,
     addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
@@ -110,11 +106,7 @@ function toRenderOptions(
   };
 }
 
-function checkContinued(
-  request: ParsedChatCompletionRequest,
-  turns: readonly Turn[],
-  { tokenizer, format: { calls } }: BaseModelTools,
-): void {
+function checkContinued(request: ParsedChatCompletionRequest, turns: readonly Turn[]): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
       ['add_generation_prompt'],
@@ -129,8 +121,7 @@ function checkContinued(
     );
   const last = turns.length - 1;
   const final = turns[last];
-  const text = final?.tokenIds ? tokenizer.decode(final.tokenIds) : '';
-  if (final && (final.toolCalls.length > 0 || (calls?.open && text.includes(calls.open))))
+  if (final && final.toolCalls.length > 0)
     throw invalidField(
       ['messages', last, 'tool_calls'],
       'continue_final_message cannot continue a message with tool calls; leave them out',

@@ -63,10 +63,7 @@ function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabu
       throw invalidField(['logit_bias', key], `keys are token ids; ${rangeOf(vocabularySize)}`, key);
 }
 
-function checkAllowed(
-  allowed: readonly number[] | undefined,
-  { tokenizer, format }: SamplingContext,
-): void {
+function checkAllowed(allowed: readonly number[] | undefined, { tokenizer, format }: SamplingContext): void {
   if (!allowed) return;
   if (allowed.length > tokenizer.vocabularySize)
     throw invalidField(

@@ -32,7 +32,7 @@ interface ChatService {
   body: object;
 }
 
-const assets = new URL('../../../src/language/tokenizer/assets/', import.meta.url);
+const assets = new URL('../../../src/engines/embedded/built-in/', import.meta.url);
 const answered = z.object({ usage: z.object({ completion_tokens: z.number() }) });
 
 async function chat({ baseUrl, headers, body }: ChatService, index: number, replyTokens: number) {
@@ -83,7 +83,7 @@ export async function* benchChatPeers(options: {
 }): AsyncGenerator<ChatPeerRow> {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   const weights = join(folder, 'llama');
-  const [tokenizer, template] = ['tokenizer.json', 'chat-template.jinja'].map((name) =>
+  const [tokenizer, template] = ['tokenizer.json', 'chat_template.jinja'].map((name) =>
     fileURLToPath(new URL(name, assets)),
   );
   const engine = await createEmbeddedEngine();

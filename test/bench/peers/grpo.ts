@@ -13,7 +13,7 @@ const step = z.object({
   cpuMilliseconds: z.number(),
 });
 const tokenizer = fileURLToPath(
-  new URL('../../../src/language/tokenizer/assets/tokenizer.json', import.meta.url),
+  new URL('../../../src/engines/embedded/built-in/tokenizer.json', import.meta.url),
 );
 const promptTokens = 16;
 

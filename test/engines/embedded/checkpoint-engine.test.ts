@@ -46,7 +46,7 @@ const id = 'qwen3-generated';
 const lora = { rank: 4, alpha: 8, targets: projections };
 const folderOf = (baseModel: string) => (baseModel === 'convolutions' ? convolutions : folder);
 const regex = (pattern: string): Constraint => ({
-  branches: [{ open: null, grammar: { type: 'regex', pattern }, repeat: false }],
+  grammar: { type: 'regex', pattern },
 });
 
 function request(seed: number, more: Partial<GenerateRequest> = {}): GenerateRequest {

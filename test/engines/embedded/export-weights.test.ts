@@ -3,7 +3,7 @@ import { mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BaseModels, findBaseModel } from '../../../src/engines/embedded/base-models.ts';
+import { BaseModels } from '../../../src/engines/embedded/base-models.ts';
 import { readAdapter } from '../../../src/engines/embedded/checkpoint/adapter.ts';
 import { exportWeights } from '../../../src/engines/embedded/export-weights.ts';
 import { adapterVector, trainedShapes } from '../../../src/engines/embedded/runner/adapter-vector.ts';
@@ -43,7 +43,7 @@ function parse(file: Buffer) {
 }
 
 describe('exported weights', () => {
-  const { architecture } = findBaseModel(baseModel);
+  const { architecture } = new BaseModels([]).find(baseModel);
   let bench: Bench;
   let checkpoint: Weights;
 

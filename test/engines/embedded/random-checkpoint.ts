@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { findBaseModel } from '../../../src/engines/embedded/base-models.ts';
+import { BaseModels } from '../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
 import { trainedShapes } from '../../../src/engines/embedded/runner/adapter-vector.ts';
 import { vectorLength } from '../../../src/engines/embedded/weights/architecture.ts';
@@ -8,7 +8,7 @@ import type { Weights } from '../../../src/engines/engine.ts';
 
 /** A checkpoint in which all layers matter, unlike in an untrained base model. */
 export async function randomCheckpoint(folder: string, baseModel: string): Promise<Weights> {
-  const { architecture } = findBaseModel(baseModel);
+  const { architecture } = new BaseModels([]).find(baseModel);
   const random = new Random(23);
   const shapes = trainedShapes(architecture, 'all');
   const size = vectorLength(shapes);

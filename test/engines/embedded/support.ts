@@ -11,6 +11,7 @@ import type {
 } from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { type Datum, type LossConfig, plainSampling } from '../../../src/learning/index.ts';
+import { writtenCall } from '../../support/written-call.ts';
 
 export const baseModel = 'martingale-tiny';
 export const base: Weights = { baseModel, folder: null };
@@ -90,14 +91,17 @@ export class Bench {
     const alternatives = ['refund', 'track'].map((name) => ({ name, schema }));
     const pattern = '(done|sorry), code [0-9]{2}';
     return {
-      branches: [
-        { open: null, grammar: { type: 'regex', pattern }, repeat: false },
-        {
-          open: this.engine.chatFormat(baseModel).callToken,
-          grammar: { type: 'named_json', alternatives },
-          repeat: false,
+      grammar: {
+        type: 'text_or_calls',
+        content: { type: 'regex', pattern },
+        calls: {
+          type: 'named_json',
+          alternatives,
+          written: writtenCall,
         },
-      ],
+        tag: '<tool_call>',
+        reasoning: null,
+      },
     };
   }
 

@@ -47,8 +47,8 @@ describe('the template hermes', () => {
     expect(language.format).toMatchObject({
       templateFrom: 'hermes',
       toolTemplate: null,
-      textCalls: { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
-      textReasoning: null,
+      calls: { form: 'object', open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+      reasoning: null,
     });
     expect(write(language, conversation, [tool])).toBe(
       `<|im_start|>system

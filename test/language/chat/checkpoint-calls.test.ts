@@ -50,9 +50,7 @@ describe.each(Object.entries(written))('required calls of a %s checkpoint', (fam
     expect(tokens.at(-1)).toBe(format.endToken);
     const parser = new ReplyParser(tokenizer, {
       endToken: format.endToken,
-      callToken: null,
-      reasoning: null,
-      text: { calls: format.textCalls, reasoning: format.textReasoning },
+      format: { calls: format.calls, reasoning: format.reasoning },
       stops: { strings: [], tokens: [] },
       show: { special: false, spaces: true, stop: false, reasoning: true },
       echo: '',
@@ -99,12 +97,10 @@ async function auto(family: string, fields: Partial<Parameters<typeof toConstrai
     const tokens = encode(reply);
     const parser = new ReplyParser(tokenizer, {
       endToken: format.endToken,
-      callToken: null,
-      reasoning: null,
-      text: {
-        calls: format.textCalls,
+      format: {
+        calls: format.calls,
         callsFirst: hasContentGrammar(constraint),
-        reasoning: format.textReasoning,
+        reasoning: format.reasoning,
       },
       stops: { strings: [], tokens: [] },
       show: { special: false, spaces: true, stop: false, reasoning: true },
@@ -224,7 +220,7 @@ describe('tool_choice auto', () => {
     const { read } = await auto('qwen3');
     const thought = '<think>\nI could <tool_call> this.\n</think>\n\n';
     expect(read(`${thought}Yes`)).toEqual({
-      reasoning: '\nI could <tool_call> this.',
+      reasoning: 'I could <tool_call> this.',
       content: 'Yes',
       calls: [],
     });
@@ -253,21 +249,23 @@ describe('tool_choice auto', () => {
 
 describe('the styles of replies', () => {
   const stylesOf = (family: string) => {
-    const { textCalls, textReasoning } = open(family).format;
-    return [textCalls?.open, textCalls?.argumentsField, textCalls?.tokens !== null, textReasoning?.open];
+    const { calls, reasoning } = open(family).format;
+    return [calls?.form, calls?.open, calls?.argumentsField, calls?.tokens !== null, reasoning?.open];
   };
 
   it('are found from the template and the tokens', () => {
-    expect(stylesOf('llama3')).toEqual(['', 'parameters', false, undefined]);
-    expect(stylesOf('qwen2')).toEqual(['<tool_call>', 'arguments', true, undefined]);
-    expect(stylesOf('qwen3')).toEqual(['<tool_call>', 'arguments', true, '<think>']);
-    expect(stylesOf('hermes')).toEqual(['<tool_call>', 'arguments', false, undefined]);
+    expect(stylesOf('llama3')).toEqual(['object', '', 'parameters', false, undefined]);
+    expect(stylesOf('qwen2')).toEqual(['object', '<tool_call>', 'arguments', true, undefined]);
+    expect(stylesOf('qwen3')).toEqual(['object', '<tool_call>', 'arguments', true, '<think>']);
+    expect(stylesOf('hermes')).toEqual(['object', '<tool_call>', 'arguments', false, undefined]);
   });
 
   it('can be set', () => {
     const { tokenizer } = open('qwen3');
     const format = readChatFormat(folderOf('qwen3'), tokenizer, { toolCalls: 'json', reasoning: 'none' });
-    expect(format.textCalls).toMatchObject({ open: '', argumentsField: 'arguments' });
-    expect(format.textReasoning).toBeNull();
+    expect(format.calls).toMatchObject({ form: 'object', open: '', argumentsField: 'arguments' });
+    expect(format.reasoning).toBeNull();
+    const named = readChatFormat(folderOf('qwen3'), tokenizer, { toolCalls: 'named' });
+    expect(named.calls).toEqual({ ...open('qwen3').format.calls, form: 'named' });
   });
 });

@@ -30,7 +30,7 @@ const formats = {
     template: format.template
       .replaceAll('enable_thinking', 'other')
       .replace("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>assistant\\n<think>\\n' }}"),
-    textReasoning: { ...format.textReasoning!, opened: true },
+    reasoning: { ...format.reasoning!, opened: true },
   },
 };
 
@@ -73,9 +73,7 @@ function walk(compiled: CompiledConstraint, seed: number): number[] {
 function read(tokens: readonly number[], opened = false) {
   const parser = new ReplyParser(tokenizer, {
     endToken: format.endToken,
-    callToken: null,
-    reasoning: null,
-    text: { calls: null, reasoning: { ...format.textReasoning!, opened } },
+    format: { calls: null, reasoning: { ...format.reasoning!, opened } },
     stops: { strings: [], tokens: [] },
     show: { special: false, spaces: true, stop: false, reasoning: true },
     echo: '',
@@ -109,7 +107,7 @@ describe('reasoning_effort in the prompt of a checkpoint', () => {
     expect(textOf(await promptOf(formats.switched, { reasoningEffort: 'low' })).endsWith(answer)).toBe(true);
     const opened = await promptOf(formats.opening, { reasoningEffort: 'low' });
     expect(textOf(opened).endsWith(`${answer}<think>\n`)).toBe(true);
-    expect(endsInReasoning(opened, format.textReasoning!, tokenizer)).toBe(true);
+    expect(endsInReasoning(opened, format.reasoning!, tokenizer)).toBe(true);
     const told = "{{ reasoning_effort }} {{ 'on' if enable_thinking else 'off' }}";
     const tokens = await promptOf(
       { ...format, template: told + format.template },
@@ -122,7 +120,7 @@ describe('reasoning_effort in the prompt of a checkpoint', () => {
 describe('reasoning_effort in the reply of a checkpoint', () => {
   it('begins it with reasoning of at most so many tokens, then the answer follows its own constraint', async () => {
     for (const own of [formats.switched, formats.opening]) {
-      const { opened } = own.textReasoning!;
+      const { opened } = own.reasoning!;
       const { compiled } = await constrained(own, { reasoning_effort: 'low', response_format: json });
       for (let seed = 0; seed < 10; seed++) {
         const tokens = walk(compiled!, seed);
@@ -138,9 +136,9 @@ describe('reasoning_effort in the reply of a checkpoint', () => {
 
   it('ends reasoning at its tag, however that is spelled', async () => {
     const { encode } = await constrained(format, { reasoning_effort: 'high', response_format: json });
-    for (const close of [format.textReasoning!.tokens!.close, '</think>']) {
+    for (const close of [format.reasoning!.tokens!.close, '</think>']) {
       const tokens = encode('<think>\nHm 日本\n', close, '\n\n{"a":1}');
-      expect(read(tokens)).toEqual({ content: '{"a":1}', reasoning: '\nHm 日本' });
+      expect(read(tokens)).toEqual({ content: '{"a":1}', reasoning: 'Hm 日本' });
     }
     expect(() => encode('<think>\nHm\n</think>\n\n{"a":3}')).toThrow('leaves its constraint');
     expect(() => encode('{"a":1}')).toThrow('leaves its constraint');
@@ -152,9 +150,9 @@ describe('reasoning_effort in the reply of a checkpoint', () => {
     const message = { role: 'assistant', content: 'Yes.', reasoning: 'Is it? It is.' };
     const tokens = encode(...toReply(toTurn(messageSchema.parse(message), []), constraint, format).parts);
     expect(textOf(tokens)).toBe('<think>\nIs it? It is.\n</think>\n\nYes.<|im_end|>');
-    const { open: first, close } = format.textReasoning!.tokens!;
+    const { open: first, close } = format.reasoning!.tokens!;
     expect([tokens[0], tokens.includes(close)]).toEqual([first, true]);
-    expect(read(tokens)).toEqual({ content: 'Yes.', reasoning: '\nIs it? It is.' });
+    expect(read(tokens)).toEqual({ content: 'Yes.', reasoning: 'Is it? It is.' });
   });
 
   it('is not needed where the prompt has begun reasoning: a constrained answer follows it', async () => {

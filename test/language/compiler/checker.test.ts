@@ -1,11 +1,12 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
 import { type CheckerOptions, ConstraintChecker } from '../../../src/language/compiler/checker.ts';
 import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { randomChooser, textOf, walk } from '../grammar/support.ts';
 
-const open = (options: CheckerOptions = {}) => {
-  const checker = new ConstraintChecker(options);
+const open = (options: Omit<CheckerOptions, 'language'> = {}) => {
+  const checker = new ConstraintChecker({ language: builtInLanguage().shared, ...options });
   onTestFinished(() => checker.close());
   return checker;
 };
@@ -59,7 +60,7 @@ describe('the thread that compiles constraints', () => {
   test('refuses an invalid constraint and continues', async () => {
     const checker = open();
     await expect(checker.plan(empty)).rejects.toMatchObject({ code: 'grammar_empty' });
-    await expect(checker.plan(words('fine'))).resolves.toMatchObject({ branches: [{ open: null }] });
+    await expect(checker.plan(words('fine'))).resolves.toMatchObject({ isFree: false, reasoning: null });
   });
 
   test('makes plans in shared memory that other threads assemble to the same replies', async () => {
@@ -72,8 +73,7 @@ describe('the thread that compiles constraints', () => {
     ]) {
       const constraint = textOf(grammar);
       const plan = structuredClone(await checker.plan(constraint));
-      const [branch] = plan.branches;
-      expect(branch?.graph?.nodes.table.buffer).toBeInstanceOf(SharedArrayBuffer);
+      expect(plan.graph?.nodes.table.buffer).toBeInstanceOf(SharedArrayBuffer);
       const [compiled, assembled] = [await there.compile(constraint), here.assemble(plan)];
       for (let seed = 0; seed < 20; seed++)
         expect(walk(assembled, randomChooser(seed), 200)).toEqual(walk(compiled, randomChooser(seed), 200));

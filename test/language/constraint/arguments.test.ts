@@ -1,12 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
 import type { Grammar, JsonSchema } from '../../../src/language/grammar/constraint.ts';
+import { writtenCall } from '../../support/written-call.ts';
 import { admits, compiler, format, textOf } from '../grammar/support.ts';
 
 const object = { type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] };
 const callOf = (schema: JsonSchema): Grammar => ({
   type: 'named_json',
   alternatives: [{ name: 'go', schema }],
+  written: { ...writtenCall, beforeName: '', after: '' },
 });
 const nullable = { type: ['object', 'null'], additionalProperties: false };
 const tree = {
@@ -69,10 +71,9 @@ describe('the arguments of a call are an object that the parameters allow', () =
       engine: 'embedded',
       parseJson: (text: string) => JSON.parse(text),
     };
-    const call = toConstraint({ tools }, surroundings)?.branches.find(
-      ({ open }) => open === format.callToken,
-    );
-    expect(call?.grammar).toMatchObject({ alternatives: [{ schema: { type: 'object', properties: {} } }] });
+    expect(toConstraint({ tools }, surroundings)?.grammar).toMatchObject({
+      calls: { alternatives: [{ schema: { type: 'object', properties: {} } }] },
+    });
   });
 });
 
@@ -99,10 +100,10 @@ describe('references of the parameters of a tool', () => {
       $ref: `#/$defs/${spelling(name, mask)}`,
     }));
     const maybe = { anyOf: [nullable, { type: 'string' }, ...spellings] };
-    const { branches } = await compiler.plan(
+    const { graph } = await compiler.plan(
       textOf(callOf({ $ref: `#/$defs/${name}`, $defs: { [name]: maybe } })),
     );
-    expect(branches[0]?.graph?.nodes.table.length).toBeLessThan(10_000);
+    expect(graph?.nodes.table.length).toBeLessThan(10_000);
   });
 
   test.each([

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
 import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
+import { writtenCall } from '../../support/written-call.ts';
 import {
   compiler,
   format,
@@ -12,13 +13,15 @@ import {
   SEED,
   schemaOf,
   shown,
+  textBeginnings,
   textOf,
   tokenizer,
   walk,
   walkOn,
 } from './support.ts';
 
-const { callToken, endToken } = format;
+const { endToken } = format;
+const callToken = tokenizer.added.get('<tool_call>')!;
 const order = schemaOf(z.object({ order: z.string().regex(/^\d{4}$/) }));
 const tools = {
   type: 'named_json' as const,
@@ -27,22 +30,24 @@ const tools = {
     { name: 'refund_all', schema: schemaOf(z.object({})) },
     { name: 'track', schema: order },
   ],
+  written: writtenCall,
 };
-const required: Constraint = { branches: [{ open: callToken, grammar: tools, repeat: false }] };
-const auto: Constraint = {
-  branches: [
-    { open: null, grammar: { type: 'text' }, repeat: false },
-    { open: callToken, grammar: tools, repeat: true },
-  ],
-};
+const required: Constraint = textOf(tools);
+const auto: Constraint = textOf({
+  type: 'text_or_calls',
+  content: { type: 'text' },
+  calls: { ...tools, written: { ...writtenCall, between: '' } },
+  tag: writtenCall.beforeName,
+  reasoning: null,
+});
 const answers: Constraint = textOf({ type: 'choice', choices: ['sorry', 'done', 'done, code "7"\n'] });
 const start = async (constraint: Constraint) => (await compiler.compile(constraint)).start();
 const illegal = { code: 'illegal_token' };
 
 describe('a constraint', () => {
-  it('takes all tokens without alternatives at once, including the opening and the end token', async () => {
+  it('takes all tokens without alternatives at once, including the tags and the end token', async () => {
     const state = await start(required);
-    expect(shown(state.takeForced())).toEqual(['<|call|>']);
+    expect(shown(state.takeForced())).toEqual(['<tool_call>']);
     expect(shown(state.legal().ids)).toEqual(['t', 're']);
     state.accept(tokenizer.encode('t')[0]!);
     expect(tokenizer.decode(state.takeForced())).toBe('rack{"order":"');
@@ -52,7 +57,7 @@ describe('a constraint', () => {
       state.accept(digit.charCodeAt(0));
     }
     const last = state.takeForced();
-    expect(tokenizer.decode(last)).toBe('"}');
+    expect(tokenizer.decode(last)).toBe('"}</tool_call>');
     expect(last.at(-1)).toBe(endToken);
     expect(state.ended).toBe(true);
   });
@@ -61,19 +66,19 @@ describe('a constraint', () => {
     const compiled = await compiler.compile(required);
     for (const text of ['refund{"order":"0001"}', 'refund_all{}']) {
       const tokens = encodeReply(
-        { parts: [callToken, text], constraint: required },
+        { parts: [callToken, text, '</tool_call>'], constraint: required },
         compiled,
         tokenizer,
         format,
       );
-      expect(tokenizer.decode(tokens)).toBe(text);
+      expect(tokenizer.decode(tokens)).toBe(`<tool_call>${text}</tool_call>`);
       expect(replay(compiled, tokens)).toBe(true);
     }
   });
 
   it('allows free text to end or call at any point, and calls to repeat', async () => {
     const state = await start(auto);
-    const everything = tokenizer.vocabularySize - tokenizer.special.size + 2;
+    const everything = textBeginnings + 1;
     expect(state.takeForced()).toEqual([]);
     expect(state.legal().ids).toHaveLength(everything);
     state.accept(tokenizer.encode('h')[0]!);
@@ -82,21 +87,28 @@ describe('a constraint', () => {
     for (const token of [...tokenizer.encode('t')]) state.accept(token);
     state.takeForced();
     for (const digit of '4821') state.accept(digit.charCodeAt(0));
-    expect(shown(state.takeForced())).toEqual(['"', '}']);
+    expect(shown(state.takeForced())).toEqual(['"', '}', '</tool_call>']);
     expect([...state.legal().ids].sort()).toEqual([endToken, callToken].sort());
     state.accept(callToken);
     expect(state.ended).toBe(false);
   });
 
-  it('ends a reply with a branch that neither repeats nor is text', async () => {
-    const constraint: Constraint = {
-      branches: [
-        { open: null, grammar: { type: 'choice', choices: ['a', 'ab'] }, repeat: false },
-        { open: callToken, grammar: { type: 'choice', choices: ['x'] }, repeat: true },
-      ],
-    };
-    const state = await start(constraint);
-    expect(shown(state.legal().ids)).toEqual(['a', '<|call|>']);
+  it('ends a reply after a text of its own grammar, or after a call that does not repeat', async () => {
+    const state = await start(
+      textOf({
+        type: 'text_or_calls',
+        content: { type: 'choice', choices: ['a', 'ab'] },
+        calls: { ...tools, alternatives: [{ name: 'x', schema: {} }] },
+        tag: writtenCall.beforeName,
+        reasoning: null,
+      }),
+    );
+    const called = state.clone();
+    expect(shown(state.legal().ids)).toEqual(['a', '<tool_call>']);
+    called.accept(callToken);
+    expect(tokenizer.decode(called.takeForced())).toBe('x{');
+    called.accept(tokenizer.encode('}')[0]!);
+    expect(shown(called.takeForced())).toEqual(['</tool_call>', '<|end|>']);
     state.accept(tokenizer.encode('a')[0]!);
     expect(shown(state.legal().ids)).toEqual(['b', '<|end|>']);
     state.accept(tokenizer.encode('b')[0]!);
@@ -145,24 +157,25 @@ describe('a constraint', () => {
   });
 
   it.each<[string, Constraint]>([
-    ['no branch', { branches: [] }],
-    ['two branches begin without', { branches: [...answers.branches, ...answers.branches] }],
-    ['begin with token', { branches: [...required.branches, ...required.branches] }],
-    [
-      'must begin with a special token',
-      { branches: [{ open: null, grammar: { type: 'text' }, repeat: true }] },
-    ],
-    ['is not a special token', { branches: [{ open: 65, grammar: { type: 'text' }, repeat: true }] }],
-    ['is not a special token', { branches: [{ open: endToken, grammar: { type: 'text' }, repeat: true }] }],
     ['at least one alternative', textOf({ type: 'choice', choices: [] })],
     [
       'called "a"',
       textOf({
-        type: 'named_json',
+        ...tools,
         alternatives: [
           { name: 'a', schema: {} },
           { name: 'a', schema: {} },
         ],
+      }),
+    ],
+    [
+      'begin with <tool_call>',
+      textOf({
+        type: 'text_or_calls',
+        content: { type: 'regex', pattern: '[<a-z].*' },
+        calls: tools,
+        tag: writtenCall.beforeName,
+        reasoning: null,
       }),
     ],
     ['allows no value', textOf({ type: 'json_schema', schema: { $ref: '#' } })],
@@ -263,12 +276,12 @@ describe('a compiler', () => {
 
 describe('encoding a reply', () => {
   it('writes unconstrained replies and free text as the tokenizer does', async () => {
-    const parts = ['Your order ', 'is here.', callToken, 'refund{"order":"4821"}'];
+    const parts = ['Your order ', 'is here.', callToken, 'refund{"order":"4821"}</tool_call>'];
     const plain = encodeReply({ parts, constraint: null }, null, tokenizer, format);
     expect(plain).toEqual([
       ...tokenizer.encode('Your order is here.'),
       callToken,
-      ...tokenizer.encode('refund{"order":"4821"}'),
+      ...tokenizer.encode('refund{"order":"4821"}</tool_call>'),
       endToken,
     ]);
     const compiled = await compiler.compile(auto);
@@ -284,10 +297,12 @@ describe('encoding a reply', () => {
         fc.string({ unit: 'binary' }),
         fc.array(fc.constantFrom('refund{"order":"0420"}', 'refund_all{}')),
         (text, calls) => {
-          const parts = [text, ...calls.flatMap((call) => [callToken, call])];
+          const parts = [text, ...calls.flatMap((call) => [callToken, `${call}</tool_call>`])];
           const tokens = encodeReply({ parts, constraint: auto }, compiled, tokenizer, format);
           expect(replay(compiled, tokens)).toBe(true);
-          expect(tokenizer.decode(tokens)).toBe(text.toWellFormed() + calls.join(''));
+          expect(tokenizer.decode(tokens)).toBe(
+            text.toWellFormed() + calls.map((call) => `<tool_call>${call}</tool_call>`).join(''),
+          );
         },
       ),
       { seed: SEED, numRuns: 200 },
@@ -295,12 +310,15 @@ describe('encoding a reply', () => {
   });
 
   it.each<[string, (string | number)[]]>([
-    ['at "5\\"}", after "track{\\"order\\":\\"1234"', [callToken, 'track{"order":"12345"}']],
+    [
+      'at "5\\"}</tool_call>", after "track{\\"order\\":\\"1234"',
+      [callToken, 'track{"order":"12345"}</tool_call>'],
+    ],
     ['no legal token fits', [callToken, 'track{"order":"12x4"}']],
     ['the constraint requires', [callToken, 'track{"id":"1234"}']],
     ['at <|end|>', [callToken]],
-    ['at <|call|>', [callToken, 'refund_all{}', callToken, 'refund_all{}']],
-    ['the constraint requires "<|call|>"', ['hello']],
+    ['at <tool_call>', [callToken, 'refund_all{}</tool_call>', callToken, 'refund_all{}</tool_call>']],
+    ['the constraint requires "<tool_call>"', ['hello']],
   ])('says where it leaves its constraint: %s', async (message, parts) => {
     const compiled = await compiler.compile(required);
     expect(() => encodeReply({ parts, constraint: required }, compiled, tokenizer, format)).toThrow(message);

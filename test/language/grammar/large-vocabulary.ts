@@ -5,33 +5,34 @@ import { randomChooser } from './support.ts';
 export interface LargeVocabulary {
   tokenizer: Tokenizer;
   endToken: number;
-  callToken: number;
-  reasoning: { open: number; close: number };
 }
 
 /** Ids without bytes at the end, as where a model has more outputs than its tokenizer has tokens. */
 const unusedIds = 40;
-const specialTexts = ['<|end|>', '<|call|>', '<|think|>', '<|answer|>'];
+const endText = '<|end|>';
+/** Added tokens that are text in a reply. */
+const tags = ['<tool_call>', '</tool_call>', '<think>', '</think>'];
 
 /** Its ids are the same in every run. */
 export function makeLargeVocabulary(size: number): LargeVocabulary {
-  const texts = makeTexts(size - unusedIds - specialTexts.length - 3);
+  const texts = makeTexts(size - unusedIds - tags.length - 1 - 3);
   const bytes: Uint8Array[] = [...texts].map((text) => Buffer.from(text, 'latin1'));
   // Tokens with the same bytes as others.
   bytes.push(Buffer.from('the'), Buffer.from(' "'), Buffer.from('日', 'utf8'));
-  const special = new Map<string, number>();
-  for (const text of specialTexts) special.set(text, bytes.push(new Uint8Array(0)) - 1);
+  const endToken = bytes.push(new Uint8Array(0)) - 1;
+  const special = new Map([[endText, endToken]]);
+  const added = new Map(special);
+  for (const tag of tags) added.set(tag, bytes.push(Buffer.from(tag)) - 1);
   while (bytes.length < size) bytes.push(new Uint8Array(0));
   const idOf = new Map<string, number>();
   let longest = 0;
   for (const [id, of] of bytes.entries()) {
     const text = Buffer.from(of).toString('latin1');
-    if (text !== '' && !idOf.has(text)) idOf.set(text, id);
+    if (text !== '' && !idOf.has(text) && !added.has(text)) idOf.set(text, id);
     longest = Math.max(longest, of.length);
   }
   const decode = (tokens: readonly number[]) =>
     Buffer.concat(tokens.map((token) => bytes[token]!)).toString('utf8');
-  const nameOf = new Map([...special].map(([text, token]) => [token, text]));
   const encode = (text: string) => {
     const rest = Buffer.from(text, 'utf8').toString('latin1');
     const tokens: number[] = [];
@@ -45,17 +46,16 @@ export function makeLargeVocabulary(size: number): LargeVocabulary {
   };
   const tokenizer: Tokenizer = {
     vocabularySize: size,
-    added: special,
+    added,
     special,
     missingBytes: new Set(),
     encode,
     encodeExactly: encode,
     decode,
     bytes: (token) => bytes[token]!,
-    text: (token) => nameOf.get(token) ?? decode([token]),
+    text: (token) => (token === endToken ? endText : decode([token])),
   };
-  const [endToken, callToken, open, close] = [...special.values()] as [number, number, number, number];
-  return { tokenizer, endToken, callToken, reasoning: { open, close } };
+  return { tokenizer, endToken };
 }
 
 /** Texts with one character for each byte. */

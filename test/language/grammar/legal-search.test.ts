@@ -9,6 +9,7 @@ import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { LegalTokenSearch } from '../../../src/language/grammar/legal-search.ts';
 import { RunTokensCache } from '../../../src/language/grammar/run-tokens.ts';
 import { TokenTrie } from '../../../src/language/grammar/token-trie.ts';
+import { writtenCall } from '../../support/written-call.ts';
 import { makeLargeVocabulary } from './large-vocabulary.ts';
 import { randomChooser, SEED, textOf } from './support.ts';
 
@@ -18,17 +19,13 @@ type TextGrammar = Exclude<Grammar, { type: 'text' }>;
 class Checked {
   readonly tokenizer;
   readonly endToken;
-  readonly callToken;
-  readonly reasoning;
   readonly vocabulary;
   readonly #idOf = new Map<string, number>();
 
   constructor(size: number) {
-    const { tokenizer, endToken, callToken, reasoning } = makeLargeVocabulary(size);
+    const { tokenizer, endToken } = makeLargeVocabulary(size);
     this.tokenizer = tokenizer;
     this.endToken = endToken;
-    this.callToken = callToken;
-    this.reasoning = reasoning;
     const trie = new TokenTrie(tokenizer);
     this.vocabulary = { trie, runs: new RunTokensCache(trie) };
     for (let token = 0; token < size; token++) {
@@ -146,7 +143,10 @@ const textOrCalls = (tag: string, before: string): TextGrammar => ({
   calls: {
     type: 'named_json',
     alternatives: [{ name: 'ing', schema: { type: 'object', properties: { the: { type: 'string' } } } }],
-    written: { beforeName: tag + before, beforeArguments: '", "arguments": ', after: '}', between: null },
+    written: {
+      ...{ beforeName: tag + before, beforeArguments: '", "arguments": ', after: '}', between: null },
+      mayHaveSpaces: false,
+    },
   },
   tag,
   reasoning: { open: 'th', close: 'st' },
@@ -203,8 +203,7 @@ describe('the search for legal tokens', () => {
 });
 
 describe('a constraint over a large vocabulary', () => {
-  const { tokenizer, endToken, callToken, reasoning } = medium;
-  const { open, close } = reasoning;
+  const { tokenizer, endToken } = medium;
   const compiler = new GrammarCompiler(tokenizer, { endToken });
   const schema = {
     type: 'object',
@@ -213,28 +212,32 @@ describe('a constraint over a large vocabulary', () => {
     additionalProperties: false,
   };
   const calls: Constraint = {
-    reasoning: { open, close, limit: 200 },
-    branches: [
-      { open: null, grammar: { type: 'text' }, repeat: false },
-      {
-        open: callToken,
-        grammar: {
-          type: 'named_json',
-          alternatives: [
-            { name: 'refund', schema },
-            { name: 'track', schema },
-          ],
-        },
-        repeat: true,
+    reasoning: { before: '<think>\n', close: '</think>', after: '\n\n', limit: 200 },
+    grammar: {
+      type: 'text_or_calls',
+      content: { type: 'text' },
+      calls: {
+        type: 'named_json',
+        alternatives: [
+          { name: 'refund', schema },
+          { name: 'track', schema },
+        ],
+        written: { ...writtenCall, between: '' },
       },
-    ],
+      tag: writtenCall.beforeName,
+      reasoning: null,
+    },
   };
 
   it('writes a reply with reasoning and tool calls as sampling could', async () => {
     const compiled = await compiler.compile(calls);
     const note = 'the "other" one \\ 日本語 é';
+    const [close, callToken] = ['</think>', '<tool_call>'].map((tag) => tokenizer.added.get(tag)!) as [
+      number,
+      number,
+    ];
     const call = `refund${JSON.stringify({ order: '0042', note })}`;
-    const parts = [open, 'thinking of the ending', close, 'Yes: ', callToken, call];
+    const parts = ['<think>\nthinking of the ending', close, '\n\nYes: ', callToken, `${call}</tool_call>`];
     const tokens = encodeReply({ parts, constraint: calls }, compiled, tokenizer, { endToken });
     const state = compiled.start();
     const replayed: number[] = [];
@@ -249,7 +252,7 @@ describe('a constraint over a large vocabulary', () => {
     }
     expect(replayed).toEqual(tokens);
     const text = tokens.slice(tokens.indexOf(callToken) + 1, -1);
-    expect(tokenizer.decode(text)).toBe(call);
+    expect(tokenizer.decode(text)).toBe(`${call}</tool_call>`);
   });
 
   it('keeps one set for all positions in a long string that no token can reach the end of', async () => {

@@ -1,71 +1,109 @@
 import { describe, expect, it } from 'vitest';
-import type { Constraint } from '../../../src/language/grammar/constraint.ts';
+import type { Constraint, LimitedReasoning } from '../../../src/language/grammar/constraint.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
-import { compiler, format, randomChooser, replay, shown, tokenizer, walk } from './support.ts';
+import { writtenCall } from '../../support/written-call.ts';
+import {
+  compiler,
+  format,
+  randomChooser,
+  replay,
+  shown,
+  textBeginnings,
+  tokenizer,
+  walk,
+} from './support.ts';
 
-const { callToken, endToken } = format;
-const [open, close] = [...tokenizer.special.values()].filter(
-  (token) => token !== callToken && token !== endToken,
-) as [number, number];
-const answer = { open: null, grammar: { type: 'choice' as const, choices: ['yes', 'no'] }, repeat: false };
-const thinking = (limit: number): Constraint => ({
-  reasoning: { open, close, limit },
-  branches: [answer],
-});
+const { endToken } = format;
+const [open, close, callToken] = ['<think>', '</think>', '<tool_call>'].map(
+  (tag) => tokenizer.added.get(tag)!,
+) as [number, number, number];
+const written = { before: '<think>\n', close: '</think>', after: '\n\n' };
+const lineBreak = '\n'.charCodeAt(0);
+const begin = [open, lineBreak];
+const end = [close, lineBreak, lineBreak];
+const grammar = { type: 'choice' as const, choices: ['yes', 'no'] };
+const thinking = (limit: number): Constraint => ({ reasoning: { ...written, limit }, grammar });
 const start = async (constraint: Constraint) => (await compiler.compile(constraint)).start();
-const textTokens = tokenizer.vocabularySize - tokenizer.special.size;
 
 describe('reasoning', () => {
-  it('begins with its token, contains any text, and ends with its closing token', async () => {
+  it('begins with its tag, contains any text, and ends with its closing tag', async () => {
     const state = await start(thinking(5));
     expect(() => state.legal()).toThrow(expect.objectContaining({ code: 'forced_tokens_due' }));
-    expect(state.takeForced()).toEqual([open]);
+    expect(state.takeForced()).toEqual(begin);
     expect(state.freeText).toBe(true);
     const legal = [...state.legal().ids];
-    expect(legal).toHaveLength(textTokens + 1);
+    expect(legal).toHaveLength(textBeginnings);
     expect(legal).toEqual([...legal].sort((left, right) => left - right));
     expect(legal).toContain(close);
-    for (const token of [open, endToken, callToken])
-      expect(() => state.accept(token)).toThrow(expect.objectContaining({ code: 'illegal_token' }));
+    for (const special of ['<|begin|>', '<|end|>', '<|user|>'])
+      expect(() => state.accept(tokenizer.special.get(special)!)).toThrow(
+        expect.objectContaining({ code: 'illegal_token' }),
+      );
     state.accept(tokenizer.encode('h')[0]!);
+    // Other tags are text in it.
+    state.accept(callToken);
     expect(state.takeForced()).toEqual([]);
     state.accept(close);
+    expect(state.takeForced()).toEqual([lineBreak, lineBreak]);
     expect(state.freeText).toBe(false);
-    expect(state.takeForced()).toEqual([]);
     expect(shown(state.legal().ids)).toEqual(['n', 'y'].map((letter) => expect.stringMatching(`^${letter}`)));
   });
 
+  it('ends where its closing tag is spelled in other tokens', async () => {
+    const state = await start(thinking(50));
+    state.takeForced();
+    for (const letter of '</think>') {
+      expect(state.takeForced()).toEqual([]);
+      state.accept(letter.charCodeAt(0));
+    }
+    expect(state.takeForced()).toEqual([lineBreak, lineBreak]);
+  });
+
   it('is closed at its limit, together with the forced tokens after it', async () => {
-    const constraint: Constraint = {
-      reasoning: { open, close, limit: 2 },
-      branches: [{ open: callToken, grammar: { type: 'choice', choices: ['go', 'stop'] }, repeat: false }],
+    const calls = {
+      type: 'named_json' as const,
+      alternatives: [
+        { name: 'go', schema: {} },
+        { name: 'stop', schema: {} },
+      ],
+      written: writtenCall,
     };
-    const state = await start(constraint);
+    const state = await start({ reasoning: { ...written, limit: 2 }, grammar: calls });
     state.takeForced();
     for (const letter of 'hi') {
       expect(state.takeForced()).toEqual([]);
       state.accept(tokenizer.encode(letter)[0]!);
     }
-    expect(state.freeText).toBe(false);
     expect(() => state.accept(close)).toThrow(expect.objectContaining({ code: 'forced_tokens_due' }));
-    expect(state.takeForced()).toEqual([close, callToken]);
+    expect(state.takeForced()).toEqual([...end, callToken]);
+    expect(state.freeText).toBe(false);
   });
 
   it('of no tokens is opened and closed at once', async () => {
     const state = await start(thinking(0));
-    expect(state.takeForced()).toEqual([open, close]);
+    expect(state.takeForced()).toEqual([...begin, ...end]);
+  });
+
+  it('has no opening tag where the prompt has written it', async () => {
+    const state = await start({ reasoning: { ...written, before: '', limit: 1 }, grammar });
+    expect(state.takeForced()).toEqual([]);
+    state.accept(tokenizer.encode('a')[0]!);
+    expect(state.takeForced()).toEqual(end);
   });
 
   it('may come before free text, and never exceeds its limit', async () => {
     const compiled = await compiler.compile({
-      reasoning: { open, close, limit: 7 },
-      branches: [{ open: null, grammar: { type: 'text' }, repeat: false }],
+      reasoning: { ...written, limit: 7 },
+      grammar: { type: 'text' },
     });
     for (let seed = 0; seed < 40; seed++) {
       const tokens = walk(compiled, randomChooser(seed), 100);
-      expect(tokens[0]).toBe(open);
-      expect(tokens.indexOf(close)).toBeGreaterThan(0);
-      expect(tokens.indexOf(close)).toBeLessThanOrEqual(8);
+      expect(tokens.slice(0, begin.length)).toEqual(begin);
+      const reasoning = tokens.slice(begin.length);
+      const at = reasoning.indexOf(close);
+      expect(at).toBeGreaterThanOrEqual(0);
+      expect(at).toBeLessThanOrEqual(7);
+      expect(reasoning.slice(at, at + end.length)).toEqual(end);
     }
   });
 
@@ -76,12 +114,15 @@ describe('reasoning', () => {
     state.accept(tokenizer.encode('a')[0]!);
     const copy = state.clone();
     copy.accept(tokenizer.encode('b')[0]!);
-    expect(copy.takeForced()).toEqual([close]);
+    expect(copy.takeForced()).toEqual(end);
     expect(state.takeForced()).toEqual([]);
     state.accept(close);
+    const closed = state.clone();
+    expect(closed.takeForced()).toEqual(state.takeForced());
     state.accept(state.legal().ids[0]!);
     expect(shown(copy.legal().ids)).toHaveLength(2);
-    expect(unopened.takeForced()).toEqual([open]);
+    expect(shown(closed.legal().ids)).toHaveLength(2);
+    expect(unopened.takeForced()).toEqual(begin);
   });
 
   it('is encoded as sampling writes it, full to its limit or empty', async () => {
@@ -90,36 +131,38 @@ describe('reasoning', () => {
       const constraint = thinking(limit);
       const compiled = await compiler.compile(constraint);
       for (const parts of [
-        [open, text, close, 'yes'],
-        [open, close, 'no'],
+        [`<think>\n${text}`, close, '\n\nyes'],
+        ['<think>\n', close, '\n\nno'],
       ]) {
         const tokens = encodeReply({ parts, constraint }, compiled, tokenizer, format);
         expect(replay(compiled, tokens)).toBe(true);
         expect(tokens.filter((token) => token === open || token === close)).toEqual([open, close]);
-        expect(tokenizer.decode(tokens)).toBe(parts.filter((part) => typeof part === 'string').join(''));
+        expect(tokenizer.decode(tokens)).toBe(
+          parts.map((part) => (typeof part === 'string' ? part : tokenizer.text(part))).join(''),
+        );
       }
     }
   });
 
   it.each<[string, number, (string | number)[]]>([
-    ['has 4 tokens, but its constraint allows at most 3', 3, [open, 'q7X!', close, 'yes']],
-    [`the constraint requires ${JSON.stringify(tokenizer.text(open))}`, 9, ['yes']],
-    ['is not legal', 9, [open, 'a', endToken]],
-    ['at <|end|>', 9, [open, 'a']],
-    ['the constraint requires', 0, [open, callToken, 'a']],
+    ['has 4 tokens, but its constraint allows at most 3', 3, ['<think>\nq7X!', close, '\n\nyes']],
+    ['has 4 tokens, but its constraint allows at most 3', 3, ['<think>\nq7X!</think>\n\nyes']],
+    ['the constraint requires "<think>"', 9, ['yes']],
+    ['is not legal', 9, ['<think>\na', endToken]],
+    ['at <|end|>', 9, ['<think>\na']],
+    ['the constraint requires "</think>"', 0, ['<think>\n', callToken, 'a']],
+    ['the constraint requires', 9, ['<think>\na', close, 'yes']],
   ])('is refused in a reply that leaves its constraint: %s', async (message, limit, parts) => {
     const constraint = thinking(limit);
     const compiled = await compiler.compile(constraint);
     expect(() => encodeReply({ parts, constraint }, compiled, tokenizer, format)).toThrow(message);
   });
 
-  it.each<[string, NonNullable<Constraint['reasoning']>]>([
-    ['open 65, which is not a special token', { open: 65, close, limit: 1 }],
-    ['which is not a special token', { open, close: endToken, limit: 1 }],
-    ['begins and ends with the same token', { open, close: open, limit: 1 }],
-    ['limit -1', { open, close, limit: -1 }],
-    ['limit 1.5', { open, close, limit: 1.5 }],
+  it.each<[string, LimitedReasoning]>([
+    ['empty close', { ...written, close: '', limit: 1 }],
+    ['limit -1', { ...written, limit: -1 }],
+    ['limit 1.5', { ...written, limit: 1.5 }],
   ])('is refused with %s', async (message, reasoning) => {
-    await expect(compiler.compile({ reasoning, branches: [answer] })).rejects.toThrow(message);
+    await expect(compiler.compile({ reasoning, grammar })).rejects.toThrow(message);
   });
 });

@@ -1,19 +1,19 @@
 import { z } from 'zod';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { GrammarCompiler } from '../../../src/language/compiler/compiler.ts';
 import type { Constraint, Grammar, JsonSchema } from '../../../src/language/grammar/constraint.ts';
 import type { CompiledConstraint, ConstraintState } from '../../../src/language/grammar/constraint-state.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
-import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 
 export const SEED = 20261121;
-export const tokenizer = loadTokenizer();
-export const format = chatFormat(tokenizer);
+export const { tokenizer, format } = builtInLanguage();
 export const compiler = new GrammarCompiler(tokenizer, format);
 
+/** Tokens that text of a grammar may begin with: all but the special ones, and the bytes 80 to C1 and F5 to FF. */
+export const textBeginnings = tokenizer.vocabularySize - tokenizer.special.size - 0x42 - 0x0b;
+
 /** A constraint under which the whole reply is one text of the grammar. */
-export const textOf = (grammar: Grammar): Constraint => ({
-  branches: [{ open: null, grammar, repeat: false }],
-});
+export const textOf = (grammar: Grammar): Constraint => ({ grammar });
 
 export function schemaOf(type: z.ZodType): JsonSchema {
   return z.toJSONSchema(type) as JsonSchema;

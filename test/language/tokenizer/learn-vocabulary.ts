@@ -1,5 +1,6 @@
 /**
- * Learns the vocabulary of the embedded models and writes it as `assets/tokenizer.json`:
+ * Learns the vocabulary of the embedded models and writes it as the `tokenizer.json` of
+ * `src/engines/embedded/built-in`:
  *
  *     tsx test/language/tokenizer/learn-vocabulary.ts FILE... && npm run format
  *
@@ -9,9 +10,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/byte-level.ts';
-import { WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
 import { learnMerges, type Merge } from './merges.ts';
-import { MERGE_COUNT, SPECIAL_TOKENS } from './vocabulary.ts';
+import { ADDED_TOKENS, BEGIN_TOKEN, isSpecial, MERGE_COUNT, WORD_PATTERN } from './vocabulary.ts';
 
 type Kind = 'conversation' | 'prose' | 'json';
 const SHARES: Record<Kind, number> = { conversation: 0.6, prose: 0.2, json: 0.2 };
@@ -70,21 +70,29 @@ function weigh(paths: string[]): Map<string, number> {
 
 function tokenizerFile(merges: Merge[]): object {
   const symbols = [...BYTE_SYMBOLS, ...merges.map(([left, right]) => left + right)];
-  const firstSpecial = symbols.length;
+  const firstAdded = symbols.length;
+  const begin = { SpecialToken: { id: BEGIN_TOKEN, type_id: 0 } };
+  const text = (id: 'A' | 'B') => ({ Sequence: { id, type_id: 0 } });
+  const beginId = firstAdded + ADDED_TOKENS.indexOf(BEGIN_TOKEN);
   return {
     version: '1.0',
     truncation: null,
     padding: null,
     normalizer: null,
-    post_processor: null,
-    added_tokens: SPECIAL_TOKENS.map((content, index) => ({
-      id: firstSpecial + index,
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: [begin, text('A')],
+      pair: [begin, text('A'), text('B')],
+      special_tokens: { [BEGIN_TOKEN]: { id: BEGIN_TOKEN, ids: [beginId], tokens: [BEGIN_TOKEN] } },
+    },
+    added_tokens: ADDED_TOKENS.map((content, index) => ({
+      id: firstAdded + index,
       content,
       single_word: false,
       lstrip: false,
       rstrip: false,
       normalized: false,
-      special: true,
+      special: isSpecial(content),
     })),
     pre_tokenizer: {
       type: 'Sequence',
@@ -112,7 +120,7 @@ function tokenizerFile(merges: Merge[]): object {
 const merges = learnMerges(weigh(process.argv.slice(2)), MERGE_COUNT);
 if (merges.length < MERGE_COUNT)
   throw new Error(`the files gave only ${merges.length} of ${MERGE_COUNT} merges: name more of them`);
-const target = new URL('../../../src/language/tokenizer/assets/tokenizer.json', import.meta.url);
+const target = new URL('../../../src/engines/embedded/built-in/tokenizer.json', import.meta.url);
 writeFileSync(target, `${JSON.stringify(tokenizerFile(merges))}\n`);
 console.error(
   `${merges.length} merges: ${merges.map((pair) => pair.join('').replaceAll('Ġ', '_')).join(' ')}`,

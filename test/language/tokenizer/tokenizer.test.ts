@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { loadTokenizer, WORD_PATTERN } from '../../../src/language/tokenizer/embedded.ts';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { applyMerge, byteSymbols, learnMerges, type Merge } from './merges.ts';
-import { SPECIAL_TOKENS, VOCABULARY_SIZE } from './vocabulary.ts';
+import { ADDED_TOKENS, isSpecial, VOCABULARY_SIZE, WORD_PATTERN } from './vocabulary.ts';
 
 const SEED = 20261121;
-const tokenizer = loadTokenizer();
-const asset = new URL('../../../src/language/tokenizer/assets/tokenizer.json', import.meta.url);
+const { tokenizer } = builtInLanguage();
+const asset = new URL('../../../src/engines/embedded/built-in/tokenizer.json', import.meta.url);
 const file = JSON.parse(readFileSync(asset, 'utf8')) as {
   model: { vocab: Record<string, number>; merges: Merge[] };
 };
@@ -23,9 +23,10 @@ function encodeByMerges(text: string): number[] {
 }
 
 describe('the embedded tokenizer', () => {
-  it('has 512 ids: bytes, merges, special tokens', () => {
+  it('has 512 ids: bytes, merges, added tokens', () => {
     expect(tokenizer.vocabularySize).toBe(VOCABULARY_SIZE);
-    expect([...tokenizer.special.keys()]).toEqual(SPECIAL_TOKENS);
+    expect([...tokenizer.added.keys()]).toEqual(ADDED_TOKENS);
+    expect([...tokenizer.special.keys()]).toEqual(ADDED_TOKENS.filter(isSpecial));
     for (let byte = 0; byte < 256; byte++) expect([...tokenizer.bytes(byte)]).toEqual([byte]);
     const texts = new Set(
       Array.from({ length: 496 }, (_, id) => Buffer.from(tokenizer.bytes(id)).toString('hex')),
@@ -34,8 +35,8 @@ describe('the embedded tokenizer', () => {
   });
 
   it('keeps the ids that weights were trained on', () => {
-    const ids = ['<|end|>', '<|user|>', '<|call|>', '<|think|>', '<|answer|>', '<|begin|>', '<|reserved_3|>'];
-    expect(ids.map((text) => tokenizer.special.get(text))).toEqual([496, 498, 502, 504, 505, 506, 507]);
+    const ids = ['<|end|>', '<|user|>', '<tool_call>', '<think>', '</think>', '<|begin|>', '</tool_call>'];
+    expect(ids.map((text) => tokenizer.added.get(text))).toEqual([496, 498, 502, 504, 505, 506, 507]);
     expect(tokenizer.encode('Hi there: {"a":1}')).toEqual([72, 105, 262, 264, 58, 32, 344, 97, 266, 49, 125]);
   });
 
@@ -69,10 +70,18 @@ describe('the embedded tokenizer', () => {
     );
   });
 
-  it('never forges a special token from text', () => {
-    for (const special of SPECIAL_TOKENS)
-      for (const token of tokenizer.encode(`a ${special}${special} b`))
-        expect(tokenizer.bytes(token).length).toBeGreaterThan(0);
+  it('never forges a special token or a tag from text', () => {
+    const ids = new Set(tokenizer.added.values());
+    for (const text of ADDED_TOKENS)
+      for (const token of tokenizer.encode(`a ${text}${text} b`)) expect(ids.has(token)).toBe(false);
+  });
+
+  it('has tags that are text in a reply', () => {
+    for (const tag of ADDED_TOKENS.filter((text) => !isSpecial(text))) {
+      const token = tokenizer.added.get(tag)!;
+      expect(Buffer.from(tokenizer.bytes(token)).toString()).toBe(tag);
+      expect(tokenizer.decode([token])).toBe(tag);
+    }
   });
 
   it('makes every digit its own token', () => {
@@ -87,7 +96,7 @@ describe('the embedded tokenizer', () => {
   });
 
   it('shows special tokens by name and refuses ids it does not have', () => {
-    expect(tokenizer.text(tokenizer.special.get('<|call|>')!)).toBe('<|call|>');
+    expect(tokenizer.text(tokenizer.special.get('<|user|>')!)).toBe('<|user|>');
     expect(() => tokenizer.bytes(VOCABULARY_SIZE)).toThrow(RangeError);
   });
 });

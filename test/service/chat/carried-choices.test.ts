@@ -64,7 +64,8 @@ describe('a choice of a trained model', () => {
       top_logprobs: [],
     });
     expect(choice.logprobs.content).toHaveLength(6);
-    for (const holder of [body, choice]) expect(holder).not.toHaveProperty('prompt_token_ids');
+    expect(body).not.toHaveProperty('prompt_token_ids');
+    expect(choice.prompt_token_ids).toEqual(tokensOf(user, 'hi', end, assistant));
     const [datum] = await trainedOn([ask, choice]);
     expect(datum?.tokens).toEqual(tokensOf(user, 'hi', end, assistant, 'hello', end));
     expect(datum?.spans).toMatchObject([

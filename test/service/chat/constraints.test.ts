@@ -18,7 +18,17 @@ const tools = [
 test('a call is parsed from its tokens, and the reply names the grammar that it was sampled under', async () => {
   const { chat, engine } = await start();
   engine.replies = [
-    { tokens: tokensOf(special.call, 'refund{"order":"48"}', special.call, 'track{}', special.end) },
+    {
+      tokens: tokensOf(
+        special.call,
+        'refund{"order":"48"}',
+        special.callEnd,
+        special.call,
+        'track{}',
+        special.callEnd,
+        special.end,
+      ),
+    },
   ];
   const { body } = await chat({ tools });
   const [choice] = body.choices;
@@ -38,37 +48,47 @@ test('a call is parsed from its tokens, and the reply names the grammar that it 
   });
   expect(choice.sampling.constraint).toMatch(/^sha256-[0-9a-f]{64}$/);
   expect(engine.requests[0]?.constraint).toEqual({
-    branches: [
-      { open: null, grammar: { type: 'text' }, repeat: false },
-      {
-        open: special.call,
-        grammar: {
-          type: 'named_json',
-          alternatives: [
-            { name: 'refund', schema: tools[0]?.function.parameters },
-            { name: 'track', schema: { type: 'object', properties: {} } },
-          ],
+    grammar: {
+      type: 'text_or_calls',
+      content: { type: 'text' },
+      calls: {
+        type: 'named_json',
+        alternatives: [
+          { name: 'refund', schema: tools[0]?.function.parameters },
+          { name: 'track', schema: { type: 'object', properties: {} } },
+        ],
+        written: {
+          ...{ beforeName: '<tool_call>', beforeArguments: '', after: '</tool_call>', between: '' },
+          mayHaveSpaces: false,
         },
-        repeat: true,
       },
-    ],
+      tag: '<tool_call>',
+      reasoning: { open: '<think>', close: '</think>' },
+    },
   });
 });
 
+/** What a constraint says of calls. */
+function callsIn(constraint: Constraint | null | undefined) {
+  const grammar = constraint?.grammar;
+  if (grammar?.type === 'text_or_calls') return grammar.calls;
+  return grammar?.type === 'named_json' ? grammar : undefined;
+}
+
 test.each([
-  ['required', { tool_choice: 'required' }, 1, 2],
-  ['a named function', { tool_choice: { type: 'function', function: { name: 'track' } } }, 1, 1],
-  ['none', { tool_choice: 'none' }, 1, 0],
-  ['auto', { tool_choice: 'auto', parallel_tool_calls: false }, 2, 2],
-  ['function_call none', { function_call: 'none' }, 1, 0],
-])('tool_choice %s decides which branches exist', async (_name, fields, branches, alternatives) => {
+  ['required', { tool_choice: 'required' }, 'named_json', 2],
+  ['a named function', { tool_choice: { type: 'function', function: { name: 'track' } } }, 'named_json', 1],
+  ['none', { tool_choice: 'none' }, 'text', 0],
+  ['auto', { tool_choice: 'auto', parallel_tool_calls: false }, 'text_or_calls', 2],
+  ['function_call none', { function_call: 'none' }, 'text', 0],
+])('tool_choice %s decides what a reply may be', async (_name, fields, type, alternatives) => {
   const { chat, engine } = await start();
   expect((await chat({ tools, ...fields })).status).toBe(200);
   const constraint = engine.requests[0]?.constraint;
-  expect(constraint?.branches).toHaveLength(branches);
-  const call = constraint?.branches.find(({ open }) => open === special.call);
-  expect(call?.grammar.type === 'named_json' ? call.grammar.alternatives.length : 0).toBe(alternatives);
-  if (call) expect(call.repeat).toBe(_name === 'required');
+  expect(constraint?.grammar.type).toBe(type);
+  const calls = callsIn(constraint);
+  expect(calls?.alternatives.length ?? 0).toBe(alternatives);
+  if (calls) expect(calls.written.between).toBe(_name === 'required' ? '' : null);
 });
 
 describe('tool_choice allowed_tools', () => {
@@ -78,23 +98,21 @@ describe('tool_choice allowed_tools', () => {
       allowed_tools: { mode, tools: names.map((name) => ({ type: 'function', function: { name } })) },
     },
   });
-  const callable = (constraint: Constraint | null | undefined) => {
-    const call = constraint?.branches.find(({ open }) => open === special.call);
-    return call?.grammar.type === 'named_json' ? call.grammar.alternatives.map(({ name }) => name) : [];
-  };
+  const callable = (constraint: Constraint | null | undefined) =>
+    callsIn(constraint)?.alternatives.map(({ name }) => name) ?? [];
 
   test.each([
-    ['auto', ['track'], 2],
-    ['required', ['track'], 1],
-    ['required', ['track', 'refund', 'track'], 1],
-  ])('%s of %j allows only those calls, while the prompt shows all tools', async (mode, names, branches) => {
+    ['auto', ['track'], 'text_or_calls'],
+    ['required', ['track'], 'named_json'],
+    ['required', ['track', 'refund', 'track'], 'named_json'],
+  ])('%s of %j allows only those calls, while the prompt shows all tools', async (mode, names, type) => {
     const { chat, engine } = await start();
     expect((await chat({ tools, ...allowed(mode, ...names) })).status).toBe(200);
     expect((await chat({ tools })).status).toBe(200);
     const [limited, free] = engine.requests;
-    expect(limited?.constraint?.branches).toHaveLength(branches);
+    expect(limited?.constraint?.grammar.type).toBe(type);
     expect(callable(limited?.constraint).sort()).toEqual([...new Set(names)].sort());
-    expect(limited?.constraint?.branches.at(-1)?.repeat).toBe(true);
+    expect(callsIn(limited?.constraint)?.written.between).toBe('');
     expect(limited?.prompt).toEqual(free?.prompt);
   });
 
@@ -102,7 +120,7 @@ describe('tool_choice allowed_tools', () => {
     const { chat, engine } = await start();
     await chat({ tools, ...allowed('required', 'track') });
     await chat({ tools, tool_choice: { type: 'function', function: { name: 'track' } } });
-    expect(engine.requests.map(({ constraint }) => constraint?.branches[0]?.repeat)).toEqual([true, false]);
+    expect(engine.requests.map(({ constraint }) => callsIn(constraint)?.written.between)).toEqual(['', null]);
   });
 });
 
@@ -155,7 +173,7 @@ test.each([
 ])('%j constrains the text', async (fields, grammar) => {
   const { chat, engine } = await start();
   expect((await chat(fields)).status).toBe(200);
-  expect(engine.requests[0]?.constraint).toEqual({ branches: [{ open: null, grammar, repeat: false }] });
+  expect(engine.requests[0]?.constraint).toEqual({ grammar });
 });
 
 test.each([
@@ -181,8 +199,8 @@ describe('reasoning', () => {
     engine.replies = [{ tokens: thought }];
     const { body } = await chat({ reasoning_effort: effort });
     expect(engine.requests[0]?.constraint).toEqual({
-      reasoning: { open: special.think, close: special.answer, limit },
-      branches: [{ open: null, grammar: { type: 'text' }, repeat: false }],
+      reasoning: { before: '<think>', close: '</think>', after: '', limit },
+      grammar: { type: 'text' },
     });
     expect(body.choices[0].message).toMatchObject({
       content: 'hello',
@@ -211,7 +229,6 @@ describe('reasoning', () => {
     const { body } = await chat({ include_reasoning: true, ...fields });
     expect(engine.requests[0]?.constraint).toBeNull();
     expect(body.choices[0].message).not.toHaveProperty('reasoning');
-    expect(body.choices[0].sampling).not.toHaveProperty('own_prompt');
   });
 
   test('none with another effort in chat_template_kwargs is a contradiction', async () => {
@@ -226,12 +243,22 @@ describe('reasoning', () => {
   test('may be combined with a grammar and tools', async () => {
     const { chat, engine } = await start();
     engine.replies = [
-      { tokens: tokensOf(special.think, 'hm', special.answer, special.call, 'track{}', special.end) },
+      {
+        tokens: tokensOf(
+          special.think,
+          'hm',
+          special.answer,
+          special.call,
+          'track{}',
+          special.callEnd,
+          special.end,
+        ),
+      },
     ];
     const { body } = await chat({ reasoning_effort: 'high', tools, tool_choice: 'required' });
     expect(engine.requests[0]?.constraint).toMatchObject({
-      reasoning: { open: special.think },
-      branches: [{ open: special.call }],
+      reasoning: { before: '<think>' },
+      grammar: { type: 'named_json' },
     });
     expect(body.choices[0]).toMatchObject({
       finish_reason: 'tool_calls',

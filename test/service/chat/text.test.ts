@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
-import { byteTokenizer, type ScriptedReply, special, tokensOf } from '../../support/scripted-engine.ts';
+import {
+  byteTokenizer,
+  ScriptedEngine,
+  type ScriptedReply,
+  special,
+  tokensOf,
+} from '../../support/scripted-engine.ts';
 import { frames, type Json, start } from '../harness.ts';
 
 /** The texts of a reply, whole and streamed; they must be equal. */
@@ -46,9 +52,9 @@ test.each<[string, ScriptedReply, object, string]>([
   ['the end token, shown', { tokens: tokensOf('one', special.end) }, shown, 'one <|end|>'],
   [
     'a special stop token, shown',
-    { tokens: tokensOf('one', special.call), stop: special.call },
-    { ...shown, stop_token_ids: [special.call] },
-    'one <|call|>',
+    { tokens: tokensOf('one', special.tool), stop: special.tool },
+    { ...shown, stop_token_ids: [special.tool] },
+    'one <|tool|>',
   ],
 ])('%s stays in the text with include_stop_str_in_output', async (_name, reply, fields, whole) => {
   expect((await textOf(reply, { ...fields, include_stop_str_in_output: true })).text).toBe(whole);
@@ -86,8 +92,17 @@ test('a last token that did not end the reply is shown like any other', async ()
   expect((await textOf(reply, { ignore_eos: true, ...shown })).text).toBe('a <|end|>');
 });
 
-test('tokens around reasoning and before calls are not text', async () => {
-  const tokens = tokensOf(special.think, 'hm', special.answer, 'hi', special.call, 'f{}', special.end);
+test('tags around reasoning and calls are not text', async () => {
+  const tokens = tokensOf(
+    special.think,
+    'hm',
+    special.answer,
+    'hi',
+    special.call,
+    'f{}',
+    special.callEnd,
+    special.end,
+  );
   const { choice, text } = await textOf(
     { tokens },
     {
@@ -106,7 +121,7 @@ test('echo begins the content with the last message if it is the assistant’s',
   expect((await textOf(reply, { messages: [user, assistant], echo: true })).text).toBe('Well, hello');
   expect((await textOf(reply, { messages: [user, assistant], echo: false })).text).toBe('hello');
   expect((await textOf(reply, { messages: [assistant, user], echo: true })).text).toBe('hello');
-  const call = { tokens: tokensOf(special.call, 'f{}', special.end) };
+  const call = { tokens: tokensOf(special.call, 'f{}', special.callEnd, special.end) };
   const tools = [{ type: 'function', function: { name: 'f' } }];
   expect((await textOf(call, { messages: [user, assistant], tools, echo: true })).text).toBe('Well, ');
 });
@@ -146,19 +161,25 @@ test.each<[string, ScriptedReply, object, string, object[]]>([
   ],
   [
     'a stop string in the name of a second call',
-    { tokens: tokensOf(special.call, 'go{}', special.call, 'go'), stop: 'go' },
+    { tokens: tokensOf(special.call, 'go{}', special.callEnd, special.call, 'go'), stop: 'go' },
     { stop: 'go', min_tokens: 5 },
     'tool_calls',
     [whole],
   ],
   [
     'a stop token between calls, shown',
-    { tokens: tokensOf(special.call, 'go{}', special.call), stop: special.call },
+    { tokens: tokensOf(special.call, 'go{}', special.callEnd, special.call), stop: special.call },
     { stop_token_ids: [special.call], include_stop_str_in_output: true, skip_special_tokens: false },
     'tool_calls',
     [whole],
   ],
-  ['the end token', { tokens: tokensOf(special.call, 'go{}', special.end) }, {}, 'tool_calls', [whole]],
+  [
+    'the end token',
+    { tokens: tokensOf(special.call, 'go{}', special.callEnd, special.end) },
+    {},
+    'tool_calls',
+    [whole],
+  ],
 ])('a call ended by %s', async (_name, reply, fields, finish, called) => {
   const { choice } = await textOf(reply, { ...calling, ...fields }, called.length);
   expect(choice.finish_reason).toBe(finish);
@@ -170,7 +191,7 @@ const stopStrings = ['ab', 'b€', 'aab'];
 const replyTokens = fc.array(
   fc.oneof(
     fc.constantFrom(97, 98, 260, special.end, special.think),
-    fc.constantFrom(special.call, ...tokensOf('{}')),
+    fc.constantFrom(special.answer, special.call, special.callEnd, ...tokensOf('{}')),
     fc.constantFrom(...tokensOf('€')),
     fc.nat({ max: 255 }),
   ),
@@ -180,9 +201,8 @@ const replyTokens = fc.array(
 test('however a reply is cut into deltas, they add up to the message', () => {
   const parse = (deltas: number[][], spaces: boolean, stop: boolean, end: { stop: string | null }) => {
     const parser = new ReplyParser(byteTokenizer, {
-      ...{ endToken: special.end, callToken: special.call, echo: '' },
-      reasoning: { open: special.think, close: special.answer },
-      text: null,
+      ...{ endToken: special.end, echo: '' },
+      format: new ScriptedEngine().chatFormat(),
       stops: { strings: stopStrings, tokens: [7] },
       show: { special: true, spaces, stop, reasoning: true },
     });

@@ -71,7 +71,8 @@ describe('fields that constrain a reply', () => {
       override chatFormat() {
         return {
           ...super.chatFormat(),
-          template: '{% for message in messages %}{{ message.content }}{% endfor %}',
+          template:
+            "{% for message in messages %}{{ '<|assistant|>' if message.role == 'assistant' else '<|user|>' }}{{ message.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
         };
       }
     }

@@ -2,10 +2,11 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { LongTexts } from '../../../src/language/chat/long-texts.ts';
-import { readLanguage, tinyLanguage } from '../../../src/language/chat/read-language.ts';
+import { readLanguage } from '../../../src/language/chat/read-language.ts';
 import { type StartServiceOptions, startService } from '../../../src/service/index.ts';
 import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
 import { sharedFolder, temporaryFolder } from '../../support/files.ts';
@@ -87,10 +88,10 @@ describe('one request cannot hold up the others', () => {
 describe('a long text', () => {
   it('has the same tokens from the thread', async () => {
     const folder = await generateCheckpoint(await temporaryFolder(), 'llama3');
-    const { tokenizer, shared } = await readLanguage(folder);
+    const { tokenizer, shared } = readLanguage(folder);
     for (const [own, texts] of [
       [tokenizer, new LongTexts(shared)],
-      [tinyLanguage().tokenizer, new LongTexts(null)],
+      [builtInLanguage().tokenizer, new LongTexts(builtInLanguage().shared)],
     ] as const)
       await fc.assert(
         fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 400 }), async (text) => {
@@ -102,14 +103,14 @@ describe('a long text', () => {
   });
 
   it('ends with an error as soon as it has too many tokens, and leaves the thread for the next', async () => {
-    const texts = new LongTexts(null);
+    const texts = new LongTexts(builtInLanguage().shared);
     const refused = texts.encode('some words '.repeat(100_000), { maxTokens: 1000 });
     await expect(refused).rejects.toMatchObject({
       code: 'context_length_exceeded',
       message: expect.stringContaining('more than 1000 tokens'),
     });
     expect([...(await texts.encode('some words', { maxTokens: 1000 }))]).toEqual(
-      tinyLanguage().tokenizer.encode('some words'),
+      builtInLanguage().tokenizer.encode('some words'),
     );
   });
 });

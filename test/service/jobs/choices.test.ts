@@ -13,7 +13,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
 
   test.each([
     ['no token ids', choice(sampled, { token_ids: null }), 'token_ids', /return_token_ids/],
-    ['a token out of the vocabulary', choice([9999]), 'token_ids.0', /0 to 266/],
+    ['a token out of the vocabulary', choice([9999]), 'token_ids.0', /0 to 267/],
     [
       'log-probabilities of other tokens',
       choice(sampled, { logprobs: { content: [] } }),
@@ -43,7 +43,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
       'a prompt out of the vocabulary',
       choice(sampled, { ...own, prompt_token_ids: [1, -3] }),
       'prompt_token_ids.1',
-      /0 to 266/,
+      /0 to 267/,
     ],
     [
       'a prompt that leaves no tokens for the reply',
@@ -60,7 +60,7 @@ describe('a choice that cannot be trained on is refused by path', () => {
     ],
     [
       'foreign allowed tokens',
-      sampledWith({ allowed_token_ids: [267] }),
+      sampledWith({ allowed_token_ids: [268] }),
       'sampling.allowed_token_ids.0',
       /0 to/,
     ],

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { reorderJson } from '../../../src/service/jobs/schema-order.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { writtenCall } from '../../support/written-call.ts';
 import { start } from '../harness.ts';
 import { line, sft } from './support.ts';
 
@@ -56,7 +57,15 @@ test('the properties of calls and of JSON contents train in the order of their s
     spans.flatMap(({ start: at, length }) => tokens.slice(at, at + length)),
   );
   expect(trained).toEqual([
-    tokensOf(special.call, `send${ordered}`, special.call, 'send{}', special.end),
+    tokensOf(
+      special.call,
+      `send${ordered}`,
+      special.callEnd,
+      special.call,
+      'send{}',
+      special.callEnd,
+      special.end,
+    ),
     tokensOf(ordered, special.end),
     tokensOf('no JSON', special.end),
     tokensOf(mixed, special.end),
@@ -67,11 +76,14 @@ test('an engine accepts a call whose properties had another order', async () => 
   const engine = await createEmbeddedEngine({ threads: 1 });
   const id = engine.baseModels[0]?.id ?? '';
   try {
-    const callToken = engine.chatFormat(id).callToken ?? -1;
-    const grammar = { type: 'named_json' as const, alternatives: [{ name: 'send', schema: parameters }] };
-    const constraint = { branches: [{ open: callToken, grammar, repeat: false }] };
+    const grammar = {
+      type: 'named_json' as const,
+      alternatives: [{ name: 'send', schema: parameters }],
+      written: writtenCall,
+    };
+    const constraint = { grammar };
     const encode = (text: string) =>
-      engine.encodeReplies(id, [{ parts: [callToken, `send${text}`], constraint }]);
+      engine.encodeReplies(id, [{ parts: [`<tool_call>send${text}</tool_call>`], constraint }]);
     await expect(encode(JSON.stringify(JSON.parse(mixed)))).rejects.toThrow('leaves its constraint');
     expect(await encode(reorderJson(mixed, parameters))).toHaveLength(1);
   } finally {
@@ -117,13 +129,16 @@ test.each<[string, object, string]>([
   const engine = await createEmbeddedEngine({ threads: 1 });
   const id = engine.baseModels[0]?.id ?? '';
   try {
-    const callToken = engine.chatFormat(id).callToken ?? -1;
-    const grammar = { type: 'named_json' as const, alternatives: [{ name: 'send', schema: { ...schema } }] };
-    const constraint = { branches: [{ open: callToken, grammar, repeat: false }] };
+    const grammar = {
+      type: 'named_json' as const,
+      alternatives: [{ name: 'send', schema: { ...schema } }],
+      written: writtenCall,
+    };
+    const constraint = { grammar };
     const written = reorderJson(text, { ...schema });
     expect(JSON.parse(written)).toEqual(JSON.parse(text));
     expect(
-      await engine.encodeReplies(id, [{ parts: [callToken, `send${written}`], constraint }]),
+      await engine.encodeReplies(id, [{ parts: [`<tool_call>send${written}</tool_call>`], constraint }]),
     ).toHaveLength(1);
   } finally {
     await engine.close();

@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { tinyLanguage } from '../../../src/language/chat/read-language.ts';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { LanguageError } from '../../../src/language/error.ts';
 import type { ReceivedBody } from '../../../src/service/bodies/bodies.ts';
@@ -10,7 +10,7 @@ import { MemorySource } from '../../../src/service/json/byte-source.ts';
 import { baseModel, special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, trajectory } from '../harness.ts';
 
-const { tokenizer, format } = tinyLanguage();
+const { tokenizer, format } = builtInLanguage();
 const context = {
   base: baseModel,
   engine: { logitsProcessors: [] },
@@ -26,7 +26,10 @@ function received(value: unknown): ReceivedBody {
 
 /** One that reads in a thread, and one that does not. */
 function packers() {
-  const [threaded, sliced] = [new GroupPacker(() => null), new GroupPacker(() => undefined)];
+  const [threaded, sliced] = [
+    new GroupPacker(() => builtInLanguage().shared),
+    new GroupPacker(() => undefined),
+  ];
   onTestFinished(() => threaded.close());
   return { threaded, sliced };
 }

@@ -90,8 +90,8 @@ describe('a choice trains on its own prompt', () => {
     ['without the tools it was sampled with', { tools: [tool] }, [question], undefined],
     ['after other messages', {}, [further], undefined],
     ['with tools that it was sampled without', {}, [question], [tool]],
-  ])('%s it fails the job, by path', async (_name, fields, messages, tools) => {
-    const choice = await ask([question], fields);
+  ])('%s it fails the job, by path, if it has lost its prompt', async (_name, fields, messages, tools) => {
+    const { prompt_token_ids: _prompt, ...choice } = await ask([question], fields);
     const choicePath = 'trajectory_groups.0.trajectories.0.messages_and_choices.1';
     const given = tools ? { tools } : {};
     await expect(train({ messages_and_choices: [...messages, choice], ...given })).rejects.toThrow(

@@ -7,7 +7,7 @@ import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, start, trajectory } from '../harness.ts';
 import { groups, rl, sampled, sft, unknown } from './support.ts';
 
-const { assistant, end, call: callToken, tool } = special;
+const { assistant, end, callEnd, tool } = special;
 
 describe('RL jobs', () => {
   test('a job trains one step over the batch, and its checkpoint is listed when it has ended', async () => {
@@ -63,7 +63,7 @@ describe('RL jobs', () => {
     const { call, chat, createModel, follow, engine } = await start();
     const model = await createModel();
     const wide = 260;
-    const first = [wide, ...tokensOf(callToken, 'f{}', end)];
+    const first = [wide, ...tokensOf(special.call, 'f{}', callEnd, end)];
     engine.replies = [{ tokens: first }];
     const tools = [{ type: 'function', function: { name: 'f' } }];
     const answer = await chat({ tools, temperature: 0.7, top_k: 5, logprobs: true, return_token_ids: true });

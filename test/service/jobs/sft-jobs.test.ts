@@ -6,7 +6,7 @@ import { start } from '../harness.ts';
 import { open } from '../opened.ts';
 import { line, rl, sft } from './support.ts';
 
-const { user, assistant, end, call: callToken } = special;
+const { user, assistant, end } = special;
 
 describe('SFT jobs', () => {
   test('every assistant message trains, batch by batch in order, with the constraint of its line', async () => {
@@ -43,7 +43,7 @@ describe('SFT jobs', () => {
       ...['training_started', 'gradient_step', 'gradient_step', 'training_ended'],
     ]);
     expect(events[0].data.num_sequences).toBe(2);
-    expect(events[1].data).toMatchObject({ learning_rate: 0.1, num_datums: 2, num_trainable_tokens: 19 });
+    expect(events[1].data).toMatchObject({ learning_rate: 0.1, num_datums: 2, num_trainable_tokens: 20 });
     const [first, second] = engine.trained;
     expect(first).toMatchObject({ loss: { type: 'cross_entropy' }, learningRate: 0.1 });
     expect(second).toMatchObject({
@@ -51,15 +51,15 @@ describe('SFT jobs', () => {
       datums: [{ tokens: tokensOf(user, 'hi', end, assistant, 'c', end) }],
     });
     const [datum] = first?.datums ?? [];
-    const reply = tokensOf('so', callToken, 'f{"a":1}', end);
+    const reply = tokensOf('so', special.call, 'f{"a":1}', special.callEnd, end);
     expect(datum?.spans.map(({ start: at, length }) => datum.tokens.slice(at, at + length))).toEqual([
       reply,
       tokensOf('done', end),
     ]);
     for (const span of datum?.spans ?? []) {
-      expect(span).toMatchObject({ advantage: 1, weight: 1 / 19, sampling: { temperature: 1 } });
+      expect(span).toMatchObject({ advantage: 1, weight: 1 / 20, sampling: { temperature: 1 } });
       expect(span.logprobs).toEqual(Array.from({ length: span.length }, () => null));
-      expect(span.constraint?.branches).toHaveLength(2);
+      expect(span.constraint?.grammar.type).toBe('text_or_calls');
     }
     expect((await call('GET', `${rl}/${job.body.id}`)).body).toMatchObject({
       kind: 'sft',
@@ -223,7 +223,7 @@ describe('SFT jobs', () => {
   test('reasoning is trained before its reply, with the effort of the line', async () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
-    const { think, answer } = special;
+    const { answer } = special;
     const thought = (fields: object = {}) =>
       JSON.stringify({
         messages: [
@@ -254,18 +254,19 @@ describe('SFT jobs', () => {
         reasoning: constraint?.reasoning,
       })),
     );
+    const tags = { before: '<think>', close: '</think>', after: '' };
     const two = (limit: number) => [
-      { tokens: tokensOf(think, answer, 'a', end), reasoning: { open: think, close: answer, limit } },
+      { tokens: tokensOf('<think>\n', answer, 'a', end), reasoning: { ...tags, limit } },
       {
-        tokens: tokensOf(think, 'because', answer, 'b', end),
-        reasoning: { open: think, close: answer, limit },
+        tokens: tokensOf('<think>because\n', answer, 'b', end),
+        reasoning: { ...tags, limit },
       },
     ];
     expect(trained).toEqual([
       two(128),
       two(32),
-      [{ tokens: tokensOf(think, answer, 'c', end), reasoning: { open: think, close: answer, limit: 64 } }],
-      [{ tokens: tokensOf(think, answer, 'e', end), reasoning: { open: think, close: answer, limit: 16 } }],
+      [{ tokens: tokensOf('<think>\n', answer, 'c', end), reasoning: { ...tags, limit: 64 } }],
+      [{ tokens: tokensOf('<think>\n', answer, 'e', end), reasoning: { ...tags, limit: 16 } }],
       [{ tokens: tokensOf('d', end), reasoning: undefined }],
       [{ tokens: tokensOf('d', end), reasoning: undefined }],
     ]);
@@ -310,7 +311,7 @@ describe('SFT jobs', () => {
     const upload = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);
     const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
     expect((await follow(job.body.id)).at(-1).data.error_message).toMatch(
-      /line 2\.messages\.0\.token_ids\.1.*0 to 266/,
+      /line 2\.messages\.0\.token_ids\.1.*0 to 267/,
     );
   });
 
@@ -328,7 +329,7 @@ describe('SFT jobs', () => {
     const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
     await follow(job.body.id);
     expect(engine.trained[0]?.datums[0]?.spans[0]?.constraint).toEqual({
-      branches: [{ open: null, grammar, repeat: false }],
+      grammar,
     });
   });
 
@@ -347,17 +348,12 @@ describe('SFT jobs', () => {
     const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
     await follow(job.body.id);
     const datums = engine.trained.flatMap((batch) => batch.datums);
-    const branches = datums.map((datum) =>
-      datum.spans[0]?.constraint?.branches.map(({ open, repeat }) => [open === callToken, repeat]),
-    );
-    expect(branches).toEqual([
-      [[false, false]],
-      [
-        [false, false],
-        [true, false],
-      ],
-      [[true, true]],
-      [[true, true]],
+    const calls = { type: 'named_json', written: { between: '' } };
+    expect(datums.map((datum) => datum.spans[0]?.constraint?.grammar)).toMatchObject([
+      { type: 'text' },
+      { type: 'text_or_calls', calls: { written: { between: null } } },
+      calls,
+      calls,
     ]);
   });
 

@@ -1,15 +1,14 @@
 import { type ChatCompletionRequest, chatCompletionRequestSchema } from '../../../src/contract/index.ts';
-import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
-import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
+import { builtInModels } from '../../../src/engines/embedded/base-models.ts';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { toPrompt } from '../../../src/service/inference/prompt.ts';
 import { baseModelTools } from '../../../src/service/inference/resolve-model.ts';
 
-export const tokenizer = loadTokenizer();
-export const format = chatFormat(tokenizer);
+export const { tokenizer, format } = builtInLanguage();
 export const tools = baseModelTools({ tokenizer: () => tokenizer, chatFormat: () => format })(
   'martingale-tiny',
 );
-const [base] = embeddedBaseModels;
+const [base] = builtInModels;
 
 /** The prompt of a request, by the embedded engine's tokenizer and template. */
 export async function promptOf(request: ChatCompletionRequest): Promise<{ tokens: number[]; own: boolean }> {

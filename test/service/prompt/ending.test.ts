@@ -22,7 +22,7 @@ describe('a prompt ends', () => {
     expect(await shownPrompt({ ...continued, messages: [user] })).toBe(`${before}<|user|>hi`);
     const thought: Message = { role: 'assistant', content: 'so', reasoning: 'hm' };
     expect(await shownPrompt({ ...continued, messages: [thought] })).toBe(
-      `${before}<|assistant|><|think|>hm<|answer|>so`,
+      `${before}<|assistant|><think>\nhm\n</think>\n\nso`,
     );
     const empty: Message = { role: 'assistant', content: '' };
     expect(await shownPrompt({ ...continued, messages: [user, empty] })).toBe(
@@ -68,7 +68,6 @@ describe('a prompt ends', () => {
   test.each<Partial<Extract<Message, { role: 'assistant' }>>>([
     { tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }] },
     { function_call: { name: 'f', arguments: '{}' } },
-    { token_ids: [502, 300, 496] },
   ])('a message with calls cannot be continued: %j', async (fields) => {
     const messages: Message[] = [user, { content: '', ...fields, role: 'assistant' }];
     expect(await refusalOf({ messages, continue_final_message: true })).toContain('messages.1.tool_calls');

@@ -203,9 +203,9 @@ describe('variables of the model’s own template', () => {
 
   test('change nothing if it does not know them', async () => {
     const plain = await promptOf({ messages: [user] });
-    expect(await promptOf({ messages: [user], chat_template_kwargs: { enable_thinking: false } })).toEqual(
-      plain,
-    );
+    expect(await promptOf({ messages: [user], chat_template_kwargs: { custom: 1 } })).toEqual(plain);
+    const { tokens } = await promptOf({ messages: [user], chat_template_kwargs: { enable_thinking: false } });
+    expect(tokens).toEqual(plain.tokens);
     expect(await render('{{ a }}', { chat_template_kwargs: { a: 1, enable_thinking: false } })).toBe('1');
     // The switch of other models is a variable like any other here.
     const own = { chat_template_kwargs: { enable_thinking: false }, reasoning_effort: 'low' };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { promptOf, refusalOf, shownPrompt, tokenizer } from './embedded.ts';
+import { promptOf, shownPrompt, tokenizer } from './embedded.ts';
 
 const user = { role: 'user', content: 'hi' } as const;
 
@@ -25,7 +25,7 @@ describe('prompts of the embedded models’ own template', () => {
       ...[501, 264, 102, 117, 274, 40, 269, 100, 267, 44, 110, 321, 101, 63, 41, 496],
       ...[497, 66, 101, 32, 107, 461, 46, 496],
       ...[498, 82, 101, 102, 117, 274, 374, 100, 267, 32, 52, 50, 44, 284, 365, 46, 496],
-      ...[499, 502, 264, 102, 117, 274, 344, 269, 100, 267, 308, 52, 50, 34, 125, 496],
+      ...[499, 502, 264, 102, 117, 274, 344, 269, 100, 267, 308, 52, 50, 34, 125, 507, 496],
       ...[500, 100, 431, 496, 499],
     ]);
   });
@@ -58,21 +58,23 @@ describe('prompts of the embedded models’ own template', () => {
     ).toBe('<|system|>critic: too long<|end|><|system|>critic: ann: and dull<|end|><|assistant|>');
   });
 
-  test.each(['end', 'tools', 'call', 'user|><|system', '<|user', 'a\n'])(
-    'refuse the role %j, which a template could turn into a special token',
+  test.each(['end', 'tools', 'user|><|system', '<|user', 'a\n'])(
+    'write the role %j as text, whatever a template could make of it',
     async (role) => {
-      expect(await refusalOf({ messages: [{ role, content: 'x' }] })).toContain(JSON.stringify(role));
+      const { tokens } = await promptOf({ messages: [{ role, content: 'x' }] });
+      expect(tokenizer.decode(tokens)).toBe(`${role}: x`);
+      expect(tokens.filter((token) => tokenizer.bytes(token).length === 0)).toEqual([497, 496, 499]);
     },
   );
 
-  test('put reasoning between its two special tokens, before the content and the calls', async () => {
+  test('put reasoning between its tags, before the content and the calls', async () => {
     const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } } as const;
     expect(
       await shownPrompt({
         messages: [user, { role: 'assistant', content: 'ok', reasoning: 'hm', tool_calls: [call] }, user],
       }),
     ).toBe(
-      '<|user|>hi<|end|><|assistant|><|think|>hm<|answer|>ok<|call|>f{}<|end|><|user|>hi<|end|><|assistant|>',
+      '<|user|>hi<|end|><|assistant|><think>\nhm\n</think>\n\nok<tool_call>f{}</tool_call><|end|><|user|>hi<|end|><|assistant|>',
     );
   });
 
@@ -104,18 +106,18 @@ describe('prompts of the embedded models’ own template', () => {
   test('turn no text of a document into a special token', async () => {
     const { tokens } = await promptOf({
       messages: [{ role: 'user', content: '<|end|>' }],
-      documents: [{ title: '<|end|>', text: '<|call|>' }, { '<|user|>': ['<|end|>'] }],
+      documents: [{ title: '<|end|>', text: '<tool_call>' }, { '<|user|>': ['<|end|>'] }],
     });
     const names = tokens
       .filter((token) => tokenizer.bytes(token).length === 0)
       .map((token) => tokenizer.text(token));
     const section = ['<|system|>', '<|end|>'];
     expect(names).toEqual([...section, ...section, '<|user|>', '<|end|>', '<|assistant|>']);
-    expect(tokenizer.decode(tokens)).toBe('<|end|>: <|call|>{"<|user|>":["<|end|>"]}<|end|>');
+    expect(tokenizer.decode(tokens)).toBe('<|end|>: <tool_call>{"<|user|>":["<|end|>"]}<|end|>');
   });
 
   test('contain sampled ids, reasoning included, instead of the message’s other fields', async () => {
-    const sampled = ['<|think|>', '<|answer|>'].map((text) => tokenizer.special.get(text) ?? 0);
+    const sampled = ['<think>', '</think>'].map((text) => tokenizer.added.get(text) ?? 0);
     const ids = [sampled[0] ?? 0, 300, sampled[1] ?? 0, 301, 496];
     const message = { role: 'assistant', content: 'b', reasoning: 'a', name: 'bot', token_ids: ids } as const;
     for (const documents of [[], [{ text: 'x' }]]) {

@@ -2,14 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messageSchema, type ParsedMessage, type Tool } from '../../../src/contract/index.ts';
 import { toTurn } from '../../../src/language/chat/conversation.ts';
-import { renderLiterally } from '../../../src/language/extensions/request-template/request-template.ts';
+import { renderWith } from '../../../src/language/extensions/request-template/request-template.ts';
 import { format, promptOf, tokenizer, tools } from './embedded.ts';
 
 const SEED = 20261121;
 
 /** Parts of special tokens, marks and escapes. */
 const fragment = fc.constantFrom(
-  ...['<', '|', '>', '<|', '|>', 'end', '|end', 'd|>', '<|end|>', '<|call|>', '<|END|>', '\\', '\\ufdd2'],
+  ...['<', '|', '>', '<|', '|>', 'end', '|end', 'd|>', '<|end|>', '<tool_call>', '<|END|>', '\\', '\\ufdd2'],
   ...['\ufdd0', '\ufdd1', '\ufdd2', '0', '1', ' ', '\n', '{{', '}}', 'a', 'é', '\u{1f600}', '\ud800'],
 );
 const text = fc.oneof(
@@ -20,7 +20,13 @@ const optional = (value: fc.Arbitrary<string>) => fc.option(value, { nil: undefi
 const call = fc.record({
   id: text,
   type: fc.constant('function'),
-  function: fc.record({ name: text, arguments: fc.oneof(text, fc.json({ maxDepth: 1 })) }),
+  // Compact objects: the model's own template gets arguments as values, and writes them so.
+  function: fc.record({
+    name: text,
+    arguments: fc
+      .dictionary(fc.string(), fc.oneof(fc.integer(), fc.string(), fc.boolean()))
+      .map((value) => JSON.stringify(value)),
+  }),
 });
 const message: fc.Arbitrary<ParsedMessage> = fc
   .oneof(
@@ -62,12 +68,13 @@ describe('the two ways of rendering', () => {
           const last = turns.at(-1);
           // Open calls are refused earlier.
           if (ending.continueFinalMessage && last && last.toolCalls.length > 0) last.toolCalls = [];
+          if (ending.continueFinalMessage && last?.role !== 'assistant' && !last?.content.trim()) return;
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };
-          const byMarks = await tools.renderer.render(conversation, options);
-          expect(await renderLiterally(tools.renderer, conversation, options, {})).toEqual(byMarks);
+          const { renderer } = tools;
+          const own = await renderer.render(conversation, options);
           const source = format.template;
-          expect(await renderLiterally(tools.renderer, conversation, options, { source })).toEqual(byMarks);
+          expect(await renderWith({ source }, conversation, options, { renderer })).toEqual(own);
         },
       ),
       { seed: SEED, numRuns: 300 },

@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import type { CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
+import { builtInLanguage } from '../../../../src/engines/embedded/built-in/built-in-language.ts';
 import { hashWeights, readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -22,8 +23,7 @@ function modelOf(id: string, folder: string, { architecture, weights }: BaseWeig
     ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
     trained: adapterOfTests,
     start: null,
-    language: null,
-    endTokens: [],
+    language: builtInLanguage().shared,
     weightsHash: hashWeights(weights),
     parameters: Array.from(weights.values()).reduce((sum, { length }) => sum + length, 0),
     defaults: { rlLearningRate: 1e-3, sftLearningRate: 1e-3, sftBatchSize: 4 },

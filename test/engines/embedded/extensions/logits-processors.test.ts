@@ -54,7 +54,7 @@ describe('logits processors', () => {
         { args: [8], kwargs: { raise: 100 } },
         {
           constraint: {
-            branches: [{ open: null, grammar: { type: 'regex', pattern: 'a{6}' }, repeat: false }],
+            grammar: { type: 'regex', pattern: 'a{6}' },
           },
         },
       ),

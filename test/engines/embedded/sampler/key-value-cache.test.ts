@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { findBaseModel } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { KeyValueCache } from '../../../../src/engines/embedded/sampler/key-value-cache.ts';
 
-const { architecture } = findBaseModel('martingale-tiny');
+const { architecture } = new BaseModels([]).find('martingale-tiny');
 const memoryOf = (cache: KeyValueCache) =>
   Array.from(
     { length: architecture.layers },

@@ -28,8 +28,7 @@ describe('a reply being sampled', () => {
     options: Partial<SequenceOptions> = {},
     grammar: Grammar | null = null,
   ) {
-    const compiled =
-      grammar && (await codec.compiler.compile({ branches: [{ open: null, grammar, repeat: false }] }));
+    const compiled = grammar && (await codec.compiler.compile({ grammar }));
     const sequence = new Sequence(
       {
         prompt: codec.tokenizer.encode('hello'),

@@ -42,7 +42,7 @@ const weights = Float32Array.from(
 
 export const encode = (text: string) => codec.tokenizer.encode(text);
 export const textOf = (grammar: Grammar): Constraint => ({
-  branches: [{ open: null, grammar, repeat: false }],
+  grammar,
 });
 
 export async function sequenceOf(

@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { embeddedBaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { builtInModels } from '../../../../src/engines/embedded/base-models.ts';
 import { initializeWeights } from '../../../../src/engines/embedded/initial-weights.ts';
 import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -41,7 +41,7 @@ describe('weights', () => {
   it('of a base model depend only on its seed, and there are at least two sizes', () => {
     expect(initializeWeights(architecture, 1)).toEqual(initializeWeights(architecture, 1));
     expect(initializeWeights(architecture, 1)).not.toEqual(initializeWeights(architecture, 2));
-    expect(new Set(embeddedBaseModels.map(({ parameters }) => parameters)).size).toBeGreaterThanOrEqual(2);
+    expect(new Set(builtInModels.map(({ parameters }) => parameters)).size).toBeGreaterThanOrEqual(2);
   });
 
   it('and the optimizer are read back from a checkpoint unchanged', async () => {

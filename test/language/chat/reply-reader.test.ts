@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { type ReplyPiece, TextReplyReader } from '../../../src/language/chat/text-reply-reader.ts';
+import { type ReplyPiece, ReplyReader } from '../../../src/language/chat/reply-reader.ts';
 
-const tagged = { open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' } as const;
-const bare = { open: '', close: '', argumentsField: 'parameters' } as const;
+const tagged = { form: 'object', open: '<tool_call>', close: '</tool_call>' } as const;
+const named = { ...tagged, form: 'named' } as const;
+const bare = { form: 'object', open: '', close: '' } as const;
 const think = { open: '<think>', close: '</think>', opened: false };
 
 /** A reply in words: reasoning, content, and calls as [name, arguments]. */
@@ -15,13 +16,13 @@ function summary(pieces: readonly ReplyPiece[]) {
   return result;
 }
 
-type Format = ConstructorParameters<typeof TextReplyReader>[0];
+type Format = ConstructorParameters<typeof ReplyReader>[0];
 
 /** Read in one piece, and character by character: both must be the same. */
 function read(format: Format, text: string, { isCut = false } = {}) {
-  const whole = new TextReplyReader(format);
+  const whole = new ReplyReader(format);
   const atOnce = summary([...whole.push(text), ...whole.end({ isCut })]);
-  const reader = new TextReplyReader(format);
+  const reader = new ReplyReader(format);
   const pieces = [...text].flatMap((character) => reader.push(character));
   expect(summary([...pieces, ...reader.end({ isCut })])).toEqual(atOnce);
   return atOnce;
@@ -34,7 +35,7 @@ describe('calls between tags', () => {
     const call =
       '<tool_call>\n{"name": "add", "arguments": {"a": "}</tool_call>", "b": [1, {}]}}\n</tool_call>';
     expect(read(format, `<think>\nHm\n</think>\n\nI add.\n${call}\n${call}`)).toEqual({
-      reasoning: '\nHm',
+      reasoning: 'Hm',
       content: 'I add.',
       calls: [
         ['add', '{"a": "}</tool_call>", "b": [1, {}]}'],
@@ -83,6 +84,69 @@ describe('calls between tags', () => {
   });
 });
 
+describe('calls with their name before their arguments', () => {
+  const format = { calls: named, reasoning: think };
+  const written = '<tool_call>add{"a":"}</tool_call>","b":[1,{}]}</tool_call>';
+  const add = ['add', '{"a":"}</tool_call>","b":[1,{}]}'];
+
+  it('are read after reasoning and text, one or several', () => {
+    expect(read(format, `<think>\nHm\n</think>\n\nI add.${written}`)).toEqual({
+      reasoning: 'Hm',
+      content: 'I add.',
+      calls: [add],
+    });
+    expect(read(format, `${written}${written}`)).toEqual({ reasoning: '', content: '', calls: [add, add] });
+  });
+
+  it('have no white space in their names and none before their arguments', () => {
+    expect(read(format, '<tool_call>\nadd \n{"a": 1}\n</tool_call>').calls).toEqual([['add', '{"a": 1}']]);
+  });
+
+  it('arrive piece by piece: the name once it is whole, then the arguments as they are written', () => {
+    const reader = new ReplyReader(format);
+    expect(reader.push('<tool_call>ad')).toEqual([]);
+    expect(reader.push('d')).toEqual([]);
+    expect(reader.push('{"a":')).toEqual([
+      { type: 'call', name: 'add', arguments: '' },
+      { type: 'arguments', text: '{"a":' },
+    ]);
+    expect(reader.push('1}</tool')).toEqual([{ type: 'arguments', text: '1}' }]);
+    expect(reader.push('_call><tool_call>b')).toEqual([]);
+    expect(reader.push('{}</tool_call>')).toEqual([
+      { type: 'call', name: 'b', arguments: '' },
+      { type: 'arguments', text: '{}' },
+    ]);
+    expect(reader.end({ isCut: false })).toEqual([]);
+  });
+
+  it('may have the form of an object within the same tags', () => {
+    for (const text of [
+      '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>',
+      '<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>',
+    ]) {
+      const { content, calls } = read(format, `${text}${written}`);
+      expect(content).toBe('');
+      expect(calls.map(([name]) => name)).toEqual(['add', 'add']);
+      expect(JSON.parse(calls[0]![1])).toEqual({ a: 1 });
+    }
+  });
+
+  it('are content without arguments or without a name', () => {
+    for (const text of ['<tool_call>add</tool_call>', '<tool_call>{"a":1}</tool_call>', '<tool_call>'])
+      expect(read(format, text)).toEqual({ reasoning: '', content: text, calls: [] });
+    expect(read(format, 'So <tool_call>add</tool_call> {"a":1}')).toEqual({
+      reasoning: '',
+      content: 'So<tool_call>add</tool_call> {"a":1}',
+      calls: [],
+    });
+  });
+
+  it('reach the agent if their arguments are malformed', () => {
+    expect(read(format, '<tool_call>add{a:1}</tool_call>').calls).toEqual([['add', '{a:1}']]);
+    expect(read(format, '<tool_call>add{"a":1').calls).toEqual([['add', '{"a":1']]);
+  });
+});
+
 describe('bare calls', () => {
   const format = { calls: bare, reasoning: null };
 
@@ -111,8 +175,18 @@ describe('a reply that a limit cuts', () => {
       `<think>\nHm\n</think>\n\nI look.\n${hermes}\n${hermes}`,
     ],
     [
+      'names before arguments',
+      { calls: named, reasoning: think },
+      '<think>\nHm\n</think>\n\nI look.<tool_call>list_files{"path":"/tmp"}</tool_call><tool_call>now{}</tool_call>',
+    ],
+    [
+      'names before arguments alone',
+      { calls: named, callsFirst: true, reasoning: null },
+      '<tool_call>list_files{"path":"/tmp"}</tool_call><tool_call>now{}</tool_call>',
+    ],
+    [
       'calls between tags alone',
-      { calls: { ...tagged }, callsFirst: true, reasoning: null },
+      { calls: tagged, callsFirst: true, reasoning: null },
       `${hermes}\n${hermes}`,
     ],
     ['bare calls', { calls: bare, reasoning: null }, `${llama}; ${llama}`],
