@@ -72,7 +72,7 @@ export class InspectedConversations {
     // An empty reply to continue ends after its header.
     const prompt =
       hasSampled || (isOpenReply && content === '')
-        ? this.#withSampled(parts, turns, options)
+        ? this.#withSampled(parts, turns, { addGenerationPrompt, isOpenReply })
         : { parts, slots: [], kept: [] };
     if (!continueFinalMessage || content === '' || (isOpenReply && hasSampled)) return prompt;
     return { ...prompt, parts: partsThrough(prompt.parts, last?.content ?? '') };
@@ -100,7 +100,7 @@ export class InspectedConversations {
   #withSampled(
     rendered: readonly CodedPart[],
     turns: readonly Turn[],
-    { addGenerationPrompt, continueFinalMessage }: InspectedOptions,
+    { addGenerationPrompt, isOpenReply }: { addGenerationPrompt: boolean; isOpenReply: boolean },
   ): InspectedPrompt {
     const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
@@ -114,11 +114,11 @@ export class InspectedConversations {
     let at = 0;
     for (const [index, turn] of assistants.entries()) {
       const reply = replies[index];
-      const isOpen = continueFinalMessage && index === assistants.length - 1;
+      const isOpen = isOpenReply && index === assistants.length - 1;
       if (!reply || (!turn.tokenIds && !isOpen)) continue;
       for (; at < reply.start; at++) result.parts.push(parts[at]!);
       const text = parts.slice(reply.start, reply.end);
-      const kept = turn.tokenIds ? this.#before(text, turn.tokenIds) : [];
+      const kept = turn.tokenIds ? this.#before(text, turn.tokenIds) : openOf(turn, text);
       if (turn.tokenIds) result.kept.push(kept !== null);
       append(result.parts, kept ?? text);
       if (kept && turn.tokenIds) {
@@ -167,6 +167,10 @@ export class InspectedConversations {
     ).toString('utf8');
   }
 }
+
+/** What stays of a reply to continue: nothing of an empty one, where a template may write empty reasoning. */
+const openOf = ({ content, reasoning }: Turn, written: CodedPart[]): CodedPart[] =>
+  content.trim() === '' && !reasoning ? [] : written;
 
 /** The value of a call's arguments; arguments that are no JSON object stay as they are. */
 function argumentsOf(text: string): unknown {

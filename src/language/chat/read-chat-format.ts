@@ -82,8 +82,7 @@ function tagTokens(
 
 function foundCalls(source: string, isNamed: () => boolean): UntokenizedStyle | null {
   if (!/\btools\b/.test(source)) return null;
-  if (source.includes(tags.open))
-    return isNamed() ? callStyles.named : callStyles.hermes;
+  if (source.includes(tags.open)) return isNamed() ? callStyles.named : callStyles.hermes;
   return source.includes('"parameters') ? callStyles.llama : callStyles.json;
 }
 

@@ -271,8 +271,8 @@ describe('SFT jobs', () => {
       [{ tokens: tokensOf('d', end), reasoning: undefined }],
     ]);
     expect(engine.trained[0]?.datums[0]?.tokens).toEqual([
-      ...tokensOf(user, 'hi', end, assistant, think, answer, 'a', end),
-      ...tokensOf(user, 'and', end, assistant, think, 'because', answer, 'b', end),
+      ...tokensOf(user, 'hi', end, assistant, '<think>\n', answer, 'a', end),
+      ...tokensOf(user, 'and', end, assistant, '<think>because\n', answer, 'b', end),
     ]);
   });
 

@@ -68,7 +68,11 @@ describe('the two ways of rendering', () => {
           const last = turns.at(-1);
           // Open calls are refused earlier.
           if (ending.continueFinalMessage && last && last.toolCalls.length > 0) last.toolCalls = [];
-          if (ending.continueFinalMessage && last?.role !== 'assistant' && !last?.content.trim()) return;
+          // Of an empty reply to continue, only the header stays.
+          if (ending.continueFinalMessage && !last?.content.trim()) {
+            if (last?.role !== 'assistant') return;
+            delete last.name;
+          }
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };
           const { renderer } = tools;
