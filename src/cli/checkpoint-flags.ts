@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
+import { replyStyles } from '../language/chat/call-text.ts';
 import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
 import { OptionError } from '../util/option-error.ts';
 import { positiveNumber, repeated, shellWord, wholeNumber } from './flags.ts';
@@ -57,7 +58,7 @@ export function addCheckpointFlags(command: Command): Command {
       new Option(
         '--tool-calls <style>',
         'how the checkpoints write tool calls (default: as their templates show)',
-      ).choices(['hermes', 'llama', 'json', 'none']),
+      ).choices([...replyStyles.toolCalls]),
     )
     .addOption(
       new Option(

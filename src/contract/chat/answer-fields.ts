@@ -62,13 +62,13 @@ const outputFields = {
     'Default false. True: logprobs write tokens as token_id:<id>.',
   ),
   return_token_ids: optional(z.boolean()).describe(
-    'True: choices contain token_ids, and the response contains prompt_token_ids. In a stream, the first chunk contains the prompt, and each chunk its own tokens. Absent, for a trained model (entity/project/name): choices contain what training needs: token_ids, logprobs, sampling and, if the messages do not render to it, the prompt. In a stream, all of this is in the entries of logprobs (token_id, choice), which stream readers keep. False, or absent for a base model: none of it.',
+    'True: choices contain token_ids, and the response contains prompt_token_ids. In a stream, the first chunk contains the prompt, and each chunk its own tokens. Absent, for a trained model (entity/project/name): choices contain what training needs: token_ids, logprobs, sampling and the prompt. In a stream, all of this is in the entries of logprobs (token_id, choice), which stream readers keep. False, or absent for a base model: none of it.',
   ),
   echo: optional(z.boolean()).describe(
     "Default false. True: if the last message is an assistant message, the content of each choice begins with its text. That text is not part of the choice's tokens.",
   ),
   skip_special_tokens: optional(z.boolean()).describe(
-    'Default true. False: the content shows special tokens of the reply as text, except those that begin calls or enclose the reasoning. It shows the token that ended the reply only with include_stop_str_in_output.',
+    'Default true. False: the content shows special tokens of the reply as text. It shows the token that ended the reply only with include_stop_str_in_output.',
   ),
   spaces_between_special_tokens: optional(z.boolean()).describe(
     'Default true. With skip_special_tokens false: a space separates a special token from its neighbours.',

@@ -64,7 +64,7 @@ const promptIds = () =>
   answeredTokens()
     .nullish()
     .describe(
-      'Ids of the prompt. Present if the choice has token_ids, and either sampling.own_prompt is true or an earlier reply was sent back as text, which may tokenize to other ids. Training uses them if the messages before the choice render to other ids.',
+      'Ids of the prompt. Present if the choice has token_ids. Training uses them if the messages before the choice render to other ids.',
     );
 
 /**
