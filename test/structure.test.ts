@@ -209,7 +209,7 @@ test('every module that is started by its URL is built as a file of its own', as
 
 const ofClient = ['@opentelemetry/api', 'eventsource-parser', 'zod'];
 const ofHarness = [...ofClient, '@ai-sdk/provider', 'lru-cache', 'p-queue'];
-const ofLanguage = ['@huggingface/tokenizers', 'lru-cache'];
+const ofLanguage = ['@huggingface/jinja', '@huggingface/tokenizers', 'lru-cache'];
 
 // The time of a start is mostly the number of modules. Loaded at first use elsewhere: undici, the AI SDK, ONNX Runtime.
 test.each([

@@ -22,7 +22,7 @@ describe('an agent that reasons', () => {
 
   const open = (settings: ModelSettings = {}) =>
     new ModelHandle({ client: service.client, name: baseModel, settings });
-  const short = { reasoning: 'low', maxOutputTokens: 60 } as const;
+  const short = { reasoning: 'low', maxOutputTokens: 120 } as const;
 
   /** The messages of the trajectory's last call. */
   const lastSent = (trajectory: Trajectory): readonly Message[] => {
@@ -126,6 +126,6 @@ describe('an agent that reasons', () => {
     });
     const prompt = trajectory.log.get(0)?.promptTokenIds;
     const { reasoning } = service.engine.chatFormat(baseModel);
-    expect(prompt).toEqual(expect.arrayContaining([reasoning?.open, reasoning?.close]));
+    expect(prompt).toEqual(expect.arrayContaining([reasoning?.tokens?.open, reasoning?.tokens?.close]));
   });
 });
