@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { findBaseModel } from '../../../../src/engines/embedded/base-models.ts';
-import { KeyValueCache } from '../../../../src/engines/embedded/sampler/key-value-cache.ts';
+import { findBaseModel } from '../../../../../src/engines/embedded/base-models.ts';
+import { KeyValueCache } from '../../../../../src/engines/embedded/sampler/padded/key-value-cache.ts';
 
 const { architecture } = findBaseModel('martingale-tiny');
 const memoryOf = (cache: KeyValueCache) =>
