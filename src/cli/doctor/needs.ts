@@ -3,7 +3,7 @@ import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint
 import { trainedShapes } from '../../engines/embedded/runner/adapter-vector.ts';
 import { batchSizeOf, trainingBytesWithKept } from '../../engines/embedded/runner/training-memory.ts';
 import type { Device } from '../../engines/embedded/runtime.ts';
-import { keptPerPosition } from '../../engines/embedded/sampler/key-value-cache.ts';
+import { keptPerPosition } from '../../engines/embedded/sampler/padded/key-value-cache.ts';
 import { vectorLength } from '../../engines/embedded/weights/architecture.ts';
 import { EngineError } from '../../engines/engine.ts';
 import type { Rates, StepSize } from './probe.ts';

@@ -116,11 +116,10 @@ export async function loadRuntime(
     ...shared,
     session: async (model, weights = new Map()) => {
       const externalData = Array.from(weights, ([path, numbers]) => ({ path, data: bytesOf(numbers) }));
+      const bytes = externalData.reduce((sum, { data }) => sum + data.byteLength, 0);
+      const own = { externalData, enableCpuMemArena: bytes <= mostArenaBytes };
       const session = await gate.pass(() =>
-        ort.InferenceSession.create(
-          model,
-          externalData.length > 0 ? { ...options, externalData, enableCpuMemArena: false } : options,
-        ),
+        ort.InferenceSession.create(model, externalData.length > 0 ? { ...options, ...own } : options),
       );
       return {
         run: (feeds) => gate.pass(() => session.run(feeds)),
@@ -131,6 +130,9 @@ export async function loadRuntime(
     close: async () => {},
   };
 }
+
+/** Most bytes of external weights for a session that keeps the memory of a run for the next one. */
+const mostArenaBytes = 4 * 1024 ** 2;
 
 /** WebGPU is a part of the native runtime. */
 function nativeFor(choice: RuntimeChoice): RuntimeName {

@@ -9,7 +9,7 @@ import { allProjections } from '../../../src/engines/embedded/checkpoint/tensors
 import { inspectCheckpoint } from '../../../src/engines/embedded/open-checkpoint.ts';
 import { Random } from '../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
-import { CheckpointDecoder } from '../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { Decoder } from '../../../src/engines/embedded/sampler/decoder.ts';
 import { generateCheckpoint } from '../../engines/embedded/checkpoint/generated.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { llamaCpp } from './packages.ts';
@@ -64,7 +64,7 @@ it.for(families)(
 
     const checkpoint = await readCheckpoint(gguf);
     const { vocabularySize } = checkpoint.architecture;
-    const decoder = await CheckpointDecoder.create(await loadRuntime('auto', 1), checkpoint, null);
+    const decoder = await Decoder.create(await loadRuntime('auto', 1), checkpoint, null);
     let same = 0;
     for (const [index, { text, tokens }] of prompts.entries()) {
       expect([text, theirs[index]?.tokens]).toEqual([text, tokenizer.encode(text)]);

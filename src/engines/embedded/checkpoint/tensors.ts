@@ -217,7 +217,7 @@ export function layerTensors(architecture: Architecture, layer: number): LayerTe
 }
 
 /** A table of which a row is added to a token's first state. */
-interface EmbeddingTable extends NamedShape {
+export interface EmbeddingTable extends NamedShape {
   /** The row is that of the token so many before; null: that of the position. */
   distance: number | null;
 }

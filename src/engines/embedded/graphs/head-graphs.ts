@@ -1,7 +1,7 @@
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { gainInput, Norm } from './normalization.ts';
+import { gainOf, Norm } from './normalization.ts';
 
 interface HeadGraphOptions {
   /** Whether the norm is the runtime's own operator: see `LayerGraphOptions`. */
@@ -51,7 +51,7 @@ class HeadGraph {
     const { width, vocabularySize, normEpsilon } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['rows', width]);
-    const gain = gainInput(graph, architecture, 'norm', width);
+    const gain = gainOf(graph, architecture, graph.input('norm', 'float32', [width]));
     graph.input('embedding', 'float32', [vocabularySize, width]);
     const keepGradient = trainsHead
       ? (gradient: Value) => graph.output('norm.gradient', gradient, [width])

@@ -15,7 +15,7 @@ import { type ConvolutionParts, convolutionInputs } from './convolution.ts';
 import { type KeptPart, keptShapes } from './kept-shapes.ts';
 import { type CommonTape, type ConvolutionTape, Layer } from './layer.ts';
 import type { LayerParts, Linear, MatmulOptions } from './layer-parts.ts';
-import { gainInput, Norm } from './normalization.ts';
+import { gainOf, Norm } from './normalization.ts';
 
 /** The projections with a LoRA adapter; `scale` is alpha / rank. */
 export interface LoraTargets {
@@ -185,7 +185,7 @@ class LayerGraph {
   #norm(name: NormName): Norm {
     const architecture = this.#architecture;
     const width = normWidth(architecture, name);
-    const gain = gainInput(this.graph, architecture, name, width);
+    const gain = gainOf(this.graph, architecture, this.graph.input(name, 'float32', [width]));
     const { normEpsilon: epsilon } = architecture;
     // The gain is the weight, or the weight and 1.
     const keepGradient = this.#keepsWeights

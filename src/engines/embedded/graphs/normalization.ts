@@ -19,11 +19,9 @@ export function normalize(
   return { output, inverse };
 }
 
-/** The gain of a norm whose weights are the input `name` [size]. */
-export function gainInput(graph: Graph, { normOffset }: Architecture, name: string, size: number): Value {
-  const weight = graph.input(name, 'float32', [size]);
-  return normOffset === 0 ? weight : graph.op('Add', [weight, graph.scalar(normOffset)]);
-}
+/** The gain of a norm with these weights. */
+export const gainOf = (graph: Graph, { normOffset }: Architecture, weights: Value): Value =>
+  normOffset === 0 ? weights : graph.op('Add', [weights, graph.scalar(normOffset)]);
 
 interface NormOptions {
   /** The tensor that scales the normalised values. */

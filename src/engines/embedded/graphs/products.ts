@@ -10,6 +10,10 @@ export interface Products {
   give(states: Value): Value;
   /** The projection of states in that order. `prefix` precedes the names of its weights. */
   multiply(name: Projection, states: Value, prefix?: string): Value;
+  /** The weights of a norm, or a bias. */
+  vector(name: string, size: number): Value;
+  /** Several projections of the same states side by side. */
+  multiplyAll(names: readonly Projection[], states: Value, prefix?: string): Value;
   /** The logits [outputs, vocabulary] of states [outputs, width]. */
   logits(states: Value): Value;
 }
@@ -18,20 +22,24 @@ export interface Products {
 export const ranksTogether = 16;
 
 /**
- * Products whose weights are a part of the session, packed once for the processor's kernels. A row of states gives the
+ * Products whose weights, with norms and biases, are a part of the session, packed once for the processor's kernels. A row of states gives the
  * same bits in any run of two rows or more: the kernels of ONNX Runtime (MLAS) add up the numbers of a row in an order
  * that depends on the size of the right operand alone. When that is not packed and has more than 16 columns, the order
  * also depends on how threads share the columns; therefore A is multiplied in parts: input `<name>.A`, [parts, at most
- * 16, inputs]. The input `<name>.B` is [outputs, rank], and `lora_scale` [].
+ * 16, inputs]. The input `<name>.B` is [outputs, rank], and `lora_scale` []. Weights that are all trained have no adapters.
  */
 export class PackedProducts implements Products {
+  /** The session's own weights: under each name the tensors that are joined in it. */
+  readonly own = new Map<string, readonly string[]>();
   readonly #graph: Graph;
   readonly #architecture: Architecture;
+  readonly #hasAdapters: boolean;
 
-  constructor(graph: Graph, architecture: Architecture) {
+  constructor(graph: Graph, architecture: Architecture, { hasAdapters }: { hasAdapters: boolean }) {
     this.#graph = graph;
     this.#architecture = architecture;
-    graph.input('lora_scale', 'float32', []);
+    this.#hasAdapters = hasAdapters;
+    if (hasAdapters) graph.input('lora_scale', 'float32', []);
   }
 
   take(states: Value): Value {
@@ -46,7 +54,8 @@ export class PackedProducts implements Products {
     const graph = this.#graph;
     const shape = projectionShape(this.#architecture, name);
     const [outputs, inputs] = shape;
-    const product = this.#packed(`${prefix}${name}`, shape, states);
+    const product = this.#packed([`${prefix}${name}`], shape, states);
+    if (!this.#hasAdapters) return product;
     // Each projection has a rank of its own: 0 if the adapter leaves it as it is.
     const a = graph.input(`${prefix}${name}.A`, 'float32', [`${name} parts`, `${name} part`, inputs]);
     const b = graph.input(`${prefix}${name}.B`, 'float32', [outputs, `${name} rank`]);
@@ -57,14 +66,37 @@ export class PackedProducts implements Products {
     return graph.op('Gemm', [scaled, b, product], { transB: 1 });
   }
 
-  logits(states: Value): Value {
-    const { vocabularySize, width } = this.#architecture;
-    return this.#packed('head', [vocabularySize, width], states);
+  multiplyAll(names: readonly Projection[], states: Value, prefix = ''): Value {
+    if (this.#hasAdapters)
+      return this.#graph.op(
+        'Concat',
+        names.map((name) => this.multiply(name, states, prefix)),
+        { axis: 1 },
+      );
+    const shapes = names.map((name) => projectionShape(this.#architecture, name));
+    const outputs = shapes.reduce((sum, [rows]) => sum + rows, 0);
+    const parts = names.map((name) => `${prefix}${name}`);
+    return this.#packed(parts, [outputs, shapes[0]?.[1] as number], states);
   }
 
-  #packed(name: string, [outputs, inputs]: readonly [number, number], states: Value): Value {
-    const weight = this.#graph.externalWeight(name, [outputs, inputs], outputs * inputs * 4);
-    return this.#graph.op('Gemm', [states, weight], { transB: 1 });
+  logits(states: Value): Value {
+    const { vocabularySize, width } = this.#architecture;
+    return this.#packed(['head'], [vocabularySize, width], states);
+  }
+
+  vector(name: string, size: number): Value {
+    return this.#own([name], [size]);
+  }
+
+  #packed(parts: readonly string[], shape: readonly [number, number], states: Value): Value {
+    return this.#graph.op('Gemm', [states, this.#own(parts, shape)], { transB: 1 });
+  }
+
+  #own(parts: readonly string[], shape: readonly number[]): Value {
+    const name = parts.join('+');
+    this.own.set(name, parts);
+    const elements = shape.reduce((product, dimension) => product * dimension, 1);
+    return this.#graph.externalWeight(name, shape, elements * Float32Array.BYTES_PER_ELEMENT);
   }
 }
 
@@ -107,9 +139,21 @@ export class InPlaceProducts implements Products {
     return graph.op('Gemm', [b, graph.op('MatMul', [a, states]), product], { alpha: { float: scale } });
   }
 
+  multiplyAll(names: readonly Projection[], states: Value, prefix = ''): Value {
+    return this.#graph.op(
+      'Concat',
+      names.map((name) => this.multiply(name, states, prefix)),
+      { axis: 0 },
+    );
+  }
+
   logits(states: Value): Value {
     const { vocabularySize, width } = this.#architecture;
     const head = this.#graph.input('head', 'float32', [vocabularySize, width]);
     return this.give(this.#graph.op('MatMul', [head, this.take(states, width)]));
+  }
+
+  vector(name: string, size: number): Value {
+    return this.#graph.input(name, 'float32', [size]);
   }
 }

@@ -42,14 +42,6 @@ export function weightOf({ weights }: BaseWeights, name: string): Float32Array {
 export const weightFeeds = (runtime: Runtime, base: BaseWeights, layer: number): Feeds =>
   constants(runtime, base, layerTensors(base.architecture, layer));
 
-/** Those of `weightFeeds` that are no matrices: norms and biases. */
-export const vectorFeeds = (runtime: Runtime, base: BaseWeights, layer: number): Feeds =>
-  constants(
-    runtime,
-    base,
-    layerTensors(base.architecture, layer).filter(({ dimensions }) => dimensions.length === 1),
-  );
-
 /** The kernels of each layer's convolution, [width, taps]; null for a layer without one. */
 export const kernelsOf = (base: BaseWeights): (Float32Array | null)[] =>
   Array.from({ length: base.architecture.layers }, (_, layer) =>

@@ -31,23 +31,10 @@ export class TokenEmbedding {
 
   /** [rows * time, width]; 0 where a row is padded. `vector`: what is trained. */
   states(batch: PaddedTokens, vector: Float32Array | null): Float32Array {
-    const { width, embeddingScale } = this.#architecture;
-    const rows = this.#rowsOf(batch);
-    const count = this.#tables.length;
-    const states = new Float32Array((rows.length / count) * width);
-    for (const [index, { own, offset }] of this.#tables.entries()) {
-      const table = vector && offset !== null ? vector.subarray(offset, offset + own.length) : own;
-      for (let at = index, to = 0; at < rows.length; at += count, to += width) {
-        const row = rows[at] as number;
-        if (row < 0) continue;
-        const from = row * width;
-        if (index === 0) states.set(table.subarray(from, from + width), to);
-        else
-          for (let i = 0; i < width; i++)
-            states[to + i] = (states[to + i] as number) + (table[from + i] as number);
-      }
-    }
-    return scaled(states, embeddingScale);
+    const tables = this.#tables.map(({ own, offset }) =>
+      vector && offset !== null ? vector.subarray(offset, offset + own.length) : own,
+    );
+    return addUpRows(this.#architecture, tables, this.#rowsOf(batch));
   }
 
   /**
@@ -106,6 +93,30 @@ export class TokenEmbedding {
     }
     return rows;
   }
+}
+
+/**
+ * The first states of tokens, [tokens, width]: for each the sum of its rows [tokens, tables] of the tables of
+ * `embeddingTables`. A row of -1 adds nothing.
+ */
+export function addUpRows(
+  { width, embeddingScale }: Architecture,
+  tables: readonly Float32Array[],
+  rows: Int32Array,
+): Float32Array {
+  const count = tables.length;
+  const states = new Float32Array((rows.length / count) * width);
+  for (const [index, table] of tables.entries())
+    for (let at = index, to = 0; at < rows.length; at += count, to += width) {
+      const row = rows[at] as number;
+      if (row < 0) continue;
+      const from = row * width;
+      if (index === 0) states.set(table.subarray(from, from + width), to);
+      else
+        for (let i = 0; i < width; i++)
+          states[to + i] = (states[to + i] as number) + (table[from + i] as number);
+    }
+  return scaled(states, embeddingScale);
 }
 
 /** Multiplies in place. */

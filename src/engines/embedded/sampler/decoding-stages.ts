@@ -1,14 +1,21 @@
-import type { Tensor } from 'onnxruntime-common';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
-import { embeddingTensor, finalNormTensor } from '../checkpoint/tensors.ts';
-import { nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
-import { type BaseWeights, headOf, weightOf } from '../runner/layer-feeds.ts';
+import { nextLayer } from '../graphs/decoding-graphs.ts';
+import type { LoraSettings } from '../runner/adapter-vector.ts';
+import type { BaseWeights } from '../runner/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 import { type Architecture, isLocal, kindOf } from '../weights/architecture.ts';
 
-/** Whether a stage projects the states for the attention of a layer, which needs their positions. */
+/** An adapter; `vector` is null for the checkpoint without one, which shares its packed weights with adapters. */
+export interface DecodedAdapter {
+  lora: LoraSettings;
+  vector: Float32Array | null;
+}
+
+/** Whether a stage rotates queries and keys of the layer `next`, which needs the positions of tokens. */
 export const takesPositions = (architecture: Architecture, next: number): boolean =>
-  next < architecture.layers && kindOf(architecture, next) === 'attention';
+  architecture.positions !== 'learned' &&
+  next < architecture.layers &&
+  kindOf(architecture, next) === 'attention';
 
 /** A graph of a decoding step, with the weights that are its inputs. */
 export interface DecodingStage {
@@ -24,49 +31,36 @@ export interface DecodingStages {
   release(): Promise<void>;
 }
 
-/** What a layer has before its attention or convolution. */
-export const beforeMixing: readonly string[] = [
-  'input_layernorm',
-  'q_proj',
-  'k_proj',
-  'v_proj',
-  'q_norm',
-  'k_norm',
-  'in_proj',
-];
+const partsBeforeMixing = ['input_layernorm', 'q_proj', 'k_proj', 'v_proj', 'q_norm', 'k_norm', 'in_proj'];
+
+/** Whether a layer has a part, or what is named `<part>.` something, before its attention or convolution. */
+export const isBeforeMixing = (name: string): boolean =>
+  partsBeforeMixing.some((part) => name === part || name.startsWith(`${part}.`));
 
 /** Splits a layer's weights into those before its attention or convolution, under their names there, and those after it. */
 export function split(feeds: Feeds): { before: Feeds; after: Feeds } {
   const before: Feeds = {};
   const after: Feeds = {};
   for (const [name, tensor] of Object.entries(feeds))
-    if (beforeMixing.some((part) => name === part || name.startsWith(`${part}.`)))
-      before[`${nextLayer}${name}`] = tensor;
+    if (isBeforeMixing(name)) before[`${nextLayer}${name}`] = tensor;
     else after[name] = tensor;
   return { before, after };
 }
 
 /** The tables of rotary positions take a while to compute, and all adapters of a checkpoint share them. */
-const tablesOf = new WeakMap<BaseWeights, Record<'global' | 'local', ReturnType<typeof rotaryTables>>>();
+const tablesOf = new WeakMap<BaseWeights, ReturnType<typeof makeTables>>();
 
+/** For the layers with global and with local attention; null without rotary positions. */
 function makeTables({ positions, local, headWidth, contextLength }: Architecture) {
-  if (positions === 'learned') throw new Error('a checkpoint has rotary positions');
+  if (positions === 'learned') return null;
   const global = rotaryTables(positions, headWidth, contextLength);
   return { global, local: local ? rotaryTables(local.positions, headWidth, contextLength) : global };
 }
 
-interface SharedFeeds {
-  embedding: Tensor;
-  /** The tables of rotary positions of each layer; none for a convolution. */
-  rotary: readonly Feeds[];
-  norm: Tensor;
-  head: Tensor;
-}
-
-/** Inputs that all adapters of a checkpoint share. */
-export function sharedFeeds(runtime: Runtime, base: BaseWeights): SharedFeeds {
+/** The tables of rotary positions of each layer, if it has any. */
+export function rotaryFeeds(runtime: Runtime, base: BaseWeights): Feeds[] {
   const { architecture } = base;
-  const { vocabularySize, width, layers, headWidth, contextLength, tiedEmbeddings } = architecture;
+  const { layers, headWidth, contextLength } = architecture;
   const tables = tablesOf.get(base) ?? makeTables(architecture);
   tablesOf.set(base, tables);
   const table = (values: Float32Array) => runtime.constant(values, [contextLength, headWidth / 2]);
@@ -74,17 +68,10 @@ export function sharedFeeds(runtime: Runtime, base: BaseWeights): SharedFeeds {
     cosines: table(cosines),
     sines: table(sines),
   });
-  const global = feeds(tables.global);
-  const local = tables.local === tables.global ? global : feeds(tables.local);
-  const matrix = (name: string) => runtime.constant(weightOf(base, name), [vocabularySize, width]);
-  const embedding = matrix(embeddingTensor);
-  return {
-    embedding,
-    rotary: Array.from({ length: layers }, (_, layer) => {
-      if (kindOf(architecture, layer) === 'convolution') return {};
-      return isLocal(architecture, layer) ? local : global;
-    }),
-    norm: runtime.constant(weightOf(base, finalNormTensor(architecture)), [width]),
-    head: tiedEmbeddings ? embedding : matrix(headOf(architecture)),
-  };
+  const global = tables ? feeds(tables.global) : {};
+  const local = tables && tables.local !== tables.global ? feeds(tables.local) : global;
+  return Array.from({ length: layers }, (_, layer) => {
+    if (kindOf(architecture, layer) === 'convolution') return {};
+    return isLocal(architecture, layer) ? local : global;
+  });
 }

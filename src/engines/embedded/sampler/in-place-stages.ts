@@ -1,13 +1,14 @@
-import { kernelPart } from '../checkpoint/tensors.ts';
-import { checkpointDecodingGraph } from '../graphs/checkpoint-decoding-graphs.ts';
+import { finalNormTensor, kernelPart } from '../checkpoint/tensors.ts';
+import { decodingGraph } from '../graphs/decoding-graphs.ts';
 import { InPlaceProducts } from '../graphs/products.ts';
-import { type AdapterVector, adapterFeeds, type BaseWeights, weightFeeds } from '../runner/layer-feeds.ts';
+import { adapterFeeds, type BaseWeights, headOf, weightFeeds, weightOf } from '../runner/layer-feeds.ts';
 import type { Runtime, Session } from '../runtime.ts';
 import { kindOf } from '../weights/architecture.ts';
 import {
+  type DecodedAdapter,
   type DecodingStage,
   type DecodingStages,
-  sharedFeeds,
+  rotaryFeeds,
   split,
   takesPositions,
 } from './decoding-stages.ts';
@@ -16,10 +17,11 @@ import {
 export async function inPlaceStages(
   runtime: Runtime,
   base: BaseWeights,
-  adapter: AdapterVector | null,
+  adapter: DecodedAdapter | null,
 ): Promise<DecodingStages> {
   const { architecture } = base;
-  const lora = adapter
+  const vector = adapter?.vector;
+  const lora = vector
     ? { targets: adapter.lora.targets, scale: adapter.lora.alpha / adapter.lora.rank }
     : { targets: [], scale: 1 };
   const sessions = new Map<string, Session>();
@@ -30,20 +32,27 @@ export async function inPlaceStages(
     const session =
       sessions.get(key) ??
       (await runtime.session(
-        checkpointDecodingGraph(
+        decodingGraph(
           architecture,
-          runtime.device,
-          (graph) => new InPlaceProducts(graph, architecture, lora),
+          {
+            device: runtime.device,
+            attention: 'padded',
+            choosesTokens: false,
+            products: (graph) => new InPlaceProducts(graph, architecture, lora),
+          },
           layer < 0 ? 'first' : layer,
         ),
       ));
     sessions.set(key, session);
     return session;
   };
-  const { embedding, rotary, norm, head } = sharedFeeds(runtime, base);
+  const { vocabularySize, width } = architecture;
+  const rotary = rotaryFeeds(runtime, base);
+  const norm = runtime.constant(weightOf(base, finalNormTensor(architecture)), [width]);
+  const head = runtime.constant(weightOf(base, headOf(architecture)), [vocabularySize, width]);
   const layers = Array.from({ length: architecture.layers }, (_, layer) => {
     const { [kernelPart]: _kernels, ...weights } = weightFeeds(runtime, base, layer);
-    const added = adapter ? adapterFeeds(runtime, architecture, adapter, layer) : {};
+    const added = vector ? adapterFeeds(runtime, architecture, { lora: adapter.lora, vector }, layer) : {};
     return split({ ...weights, ...added });
   });
   const stages: DecodingStage[] = [];
@@ -52,7 +61,7 @@ export async function inPlaceStages(
     stages.push({
       session: await sessionOf(layer),
       weights: {
-        ...(layer < 0 ? { embedding } : layers[layer]?.after),
+        ...layers[layer]?.after,
         ...(next ? { ...rotary[layer + 1], ...next.before } : { norm, head }),
       },
       takesPositions: takesPositions(architecture, layer + 1),

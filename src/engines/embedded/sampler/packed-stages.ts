@@ -1,104 +1,122 @@
-import { layerTensorName, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
-import { checkpointDecodingGraph, nextLayer } from '../graphs/checkpoint-decoding-graphs.ts';
+import { finalNormTensor, layerTensors, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
+import { type AttentionKind, decodingGraph, nextLayer } from '../graphs/decoding-graphs.ts';
 import { PackedProducts, ranksTogether } from '../graphs/products.ts';
-import {
-  type AdapterVector,
-  adapterParts,
-  type BaseWeights,
-  headOf,
-  vectorFeeds,
-  weightOf,
-} from '../runner/layer-feeds.ts';
+import type { Graph } from '../onnx/graph.ts';
+import { adapterParts, type BaseWeights, headOf, weightOf } from '../runner/layer-feeds.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
 import { kindOf } from '../weights/architecture.ts';
 import {
-  beforeMixing,
+  type DecodedAdapter,
   type DecodingStage,
   type DecodingStages,
-  sharedFeeds,
+  isBeforeMixing,
+  rotaryFeeds,
   split,
   takesPositions,
 } from './decoding-stages.ts';
 
-/**
- * The stages of a checkpoint with an adapter on the CPU, or without one if it is null. The checkpoint's weights are packed
- * into sessions that all adapters share.
- */
+/** The stages of a model on the CPU. Its matrices are packed into sessions that all its adapters share. */
 export async function packedStages(
   runtime: Runtime,
   base: BaseWeights,
-  adapter: AdapterVector | null,
+  adapter: DecodedAdapter | null,
+  attention: AttentionKind,
 ): Promise<DecodingStages> {
-  const { sessions: packing, release } = takePacked(runtime, base);
+  const form = { attention, hasAdapters: adapter !== null };
+  const { sessions: packing, release } = takePacked(runtime, base, form);
   const sessions = await packing.catch(async (error: unknown) => {
     await release();
     throw error;
   });
-  const scale = adapter ? adapter.lora.alpha / adapter.lora.rank : 1;
-  const { embedding, rotary, norm } = sharedFeeds(runtime, base);
+  const rotary = rotaryFeeds(runtime, base);
   const layers = Array.from({ length: base.architecture.layers }, (_, layer) =>
-    split({ ...vectorFeeds(runtime, base, layer), ...adapterPartFeeds(runtime, base, adapter, layer) }),
+    split(adapter ? adapterPartFeeds(runtime, base, adapter, layer) : {}),
   );
-  const lora_scale = runtime.float(Float32Array.of(scale), []);
+  const scale = adapter && {
+    lora_scale: runtime.float(Float32Array.of(adapter.lora.alpha / adapter.lora.rank), []),
+  };
   const stages = sessions.map((session, index): DecodingStage => {
     const [layer, next] = [layers[index - 1], layers[index]];
     return {
       session,
-      weights: {
-        ...(index === 0 ? { embedding } : {}),
-        ...layer?.after,
-        ...(next ? { ...rotary[index], ...next.before } : { norm }),
-        lora_scale,
-      },
+      weights: { ...layer?.after, ...rotary[index], ...next?.before, ...scale },
       takesPositions: takesPositions(base.architecture, index),
     };
   });
   return { stages, release };
 }
 
-/** The sessions of a checkpoint's packed weights, and how many use them. */
-interface Packed {
+/** What the graphs of packed weights differ in. */
+interface PackedForm {
+  attention: AttentionKind;
+  hasAdapters: boolean;
+}
+
+/** The sessions of a model's packed weights, and how many use them. */
+interface Packed extends PackedForm {
+  runtime: Runtime;
+  base: BaseWeights;
   sessions: Promise<Session[]>;
   users: number;
 }
 
-const packed = new WeakMap<Runtime, Map<BaseWeights, Packed>>();
+const packed = new Set<Packed>();
 
 /**
- * The sessions with a checkpoint's packed weights, until `release` is called. They are packed for the first user, which
- * takes about two seconds for a gigabyte, and freed by the last one.
+ * The sessions with a model's packed weights, until `release` is called. They are packed for the first user, which takes
+ * about two seconds for a gigabyte, and freed by the last one.
  */
 export function takePacked(
   runtime: Runtime,
   base: BaseWeights,
+  form: PackedForm,
 ): { sessions: Promise<Session[]>; release: () => Promise<void> } {
-  const ofRuntime = packed.get(runtime) ?? new Map<BaseWeights, Packed>();
-  packed.set(runtime, ofRuntime);
-  const entry = ofRuntime.get(base) ?? { sessions: pack(runtime, base), users: 0 };
-  ofRuntime.set(base, entry);
+  const known = [...packed].find(
+    (one) =>
+      one.runtime === runtime &&
+      one.base === base &&
+      one.attention === form.attention &&
+      one.hasAdapters === form.hasAdapters,
+  );
+  const entry = known ?? { runtime, base, ...form, sessions: pack(runtime, base, form), users: 0 };
+  packed.add(entry);
   entry.users++;
   // What could not be packed is tried again by the next user.
-  entry.sessions.catch(() => ofRuntime.get(base) === entry && ofRuntime.delete(base));
+  entry.sessions.catch(() => packed.delete(entry));
   const release = async () => {
     if (--entry.users > 0) return;
-    if (ofRuntime.get(base) === entry) ofRuntime.delete(base);
+    packed.delete(entry);
     for (const session of await entry.sessions.catch(() => [])) await session.release();
   };
   return { sessions: entry.sessions, release };
 }
 
-async function pack(runtime: Runtime, base: BaseWeights): Promise<Session[]> {
+async function pack(
+  runtime: Runtime,
+  base: BaseWeights,
+  { attention, hasAdapters }: PackedForm,
+): Promise<Session[]> {
   const { architecture } = base;
   const sessions: Session[] = [];
   try {
     for (let index = 0; index <= architecture.layers; index++) {
-      const graph = checkpointDecodingGraph(
+      let own: PackedProducts['own'] = new Map();
+      const products = (started: Graph) => {
+        const packing = new PackedProducts(started, architecture, { hasAdapters });
+        own = packing.own;
+        return packing;
+      };
+      const graph = decodingGraph(
         architecture,
-        runtime.device,
-        (started) => new PackedProducts(started, architecture),
+        { device: runtime.device, attention, choosesTokens: attention === 'padded', products },
         index === 0 ? 'first' : index - 1,
       );
-      sessions.push(await runtime.session(graph, matricesOf(base, index)));
+      const tensors = tensorsOf(base, index);
+      const weights = Array.from(
+        own,
+        ([name, parts]) => [name, joined(parts.map((part) => tensors.get(part) as Float32Array))] as const,
+      );
+      sessions.push(await runtime.session(graph, new Map(weights)));
     }
   } catch (error) {
     for (const session of sessions) await session.release();
@@ -107,28 +125,39 @@ async function pack(runtime: Runtime, base: BaseWeights): Promise<Session[]> {
   return sessions;
 }
 
-/** The matrices of a stage, by their names in its graph. */
-function matricesOf(base: BaseWeights, index: number): Map<string, Float32Array> {
-  const { layers } = base.architecture;
-  const matrices = new Map<string, Float32Array>();
+/** The tensors of a stage, by their names in its graph. */
+function tensorsOf(base: BaseWeights, index: number): Map<string, Float32Array> {
+  const { architecture } = base;
+  const tensors = new Map<string, Float32Array>();
   for (const layer of [index - 1, index]) {
-    if (layer < 0 || layer >= layers) continue;
-    const isNext = layer === index;
-    for (const projection of projectionsOf(base.architecture, kindOf(base.architecture, layer))) {
-      if (beforeMixing.includes(projection) !== isNext) continue;
-      const weight = weightOf(base, `${layerTensorName(base.architecture, layer, projection)}.weight`);
-      matrices.set(isNext ? `${nextLayer}${projection}` : projection, weight);
+    if (layer < 0 || layer >= architecture.layers) continue;
+    for (const { part, name } of layerTensors(architecture, layer)) {
+      if (isBeforeMixing(part) !== (layer === index)) continue;
+      tensors.set(layer === index ? `${nextLayer}${part}` : part, weightOf(base, name));
     }
   }
-  if (index === layers) matrices.set('head', weightOf(base, headOf(base.architecture)));
-  return matrices;
+  tensors.set('norm', weightOf(base, finalNormTensor(architecture)));
+  tensors.set('head', weightOf(base, headOf(architecture)));
+  return tensors;
+}
+
+function joined(parts: readonly Float32Array[]): Float32Array {
+  const [first] = parts;
+  if (parts.length === 1 && first) return first;
+  const all = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let offset = 0;
+  for (const part of parts) {
+    all.set(part, offset);
+    offset += part.length;
+  }
+  return all;
 }
 
 /** An adapter's inputs of `PackedProducts`, with rank 0 for the projections that it does not change. */
 function adapterPartFeeds(
   runtime: Runtime,
   { architecture }: BaseWeights,
-  adapter: AdapterVector | null,
+  { lora, vector }: DecodedAdapter,
   layer: number,
 ): Feeds {
   const feeds: Feeds = {};
@@ -137,12 +166,12 @@ function adapterPartFeeds(
     feeds[`${projection}.A`] = runtime.float(new Float32Array(0), [1, 0, inputs]);
     feeds[`${projection}.B`] = runtime.float(new Float32Array(0), [outputs, 0]);
   }
-  if (!adapter) return feeds;
-  const { rank } = adapter.lora;
+  if (!vector) return feeds;
+  const { rank } = lora;
   const parts = Math.ceil(rank / ranksTogether);
   const part = parts === 1 ? rank : ranksTogether;
-  for (const { input, offset, size, dimensions } of adapterParts(architecture, adapter.lora, layer)) {
-    const values = adapter.vector.subarray(offset, offset + size);
+  for (const { input, offset, size, dimensions } of adapterParts(architecture, lora, layer)) {
+    const values = vector.subarray(offset, offset + size);
     const [rows, columns] = dimensions as [number, number];
     if (input.endsWith('.A'))
       feeds[input] = runtime.float(withRanks(values, 1, rank * columns, parts * part * columns), [

@@ -1,19 +1,21 @@
 import type { Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import type { BaseModels, EmbeddedBaseModel } from '../base-models.ts';
-import { embeddingTensor } from '../checkpoint/tensors.ts';
+import { embeddingTables } from '../checkpoint/tensors.ts';
 import { freeAll, type Runtime } from '../runtime.ts';
 import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
-import { CheckpointDecoder } from './checkpoint-decoder.ts';
-import type { Decoder } from './decoder.ts';
+import { attentionKind } from './cached-attention.ts';
+import { Decoder } from './decoder.ts';
 import { takePacked } from './packed-stages.ts';
 import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
-import { TinyDecoder } from './tiny/tiny-decoder.ts';
 
 /** Sets of weights kept loaded, besides those in use: of all, and of those that are large. */
 const idlePoolsKept = { all: 3, large: 1 };
+
+/** Parameters of weights that are large: 64 MB. */
+const largeParameters = 16_000_000;
 
 interface Entry {
   loading: Promise<Pool>;
@@ -132,7 +134,7 @@ export class Pools {
   async #load(weights: Weights): Promise<Pool> {
     const model = this.#models.find(weights.baseModel);
     const pool = new Pool(await this.#openDecoder(weights), model.architecture, this.#settings);
-    if (model.kind === 'checkpoint' && model.trained === 'all' && !this.#models.isBare(weights))
+    if (model.trained === 'all' && !this.#models.isBare(weights) && model.parameters > largeParameters)
       this.#large.add(pool);
     return pool;
   }
@@ -143,38 +145,31 @@ export class Pools {
       this.#models.loadVector(weights).catch((error: unknown) => {
         throw unreadableCheckpoint(weights.folder, error);
       });
-    if (model.kind === 'tiny') {
-      const vector = await load();
-      const decoder = await TinyDecoder.create(this.#runtime, model.architecture, vector);
-      freeAll([vector]);
-      return decoder;
-    }
     const { trained } = model;
     const isBare = this.#models.isBare(weights);
     if (trained === 'all' && !isBare) return this.#openTrained(model, await load());
-    const adapter = isBare || trained === 'all' ? null : { lora: trained, vector: await load() };
+    const adapter = trained === 'all' ? null : { lora: trained, vector: isBare ? null : await load() };
     // Packed weights stay, because the next checkpoint of a policy needs them again.
-    if (this.#runtime.device === 'cpu' && !this.#packed.has(model))
-      this.#packed.set(model, takePacked(this.#runtime, model).release);
-    return CheckpointDecoder.create(this.#runtime, model, adapter);
+    if (this.#runtime.device === 'cpu' && !this.#packed.has(model)) {
+      const form = { attention: attentionKind(model.architecture), hasAdapters: adapter !== null };
+      this.#packed.set(model, takePacked(this.#runtime, model, form).release);
+    }
+    return Decoder.create(this.#runtime, model, adapter);
   }
 
   /** A decoder for weights that are all trained: the packed copy is its own, and goes with it. */
   async #openTrained(model: EmbeddedBaseModel, vector: Float32Array): Promise<Decoder> {
+    const { architecture } = model;
+    const tables = new Set(embeddingTables(architecture).map(({ name }) => name));
     const views = this.#models.trainedShapes(model.id).map(({ name, dimensions, offset, size }) => ({
-      name,
-      dimensions,
+      ...{ name, isPacked: dimensions.length === 2 && !tables.has(name) },
       values: vector.subarray(offset, offset + size),
     }));
     const weights = new Map(
-      views.map(({ name, dimensions, values }) => [
-        name,
-        dimensions.length !== 2 || name === embeddingTensor ? values.slice() : values,
-      ]),
+      views.map(({ name, isPacked, values }) => [name, isPacked ? values : values.slice()]),
     );
-    const decoder = await CheckpointDecoder.create(this.#runtime, { ...model, weights }, null);
-    // The matrices are packed, and all else was copied.
-    for (const { name, values } of views) if (weights.get(name) === values) weights.delete(name);
+    const decoder = await Decoder.create(this.#runtime, { architecture, weights }, null);
+    for (const { name, isPacked } of views) if (isPacked) weights.delete(name);
     freeAll([vector]);
     return decoder;
   }

@@ -1,4 +1,4 @@
-import type { SlotCache } from './decoder.ts';
+import type { SlotCache } from './cached-attention.ts';
 import { blockLength, type PrefixCache } from './prefix-cache.ts';
 import type { Continuation, SampledAnswer, Sequence } from './sequence.ts';
 

@@ -1,6 +1,8 @@
 import { messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
+import type { AttentionKind } from '../graphs/decoding-graphs.ts';
 import type { Runtime } from '../runtime.ts';
+import { attentionKind } from '../sampler/cached-attention.ts';
 import { usualModel } from './random-model.ts';
 import { testSampling } from './test-sampling.ts';
 import { testTraining } from './test-training.ts';
@@ -16,9 +18,10 @@ import { type TestedModel, Trial, WrongNumbers } from './trial.ts';
  * if the runtime is right with usual numbers in the same shapes.
  */
 export async function selfTest(runtime: Runtime, model: TestedModel): Promise<void> {
-  const fault = await faultOf(runtime, model);
+  const attention = attentionKind(model.architecture);
+  const fault = await faultOf(runtime, model, attention);
   if (fault === null) return;
-  if ((await faultOf(runtime, usualModel(model))) !== null)
+  if ((await faultOf(runtime, usualModel(model), attention)) !== null)
     throw new EngineError(
       'self_test_failed',
       `${model.id} was refused, because ${runtime.name} computes it wrongly on this device. The self-test found, in ${fault}. Choose another runtime (MARTINGALE_RUNTIME) or device, or run on another machine.`,
@@ -31,8 +34,12 @@ export async function selfTest(runtime: Runtime, model: TestedModel): Promise<vo
 }
 
 /** Which part a runtime computes wrongly; null if none. */
-async function faultOf(runtime: Runtime, model: TestedModel): Promise<string | null> {
-  const trial = new Trial(runtime, model);
+async function faultOf(
+  runtime: Runtime,
+  model: TestedModel,
+  attention: AttentionKind,
+): Promise<string | null> {
+  const trial = new Trial(runtime, model, attention);
   try {
     await testSampling(trial);
     await testTraining(trial);

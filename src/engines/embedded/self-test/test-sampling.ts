@@ -1,5 +1,5 @@
 import { smallestOf } from '../../../util/extremes.ts';
-import { CheckpointDecoder } from '../sampler/checkpoint-decoder.ts';
+import { Decoder } from '../sampler/decoder.ts';
 import { logprobAt, softmaxOf } from '../sampling/distribution.ts';
 import { logSoftmax } from './exact-numbers.ts';
 import { allowed, rowsOf, type Trial, tokens } from './trial.ts';
@@ -12,7 +12,7 @@ export async function testSampling(trial: Trial): Promise<void> {
   const { base, adapter, exact } = trial.part(2);
   const { vocabularySize } = base.architecture;
   const all = Int32Array.from({ length: vocabularySize }, (_, id) => id);
-  const decoder = await CheckpointDecoder.create(trial.runtime, base, adapter);
+  const decoder = await Decoder.create(trial.runtime, base, adapter, trial.attention);
   const runs = [
     { part: 'a prompt', chunks: [chunk(0, 3), chunk(0, 2)], everyToken: true, positions: [0, 1, 2, 0, 1] },
     { part: 'one token', chunks: [chunk(3, 4)], everyToken: false, positions: [3] },
@@ -42,7 +42,7 @@ export async function testSampling(trial: Trial): Promise<void> {
  * Two draws of a step: from all tokens and from half of them, at two temperatures. The token must be the one that its
  * number chooses by the cumulative distribution, and the log-probabilities of it and of the likeliest tokens right.
  */
-async function testDraws(trial: Trial, decoder: CheckpointDecoder): Promise<void> {
+async function testDraws(trial: Trial, decoder: Decoder): Promise<void> {
   const { base, exact } = trial.part(2);
   const all = Int32Array.from({ length: base.architecture.vocabularySize }, (_, id) => id);
   const draws = [

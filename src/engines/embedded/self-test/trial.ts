@@ -1,5 +1,6 @@
 import { EngineError } from '../../engine.ts';
 import { layerTensors, type NamedShape } from '../checkpoint/tensors.ts';
+import type { AttentionKind } from '../graphs/decoding-graphs.ts';
 import { Random } from '../random.ts';
 import { adapterShapes, type LoraSettings } from '../runner/adapter-vector.ts';
 import type { AdapterVector, BaseWeights } from '../runner/layer-feeds.ts';
@@ -43,13 +44,16 @@ type Values = readonly ArrayLike<number>[];
 /** What both tests of a checkpoint share. */
 export class Trial {
   readonly runtime: Runtime;
+  /** That of the whole checkpoint: its first layers alone might have another. */
+  readonly attention: AttentionKind;
   readonly #model: TestedModel;
   readonly #adapter: AdapterVector;
   /** With one layer, and with two. */
   readonly #runs: readonly ExactRun[];
 
-  constructor(runtime: Runtime, model: TestedModel) {
+  constructor(runtime: Runtime, model: TestedModel, attention: AttentionKind) {
     this.runtime = runtime;
+    this.attention = attention;
     this.#model = model;
     const scale = model.lora.alpha / model.lora.rank;
     const lora = { ...model.lora, rank: testedRank, alpha: scale * testedRank };

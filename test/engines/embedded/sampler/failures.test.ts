@@ -2,10 +2,10 @@ import { queryObjects } from 'node:v8';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
 import { PromptScores } from '../../../../src/engines/embedded/extensions/prompt-scores.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { logitRows } from '../logit-rows.ts';
@@ -68,18 +68,12 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const failOnce = () =>
-  vi.spyOn(TinyDecoder.prototype, 'run').mockRejectedValueOnce(new Error('the run failed'));
+const failOnce = () => vi.spyOn(Decoder.prototype, 'run').mockRejectedValueOnce(new Error('the run failed'));
 
 /** Fails the run for scores, which comes after that for replies. */
 const failScores = () => {
-  const run = TinyDecoder.prototype.run;
-  vi.spyOn(TinyDecoder.prototype, 'run').mockImplementation(function (
-    this: TinyDecoder,
-    slot,
-    chunks,
-    options,
-  ) {
+  const run = Decoder.prototype.run;
+  vi.spyOn(Decoder.prototype, 'run').mockImplementation(function (this: Decoder, slot, chunks, options) {
     if (options?.everyToken) throw new Error('the run failed');
     return run.call(this, slot, chunks, options);
   });
@@ -104,7 +98,7 @@ describe('a failure in the sampler', () => {
 
   it('of the decoder ends the whole pool, and the next request loads the weights again', async () => {
     const watched = new Watched();
-    const create = vi.spyOn(TinyDecoder, 'create');
+    const create = vi.spyOn(Decoder, 'create');
     const close = vi.spyOn(Pool.prototype, 'close');
     // Four have slots, and the others wait for one.
     await watched.addAll([generate, search, generate, generate, longScore]);
@@ -142,7 +136,7 @@ describe('a failure in the sampler', () => {
     await watched.addAll([generate, other]);
     const late: Promise<void>[] = [];
     // They ask for the pool in the very step in which it fails: long before, right before and after it.
-    vi.spyOn(TinyDecoder.prototype, 'run').mockImplementationOnce(async () => {
+    vi.spyOn(Decoder.prototype, 'run').mockImplementationOnce(async () => {
       late.push(watched.add(2, generate));
       await new Promise(setImmediate);
       late.push(watched.add(3, search));
@@ -161,7 +155,7 @@ describe('a failure in the sampler', () => {
   it('of the model, whose logits are NaN, does not affect later requests', async () => {
     const watched = new Watched();
     const numbers = () => logitRows(new Float32Array(300 * 512).fill(Number.NaN), 512);
-    const run = vi.spyOn(TinyDecoder.prototype, 'run').mockImplementation(async () => numbers());
+    const run = vi.spyOn(Decoder.prototype, 'run').mockImplementation(async () => numbers());
     const greedy: SamplingCall = {
       type: 'generate',
       request: { ...request, sampling: { ...plainSampling, temperature: 0 } },
@@ -182,7 +176,7 @@ describe('a failure in the sampler', () => {
   it('does not affect requests that are cancelled before, in and after the failing step', async () => {
     const watched = new Watched();
     await watched.addAll([generate, generate, search, score]);
-    vi.spyOn(TinyDecoder.prototype, 'run').mockImplementationOnce(async () => {
+    vi.spyOn(Decoder.prototype, 'run').mockImplementationOnce(async () => {
       watched.sampler.cancel(1);
       throw new Error('the run failed');
     });
@@ -197,7 +191,7 @@ describe('a failure in the sampler', () => {
 
   it('is reported each time that weights cannot be loaded, until they can', async () => {
     const watched = new Watched();
-    const create = vi.spyOn(TinyDecoder, 'create').mockRejectedValueOnce(new Error('no memory'));
+    const create = vi.spyOn(Decoder, 'create').mockRejectedValueOnce(new Error('no memory'));
     await watched.addAll([generate, search, score]);
     expect([...watched.ends.values()]).toEqual(['failed', 'failed', 'failed']);
     expect(create).toHaveBeenCalledTimes(1);
@@ -213,10 +207,10 @@ describe('a failure in the sampler', () => {
     await watched.step();
     const release = vi.spyOn(Pool.prototype, 'close');
     const loading = Promise.withResolvers<void>();
-    const create = TinyDecoder.create;
-    vi.spyOn(TinyDecoder, 'create').mockImplementation((...given) => {
+    const create = Decoder.create;
+    vi.spyOn(Decoder, 'create').mockImplementation((...given) => {
       loading.resolve();
-      return create.apply(TinyDecoder, given);
+      return create.apply(Decoder, given);
     });
     const adding = watched.add(3, {
       type: 'generate',
@@ -224,7 +218,7 @@ describe('a failure in the sampler', () => {
       stream: false,
     });
     await loading.promise;
-    const run = vi.spyOn(TinyDecoder.prototype, 'run');
+    const run = vi.spyOn(Decoder.prototype, 'run');
     watched.sampler.cancelAll();
     await watched.drain();
     await watched.sampler.close();

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
-import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { attentionKind } from '../../../../src/engines/embedded/sampler/cached-attention.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { takePacked } from '../../../../src/engines/embedded/sampler/packed-stages.ts';
 import { smallModel } from '../../../../src/engines/embedded/self-test/random-model.ts';
 
@@ -28,10 +29,13 @@ it('packs a checkpoint once for all adapters, and frees the weights with the las
   const model = smallModel();
   const sessions = model.architecture.layers + 1;
   const [first, second] = await Promise.all([
-    CheckpointDecoder.create(runtime, model, null),
-    CheckpointDecoder.create(runtime, model, null),
+    Decoder.create(runtime, model, null),
+    Decoder.create(runtime, model, null),
   ]);
-  const { release } = takePacked(runtime, model);
+  const { release } = takePacked(runtime, model, {
+    attention: attentionKind(model.architecture),
+    hasAdapters: false,
+  });
   expect(counts).toEqual({ made: sessions, live: sessions });
   await first.close();
   await second.close();
@@ -43,9 +47,9 @@ it('packs a checkpoint once for all adapters, and frees the weights with the las
 it('leaves nothing of weights that could not be packed, and packs them for the next user', async () => {
   const { runtime, counts } = await watched(2);
   const model = smallModel();
-  await expect(CheckpointDecoder.create(runtime, model, null)).rejects.toThrow('no memory');
+  await expect(Decoder.create(runtime, model, null)).rejects.toThrow('no memory');
   expect(counts.live).toBe(0);
-  const decoder = await CheckpointDecoder.create(runtime, model, null);
+  const decoder = await Decoder.create(runtime, model, null);
   expect(counts.live).toBe(model.architecture.layers + 1);
   await decoder.close();
   expect(counts.live).toBe(0);

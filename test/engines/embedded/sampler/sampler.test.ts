@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
-import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { encode, runtime, sources } from './support.ts';
@@ -75,7 +75,7 @@ describe('the sampler', () => {
   });
 
   it('never computes what was cancelled while its weights were being loaded', async () => {
-    const run = vi.spyOn(TinyDecoder.prototype, 'run');
+    const run = vi.spyOn(Decoder.prototype, 'run');
     try {
       const sampler = open();
       const adding = calls.map((call, id) => sampler.add(id, call));

@@ -3,7 +3,9 @@ import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import type { BaseWeights } from '../../../../src/engines/embedded/runner/layer-feeds.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
 import {
@@ -11,8 +13,11 @@ import {
   Sequence,
   type SequenceOptions,
 } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import { TinyDecoder } from '../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
-import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
+import {
+  type Architecture,
+  fullyTrained,
+  vectorLength,
+} from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 
@@ -40,6 +45,14 @@ const weights = Float32Array.from(
   () => 0.3 * random.normal(),
 );
 
+/** A model with all its tensors in one vector. */
+export function modelOf(architecture: Architecture, vector: Float32Array): BaseWeights {
+  const tensors = trainedShapes(architecture, 'all').map(
+    ({ name, offset, size }) => [name, vector.subarray(offset, offset + size)] as const,
+  );
+  return { architecture, weights: new Map(tensors) };
+}
+
 export const encode = (text: string) => codec.tokenizer.encode(text);
 export const textOf = (grammar: Grammar): Constraint => ({
   grammar,
@@ -65,7 +78,7 @@ export async function sequenceOf(
 
 /** A pool that records all inputs of its decoder. */
 export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
-  const decoder = await TinyDecoder.create(runtime, architecture, weights);
+  const decoder = await Decoder.create(runtime, modelOf(architecture, weights), null);
   const run = vi.spyOn(decoder, 'run');
   const pool = new Pool(decoder, architecture, {
     largestBatch,
@@ -83,7 +96,7 @@ export async function drain(pool: Pool): Promise<Answer[]> {
 
 /** Logits after the last of some tokens, computed without a cache. */
 export async function createModel(): Promise<(tokens: readonly number[]) => Promise<Float32Array>> {
-  const decoder = await TinyDecoder.create(runtime, architecture, weights);
+  const decoder = await Decoder.create(runtime, modelOf(architecture, weights), null);
   return async (tokens) => {
     decoder.cache.clear();
     decoder.cache.reserve(1, tokens.length, 0);

@@ -18,7 +18,9 @@ import { faultyRuntime } from './faulty-runtime.ts';
 const runtime = await loadRuntime('auto', 1);
 const lora = { rank: 4, alpha: 8, targets: projections };
 const checkpoint = await readCheckpoint(fixtureFolder('qwen3'));
-const model = { id: 'Qwen3', lora, ...checkpoint };
+/** With the context that is published, whose attention the graph computes. */
+const architecture = { ...checkpoint.architecture, contextLength: 40_960 };
+const model = { id: 'Qwen3', lora, ...checkpoint, architecture };
 
 describe('the self-test of a checkpoint', () => {
   it.each(fixtureNames)('passes for %s', async (name) => {
@@ -44,9 +46,9 @@ describe('the self-test of a checkpoint', () => {
   });
 
   it('tests a layer of attention and a convolution, wherever they are', async () => {
-    const { architecture } = await readCheckpoint(fixtureFolder('lfm2'));
+    const lfm2 = await readCheckpoint(fixtureFolder('lfm2'));
     const convolutions = { layers: [true, true, true, false], taps: 3 };
-    const own = randomModel('LFM2', { ...architecture, layers: 4, convolutions }, lora);
+    const own = randomModel('LFM2', { ...lfm2.architecture, layers: 4, convolutions }, lora);
     await selfTest(runtime, own);
     for (const operator of ['RotaryEmbedding', 'Split'])
       await expect(selfTest(faultyRuntime(runtime, { operator, factor: 1.001 }), own)).rejects.toMatchObject({

@@ -8,7 +8,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { BatchGraphs } from '../../../../src/engines/embedded/runner/batch-runner.ts';
 import { trainingBytes } from '../../../../src/engines/embedded/runner/training-memory.ts';
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
-import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import { findDecisions } from '../../../../src/engines/embedded/trainer/decisions.ts';
 import { toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
@@ -134,7 +134,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
   it('has the log-probabilities of the sampler within 1e-4, and a KL penalty against base and checkpoint', async () => {
     const vector = await vectorIn('whole');
     const datums = datumsOf(9, vocabularySize).slice(0, 2);
-    const decoder = await CheckpointDecoder.create(runtime, model, { lora, vector });
+    const decoder = await Decoder.create(runtime, model, { lora, vector });
     decoder.cache.reserve(1, 32, 0);
     for (const { tokens, spans } of datums)
       for (const span of spans) {

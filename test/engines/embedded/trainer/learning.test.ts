@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { BaseModels, type CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { type Trained, trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
-import { CheckpointDecoder } from '../../../../src/engines/embedded/sampler/checkpoint-decoder.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
@@ -42,13 +42,13 @@ function sampleReplies(prompt: number, logits: Float32Array, random: Random) {
 }
 
 /** `vector`: an adapter, or all weights. */
-function decoderOf({ trained, ...model }: CheckpointModel, vector: Float32Array): Promise<CheckpointDecoder> {
-  if (trained !== 'all') return CheckpointDecoder.create(runtime, model, { lora: trained, vector });
+function decoderOf({ trained, ...model }: CheckpointModel, vector: Float32Array): Promise<Decoder> {
+  if (trained !== 'all') return Decoder.create(runtime, model, { lora: trained, vector });
   const shapes = trainedShapes(model.architecture, trained);
   const weights = shapes.map(
     ({ name, offset, size }) => [name, vector.subarray(offset, offset + size)] as const,
   );
-  return CheckpointDecoder.create(runtime, { ...model, weights: new Map(weights) }, null);
+  return Decoder.create(runtime, { ...model, weights: new Map(weights) }, null);
 }
 
 describe('a small checkpoint with random weights', () => {

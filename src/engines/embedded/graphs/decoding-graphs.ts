@@ -7,10 +7,10 @@ import {
 } from '../checkpoint/tensors.ts';
 import { Graph, type Value } from '../onnx/graph.ts';
 import type { Device } from '../runtime.ts';
-import { type Architecture, kindOf } from '../weights/architecture.ts';
+import { type Architecture, isGated, kindOf } from '../weights/architecture.ts';
 import { applyGate } from './gate.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { gainInput, normalize } from './normalization.ts';
+import { gainOf, normalize } from './normalization.ts';
 import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
@@ -21,40 +21,57 @@ export const nextLayer = 'next.';
 const addedTogether = 128;
 
 /**
- * The part of a checkpoint with a LoRA adapter between two attentions, as a graph of sampling. Between them the caller
- * writes the new keys and values into its cache, which is read in place and never copied. A convolution stands in for an
- * attention: the caller computes it, from its cache. Weights are named as in `layerForwardGraph`; those of the projections
- * before an attention or a convolution and their norms begin with `next.`. Further ones:
- * `embedding` [vocabulary, width], `head`, of the same shape, `norm` [width], `positions` [tokens, 1], and the tables
- * `cosines` and `sines` [context, headWidth / 2]. On the CPU the graph chooses tokens: inputs `inverse_temperature`
- * [outputs, 1] and those of `outputChoices`. WebGPU has no float64, which that needs: there all logits are outputs.
+ * Where a model's attention is computed. `flat`: by WebAssembly, token by token, in slots with room for the whole context.
+ * `padded`: by the graph, in a batch as wide as the longest sequence, which costs small models more than their products do
+ * and is faster for long prompts of large ones. Their graphs choose tokens too, because logits of large vocabularies are
+ * slow to copy.
+ */
+export type AttentionKind = 'flat' | 'padded';
+
+interface DecodingOptions {
+  device: Device;
+  attention: AttentionKind;
+  /**
+   * Whether the graph chooses tokens, with inputs `inverse_temperature` [outputs, 1] and those of `outputChoices`. WebGPU has
+   * no float64, which that needs. Otherwise it outputs all logits.
+   */
+  choosesTokens: boolean;
+  products: (graph: Graph) => Products;
+}
+
+/**
+ * The part of a model between two attentions, with a LoRA adapter if it has one, as a graph of sampling. Between them the
+ * caller writes the new keys and values into its cache, which is read in place and never copied. A convolution stands in
+ * for an attention. What the caller computes of either is the input `mixed`: see `#mixed`. Weights are named as in
+ * `layerForwardGraph`; those of the projections before an attention or a convolution and their norms begin with `next.`.
+ * Further ones: `head` [vocabulary, width], `norm` [width], `positions` [tokens, 1], and the tables `cosines` and `sines`
+ * [context, headWidth / 2].
  *
  * `Products` makes the matrix products.
  */
-class CheckpointGraph {
+class DecodingGraph {
   readonly #graph = new Graph();
   readonly #architecture: Architecture;
   readonly #device: Device;
+  readonly #attention: AttentionKind;
+  readonly #choosesTokens: boolean;
   readonly #products: Products;
 
-  constructor(architecture: Architecture, device: Device, products: (graph: Graph) => Products) {
+  constructor(architecture: Architecture, { device, attention, choosesTokens, products }: DecodingOptions) {
     this.#architecture = architecture;
     this.#device = device;
+    this.#attention = attention;
+    this.#choosesTokens = choosesTokens;
     this.#products = products(this.#graph);
   }
 
-  /** From the tokens `ids` [tokens] to their `state` [tokens, width], and to `packed`: see `#outputProjections`. */
+  /** From the first states of tokens, the input `state_in` [tokens, width], to `packed`: see `#outputProjections`. */
   begin(): Uint8Array {
-    const graph = this.#graph;
-    const { vocabularySize, width, embeddingScale } = this.#architecture;
-    const table = graph.input('embedding', 'float32', [vocabularySize, width]);
-    const ids = graph.input('ids', 'int64', ['tokens']);
-    const rows = graph.op('Gather', [table, ids], { axis: 0 });
     this.#outputProjections(
-      embeddingScale === 1 ? rows : graph.op('Mul', [rows, graph.scalar(embeddingScale)]),
+      this.#graph.input('state_in', 'float32', ['tokens', this.#architecture.width]),
       0,
     );
-    return graph.finish();
+    return this.#graph.finish();
   }
 
   /**
@@ -64,18 +81,17 @@ class CheckpointGraph {
   proceed(layer: number): Uint8Array {
     const graph = this.#graph;
     const { layers, width } = this.#architecture;
-    const input = graph.input('state_in', 'float32', ['tokens', width]);
+    const isLast = layer + 1 === layers;
+    const input = graph.input('state_in', 'float32', ['rows', width]);
     const { attention, mlp } = sublayerNorms(this.#architecture);
     const normed = (value: Value, name: NormName | null) => (name === null ? value : this.#norm(value, name));
-    const mixed =
-      kindOf(this.#architecture, layer) === 'convolution' ? this.#convolved() : this.#attend(this.#mix());
-    const middle = graph.op('Add', [input, normed(mixed, attention.after)]);
+    const middle = graph.op('Add', [input, normed(this.#mixed(layer), attention.after)]);
     const added = this.#expand(this.#norm(middle, mlp.before));
     const state = graph.op('Add', [middle, normed(added, mlp.after)]);
-    if (layer + 1 < layers) this.#outputProjections(state, layer + 1);
+    if (isLast) this.#finish(this.#norm(state, 'norm'));
     else {
-      const picked = graph.input('picked', 'int64', ['outputs']);
-      this.#finish(this.#norm(graph.op('Gather', [state, picked], { axis: 0 }), 'norm'));
+      graph.output('state', state, ['tokens', width]);
+      this.#outputProjections(state, layer + 1);
     }
     return graph.finish();
   }
@@ -87,7 +103,6 @@ class CheckpointGraph {
     const normed = this.#norm(state, `${nextLayer}${before}`);
     const isConvolution = kindOf(this.#architecture, layer) === 'convolution';
     const packed = isConvolution ? this.#linear('in_proj', normed, width, nextLayer) : this.#project(normed);
-    this.#graph.output('state', state, ['tokens', width]);
     const size = isConvolution ? 3 * width : (heads + 2 * keyValueHeads) * headWidth;
     this.#graph.output('packed', packed, ['tokens', size]);
   }
@@ -98,25 +113,40 @@ class CheckpointGraph {
     return products.give(products.multiply(name, products.take(states, inputs), prefix));
   }
 
-  /** What a layer's convolution adds to the states, for its values C * y [tokens, width], the input `convolved`. */
-  #convolved(): Value {
-    const { width } = this.#architecture;
-    return this.#linear('out_proj', this.#graph.input('convolved', 'float32', ['tokens', width]), width);
+  /**
+   * What a layer's attention or convolution adds to the states. What the caller computes is `mixed` [rows, values]: the
+   * values that the heads mix, or C * y of a convolution.
+   */
+  #mixed(layer: number): Value {
+    const { width, heads, headWidth } = this.#architecture;
+    const given = (values: number) => this.#graph.input('mixed', 'float32', ['rows', values]);
+    if (kindOf(this.#architecture, layer) === 'convolution')
+      return this.#linear('out_proj', given(width), width);
+    const values = heads * headWidth;
+    return this.#linear('o_proj', this.#attention === 'flat' ? given(values) : this.#mix(), values);
   }
 
   #norm(state: Value, name: string): Value {
-    const gain = gainInput(this.#graph, this.#architecture, name, this.#architecture.width);
+    const gain = this.#gain(name, this.#architecture.width);
     return normalize(this.#graph, state, gain, this.#architecture.normEpsilon).output;
+  }
+
+  #gain(name: string, size: number): Value {
+    return gainOf(this.#graph, this.#architecture, this.#products.vector(name, size));
   }
 
   /** Query, key and value of the next layer side by side, for normed states. */
   #project(normed: Value): Value {
     const graph = this.#graph;
     const { heads, keyValueHeads, headWidth } = this.#architecture;
-    graph.input('positions', 'int64', ['tokens', 1]);
-    for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
+    if (this.#architecture.positions !== 'learned') {
+      graph.input('positions', 'int64', ['tokens', 1]);
+      for (const table of ['cosines', 'sines']) graph.input(table, 'float32', ['context', headWidth / 2]);
+    }
     const products = this.#products;
     const states = products.take(normed, this.#architecture.width);
+    if (this.#architecture.positions === 'learned')
+      return products.give(products.multiplyAll(['q_proj', 'k_proj', 'v_proj'], states, nextLayer));
     const linear = (name: Projection) => products.give(products.multiply(name, states, nextLayer));
     return graph.op(
       'Concat',
@@ -131,7 +161,7 @@ class CheckpointGraph {
 
   /**
    * The values that the heads mix, [tokens, heads * head width]. The tokens and heads that share keys and values are rows
-   * of the same product. The query has the factor of the scores already. The input `rows` [tokens] has each
+   * of the same product. The query has the factor of the scores already. The input `rows` has each
    * token's index in the padded [batch, steps] layout.
    */
   #mix(): Value {
@@ -143,15 +173,15 @@ class CheckpointGraph {
       graph.input(name, 'float32', ['batch', keyValueHeads, 'width', headWidth]);
     graph.input('mask', 'float32', ['batch', 1, 'queries', 'width']);
     const apart = graph.op('Reshape', [
-      this.#attention(),
+      this.#attend(),
       graph.integers(-1, sharers, keyValueHeads, headWidth),
     ]);
-    const picked = graph.op('Gather', [apart, graph.input('rows', 'int64', ['tokens'])], { axis: 0 });
+    const picked = graph.op('Gather', [apart, graph.input('rows', 'int64', ['rows'])], { axis: 0 });
     const ordered = graph.op('Transpose', [picked], { perm: [0, 2, 1, 3] });
     return graph.op('Reshape', [ordered, graph.integers(-1, heads * headWidth)]);
   }
 
-  #attention(): Value {
+  #attend(): Value {
     const graph = this.#graph;
     const { keyValueHeads, headWidth } = this.#architecture;
     const swap = (value: Value) => graph.op('Transpose', [value], { perm: [0, 2, 1, 3] });
@@ -195,17 +225,15 @@ class CheckpointGraph {
     return first === undefined || others.length === 0 ? ['query'] : [first, ...others];
   }
 
-  /** What a layer's attention adds to the states, for the mixed values of its heads. */
-  #attend(mixed: Value): Value {
-    const { heads, headWidth } = this.#architecture;
-    return this.#linear('o_proj', mixed, heads * headWidth);
-  }
-
   /** What a layer's MLP adds to the states. */
   #expand(normed: Value): Value {
     const graph = this.#graph;
     const products = this.#products;
     const states = products.take(normed, this.#architecture.width);
+    if (!isGated(this.#architecture)) {
+      const hidden = graph.op('Relu', [products.multiply('up_proj', states)]);
+      return products.give(products.multiply('down_proj', graph.op('Mul', [hidden, hidden])));
+    }
     const input = products.multiply('gate_proj', states);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
     const gate =
@@ -221,7 +249,7 @@ class CheckpointGraph {
     const graph = this.#graph;
     const { vocabularySize } = this.#architecture;
     const logitsOf = (states: Value) => this.#products.logits(states);
-    if (this.#device !== 'cpu') {
+    if (!this.#choosesTokens) {
       outputLogits(graph, logitsOf(normed), ['outputs', vocabularySize]);
       return;
     }
@@ -232,10 +260,7 @@ class CheckpointGraph {
   #biased(name: Projection, states: Value): Value {
     if (!this.#architecture.attentionBias) return states;
     const [outputs] = projectionShape(this.#architecture, name);
-    return this.#graph.op('Add', [
-      states,
-      this.#graph.input(`${nextLayer}${name}.bias`, 'float32', [outputs]),
-    ]);
+    return this.#graph.op('Add', [states, this.#products.vector(`${nextLayer}${name}.bias`, outputs)]);
   }
 
   /** Norms each head, if the architecture does, and rotates it by its token's position. */
@@ -246,13 +271,14 @@ class CheckpointGraph {
     let normed = states;
     if (queryKeyNorm) {
       const size = normWidth(this.#architecture, norm);
-      const gain = gainInput(graph, this.#architecture, `${nextLayer}${norm}`, size);
+      const gain = this.#gain(`${nextLayer}${norm}`, size);
       const apart = graph.op('Reshape', [states, graph.integers(-1, headWidth)]);
       normed = graph.op('SimplifiedLayerNormalization', [apart, gain], {
         axis: -1,
         epsilon: { float: normEpsilon },
       });
     }
+    if (this.#architecture.positions === 'learned') return normed;
     const rows = graph.op('Reshape', [normed, graph.integers(-1, 1, width)]);
     const rotated = graph.contribOp('RotaryEmbedding', [rows, 'positions', 'cosines', 'sines'], {
       interleaved: 0,
@@ -262,12 +288,11 @@ class CheckpointGraph {
 }
 
 /** `part`: up to the first attention or convolution, or from that layer's to the next one. */
-export function checkpointDecodingGraph(
+export function decodingGraph(
   architecture: Architecture,
-  device: Device,
-  products: (graph: Graph) => Products,
+  options: DecodingOptions,
   part: 'first' | number,
 ): Uint8Array {
-  const graph = new CheckpointGraph(architecture, device, products);
+  const graph = new DecodingGraph(architecture, options);
   return part === 'first' ? graph.begin() : graph.proceed(part);
 }

@@ -1,7 +1,7 @@
-import { freeAll } from '../runtime.ts';
-import { type Architecture, kindOf } from '../weights/architecture.ts';
-import type { SlotCache } from './decoder.ts';
-import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
+import { freeAll } from '../../runtime.ts';
+import { type Architecture, kindOf } from '../../weights/architecture.ts';
+import type { SlotCache } from '../cached-attention.ts';
+import { blockLength, type KeyValueBlock } from '../prefix-cache.ts';
 
 /** The width of a slot is a multiple of this. */
 const widthStep = 32;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
-import { KeyValueCache } from '../../../../src/engines/embedded/sampler/key-value-cache.ts';
+import { BaseModels } from '../../../../../src/engines/embedded/base-models.ts';
+import { KeyValueCache } from '../../../../../src/engines/embedded/sampler/padded/key-value-cache.ts';
 
 const { architecture } = new BaseModels([]).find('martingale-tiny');
 const memoryOf = (cache: KeyValueCache) =>

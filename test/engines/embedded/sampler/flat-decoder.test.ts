@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { Random } from '../../../../../src/engines/embedded/random.ts';
-import { trainedShapes } from '../../../../../src/engines/embedded/runner/adapter-vector.ts';
-import { BatchGraphs } from '../../../../../src/engines/embedded/runner/batch-runner.ts';
-import { loadRuntime, type Runtime } from '../../../../../src/engines/embedded/runtime.ts';
-import { TinyDecoder } from '../../../../../src/engines/embedded/sampler/tiny/tiny-decoder.ts';
-import { copyRow, type LogitRows } from '../../../../../src/engines/embedded/sampling/distribution.ts';
-import { fullyTrained, vectorLength } from '../../../../../src/engines/embedded/weights/architecture.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
+import { BatchGraphs } from '../../../../src/engines/embedded/runner/batch-runner.ts';
+import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import { fullyTrained, vectorLength } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { modelOf } from './support.ts';
 
 const vocabularySize = 512;
 
@@ -28,13 +29,13 @@ describe.each([
     Array.from({ length }, () => Math.floor(random.uniform() * vocabularySize)),
   );
   let runtime: Runtime;
-  let decoder: TinyDecoder;
+  let decoder: Decoder;
   /** Logits after each token of each sequence, computed alone and token by token. */
   const alone: LogitRows[][] = [];
 
   beforeAll(async () => {
     runtime = await loadRuntime(name, 1);
-    decoder = await TinyDecoder.create(runtime, architecture, weights);
+    decoder = await Decoder.create(runtime, modelOf(architecture, weights), null);
     for (const tokens of sequences) {
       decoder.cache.clear();
       decoder.cache.reserve(1, tokens.length, 0);
@@ -150,10 +151,13 @@ describe.each([
   });
 
   it('gives the same bits in the memory of a cache whose keys and values were NaN', async () => {
-    const diverged = await TinyDecoder.create(
+    const diverged = await Decoder.create(
       runtime,
-      architecture,
-      weights.map(() => Number.NaN),
+      modelOf(
+        architecture,
+        weights.map(() => Number.NaN),
+      ),
+      null,
     );
     decoder.cache.clear();
     diverged.cache.reserve(1, 320, 0);
@@ -161,7 +165,7 @@ describe.each([
     await diverged.run(0, [{ tokens: sequences[10] as number[], start: 0, end: 300 }]);
     await diverged.close();
     decoder.cache.reserve(1, tokens.length, 0);
-    const next = await TinyDecoder.create(runtime, architecture, weights);
+    const next = await Decoder.create(runtime, modelOf(architecture, weights), null);
     next.cache.reserve(1, tokens.length, 0);
     for (const own of [decoder, next]) {
       const rows = await own.run(0, [{ tokens, start: 0, end: 90 }]);
@@ -210,12 +214,7 @@ describe.each([
   });
 
   it('agrees with the forward pass of training to 1e-5', async () => {
-    const shapes = trainedShapes(architecture, 'all');
-    const tensors = shapes.map(
-      ({ name, offset, size }) => [name, weights.subarray(offset, offset + size)] as const,
-    );
-    const base = { architecture, weights: new Map(tensors) };
-    const graphs = await BatchGraphs.create(runtime, base, 'all');
+    const graphs = await BatchGraphs.create(runtime, modelOf(architecture, weights), 'all');
     const nothing = new Int32Array();
     const plain = { states: nothing, tokens: nothing, temperatures: new Float32Array(), legal: () => null };
     for (const [index, tokens] of sequences.entries()) {

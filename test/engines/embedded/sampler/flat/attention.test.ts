@@ -6,7 +6,7 @@ import {
   cacheBytes,
   writeAttention,
   writeStore,
-} from '../../../../../src/engines/embedded/sampler/tiny/attention.ts';
+} from '../../../../../src/engines/embedded/sampler/flat/attention.ts';
 import { WasmModule } from '../../../../../src/engines/embedded/wasm/wasm-module.ts';
 
 const packedAt = 0;
