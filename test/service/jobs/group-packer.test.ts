@@ -6,7 +6,6 @@ import { LanguageError } from '../../../src/language/error.ts';
 import type { ReceivedBody } from '../../../src/service/bodies/bodies.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from '../../../src/service/errors.ts';
 import { GroupPacker } from '../../../src/service/jobs/group-packer.ts';
-import { MemorySource } from '../../../src/service/json/byte-source.ts';
 import { baseModel, special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, trajectory } from '../harness.ts';
 
@@ -20,8 +19,7 @@ const context = {
 
 function received(value: unknown): ReceivedBody {
   const memory = Buffer.from(JSON.stringify(value));
-  const source = new MemorySource(memory);
-  return { bytes: memory.length, source, memory, file: null, fingerprint: '' };
+  return { bytes: memory.length, memory, file: null, fingerprint: '' };
 }
 
 /** One that reads in a thread, and one that does not. */
