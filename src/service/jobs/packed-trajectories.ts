@@ -60,5 +60,5 @@ export async function* readPacked(
 ): AsyncGenerator<ParsedTrajectory | null> {
   const slices = new TimeSlices();
   for await (const { bytes } of byteLines(payload))
-    yield bytes.length === 0 ? null : await readText(trajectoryText, bytes, slices);
+    yield bytes.length === 0 ? null : await readText(trajectoryText, bytes, { slices });
 }

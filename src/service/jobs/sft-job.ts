@@ -54,7 +54,7 @@ export async function readExample(
   slices = new TimeSlices(),
 ): Promise<ParsedSftExample> {
   try {
-    return await readText(exampleText, Buffer.from(line), slices);
+    return await readText(exampleText, Buffer.from(line), { slices });
   } catch (error) {
     if (!(error instanceof RequestValidationError)) throw error;
     throw new RequestValidationError(

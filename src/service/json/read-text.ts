@@ -1,3 +1,4 @@
+import type { Caller } from '../../util/fair-queue.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { ReadingThread } from '../reading-thread.ts';
 import { rememberTexts } from './exact-tools.ts';
@@ -41,11 +42,11 @@ const thread = new ReadingThread<TextTask, TextRead>({
 export async function readText<Value>(
   kind: TextKind<Value>,
   content: Buffer,
-  slices = new TimeSlices(),
+  { slices = new TimeSlices(), caller }: { slices?: TimeSlices; caller?: Caller } = {},
 ): Promise<Value> {
   if (slices.over) await slices.pause();
   if (content.length <= wholeBytes) return kind.read(content);
-  const { pieces, tools } = await thread.run({ kind: kind.name, content }, content.length);
+  const { pieces, tools } = await thread.run({ kind: kind.name, content }, content.length, { caller });
   // The thread has read it with the same function.
   const value = (await fromPieces(pieces)) as Value;
   rememberTexts(value, tools, wholeBytes);

@@ -5,6 +5,7 @@ import {
   refusedChatFields,
 } from '../../contract/index.ts';
 import { JsonNumber, parseExactJson } from '../../util/exact-json.ts';
+import type { Caller } from '../../util/fair-queue.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { parseJson, withoutMark } from '../json/parse.ts';
@@ -20,9 +21,9 @@ interface ChatRequest {
 /** Parses and validates a chat request, and checks that its fields fit together. */
 export async function readChatRequest(
   content: Buffer,
-  { priorityScheduling }: { priorityScheduling: boolean },
+  { priorityScheduling, caller }: { priorityScheduling: boolean; caller: Caller },
 ): Promise<ChatRequest> {
-  const { exactSeed, ...request } = await readText(chatText, content);
+  const { exactSeed, ...request } = await readText(chatText, content, { caller });
   checkCombinations(request, priorityScheduling);
   return { request, seed: exactSeed ?? request.seed };
 }
