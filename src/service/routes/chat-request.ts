@@ -56,6 +56,10 @@ function refuseForeignFields(body: JsonObject): void {
 function checkCombinations(request: ParsedChatCompletionRequest, priorityScheduling: boolean): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
+  if (request.return_token_logprobs && request.logprobs)
+    throw invalidField(['return_token_logprobs'], 'is another form of logprobs; send only one of them', true);
+  if (request.return_token_logprobs && request.return_token_ids === false)
+    throw invalidField(['return_token_ids'], 'must not be false with return_token_logprobs', false);
   // Options that are all false count as absent: clients send an empty object whatever `stream` is.
   if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
     throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
