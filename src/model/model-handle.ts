@@ -17,8 +17,8 @@ export interface ModelSettings extends SamplingOverride {
   /** Send the sampled token ids with replies in prompts. Default true; false for services that refuse the field. */
   sendTokenIds?: boolean;
   /**
-   * Ask for the tokens of replies as lists of ids and log-probabilities, in place of an object a token: a third of the
-   * memory. The service must have `return_token_logprobs` (`client.returnsTokenLists()`). Default false; `train` turns it on
+   * Ask for the tokens of replies as lists of ids, log-probabilities and texts, in place of an object a token: a fifth of
+   * the memory. The service must have `return_token_logprobs` (`client.returnsTokenLists()`). Default false; `train` turns it on
    * where the service has it.
    */
   tokenLists?: boolean;

@@ -120,6 +120,11 @@ async function trained(
   };
 }
 
+test('a client knows whether the service returns tokens as lists', async () => {
+  expect(await (await serve()).client.returnsTokenLists()).toBe(true);
+  expect(await (await serve({ hidesLists: true })).client.returnsTokenLists()).toBe(false);
+});
+
 test('a run with tokens as lists gives the same figures to the digit as one with an object a token', async () => {
   const [lists, objects] = [await trained(await serve()), await trained(await serve({ hidesLists: true }))];
   const facts = ({ reason, counts, usage, trained: datums }: typeof lists.facts) => ({
@@ -332,7 +337,7 @@ describe('storesGroups', () => {
     for (const body of ['{}', '<html>'])
       expect(await (await clientOf(200, body)).client.storesGroups()).toBe(false);
     const { client, asked } = await clientOf(200, '{}', 'deployed');
-    expect(await client.storesGroups()).toBe(false);
+    expect([await client.storesGroups(), await client.returnsTokenLists()]).toEqual([false, false]);
     expect(asked).toEqual([]);
   });
 
