@@ -29,7 +29,9 @@ const started = [
   'language/compiler/compiler-thread',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',
+  'service/body-thread',
   'service/jobs/pack-thread',
+  'service/text-thread',
 ];
 const nodeCheck = 'platform/check-node';
 

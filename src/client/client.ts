@@ -72,11 +72,26 @@ export class Client {
    * Whether the service stores single groups (`models.storeGroup`), by its OpenAPI document. False without asking for
    * `dialect: 'deployed'`, and for a service without such a document.
    */
-  async storesGroups(options: CallOptions = {}): Promise<boolean> {
+  storesGroups(options: CallOptions = {}): Promise<boolean> {
+    return this.#describes(['paths', '/v1/preview/models/{model_id}/groups'], options);
+  }
+
+  /**
+   * Whether replies may have their tokens as lists (`return_token_logprobs`), by the service's OpenAPI document. Otherwise
+   * as `storesGroups`.
+   */
+  returnsTokenLists(options: CallOptions = {}): Promise<boolean> {
+    const request = ['components', 'schemas', 'ChatCompletionRequest', 'properties'];
+    return this.#describes([...request, 'return_token_logprobs'], options);
+  }
+
+  /** Whether the service's OpenAPI document has something at a path. */
+  async #describes(path: readonly string[], options: CallOptions): Promise<boolean> {
     if (this.#requester.dialect === 'deployed') return false;
     try {
-      const { paths } = await this.openApi(options);
-      return isObject(paths) && '/v1/preview/models/{model_id}/groups' in paths;
+      let found: unknown = await this.openApi(options);
+      for (const name of path) found = isObject(found) ? found[name] : undefined;
+      return found !== undefined;
     } catch (error) {
       const { code, status } = isRequestError(error) ? error : { code: null, status: null };
       if (code === 'bad_response' || [404, 405, 501].includes(status ?? 0)) return false;

@@ -34,6 +34,7 @@ const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSche
 
 const remedies = {
   ...refusedChatFields,
+  return_token_logprobs: 'Send `logprobs: true` and `return_token_ids: true`.',
   modalities: 'The models write text.',
   moderation: 'Remove it.',
   use_beam_search: 'A beam-search reply is not a sample of the policy and cannot be trained on.',
@@ -72,7 +73,8 @@ function readChatBody(body: unknown): ParsedChatRequest {
       prompt: { messages, callIds: messages.map(() => undefined), mayDropReasoning: true },
       settings: {
         ...settings,
-        logprobs: true,
+        // The caller asks for them in the form that suits it, unless the agent wants to see them.
+        logprobs: logprobs || undefined,
         return_token_ids: true,
         max_completion_tokens: max_completion_tokens ?? max_tokens,
         // `auto` is the default with tools: some services reject the field.

@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads';
+import { type Transferable, Worker } from 'node:worker_threads';
 import { FairMutex, type Refusal } from '../util/fair-mutex.ts';
 import type { Caller } from '../util/fair-queue.ts';
 import { type MessageOutcome, nextMessage } from './next-message.ts';
@@ -47,8 +47,11 @@ export class TaskThread<Task, Report> {
   }
 
   /** @throws the refusal if the task cannot wait; the caller's reason if its signal aborts during the wait. */
-  run(task: Task, caller?: Caller): Promise<TaskOutcome<Report>> {
-    return this.#mutex.run(() => this.#run(task), caller);
+  run(
+    task: Task,
+    { caller, transfer = [] }: { caller?: Caller | undefined; transfer?: Transferable[] } = {},
+  ): Promise<TaskOutcome<Report>> {
+    return this.#mutex.run(() => this.#run(task, transfer), caller);
   }
 
   /** Ends the thread. */
@@ -57,7 +60,7 @@ export class TaskThread<Task, Report> {
     await this.#running?.worker.terminate();
   }
 
-  async #run(task: Task): Promise<TaskOutcome<Report>> {
+  async #run(task: Task, transfer: Transferable[]): Promise<TaskOutcome<Report>> {
     clearTimeout(this.#idle);
     this.#running ??= this.#start();
     const { worker, ready } = this.#running;
@@ -65,7 +68,7 @@ export class TaskThread<Task, Report> {
       if ((await ready).type !== 'message') return { type: 'unstarted' };
       const { timeoutMs } = this.#options;
       const answer = nextMessage<Report>(worker, { timeoutMs, maxMs: busyFactor * timeoutMs });
-      worker.postMessage(task);
+      worker.postMessage(task, transfer);
       return await answer;
     } finally {
       this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();

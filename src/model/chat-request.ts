@@ -46,7 +46,6 @@ export function toChatRequest(options: LanguageModelV4CallOptions): ChatRequest 
   });
   const settings: ChatRequest['settings'] = {
     ...extraFields(options.providerOptions),
-    logprobs: true,
     return_token_ids: true,
     temperature: options.temperature,
     top_p: options.topP,
@@ -135,6 +134,7 @@ const reserved: Fields = [
   'stream_options',
   'logprobs',
   'return_token_ids',
+  'return_token_logprobs',
 ];
 
 /** Fields whose replies are not samples of the policy. */

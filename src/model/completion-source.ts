@@ -37,6 +37,8 @@ export class StreamedChoice {
   readonly #texts: { reasoning?: Text; reasoning_content?: Text; refusal?: Text } = {};
   readonly #toolCalls: ToolCall[] = [];
   #tokenIds: number[] | undefined;
+  #tokenLogprobs: number[] | undefined;
+  #tokenTexts: string[] | undefined;
   #logprobs: NonNullable<NonNullable<Choice['logprobs']>['content']> | undefined;
   #promptTokenIds: number[] = [];
   #finishReason: FinishReason | undefined;
@@ -58,6 +60,11 @@ export class StreamedChoice {
     this.#addDelta(choice.delta);
     if (choice.token_ids) this.#tokenIds ??= [];
     for (const id of choice.token_ids ?? []) this.#tokenIds?.push(id);
+    const { token_logprobs, token_texts } = choice;
+    if (token_logprobs) this.#tokenLogprobs ??= [];
+    for (const logprob of token_logprobs ?? []) this.#tokenLogprobs?.push(logprob);
+    if (token_texts) this.#tokenTexts ??= [];
+    for (const piece of token_texts ?? []) this.#tokenTexts?.push(piece);
     if (choice.logprobs?.content) this.#logprobs ??= [];
     for (const logprob of choice.logprobs?.content ?? []) this.#logprobs?.push(logprob);
     if (choice.finish_reason) this.#finishReason = choice.finish_reason;
@@ -105,6 +112,8 @@ export class StreamedChoice {
         logprobs: this.#logprobs ? { content: this.#logprobs } : null,
         finish_reason: this.#finishReason,
         ...(this.#tokenIds ? { token_ids: this.#tokenIds } : {}),
+        ...(this.#tokenLogprobs ? { token_logprobs: this.#tokenLogprobs } : {}),
+        ...(this.#tokenTexts ? { token_texts: this.#tokenTexts } : {}),
         ...this.#whole,
       },
     };

@@ -50,6 +50,7 @@ interface PolicyCallerOptions {
   override: SamplingOverride;
   record: boolean;
   sendTokenIds: boolean;
+  tokenLists: boolean;
   budget: CallBudget | undefined;
   outsideRollout: OutsideRollout;
   /** Deadline of a call in milliseconds, from getting its slot in the budget to its answer. */
@@ -145,6 +146,7 @@ export class PolicyCaller implements EndpointModel {
       signal: anySignal(signal, scope?.signal),
       body: {
         ...settings,
+        ...this.#tokenForm(settings),
         ...(limit === undefined ? {} : { max_completion_tokens: limit }),
         model: name,
         messages:
@@ -154,6 +156,16 @@ export class PolicyCaller implements EndpointModel {
         seed: seed ?? started?.seed,
       },
     };
+  }
+
+  /** The form in which the service reports the tokens of a reply. Entries of tokens also hold what agents ask for. */
+  #tokenForm({
+    logprobs,
+    top_logprobs,
+  }: ModelRequest['settings']): Pick<ChatCompletionRequest, 'logprobs' | 'return_token_logprobs'> {
+    return this.#options.tokenLists && logprobs == null && top_logprobs == null
+      ? { return_token_logprobs: true }
+      : { logprobs: logprobs ?? true };
   }
 
   async answer(request: ModelRequest): Promise<WholeAnswer> {

@@ -76,8 +76,17 @@ export async function modelsToTrain(
     requireModelId(player.model);
     others.set(name, player.model);
   }
-  const pinned = [...others.values()].map(async (model) => model.at(await newestStep(model, signal)));
-  return [policy, ...(await Promise.all(pinned))];
+  const pinned = [...others.values()].map(async (model) =>
+    withTokenLists(model.at(await newestStep(model, signal)), signal),
+  );
+  return [await withTokenLists(policy, signal), ...(await Promise.all(pinned))];
+}
+
+/** The model with the smallest form of its replies that its service has. */
+async function withTokenLists(model: ModelHandle, signal: AbortSignal | undefined): Promise<ModelHandle> {
+  // What answers in place of the service may know only the calls that it recorded.
+  if (model.settings.tokenLists !== undefined || model.completions) return model;
+  return (await model.client.returnsTokenLists({ signal })) ? model.with({ tokenLists: true }) : model;
 }
 
 /** Learners with their entries in the state of the run; a model without an entry starts from its newest checkpoint. */

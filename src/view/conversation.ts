@@ -121,7 +121,8 @@ function toReply(
   };
 }
 
-function tokensOf({ token_ids: ids, logprobs }: Choice, found: TrainedChoice | undefined): TokenRow[] {
+function tokensOf(choice: Choice, found: TrainedChoice | undefined): TokenRow[] {
+  const { token_ids: ids, logprobs, token_logprobs, token_texts } = choice;
   const clipped = new Set(found?.clipped);
   const entries = logprobs?.content ?? [];
   return (ids ?? []).map((id, at) => {
@@ -129,8 +130,8 @@ function tokensOf({ token_ids: ids, logprobs }: Choice, found: TrainedChoice | u
     const others = entry?.top_logprobs ?? [];
     return {
       id,
-      text: entry?.token ?? '',
-      logprob: entry?.logprob ?? null,
+      text: entry?.token ?? token_texts?.[at] ?? '',
+      logprob: entry?.logprob ?? token_logprobs?.[at] ?? null,
       entropy: others.length > 1 ? entropyOf(others.map(({ logprob }) => logprob)) : null,
       trainedLogprob: found?.logprobs[at] ?? null,
       clipped: clipped.has(at),

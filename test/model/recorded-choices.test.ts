@@ -212,6 +212,7 @@ const settings: Record<string, Row> = {
 
 const refused = [
   ...['messages', 'model', 'n', 'stream', 'stream_options', 'logprobs', 'return_token_ids'],
+  'return_token_logprobs',
   ...['use_beam_search', 'length_penalty'],
   ...['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'],
   ...['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format', 'tools', 'tool_choice'],

@@ -29,11 +29,8 @@ export async function sampledIn(runDirectory: string): Promise<unknown[]> {
   for (const name of (await readdir(trajectories)).sort())
     for (const line of (await readFile(join(trajectories, name), 'utf8')).trim().split('\n'))
       JSON.parse(line, (_key, value) => {
-        if (Array.isArray(value?.token_ids) && value.logprobs)
-          found.push([
-            value.token_ids,
-            value.logprobs.content.map(({ logprob }: { logprob: number }) => logprob),
-          ]);
+        if (Array.isArray(value?.token_ids) && value.token_logprobs)
+          found.push([value.token_ids, value.token_logprobs]);
         return value;
       });
   return found;

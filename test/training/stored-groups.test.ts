@@ -61,16 +61,25 @@ const answer =
     await send(Buffer.from(head + text));
   };
 
-/** A service whose requests are recorded, with a client. `hidesGroups`: its OpenAPI document does not name single groups. */
-async function serve({ engine = new CoinEngine(), hidesGroups = false } = {}) {
+const listsAlone = {
+  schemas: { ChatCompletionRequest: { properties: { return_token_logprobs: {} } } },
+};
+
+/**
+ * A service whose requests are recorded, with a client. Its OpenAPI document does not name what it hides: single groups,
+ * tokens as lists.
+ */
+async function serve({ engine = new CoinEngine(), hidesGroups = false, hidesLists = false } = {}) {
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, log: () => undefined });
   onTestFinished(() => service.close());
   const proxy = await FaultyProxy.start(service.url);
   onTestFinished(() => proxy[Symbol.asyncDispose]());
-  if (hidesGroups)
+  const components = hidesLists ? {} : listsAlone;
+  const paths = hidesGroups ? {} : { '/v1/preview/models/{model_id}/groups': {} };
+  if (hidesGroups || hidesLists)
     proxy.fault = ({ path }) =>
-      path.endsWith('/openapi.json') ? answer(200, { openapi: '3.1.0', paths: {} }) : pass;
+      path.endsWith('/openapi.json') ? answer(200, { openapi: '3.1.0', paths, components }) : pass;
   const client = createClient({ baseUrl: proxy.url, apiKey: service.apiKey, backoffMs: 1 });
   onTestFinished(() => client.close());
   const asked = (path: RegExp) => proxy.seen.filter((request) => path.test(request.path)).length;
@@ -111,6 +120,24 @@ async function trained(
   };
 }
 
+test('a client knows whether the service returns tokens as lists', async () => {
+  expect(await (await serve()).client.returnsTokenLists()).toBe(true);
+  expect(await (await serve({ hidesLists: true })).client.returnsTokenLists()).toBe(false);
+});
+
+test('a run with tokens as lists gives the same figures to the digit as one with an object a token', async () => {
+  const [lists, objects] = [await trained(await serve()), await trained(await serve({ hidesLists: true }))];
+  const facts = ({ reason, counts, usage, trained: datums }: typeof lists.facts) => ({
+    ...{ reason, counts, usage, datums },
+  });
+  expect(facts(lists.facts)).toEqual(facts(objects.facts));
+  const logs = [lists, objects].map((run) => JSON.stringify(run.facts.logs));
+  expect(logs.map((log) => [log.includes('"token_logprobs":['), log.includes('"content":[{')])).toEqual([
+    [true, false],
+    [false, true],
+  ]);
+});
+
 describe('a run on a service that stores groups', () => {
   test.each([0, 2])(
     'gives the same figures to the digit, with staleness %i, as on one that does not',
@@ -120,7 +147,8 @@ describe('a run on a service that stores groups', () => {
       expect(one.facts.trained).toHaveLength(4);
       expect(one.facts).toEqual(other.facts);
       expect(storing.asked(/\/groups$/)).toBe(settings.steps * settings.groupsPerStep);
-      expect(storing.asked(/openapi/)).toBe(1);
+      // At the start: for groups, and for tokens as lists.
+      expect(storing.asked(/openapi/)).toBe(2);
       expect(whole.asked(/\/groups$/)).toBe(0);
       const state = JSON.parse(await readFile(join(one.runDirectory, 'state.json'), 'utf8'));
       expect(state.storesGroups).toBe(true);
@@ -181,7 +209,7 @@ describe('a run on a service that stores groups', () => {
         // The result of the run has the validations.
         if (scenario.id >= 8) return;
         for (const { choice } of trajectory.calls)
-          if (choice.logprobs?.content) held.push(new WeakRef(choice.logprobs.content));
+          if (choice.token_logprobs) held.push(new WeakRef(choice.token_logprobs));
       },
     );
     let left: number | undefined;
@@ -309,7 +337,7 @@ describe('storesGroups', () => {
     for (const body of ['{}', '<html>'])
       expect(await (await clientOf(200, body)).client.storesGroups()).toBe(false);
     const { client, asked } = await clientOf(200, '{}', 'deployed');
-    expect(await client.storesGroups()).toBe(false);
+    expect([await client.storesGroups(), await client.returnsTokenLists()]).toEqual([false, false]);
     expect(asked).toEqual([]);
   });
 

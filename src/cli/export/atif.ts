@@ -90,9 +90,10 @@ function stepOf(entry: Message | Choice, model: string | undefined): Step {
   };
 }
 
-const metricsOf = ({ token_ids: ids, logprobs }: Choice) => ({
+const metricsOf = ({ token_ids: ids, logprobs, token_logprobs }: Choice) => ({
   completion_tokens: ids?.length ?? 0,
   completion_token_ids: ids,
+  ...(token_logprobs ? { logprobs: token_logprobs } : {}),
   ...(logprobs?.content ? { logprobs: logprobs.content.map(({ logprob }) => logprob) } : {}),
 });
 

@@ -64,6 +64,9 @@ const outputFields = {
   return_token_ids: optional(z.boolean()).describe(
     'True: choices contain token_ids, and the response contains prompt_token_ids. In a stream, the first chunk contains the prompt, and each chunk its own tokens. Absent, for a trained model (entity/project/name): choices contain what training needs: token_ids, logprobs, sampling and the prompt. In a stream, all of this is in the entries of logprobs (token_id, choice), which stream readers keep. False, or absent for a base model: none of it.',
   ),
+  return_token_logprobs: optional(z.boolean()).describe(
+    'Default false. True: choices contain token_ids, token_logprobs and token_texts, lists of equal length, in place of logprobs: a fifth of the memory. In a stream, each chunk contains its own tokens. Refused with logprobs: true and with return_token_ids: false.',
+  ),
   echo: optional(z.boolean()).describe(
     "Default false. True: if the last message is an assistant message, the content of each choice begins with its text. That text is not part of the choice's tokens.",
   ),

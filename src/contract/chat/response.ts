@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { answeredTokens, boundedNumber, list, record, text, withShortcut } from '../bounded.ts';
+import { answeredTokens, boundedNumber, list, numberList, record, text, withShortcut } from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
@@ -123,6 +123,26 @@ export const logprobsSchema = z
   })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 
+/** A copy of a list of short texts. */
+const copyTexts = (value: unknown): string[] | typeof z.INVALID =>
+  Array.isArray(value) &&
+  value.length <= requestLimits.tokens &&
+  value.every((item) => typeof item === 'string' && item.length <= trainingLimits.token)
+    ? value.slice()
+    : z.INVALID;
+
+/** What `logprobs` says without alternatives, as two lists beside `token_ids`. */
+const tokenLists = {
+  token_logprobs: numberList(boundedNumber(), requestLimits.tokens)
+    .nullish()
+    .describe(
+      'With return_token_logprobs: the log-probability of each of token_ids, as defined in Logprobs. A choice may be sent back for training with them in place of logprobs.',
+    ),
+  token_texts: withShortcut(list(text(trainingLimits.token), requestLimits.tokens), copyTexts)
+    .nullish()
+    .describe('With return_token_logprobs: the text of each of token_ids. Only for people.'),
+};
+
 /** Clients send choices back for training with `null`, or nothing, for absent fields. */
 export const responseMessageSchema = z
   .object({
@@ -167,6 +187,7 @@ export const choiceSchema = z
       .describe(
         'The sampled ids, including the end token. Returned by trained models unless return_token_ids is false, by base models only if it is true.',
       ),
+    ...tokenLists,
     sampling: samplingSchema.nullish(),
     credited_reward: boundedNumber()
       .nullish()
@@ -255,6 +276,7 @@ export const chatCompletionChunkSchema = z
         finish_reason: finishReasonSchema.nullable(),
         stop_reason: z.union([z.string(), z.number().int()]).nullish(),
         token_ids: z.array(z.number().int()).nullish(),
+        ...tokenLists,
         sampling: samplingSchema.nullish(),
         prompt_token_ids: z.array(z.number().int()).nullish(),
       }),

@@ -103,7 +103,6 @@ export function readMessageBody(body: unknown): ParsedMessageRequest {
       tools,
       prompt: { messages, callIds: messages.map(() => undefined), mayDropReasoning: true },
       settings: {
-        logprobs: true,
         return_token_ids: true,
         temperature: read.temperature,
         top_p: read.top_p,

@@ -99,7 +99,6 @@ export function chatSettings(body: ResponseBody) {
   const tools = body.tools?.length ? body.tools.map(toTool) : undefined;
   const { effort } = body.reasoning ?? {};
   const settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'> = {
-    logprobs: true,
     return_token_ids: true,
     temperature: body.temperature,
     top_p: body.top_p,

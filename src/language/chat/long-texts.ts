@@ -31,7 +31,7 @@ export class LongTexts {
     text: string,
     { maxTokens, caller }: { maxTokens: number; caller?: Caller | undefined },
   ): Promise<Uint32Array> {
-    const result = await this.#thread.run({ text, maxTokens }, caller);
+    const result = await this.#thread.run({ text, maxTokens }, { caller });
     if (result.type === 'unstarted')
       throw new LanguageError('texts_busy', 'The thread that encodes long texts did not start; try again.');
     if (result.type === 'starved')

@@ -1,6 +1,8 @@
+import { constants } from 'node:buffer';
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { Context } from 'hono';
-import { type ByteSource, MemorySource } from '../json/byte-source.ts';
+import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type BodyPiecesOptions, bodyPieces } from './body-pieces.ts';
@@ -18,7 +20,6 @@ export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 25
 /** The whole body of a request: in memory if small, else in a file that is deleted after the request. */
 export interface ReceivedBody {
   bytes: number;
-  source: ByteSource;
   /** The whole body, if it is in memory. */
   memory: Buffer | null;
   /** The file that holds the body, if it is not in memory. */
@@ -27,12 +28,26 @@ export interface ReceivedBody {
   fingerprint: string;
 }
 
-/** The part of a body that its readers need. */
-type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
-
 /** Reads a whole body into memory. Only for bodies whose length is bounded. */
-export const contentOf = ({ source, bytes }: BodyBytes): Promise<Buffer> =>
-  source.read({ start: 0, end: bytes });
+export const contentOf = async ({ memory, file }: ReceivedBody): Promise<Buffer> =>
+  memory ?? (file ? await file.read() : Buffer.alloc(0));
+
+/** A body for another thread: itself, or the path of its file, so that nobody copies a large one. */
+export type ThreadBody = Uint8Array | { path: string };
+
+export const forThread = ({ memory, file }: ReceivedBody): ThreadBody => memory ?? { path: file?.path ?? '' };
+
+/** The content of a body in the thread that it was sent to. @throws ServiceError `body_too_large` if no text is so long */
+export function threadContent(body: ThreadBody): Buffer {
+  if (!('path' in body)) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  const content = readFileSync(body.path);
+  if (content.length <= constants.MAX_STRING_LENGTH) return content;
+  throw new ServiceError(
+    413,
+    'body_too_large',
+    `The body has ${content.length} bytes; JSON of more than ${constants.MAX_STRING_LENGTH} cannot be read. Send fewer groups in one body.`,
+  );
+}
 
 /** Bodies up to this size stay in memory. */
 const memoryBytes = 1024 ** 2;
@@ -99,10 +114,10 @@ class Receiving {
   async end(): Promise<Omit<ReceivedBody, 'fingerprint'>> {
     if (this.#file === null) {
       const memory = Buffer.concat(this.#chunks);
-      return { bytes: memory.length, source: new MemorySource(memory), memory, file: null };
+      return { bytes: memory.length, memory, file: null };
     }
     await this.#write();
-    return { bytes: this.#file.bytes, source: this.#file, memory: null, file: this.#file };
+    return { bytes: this.#file.bytes, memory: null, file: this.#file };
   }
 
   async discard(): Promise<void> {

@@ -11,6 +11,8 @@ import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 
 /** What an answer reports about the sampled tokens. */
 export interface TokenReport {
+  /** Whether log-probabilities and texts are reported as lists beside `token_ids`, in place of `logprobs`. */
+  lists: boolean;
   logprobs: boolean;
   /** Whether entries of `logprobs` include the bytes of their token. */
   bytes: boolean;
@@ -27,13 +29,18 @@ export interface TokenReport {
  * clients do not request it and send the whole choice back.
  */
 export function tokenReportOf(
-  request: Pick<ParsedChatCompletionRequest, 'logprobs' | 'return_token_ids' | 'stream'>,
+  request: Pick<
+    ParsedChatCompletionRequest,
+    'logprobs' | 'return_token_ids' | 'return_token_logprobs' | 'stream'
+  >,
   { entity }: { entity: string | null },
 ): TokenReport {
   const carries = entity !== null && request.return_token_ids === undefined;
-  const logprobs = request.logprobs ?? carries;
-  const ids = request.return_token_ids ?? carries;
+  const lists = request.return_token_logprobs ?? false;
+  const logprobs = lists ? false : (request.logprobs ?? carries);
+  const ids = lists || (request.return_token_ids ?? carries);
   return {
+    lists,
     logprobs,
     bytes: request.logprobs === true,
     ids: carries && request.stream && logprobs ? 'entries' : ids ? 'choice' : null,
@@ -49,8 +56,22 @@ interface ReportedChat {
   report: TokenReport;
 }
 
+/** Some tokens of a choice, in the form of the request. `isFirst`: they are the first of the choice. */
+export function reportTokens(
+  chat: ReportedChat,
+  tokens: GenerationDelta,
+  { isFirst }: { isFirst: boolean },
+): Pick<Choice, 'logprobs' | 'token_ids' | 'token_logprobs' | 'token_texts'> {
+  const { report, tools } = chat;
+  return {
+    ...(report.logprobs ? { logprobs: reportLogprobs(chat, tokens, { isFirst }) } : {}),
+    ...(report.ids === 'choice' ? { token_ids: tokens.tokens } : {}),
+    ...(report.lists ? tools.texts.lists(tokens) : {}),
+  };
+}
+
 /** The log-probabilities of some tokens of a choice. `isFirst`: they are the first of the choice. */
-export function reportLogprobs(
+function reportLogprobs(
   chat: ReportedChat,
   tokens: GenerationDelta,
   { isFirst }: { isFirst: boolean },
@@ -130,6 +151,14 @@ export class TokenTexts {
           }),
         };
       }),
+    };
+  }
+
+  /** The log-probabilities and texts of tokens as lists. */
+  lists({ tokens, logprobs }: GenerationDelta): { token_logprobs: number[]; token_texts: string[] } {
+    return {
+      token_logprobs: tokens.map((_, index) => finite(logprobs[index] ?? 0)),
+      token_texts: tokens.map((token) => this.#text(token).token),
     };
   }
 

@@ -19,6 +19,13 @@ export function wholeChoice(choice: Choice, path: Location): Choice {
   const whole = isStreamed
     ? { ...choice, ...fromStreamEntries(entries, choice, path), token_ids: ids }
     : { ...choice, token_ids: choice.token_ids ?? idsInTexts(entries) };
+  const { token_logprobs: logprobs } = choice;
+  if (logprobs && choice.logprobs?.content)
+    throw invalidField(
+      [...path, 'token_logprobs'],
+      'is another form of logprobs; send only one of them',
+      logprobs,
+    );
   const named = whole.sampling?.reply;
   if (named && whole.token_ids && tokenIdsHash(whole.token_ids) !== named)
     throw invalidField(
@@ -90,23 +97,34 @@ async function checkChoice(choice: Choice, path: Location, context: ChoiceContex
   const { base, constraints } = context;
   const { tokenIds } = choiceToTurn(choice, path);
   refuseForeignTokens(tokenIds, base.vocabularySize, [...path, 'token_ids']);
-  const content = choice.logprobs?.content;
-  if (content && content.length !== tokenIds?.length)
-    throw invalidField(
-      [...path, 'logprobs', 'content'],
-      `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
-      content,
-    );
-  for (const [index, { logprob }] of (content ?? []).entries())
-    if (logprob > maxLogprob)
-      throw invalidField(
-        [...path, 'logprobs', 'content', index, 'logprob'],
-        'is above 0, which no log-probability can be; send the choice back unchanged',
-        logprob,
-      );
+  checkLogprobs(choice, tokenIds?.length ?? 0, path);
   checkPrompt(choice, tokenIds?.length ?? 0, path, base);
   checkSampling(choice, [...path, 'sampling'], context);
   await findConstraint(choice, path, constraints);
+}
+
+/** The log-probabilities of a choice, in whichever form it has them; undefined without any. */
+export const logprobsOf = ({ logprobs, token_logprobs }: Choice): readonly number[] | undefined =>
+  token_logprobs ?? logprobs?.content?.map(({ logprob }) => logprob);
+
+function checkLogprobs(choice: Choice, tokens: number, path: Location): void {
+  const logprobs = logprobsOf(choice);
+  if (!logprobs) return;
+  const isList = choice.token_logprobs != null;
+  const at = isList ? [...path, 'token_logprobs'] : [...path, 'logprobs', 'content'];
+  if (logprobs.length !== tokens)
+    throw invalidField(
+      at,
+      `has ${logprobs.length} entries for ${tokens} token ids; there must be one for each`,
+      choice.token_logprobs ?? choice.logprobs?.content,
+    );
+  const index = logprobs.findIndex((logprob) => logprob > maxLogprob);
+  if (index !== -1)
+    throw invalidField(
+      isList ? [...at, index] : [...at, index, 'logprob'],
+      'is above 0, which no log-probability can be; send the choice back unchanged',
+      logprobs[index],
+    );
 }
 
 function checkPrompt(choice: Choice, replyLength: number, at: Location, base: BaseModel): void {

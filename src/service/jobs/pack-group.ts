@@ -1,12 +1,13 @@
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
+import type { ParsedTrajectory } from '../../contract/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { readGroupBody } from '../bodies/grouped-body.ts';
-import type { ByteSource } from '../json/byte-source.ts';
+import { parseJson, withoutMark } from '../json/parse.ts';
+import type { TextKind } from '../json/read-text.ts';
+import { limitsOfParts } from '../json/shape.ts';
 import type { GroupRecord } from '../store/store.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { GroupColumns } from './group-columns.ts';
-import { checkedParts } from './pack-groups.ts';
+import { gzip, joined } from './gzip.ts';
+import { checkedParts, readGroups } from './read-groups.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 
 /** What the choices of a group are checked against, and rendered with. */
@@ -19,59 +20,60 @@ export interface PackedGroup
   content: Uint8Array<ArrayBuffer>;
 }
 
+/** A body that is one group: its trajectories. */
+export const groupText: TextKind<ParsedTrajectory[]> = {
+  name: 'group',
+  read(content) {
+    const value = parseJson(content, { limits: limitsOfParts });
+    const parts = [...checkedParts(readGroups([{ value, path: [] }]))];
+    return parts.flatMap((part) => (part.type === 'trajectory' ? part.read : []));
+  },
+};
+
 /**
- * Reads a group that was sent by itself, one trajectory at a time in time slices.
+ * Turns a group that was sent by itself into what is kept of it.
+ * @param content The text that `trajectories` were read from.
  * @throws RequestValidationError, ServiceError or LanguageError for what cannot be trained on.
  */
-export async function packGroup(source: ByteSource, context: PackGroupContext): Promise<PackedGroup> {
+export async function packGroup(
+  content: Buffer,
+  trajectories: readonly ParsedTrajectory[],
+  context: PackGroupContext,
+): Promise<PackedGroup> {
   const slices = new TimeSlices();
   const columns = new GroupColumns();
-  let trajectories = 0;
-  let error: unknown = null;
   // Jobs get a constraint by its hash.
   const constraints = {
     find: async (hash: string) => ((await context.constraints.find(hash)) ? hash : undefined),
   };
-  const pieces: Uint8Array[] = [];
-  await pipeline(
-    (async function* () {
-      for await (const part of checkedParts(readGroupBody(source))) {
-        if (part.type === 'group') {
-          yield* part.line();
-          yield newline;
-          continue;
-        }
-        trajectories++;
-        if (error === null)
-          try {
-            await checkTrajectory(part.read, part.path, context);
-            const sequences = await trajectorySequences(part.read, part.path, { ...context, constraints });
-            columns.add({ reward: part.read.reward, sequences });
-          } catch (cause) {
-            error = cause;
-          }
-        if (slices.over) await slices.pause();
-      }
-      // What does not fit the schema is reported first.
-      if (error !== null) throw error;
-    })(),
-    createGzip({ level: 1 }),
-    async (compressed: AsyncIterable<Buffer>) => {
-      for await (const piece of compressed) pieces.push(piece);
-    },
-  );
-  const memberBytes = bytesOf(pieces);
-  pieces.push(...columns.toBytes());
-  const content = new Uint8Array(bytesOf(pieces));
-  let at = 0;
-  for (const piece of pieces) {
-    content.set(piece, at);
-    at += piece.length;
+  for (const [index, trajectory] of trajectories.entries()) {
+    const path = ['trajectories', index];
+    await checkTrajectory(trajectory, path, context);
+    const sequences = await trajectorySequences(trajectory, path, { ...context, constraints });
+    columns.add({ reward: trajectory.reward, sequences });
+    if (slices.over) await slices.pause();
   }
+  const member = await gzip(onOneLine(withoutMark(content)));
+  const whole = joined([member, ...columns.toBytes()]);
   const { sampled: sampledTokens, trainable: trainableTokens } = columns.counts;
-  return { content, memberBytes, bytes: at, trajectories, sampledTokens, trainableTokens };
+  return {
+    content: whole,
+    memberBytes: member.length,
+    bytes: whole.length,
+    trajectories: trajectories.length,
+    sampledTokens,
+    trainableTokens,
+  };
 }
 
-const bytesOf = (pieces: readonly Uint8Array[]) => pieces.reduce((sum, { length }) => sum + length, 0);
+const pieceBytes = 131_072;
+const [lineFeed, carriageReturn, space] = [0x0a, 0x0d, 0x20];
 
-const newline = Buffer.from('\n');
+/** Line breaks in JSON occur only between tokens, so a space can replace them. */
+async function* onOneLine(text: Buffer): AsyncGenerator<string | Uint8Array> {
+  for (let at = 0; at < text.length; at += pieceBytes)
+    yield text
+      .subarray(at, at + pieceBytes)
+      .map((byte) => (byte === lineFeed || byte === carriageReturn ? space : byte));
+  yield '\n';
+}

@@ -1,53 +1,30 @@
-import type { ParsedTrajectory } from '../../contract/index.ts';
+import { type ParsedTrajectory, trajectorySchema } from '../../contract/index.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
-import { MemorySource } from '../json/byte-source.ts';
-import { parseInSlices } from '../json/parse.ts';
-import { readTrajectory } from './read-trajectory.ts';
+import { parseJson } from '../json/parse.ts';
+import { readText, type TextKind } from '../json/read-text.ts';
+import { limitsOfParts } from '../json/shape.ts';
+import { readItem } from '../validation.ts';
 
 /** Largest text in bytes of the payloads that are kept in memory. Their objects take about four times as much. */
 const maxBytes = 8 * 1024 ** 2;
 
 /** The trajectories of a payload in memory: group by group, each followed by null. */
-export class PackedTrajectories {
-  #parts: (ParsedTrajectory | null)[] = [];
-  #bytes = 0;
-
-  /** Length of the text. */
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Null if the payload is too large to be kept. */
-  get parts(): readonly (ParsedTrajectory | null)[] | null {
-    return this.#bytes <= maxBytes ? this.#parts : null;
-  }
-
-  add(part: ParsedTrajectory | null): void {
-    if (this.#bytes <= maxBytes) this.#parts.push(part);
-  }
-
-  /** Counts text of the last trajectory. */
-  weigh(bytes: number): void {
-    this.#bytes += bytes;
-    if (this.#bytes > maxBytes) this.#parts = [];
-  }
-}
+type Parts = readonly (ParsedTrajectory | null)[];
 
 /**
- * The payloads of the newest jobs, so that a job that starts soon need not read its file. The file stays: it is what a
- * job is trained on that starts late, again, or after a restart.
+ * The payloads of the newest jobs with small bodies, so that a job that starts soon need not read its file. The file
+ * stays: it is what a job is trained on that starts late, again, or after a restart.
  */
 export class RecentPayloads {
-  /** By the job's id; the oldest first. */
-  readonly #kept = new Map<string, PackedTrajectories>();
+  /** By the job's id; the oldest first. `bytes`: length of the text. */
+  readonly #kept = new Map<string, { parts: Parts; bytes: number }>();
   #bytes = 0;
 
-  keep(jobId: string, packed: PackedTrajectories): void {
-    if (packed.parts === null) return;
-    this.#kept.set(jobId, packed);
-    this.#bytes += packed.bytes;
+  keep(jobId: string, parts: Parts, bytes: number): void {
+    this.#kept.set(jobId, { parts, bytes });
+    this.#bytes += bytes;
     for (const oldest of this.#kept.keys()) {
       if (this.#bytes <= maxBytes) return;
       this.forget(oldest);
@@ -55,7 +32,7 @@ export class RecentPayloads {
   }
 
   /** The trajectories of a job, once; null if they are only in its file. */
-  take(jobId: string): readonly (ParsedTrajectory | null)[] | null {
+  take(jobId: string): Parts | null {
     const parts = this.#kept.get(jobId)?.parts ?? null;
     this.forget(jobId);
     return parts;
@@ -67,20 +44,21 @@ export class RecentPayloads {
   }
 }
 
-/** Reads a payload: the trajectories that `packGroups` packed, in order, and null at the end of each group. */
+/** A line of a payload. */
+export const trajectoryText: TextKind<ParsedTrajectory> = {
+  name: 'trajectory',
+  read(content) {
+    const result = readItem(trajectorySchema, parseJson(content, { limits: limitsOfParts }), ['body']);
+    if ('issues' in result) throw new RequestValidationError(result.issues);
+    return result.value;
+  },
+};
+
+/** Reads a payload: the trajectories that `packBody` packed, in order, and null at the end of each group. */
 export async function* readPacked(
   payload: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<ParsedTrajectory | null> {
   const slices = new TimeSlices();
-  for await (const { bytes, number } of byteLines(payload)) {
-    if (bytes.length === 0) {
-      yield null;
-      continue;
-    }
-    const range = { start: 0, end: bytes.length };
-    const value = await parseInSlices(new MemorySource(bytes), range, { slices });
-    const result = await readTrajectory(value, [`line ${number}`], { bytes: bytes.length, slices });
-    if ('issues' in result) throw new RequestValidationError(result.issues);
-    yield result.value;
-  }
+  for await (const { bytes } of byteLines(payload))
+    yield bytes.length === 0 ? null : await readText(trajectoryText, bytes, { slices });
 }

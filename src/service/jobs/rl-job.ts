@@ -12,10 +12,10 @@ import {
   type SampledSequence,
 } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { groupsField } from '../bodies/grouped-body.ts';
 import { ServiceError } from '../errors.ts';
 import { constraintOf } from './choices.ts';
 import { readColumns } from './group-columns.ts';
+import { groupsField } from './read-groups.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 import type { PreparedJob } from './train-job.ts';
 import type { JobTokens, TrainedDatum } from './trained-tokens.ts';

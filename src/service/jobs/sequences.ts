@@ -12,7 +12,7 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { fromSampling } from '../inference/sampling.ts';
-import { findConstraint, historiesOf, type ParsedHistory, wholeChoice } from './choices.ts';
+import { findConstraint, historiesOf, logprobsOf, type ParsedHistory, wholeChoice } from './choices.ts';
 
 /** How a turn that trains was sampled. */
 interface Sampled<Found = Constraint> {
@@ -200,9 +200,8 @@ async function toSampled<Found>(
   at: Location,
   constraints: KnownConstraints<Found>,
 ): Promise<Sampled<Found>> {
-  const content = choice.logprobs?.content;
   return {
-    logprobs: content ? content.map(({ logprob }) => logprob) : reply.map(() => null),
+    logprobs: [...(logprobsOf(choice) ?? reply.map(() => null))],
     sampling: fromSampling(choice.sampling),
     constraint: await findConstraint(choice, at, constraints),
     credit: choice.credited_reward ?? null,

@@ -8,7 +8,8 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
-import { readJson } from '../json/parse.ts';
+import { parseJson } from '../json/parse.ts';
+import { readText, type TextKind } from '../json/read-text.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
@@ -41,15 +42,19 @@ interface NumberedLine {
   number: number;
 }
 
-/** Reads one line of training data, a long one in pieces. Issues name the number of the line. */
+/** A line of training data. */
+export const exampleText: TextKind<ParsedSftExample> = {
+  name: 'example',
+  read: (content) => validate(sftExampleSchema, parseJson(content), 'body'),
+};
+
+/** Reads one line of training data. Issues name the number of the line. */
 export async function readExample(
   { line, number }: NumberedLine,
   slices = new TimeSlices(),
 ): Promise<ParsedSftExample> {
   try {
-    const value = await readJson(Buffer.from(line), slices);
-    if (slices.over) await slices.pause();
-    return validate(sftExampleSchema, value, 'body');
+    return await readText(exampleText, Buffer.from(line), { slices });
   } catch (error) {
     if (!(error instanceof RequestValidationError)) throw error;
     throw new RequestValidationError(

@@ -53,16 +53,32 @@ function losesText(exact: ExactJson): boolean {
   return exact instanceof Map && [...exact].some(([key, item]) => /^\d+$/.test(key) || losesText(item));
 }
 
+/** The lists of tools in a body, group, trajectory or line of training data, in order. */
 function* toolsIn(value: unknown): Generator<unknown[]> {
   if (Array.isArray(value)) for (const item of value) yield* toolsIn(item);
   if (!isObject(value)) return;
   if (Array.isArray(value.tools)) yield value.tools;
+  if (Array.isArray(value.trajectory_groups)) yield* toolsIn(value.trajectory_groups);
   if (Array.isArray(value.trajectories)) yield* toolsIn(value.trajectories);
   if (Array.isArray(value.additional_histories)) yield* toolsIn(value.additional_histories);
 }
 
-/** JSON of a trajectory or group, with the text of its tools. */
+/** JSON of a trajectory or group on one line, with the text of its tools. */
 export function textWithTools(value: unknown): string {
-  const hasText = [...toolsIn(value)].some((tools) => exactText(tools) !== JSON.stringify(tools));
-  return hasText ? exactText(value) : JSON.stringify(value);
+  return toolTexts(value).some((text) => text !== null) ? exactText(value) : JSON.stringify(value);
+}
+
+/** The text of each list of tools that JavaScript's values lose; null for the others. */
+export const toolTexts = (value: unknown): (string | null)[] =>
+  [...toolsIn(value)].map((tools) => {
+    const text = exactText(tools);
+    return text === JSON.stringify(tools) ? null : text;
+  });
+
+/** Remembers the texts that another thread knew of the same value, except one that would take long to read. */
+export function rememberTexts(value: unknown, texts: readonly (string | null)[], maxLength: number): void {
+  for (const [index, tools] of [...toolsIn(value)].entries()) {
+    const text = texts[index];
+    if (text && text.length <= maxLength) rememberExact(tools, parseExactJson(text));
+  }
 }

@@ -1,34 +1,16 @@
-import { z } from 'zod';
 import {
-  chatCompletionRequestSchema,
   chatFieldAliases,
-  chatLimits,
   compiledChatRequestSchema,
-  documentSchema,
-  list,
-  messageSchema,
-  optional,
   type ParsedChatCompletionRequest,
   refusedChatFields,
-  toolSchema,
-  type ValidationIssue,
 } from '../../contract/index.ts';
+import { JsonNumber, parseExactJson } from '../../util/exact-json.ts';
+import type { Caller } from '../../util/fair-queue.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
-import { TimeSlices } from '../../util/time-slices.ts';
-import { invalidField, maxIssues, RequestValidationError, unsupportedField } from '../errors.ts';
-import { sortIssues } from '../jobs/read-trajectory.ts';
-import { MemorySource } from '../json/byte-source.ts';
-import { memberSource, readJson, wholeBytes } from '../json/parse.ts';
-import { fieldsOf, readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
-
-type ListField = 'messages' | 'tools' | 'documents';
-
-/** The request without the elements of its long lists, which are validated one by one. */
-const frameSchema = chatCompletionRequestSchema.extend({
-  messages: list(z.unknown(), chatLimits.messages).min(1),
-  tools: optional(list(z.unknown(), chatLimits.tools)),
-  documents: optional(list(z.unknown(), chatLimits.documents)),
-});
+import { invalidField, unsupportedField } from '../errors.ts';
+import { parseJson, withoutMark } from '../json/parse.ts';
+import { readText, type TextKind } from '../json/read-text.ts';
+import { renameAliases, validateBody } from '../validation.ts';
 
 interface ChatRequest {
   request: ParsedChatCompletionRequest;
@@ -39,41 +21,27 @@ interface ChatRequest {
 /** Parses and validates a chat request, and checks that its fields fit together. */
 export async function readChatRequest(
   content: Buffer,
-  { priorityScheduling }: { priorityScheduling: boolean },
+  { priorityScheduling, caller }: { priorityScheduling: boolean; caller: Caller },
 ): Promise<ChatRequest> {
-  const request = await parseRequest(content);
+  const { exactSeed, ...request } = await readText(chatText, content, { caller });
   checkCombinations(request, priorityScheduling);
-  return { request, seed: await exactSeed(content, request.seed) };
+  return { request, seed: exactSeed ?? request.seed };
 }
 
-/** A long request is processed in time slices, with the same result and errors. */
-async function parseRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
-  const slices = content.length > wholeBytes ? new TimeSlices() : undefined;
-  const sent = await readJson(content, slices);
-  const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
-  if (slices?.over) await slices.pause();
-  if (isObject(body)) refuseForeignFields(body);
-  if (!slices || !isObject(body)) return validateBody(compiledChatRequestSchema(), body);
-  refuseUnknownFields(body, fieldsOf(chatCompletionRequestSchema));
-  const frame = readItem(frameSchema, body, ['body']);
-  const issues = 'issues' in frame ? [...frame.issues] : [];
-  const read = async <Item extends z.ZodType>(name: ListField, item: Item): Promise<z.output<Item>[]> => {
-    const items = await readItems(listIn(body, name), { name, item, slices });
-    issues.push(...items.issues);
-    return items.values;
-  };
-  const messages = await read('messages', messageSchema);
-  const tools = await read('tools', toolSchema);
-  const documents = await read('documents', documentSchema);
-  if (issues.length > 0 || 'issues' in frame)
-    throw new RequestValidationError(sortIssues(chatCompletionRequestSchema, issues, ['body']));
-  return {
-    ...frame.value,
-    messages,
-    tools: frame.value.tools && tools,
-    documents: frame.value.documents && documents,
-  };
-}
+/** The body of a chat request. `exactSeed`: its seed, if a number of JavaScript has not all of its digits. */
+export const chatText: TextKind<ParsedChatCompletionRequest & { exactSeed?: bigint }> = {
+  name: 'chat',
+  read(content) {
+    const sent = parseJson(content);
+    const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
+    if (isObject(body)) refuseForeignFields(body);
+    const request = validateBody(compiledChatRequestSchema(), body);
+    const { seed } = request;
+    if (seed === undefined || Number.isSafeInteger(seed)) return request;
+    if (!Number.isInteger(seed)) throw invalidField(['seed'], 'Input should be a valid integer', seed);
+    return { ...request, exactSeed: exactSeed(content, seed) };
+  },
+};
 
 /** Refuses fields of other services that this one lacks, and says what to do instead. */
 function refuseForeignFields(body: JsonObject): void {
@@ -84,32 +52,14 @@ function refuseForeignFields(body: JsonObject): void {
   }
 }
 
-/** A list that is too long is refused as a whole, without looking at its elements. */
-function listIn(body: object, name: ListField): unknown[] {
-  const value: unknown = Reflect.get(body, name);
-  return Array.isArray(value) && value.length <= chatLimits[name] ? value : [];
-}
-
-async function readItems<Item extends z.ZodType>(
-  items: unknown[],
-  { name, item, slices }: { name: string; item: Item; slices: TimeSlices },
-): Promise<{ values: z.output<Item>[]; issues: ValidationIssue[] }> {
-  const values: z.output<Item>[] = [];
-  const issues: ValidationIssue[] = [];
-  for (const [index, element] of items.entries()) {
-    if (slices.over) await slices.pause();
-    const result = readItem(item, element, ['body', name, index]);
-    if ('value' in result) values.push(result.value);
-    else issues.push(...result.issues);
-    if (issues.length >= maxIssues) break;
-  }
-  return { values, issues };
-}
-
 /** Refuses fields that contradict the rest of the request or that this service does not support. */
 function checkCombinations(request: ParsedChatCompletionRequest, priorityScheduling: boolean): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
+  if (request.return_token_logprobs && request.logprobs)
+    throw invalidField(['return_token_logprobs'], 'is another form of logprobs; send only one of them', true);
+  if (request.return_token_logprobs && request.return_token_ids === false)
+    throw invalidField(['return_token_ids'], 'must not be false with return_token_logprobs', false);
   // Options that are all false count as absent: clients send an empty object whatever `stream` is.
   if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
     throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
@@ -130,12 +80,12 @@ function checkCombinations(request: ParsedChatCompletionRequest, prioritySchedul
 }
 
 /**
- * The request's seed with all its digits. JavaScript numbers are exact only up to 2^53, so `parsed` may be
- * rounded, and the adjacent seeds of a group of samples would become equal.
+ * A seed with all its digits. JavaScript numbers are exact only up to 2^53, so `parsed` is rounded, and the adjacent
+ * seeds of a group of samples would become equal.
  */
-async function exactSeed(body: Buffer, parsed: number | undefined): Promise<number | bigint | undefined> {
-  if (parsed === undefined || Number.isSafeInteger(parsed)) return parsed;
-  if (!Number.isInteger(parsed)) throw invalidField(['seed'], 'Input should be a valid integer', parsed);
-  const source = (await memberSource(new MemorySource(body), 'seed')) ?? '';
+function exactSeed(content: Buffer, parsed: number): bigint {
+  const body = parseExactJson(withoutMark(content).toString('utf8'));
+  const seed = body instanceof Map ? body.get('seed') : null;
+  const source = seed instanceof JsonNumber ? seed.source : '';
   return BigInt(/^-?\d{1,40}$/.test(source) ? source : parsed);
 }

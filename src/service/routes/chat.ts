@@ -24,7 +24,9 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
     try {
       const signal = exchangeOf(context).signalWhileNeeded();
       const body = await readBytes(context, service.bodyLimits.chat, admitted);
-      const { request, seed } = await readChatRequest(body, service);
+      const { priorityScheduling } = service;
+      const caller = { tenant: tenantOf(context), signal };
+      const { request, seed } = await readChatRequest(body, { priorityScheduling, caller });
       admitted.replies(request.n ?? 1);
       const chat = await prepareChat(service, request, { access: accessOf(context), seed, signal });
       logRequest(service, chat);

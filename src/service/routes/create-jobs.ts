@@ -13,14 +13,12 @@ import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts'
 import { isObject } from '../../util/json.ts';
 import type { Access } from '../access.ts';
 import type { ReceivedBody } from '../bodies/bodies.ts';
-import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, unsupportedField } from '../errors.ts';
-import { packGroups } from '../jobs/pack-groups.ts';
-import type { PackedTrajectories } from '../jobs/packed-trajectories.ts';
+import { type PackedBody, packBody } from '../jobs/pack-body.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
+import { groupsField } from '../jobs/read-groups.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
-import type { IncomingFile } from '../store/incoming-file.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { isUnset, renameAliases, validateBody } from '../validation.ts';
@@ -39,7 +37,7 @@ type JobParts = Pick<JobRecord, 'kind' | 'resolvedConfig'> &
     origin: JobOrigin;
     model: ModelRecord;
     /** The groups of a job that has them in its request. */
-    payload?: { file: IncomingFile; packed: PackedTrajectories };
+    payload?: PackedBody;
   };
 
 /**
@@ -67,7 +65,7 @@ async function acceptJob(
     untrained: null,
   };
   try {
-    if (payload) await files.keepPayload(id, payload.file);
+    if (payload) await files.keepPayload(id, payload.content);
     if (!(await store.insertJob(job))) {
       // The model or a group may have been deleted meanwhile.
       if (await store.model(model.id)) await findGroups({ store }, model, job.groupIds ?? []);
@@ -79,7 +77,7 @@ async function acceptJob(
     if (payload && !stored) await files.removePayload(id).catch(() => {});
     throw error;
   }
-  if (payload) recentPayloads.keep(id, payload.packed);
+  if (payload?.parts) recentPayloads.keep(id, payload.parts, payload.bytes);
   queue.wake();
   return job;
 }
@@ -88,6 +86,7 @@ async function acceptJob(
 const rlRequestSchema = createTrainingJobRequestSchema.extend({
   [groupsField]: optional(list(z.unknown(), trainingLimits.groups).min(1)),
 });
+type RlRequest = z.output<typeof rlRequestSchema>;
 const rlFields = new Set(Object.keys(rlRequestSchema.shape));
 
 /** Creates a job of reinforcement learning. */
@@ -96,35 +95,31 @@ export async function createRlJob(
   received: ReceivedBody,
   origin: JobOrigin,
 ): Promise<JobRecord> {
-  const { files, constraints, engine } = service;
-  const body = await readGroupedBody(received.source, rlFields);
-  const request = validateBody(rlRequestSchema, readRlBody(body.fields));
-  requireGroups(request);
-  if (request.groups) return createJobOfStored(service, request, request.groups, origin);
-  // Errors in the groups are reported before a missing model.
-  const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
-    error,
-  }));
-  const base = 'error' in model ? null : baseModelOf(engine, model.baseModel);
-  const slot = 'error' in model ? null : await reserveJob(service, model, origin);
+  const { constraints, engine } = service;
+  const { tenant: caller, entity } = origin.access;
+  let found: { request: RlRequest; model: ModelRecord | { error: unknown } } | undefined;
+  let slot: { release(): void } | undefined;
   try {
-    const known = constraints.knownTo(origin.access.entity);
-    const context = base && { engine, constraints: known, base };
-    const { file, packed, error } = await packGroups(body, { files, context });
-    try {
-      if ('error' in model) throw model.error;
-      if (error !== null) throw error;
-      const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
-      return await acceptJob(service, {
-        origin,
-        model,
-        kind: 'rl',
-        resolvedConfig,
-        payload: { file, packed },
-      });
-    } finally {
-      await file.discard();
-    }
+    const options = { form: 'job', known: rlFields, caller: { tenant: caller } } as const;
+    const payload = await packBody(received, options, async (fields) => {
+      const request = validateBody(rlRequestSchema, readRlBody(fields));
+      requireGroups(request);
+      // Errors in the groups are reported before a missing model.
+      const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
+        error,
+      }));
+      found = { request, model };
+      if ('error' in model || request.groups) return null;
+      slot = await reserveJob(service, model, origin);
+      const base = baseModelOf(engine, model.baseModel);
+      return { engine, constraints: constraints.knownTo(entity), base };
+    });
+    if (!found) throw new Error('the fields of the job were not read');
+    const { request, model } = found;
+    if ('error' in model) throw model.error;
+    if (!payload) return await createJobOfStored(service, request, model, origin);
+    const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+    return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, payload });
   } finally {
     slot?.release();
   }
@@ -133,15 +128,14 @@ export async function createRlJob(
 /** A job on groups that were sent before, and checked then. */
 async function createJobOfStored(
   service: ServiceContext,
-  request: Pick<z.output<typeof rlRequestSchema>, 'model_id' | 'experimental_config'>,
-  groupIds: readonly string[],
+  { groups: groupIds = [], experimental_config }: RlRequest,
+  model: ModelRecord,
   origin: JobOrigin,
 ): Promise<JobRecord> {
-  const model = await findModel(service, origin.access, request.model_id);
   await findGroups(service, model, groupIds);
   const slot = await reserveJob(service, model, origin);
   try {
-    const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+    const resolvedConfig = await resolveConfig(service, model, experimental_config);
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, groupIds });
   } finally {
     slot.release();

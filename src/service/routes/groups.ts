@@ -1,10 +1,10 @@
 import type { StoredGroup } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ReceivedBody } from '../bodies/bodies.ts';
-import { groupsField } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, RequestValidationError } from '../errors.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
+import { groupsField } from '../jobs/read-groups.ts';
 import { operations } from '../openapi/operations.ts';
 import type { GroupRecord, ModelRecord } from '../store/store.ts';
 import { findModel } from './models.ts';

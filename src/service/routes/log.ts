@@ -1,13 +1,12 @@
 import { z } from 'zod';
 import { list, logRequestSchema, optional, trainingLimits } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { type GroupedBody, groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
-import { readGroups } from '../jobs/pack-groups.ts';
+import { packBody } from '../jobs/pack-body.ts';
+import { groupsField } from '../jobs/read-groups.ts';
 import { operations } from '../openapi/operations.ts';
-import type { DataFiles } from '../store/files.ts';
-import type { GroupRecord, LogRecord } from '../store/store.ts';
+import type { LogRecord } from '../store/store.ts';
 import { validateBody } from '../validation.ts';
 import { findGroups, requireGroups } from './groups.ts';
 import { findModel } from './models.ts';
@@ -27,80 +26,32 @@ const fields = new Set(Object.keys(requestSchema.shape));
 export function logRoutes(on: Register, service: ServiceContext): void {
   on(operations.log, (context) =>
     answerBodyOnce(service, context, async (received, id) => {
-      const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-      const body = await readGroupedBody(received.source, fields);
-      const request = validateBody(requestSchema, body.fields);
-      if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
-        throw invalidField(['model_id'], 'is not the model of the path', request.model_id);
-      if (request.split.length > maxSplit)
-        throw invalidField(['split'], `must have at most ${maxSplit} characters`, request.split);
-      requireGroups(request);
-      const record = { id, modelId: model.id, split: request.split };
-      const logged = request.groups
-        ? await logStored(service, record, await findGroups(service, model, request.groups))
-        : await logWhole(service, record, body);
-      return {
-        body: { split: request.split, num_groups: logged.groups, num_trajectories: logged.trajectories },
-        modelId: model.id,
-      };
+      const access = accessOf(context);
+      const model = await findModel(service, access, context.req.param('model_id'));
+      let request: z.output<typeof requestSchema> | undefined;
+      const options = { form: 'log', known: fields, caller: { tenant: access.tenant } } as const;
+      const packed = await packBody(received, options, async (sent) => {
+        request = validateBody(requestSchema, sent);
+        if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
+          throw invalidField(['model_id'], 'is not the model of the path', request.model_id);
+        if (request.split.length > maxSplit)
+          throw invalidField(['split'], `must have at most ${maxSplit} characters`, request.split);
+        requireGroups(request);
+        return null;
+      });
+      if (!request) throw new Error('the fields of the log were not read');
+      const { split, groups: ids = [] } = request;
+      const stored = packed ? [] : await findGroups(service, model, ids);
+      const groups = packed?.groups ?? stored.length;
+      const trajectories = packed?.trajectories ?? stored.reduce((sum, group) => sum + group.trajectories, 0);
+      const record = { id, modelId: model.id, split, groups, trajectories };
+      // The file of a stored group begins with what the log needs of it.
+      const members = () => (packed ? [packed.content] : service.files.groupMembers(model.id, stored));
+      await write(service, record, members, ids);
+      return { body: { split, num_groups: groups, num_trajectories: trajectories }, modelId: model.id };
     }),
   );
 }
-
-type LogTarget = Pick<LogRecord, 'id' | 'modelId' | 'split'>;
-type Logged = Pick<LogRecord, 'groups' | 'trajectories'>;
-
-async function logWhole(service: ServiceContext, target: LogTarget, body: GroupedBody): Promise<Logged> {
-  const { file, ...counts } = await compress(service.files, body);
-  try {
-    await write(service, { ...target, ...counts }, () => file.pieces({ start: 0, end: file.bytes }));
-  } finally {
-    await file.discard();
-  }
-  return counts;
-}
-
-/** The file of a stored group begins with what the log needs of it. */
-async function logStored(
-  service: ServiceContext,
-  target: LogTarget,
-  stored: readonly GroupRecord[],
-): Promise<Logged> {
-  const counts = {
-    groups: stored.length,
-    trajectories: stored.reduce((sum, { trajectories }) => sum + trajectories, 0),
-  };
-  const members = () => service.files.groupMembers(target.modelId, stored);
-  await write(
-    service,
-    { ...target, ...counts },
-    members,
-    stored.map(({ id }) => id),
-  );
-  return counts;
-}
-
-/** Writes each group as a line of JSON and counts groups and trajectories. */
-async function compress(files: DataFiles, body: GroupedBody) {
-  let groups = 0;
-  let trajectories = 0;
-  const file = await files.compress(
-    (async function* () {
-      for await (const part of readGroups(body.groups())) {
-        if (part.type === 'trajectory') {
-          trajectories++;
-          continue;
-        }
-        groups++;
-        yield* part.line();
-        yield newline;
-      }
-    })(),
-  );
-  return { file, groups, trajectories };
-}
-
-const newline = Buffer.from('\n');
 
 /**
  * Appends gzip members to the log of a split, once for each record. Run alone: each record starts where the previous one
@@ -109,8 +60,8 @@ const newline = Buffer.from('\n');
 function write(
   { store, files }: ServiceContext,
   record: Omit<LogRecord, 'offset' | 'bytes' | 'createdAt'>,
-  members: () => AsyncIterable<Uint8Array>,
-  groupIds: readonly string[] = [],
+  members: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  groupIds: readonly string[],
 ): Promise<void> {
   const { id, modelId, split } = record;
   return files.exclusively(modelId, async () => {

@@ -8,7 +8,7 @@ import {
 import { type Access, accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, messageOf, notFound, ServiceError } from '../errors.ts';
-import { readJson } from '../json/parse.ts';
+import { readJson } from '../json/read-text.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';

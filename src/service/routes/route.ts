@@ -8,7 +8,7 @@ import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import type { RepeatableAnswer } from '../idempotency.ts';
-import { readJson } from '../json/parse.ts';
+import { readJson } from '../json/read-text.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
 import type { StoredPage } from '../store/store.ts';
 

@@ -12,7 +12,7 @@ import { type Access, accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError, unknownCursor } from '../errors.ts';
 import { tokenPage } from '../jobs/trained-tokens.ts';
-import { readJson } from '../json/parse.ts';
+import { readJson } from '../json/read-text.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import type { JobRecord } from '../store/store.ts';

@@ -5,11 +5,10 @@ import { makeFolder, privateFolder, syncFolder, writeAtomically } from '../../ut
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { damagedRecord, ServiceError } from '../errors.ts';
-import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder } from './durable-files.ts';
 import { groupMembers, groupPattern, keepGroup, readAfterMember, removeGroup } from './group-files.ts';
-import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
+import { IncomingFile, pieceBytes, readCompressed } from './incoming-file.ts';
 import { appendToLog, type LogEnds, logsBeyond } from './log-files.ts';
 import { Quarantine } from './quarantine.ts';
 import type { GroupRecord, ModelRecord } from './store.ts';
@@ -186,21 +185,15 @@ export class DataFiles {
       await rm(join(this.#root, 'incoming', name), { force: true });
   }
 
-  /** Compresses `content` into a new file as one gzip member. Leaves no file if `content` throws. */
-  async compress(content: AsyncIterable<Uint8Array>): Promise<IncomingFile> {
+  /** Writes the compressed payload of a job. */
+  async keepPayload(jobId: string, compressed: Uint8Array): Promise<void> {
     const file = await this.createIncoming();
     try {
-      await compressInto(file, content);
-      return file;
-    } catch (error) {
+      await file.append(compressed);
+      await file.keepAs(this.#payloadPath(jobId));
+    } finally {
       await file.discard();
-      throw error;
     }
-  }
-
-  /** Turns a compressed file into the payload of a job. */
-  async keepPayload(jobId: string, compressed: IncomingFile): Promise<void> {
-    await compressed.keepAs(this.#payloadPath(jobId));
   }
 
   /** The decompressed payload of a job. */
@@ -269,7 +262,7 @@ export class DataFiles {
     modelId: string,
     split: string,
     end: number,
-    members: AsyncIterable<Uint8Array>,
+    members: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<number> {
     return appendToLog(this.#logFolder(modelId), { split, end }, members);
   }

@@ -2,8 +2,7 @@ import { mkdir, open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { privateFolder, syncFolder } from '../../util/durable-files.ts';
 import { damagedRecord } from '../errors.ts';
-import { pieceBytes } from '../json/byte-source.ts';
-import type { IncomingFile } from './incoming-file.ts';
+import { type IncomingFile, pieceBytes } from './incoming-file.ts';
 import type { GroupRecord } from './store.ts';
 
 /** Ids of stored groups, which are also the names of their files. */

@@ -3,9 +3,8 @@ import { constants, createReadStream } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { createGunzip, createGzip } from 'node:zlib';
+import { createGunzip } from 'node:zlib';
 import { privateFile, syncFolder } from '../../util/durable-files.ts';
-import { type ByteSource, pieceBytes, type Range } from '../json/byte-source.ts';
 
 /**
  * Written data is synced every this many bytes. One sync at the end would take long, and anyone who syncs
@@ -13,10 +12,13 @@ import { type ByteSource, pieceBytes, type Range } from '../json/byte-source.ts'
  */
 const syncEvery = 16 * 1024 ** 2;
 
+/** Files are read in pieces of at most as many bytes. */
+export const pieceBytes = 131_072;
+
 /** A private file that is appended to, read, and finally renamed or removed. */
-export class IncomingFile implements ByteSource {
+export class IncomingFile {
   readonly #file: FileHandle;
-  readonly #path: string;
+  readonly path: string;
   #bytes = 0;
   #unsynced = 0;
   #open = true;
@@ -24,7 +26,7 @@ export class IncomingFile implements ByteSource {
 
   private constructor(file: FileHandle, path: string) {
     this.#file = file;
-    this.#path = path;
+    this.path = path;
   }
 
   static async create(folder: string): Promise<IncomingFile> {
@@ -49,16 +51,17 @@ export class IncomingFile implements ByteSource {
     await this.#file.datasync();
   }
 
-  async read({ start, end }: Range): Promise<Buffer> {
-    const buffer = Buffer.allocUnsafe(Math.max(0, Math.min(end, this.#bytes) - start));
-    const length = await this.#fill(buffer, start);
-    return buffer.subarray(0, length);
+  /** The whole content. */
+  async read(): Promise<Buffer> {
+    const buffer = Buffer.allocUnsafe(this.#bytes);
+    return buffer.subarray(0, await this.#fill(buffer, 0));
   }
 
-  async *pieces({ start, end }: Range): AsyncGenerator<Buffer> {
-    const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, Math.max(0, end - start)));
-    for (let at = start; at < end; ) {
-      const length = await this.#fill(buffer.subarray(0, Math.min(buffer.length, end - at)), at);
+  /** The whole content. Each piece is valid only until the next one is read. */
+  async *pieces(): AsyncGenerator<Buffer> {
+    const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, this.#bytes));
+    for (let at = 0; at < this.#bytes; ) {
+      const length = await this.#fill(buffer.subarray(0, Math.min(buffer.length, this.#bytes - at)), at);
       if (length === 0) return;
       yield buffer.subarray(0, length);
       at += length;
@@ -69,7 +72,7 @@ export class IncomingFile implements ByteSource {
   async keepAs(path: string): Promise<void> {
     await this.#file.sync();
     await this.#close();
-    await rename(this.#path, path);
+    await rename(this.path, path);
     this.#kept = true;
     await syncFolder(dirname(path));
   }
@@ -77,7 +80,7 @@ export class IncomingFile implements ByteSource {
   /** Closes the file and removes it, unless it was kept. */
   async discard(): Promise<void> {
     await this.#close();
-    if (!this.#kept) await rm(this.#path, { force: true });
+    if (!this.#kept) await rm(this.path, { force: true });
   }
 
   async #close(): Promise<void> {
@@ -97,13 +100,6 @@ export class IncomingFile implements ByteSource {
   }
 }
 
-/** Compresses `content` and appends it to a file as one gzip member. */
-export async function compressInto(file: IncomingFile, content: AsyncIterable<Uint8Array>): Promise<void> {
-  await pipeline(gathered(content), createGzip({ level: 1 }), async (packed: AsyncIterable<Buffer>) => {
-    for await (const piece of packed) await file.append(piece);
-  });
-}
-
 /** The decompressed content of a gzip file. */
 export async function* readCompressed(path: string): AsyncGenerator<Buffer> {
   const packed = createReadStream(path);
@@ -118,21 +114,4 @@ export async function* readCompressed(path: string): AsyncGenerator<Buffer> {
     packed.destroy();
     plain.destroy();
   }
-}
-
-const gatheredBytes = 65_536;
-
-/** Copies small chunks into larger ones that stay valid. */
-async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
-  let pieces: Buffer[] = [];
-  let length = 0;
-  for await (const piece of content) {
-    pieces.push(Buffer.from(piece));
-    length += piece.length;
-    if (length < gatheredBytes) continue;
-    yield Buffer.concat(pieces);
-    pieces = [];
-    length = 0;
-  }
-  if (length > 0) yield Buffer.concat(pieces);
 }

@@ -10,7 +10,7 @@ export type LogEnds = ReadonlyMap<string, number>;
 export async function appendToLog(
   folder: string,
   { split, end }: { split: string; end: number },
-  members: AsyncIterable<Uint8Array>,
+  members: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
 ): Promise<number> {
   await mkdir(folder, { recursive: true, mode: privateFolder });
   await using file = await open(join(folder, fileNameOf(split)), 'a', privateFile);

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { messageOf } from '../errors.ts';
 import { faultCodeOf } from '../faults.ts';
-import { pieceBytes } from '../json/byte-source.ts';
+import { pieceBytes } from '../store/incoming-file.ts';
 import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
 const dataNames = ['train.jsonl', 'trajectories.jsonl'];

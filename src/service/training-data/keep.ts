@@ -64,11 +64,9 @@ async function keep(
   }
 }
 
-const piecesOf = (file: IncomingFile) => file.pieces({ start: 0, end: file.bytes });
-
 async function hashOf(file: IncomingFile): Promise<string> {
   const hash = createHash('sha256');
-  for await (const piece of piecesOf(file)) hash.update(piece);
+  for await (const piece of file.pieces()) hash.update(piece);
   return hash.digest('hex');
 }
 
@@ -77,7 +75,7 @@ async function countExamples(file: IncomingFile): Promise<number> {
   const tooLong = (number: number) =>
     wrongLine(number, `exceeds the limit of ${maxLineBytes} bytes per line`);
   let examples = 0;
-  for await (const { bytes, number } of byteLines(piecesOf(file), { maxBytes: maxLineBytes, tooLong })) {
+  for await (const { bytes, number } of byteLines(file.pieces(), { maxBytes: maxLineBytes, tooLong })) {
     if (!isUtf8(bytes)) throw wrongLine(number, 'is not UTF-8 text');
     const line = bytes.toString('utf8');
     if (line.trim() === '') continue;

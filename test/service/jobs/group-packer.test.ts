@@ -6,7 +6,6 @@ import { LanguageError } from '../../../src/language/error.ts';
 import type { ReceivedBody } from '../../../src/service/bodies/bodies.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from '../../../src/service/errors.ts';
 import { GroupPacker } from '../../../src/service/jobs/group-packer.ts';
-import { MemorySource } from '../../../src/service/json/byte-source.ts';
 import { baseModel, special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, trajectory } from '../harness.ts';
 
@@ -20,18 +19,14 @@ const context = {
 
 function received(value: unknown): ReceivedBody {
   const memory = Buffer.from(JSON.stringify(value));
-  const source = new MemorySource(memory);
-  return { bytes: memory.length, source, memory, file: null, fingerprint: '' };
+  return { bytes: memory.length, memory, file: null, fingerprint: '' };
 }
 
 /** One that reads in a thread, and one that does not. */
 function packers() {
-  const [threaded, sliced] = [
-    new GroupPacker(() => builtInLanguage().shared),
-    new GroupPacker(() => undefined),
-  ];
+  const [threaded, local] = [new GroupPacker(() => builtInLanguage().shared), new GroupPacker(() => undefined)];
   onTestFinished(() => threaded.close());
-  return { threaded, sliced };
+  return { threaded, local };
 }
 
 const sampledUnder = (constraint: string) => ({
@@ -44,8 +39,8 @@ const sampledUnder = (constraint: string) => ({
   reward: 0,
 });
 
-test('a group read in a thread gives the same file, byte for byte, as one read in slices', async () => {
-  const { threaded, sliced } = packers();
+test('a group read in a thread gives the same file, byte for byte, as one read here', async () => {
+  const { threaded, local } = packers();
   const long = 'wörter '.repeat(20_000);
   for (const body of [
     group(),
@@ -57,7 +52,7 @@ test('a group read in a thread gives the same file, byte for byte, as one read i
   ]) {
     const [one, other] = [
       await threaded.pack(received(body), context, {}),
-      await sliced.pack(received(body), context, {}),
+      await local.pack(received(body), context, {}),
     ];
     const { content, ...counts } = one;
     const { content: expected, ...expectedCounts } = other;
@@ -67,7 +62,7 @@ test('a group read in a thread gives the same file, byte for byte, as one read i
 });
 
 test('what is wrong with a group is refused with the same error in a thread', async () => {
-  const { threaded, sliced } = packers();
+  const { threaded, local } = packers();
   const good = trajectory(1, tokensOf('yes', special.end));
   for (const body of [
     [],
@@ -90,7 +85,7 @@ test('what is wrong with a group is refused with the same error in a thread', as
       };
     };
     const refused = await refusalOf(threaded);
-    expect(refused).toEqual(await refusalOf(sliced));
+    expect(refused).toEqual(await refusalOf(local));
     expect(refused.status).toBeOneOf([400, 422]);
   }
 });

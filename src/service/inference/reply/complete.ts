@@ -4,7 +4,7 @@ import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { reportLogprobs, reportSampling } from '../token-report.ts';
+import { reportSampling, reportTokens } from '../token-report.ts';
 
 /** Samples all choices of a request and returns the whole answer. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {
@@ -64,17 +64,16 @@ function generateAll(chat: PreparedChat, signal: AbortSignal): Promise<Generatio
 }
 
 function toChoice(chat: PreparedChat, generation: Generation, index: number): Choice {
-  const { report } = chat;
   const parser = chat.parser();
   parser.push(generation.tokens);
   parser.end(generation);
   return {
     index,
     message: parser.message(),
-    logprobs: report.logprobs ? reportLogprobs(chat, generation, { isFirst: true }) : null,
+    logprobs: null,
     finish_reason: parser.finishReason(generation),
     stop_reason: generation.stop,
-    ...(report.ids === 'choice' ? { token_ids: generation.tokens } : {}),
+    ...reportTokens(chat, generation, { isFirst: true }),
     ...reportSampling(chat, generation.tokens),
   };
 }

@@ -3,7 +3,7 @@ import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
 import type { Deadline } from '../../../util/deadline.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { reportLogprobs, reportSampling } from '../token-report.ts';
+import { reportSampling, reportTokens } from '../token-report.ts';
 import { ReplyUpdates } from './reply-updates.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
@@ -98,8 +98,7 @@ function deltaChoices(
   return pieces.map((delta, position) => ({
     index,
     delta,
-    ...(position === 0 && report.logprobs ? { logprobs: reportLogprobs(chat, tokens, { isFirst }) } : {}),
-    ...(position === 0 && report.ids === 'choice' ? { token_ids: tokens.tokens } : {}),
+    ...(position === 0 ? reportTokens(chat, tokens, { isFirst }) : {}),
     finish_reason: null,
   }));
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { checkShape, JsonScanner } from '../../../src/service/json/scanner.ts';
+import { checkShape } from '../../../src/service/json/shape.ts';
 
 interface Shape {
   depth: number;
@@ -77,23 +77,6 @@ describe('the counts of JSON', () => {
       expect(refuses(fits, requestLimits)).toBe(false);
       expect(refuses(exceeds, requestLimits)).toBe(true);
     }
-  });
-
-  it('are the same wherever the text is cut', () => {
-    const texts = ['{"a\\"{":[1,{"b":"\\\\"}],"c":{"d":1,"e":2,"f":3}}', '[[["]\\"]"]],[[[[]]]]]'];
-    const limits = { depth: 3, containers: 4, members: 6, membersOfObject: 3, values: 5 };
-    for (const text of texts)
-      for (const [name, limit] of Object.entries(limits))
-        for (const most of [limit - 1, limit, limit + 1])
-          for (let length = 1; length < 5; length++) {
-            const check = new JsonScanner({ limits: { ...unlimited, [name]: most } });
-            const cut = () => {
-              const bytes = Buffer.from(text);
-              for (let at = 0; at < bytes.length; at += length) check.push(bytes.subarray(at, at + length));
-            };
-            if (refuses(text, { [name]: most })) expect(cut).toThrow(RequestValidationError);
-            else cut();
-          }
   });
 
   it.each([
