@@ -25,6 +25,7 @@ describe('resolveRlConfig', () => {
       kl_penalty_coef: 0,
       kl_penalty_reference_step: null,
       kl_penalty_step_lag: null,
+      kl_penalty_reference_model: null,
       kl_penalty_source: 'current_learner',
       entropy_coefficient: 0,
     });

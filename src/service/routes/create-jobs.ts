@@ -20,6 +20,7 @@ import { packGroups } from '../jobs/pack-groups.ts';
 import type { PackedTrajectories } from '../jobs/packed-trajectories.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
+import { pinTeacher } from '../jobs/teacher.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
@@ -114,7 +115,11 @@ export async function createRlJob(
     try {
       if ('error' in model) throw model.error;
       if (error !== null) throw error;
-      const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+      const resolvedConfig = await resolveConfig(
+        service,
+        { model, access: origin.access },
+        request.experimental_config,
+      );
       return await acceptJob(service, {
         origin,
         model,
@@ -141,7 +146,11 @@ async function createJobOfStored(
   await findGroups(service, model, groupIds);
   const slot = await reserveJob(service, model, origin);
   try {
-    const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+    const resolvedConfig = await resolveConfig(
+      service,
+      { model, access: origin.access },
+      request.experimental_config,
+    );
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, groupIds });
   } finally {
     slot.release();
@@ -149,10 +158,11 @@ async function createJobOfStored(
 }
 
 async function resolveConfig(
-  { engine, store }: ServiceContext,
-  model: ModelRecord,
+  service: ServiceContext,
+  { model, access }: { model: ModelRecord; access: Access },
   requested: ParsedRlConfig | undefined,
 ): Promise<ResolvedRlConfig> {
+  const { engine, store } = service;
   const base = baseModelOf(engine, model.baseModel);
   const { config } = resolveRlConfig(requested, { learningRate: base.defaults.rlLearningRate });
   if (base.isRemote && config.entropy_coefficient !== 0)
@@ -162,6 +172,7 @@ async function resolveConfig(
       `the training server of ${base.id} does not tell the entropy; leave it out`,
     );
   const { kl_penalty_reference_step: reference, kl_penalty_step_lag: lag } = config;
+  const { kl_penalty_reference_model: teacher } = config;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(
       ['experimental_config', 'kl_penalty_reference_step'],
@@ -169,7 +180,8 @@ async function resolveConfig(
       reference,
     );
   if (lag !== null) await checkLag(store, model, lag);
-  return config;
+  if (teacher === null) return config;
+  return { ...config, kl_penalty_reference_model: await pinTeacher(service, teacher, { base, access }) };
 }
 
 /** Refuses a lag that leads to a missing checkpoint, if the job's start is already known. */

@@ -101,7 +101,10 @@ describe('a model on a training server', () => {
     const server = await serverOf();
     const engine = await open(server);
     const first = await trainOnce(engine, untrained, 'first');
-    const loss: LossConfig = { ...ppo, klPenalty: { coefficient: 0.5, source: 'current_learner' } };
+    const loss: LossConfig = {
+      ...ppo,
+      klPenalty: { coefficient: 0.5, source: 'current_learner', isCentred: true },
+    };
     const { metrics } = await trainOnce(engine, first.weights, 'kl', [batch({ loss, reference: untrained })]);
     const terms = datums.flatMap(({ tokens, spans }) =>
       spans.flatMap(({ start, logprobs }) =>

@@ -113,7 +113,7 @@ function ours(loss: LossConfig) {
           loss.klPenalty,
         )
       : null;
-  const batch = new BatchLoss(loss, penalty?.shifts);
+  const batch = new BatchLoss(loss, penalty);
   const counts = [4, 4, 2];
   const decisions = places.map((history, index) =>
     history.map((place) => ({

@@ -178,7 +178,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
       const { mean, shifts } = klPenaltyShifts(terms, penalty);
       expect(metrics.kl_policy_ref).toBeCloseTo(mean, 6);
       expect(Math.abs(metrics.kl_policy_ref as number)).toBeGreaterThan(1e-6);
-      const batchLoss = new BatchLoss(loss, shifts);
+      const batchLoss = new BatchLoss(loss, { mean, shifts });
       const sum = new TrainedVector(vector, null);
       await passes.addGradient(vector, batchLoss, sum, { signal });
       expect(metrics.loss).toBeCloseTo(batchLoss.metrics().loss as number, 6);

@@ -1,0 +1,32 @@
+import { inTimeSlices } from '../../util/time-slices.ts';
+import type { Tokenizer } from './tokenizer.ts';
+
+/** The first id that means different tokens in two vocabularies, with both texts; null where one has no such token. */
+export interface VocabularyDifference {
+  token: number;
+  texts: [string | null, string | null];
+}
+
+/** Compares vocabularies token by token; null if they are the same. The event loop stays free meanwhile. */
+export async function compareVocabularies(
+  first: Tokenizer,
+  second: Tokenizer,
+): Promise<VocabularyDifference | null> {
+  if (first === second) return null;
+  const sizes = [first.vocabularySize, second.vocabularySize];
+  for await (const [token] of inTimeSlices(new Array<null>(Math.min(...sizes)).fill(null)))
+    if (!isSame(first, second, token)) return { token, texts: [first.text(token), second.text(token)] };
+  if (first.vocabularySize === second.vocabularySize) return null;
+  const token = Math.min(...sizes);
+  const text = (tokenizer: Tokenizer) => (token < tokenizer.vocabularySize ? tokenizer.text(token) : null);
+  return { token, texts: [text(first), text(second)] };
+}
+
+/** A special token has no bytes, so its text tells it. */
+function isSame(first: Tokenizer, second: Tokenizer, token: number): boolean {
+  const bytes = first.bytes(token);
+  return (
+    Buffer.compare(bytes, second.bytes(token)) === 0 &&
+    (bytes.length > 0 || first.text(token) === second.text(token))
+  );
+}
