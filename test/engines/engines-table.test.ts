@@ -9,7 +9,7 @@ import { callsTo, type Json } from '../service/harness.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { generateCheckpoint } from './embedded/checkpoint/generated.ts';
 import { TinkerServer } from './tinker/tinker-server.ts';
-import { chatTries, type Fields, processor, supervisedTries, trainingTries } from './tries.ts';
+import { chatTries, type Fields, itself, processor, supervisedTries, trainingTries } from './tries.ts';
 
 const baseModels = ['martingale-tiny', 'checkpoint', 'remote'] as const;
 const user = { role: 'user', content: 'hi' };
@@ -121,8 +121,14 @@ it('every field of a job works or is refused by name before it begins, as the ta
   expectFields(Object.keys(rlConfigSchema.shape), trainingTries);
   const calls = await serve();
   const models = await createModels(calls);
-  await holds('Jobs of reinforcement learning', trainingTries, async (baseModel, config) => {
+  await holds('Jobs of reinforcement learning', trainingTries, async (baseModel, fields) => {
     const { id, entity, project, name } = models.get(baseModel);
+    const config = Object.fromEntries(
+      Object.entries(fields).map(([field, value]) => [
+        field,
+        value === itself ? `${entity}/${project}/${name}:step0` : value,
+      ]),
+    );
     const sampled = { n: 2, logprobs: true, return_token_ids: true };
     const response = await chatWith(calls, `${entity}/${project}/${name}`, sampled);
     const { choices } = (await response.json()) as Json;

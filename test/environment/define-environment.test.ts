@@ -206,7 +206,7 @@ test.each([
 });
 
 test('the stack of a refusal begins where the program called defineEnvironment()', () => {
-  const refused = () => defineEnvironment({ ...base, rewards: {} });
+  const refused = () => defineEnvironment({ ...base, name: 'x', credit: { discount: 2 } });
   const [, first = ''] = String(thrownBy(refused)?.stack).split('\n    at ');
   expect(first).toContain('define-environment.test.ts');
 });
