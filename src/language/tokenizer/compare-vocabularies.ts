@@ -1,4 +1,4 @@
-import { inTimeSlices } from '../../util/time-slices.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
 /** The first id that means different tokens in two vocabularies, with both texts; null where one has no such token. */
@@ -13,13 +13,15 @@ export async function compareVocabularies(
   second: Tokenizer,
 ): Promise<VocabularyDifference | null> {
   if (first === second) return null;
-  const sizes = [first.vocabularySize, second.vocabularySize];
-  for await (const [token] of inTimeSlices(new Array<null>(Math.min(...sizes)).fill(null)))
+  const shared = Math.min(first.vocabularySize, second.vocabularySize);
+  const slices = new TimeSlices();
+  for (let token = 0; token < shared; token++) {
+    if (slices.over) await slices.pause();
     if (!isSame(first, second, token)) return { token, texts: [first.text(token), second.text(token)] };
+  }
   if (first.vocabularySize === second.vocabularySize) return null;
-  const token = Math.min(...sizes);
-  const text = (tokenizer: Tokenizer) => (token < tokenizer.vocabularySize ? tokenizer.text(token) : null);
-  return { token, texts: [text(first), text(second)] };
+  const text = (tokenizer: Tokenizer) => (shared < tokenizer.vocabularySize ? tokenizer.text(shared) : null);
+  return { token: shared, texts: [text(first), text(second)] };
 }
 
 /** A special token has no bytes, so its text tells it. */

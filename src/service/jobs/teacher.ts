@@ -1,17 +1,23 @@
 import { parseModelName } from '../../contract/index.ts';
-import { type BaseModel, EngineError, type Weights } from '../../engines/engine.ts';
+import { type BaseModel, type Engine, EngineError, type Weights } from '../../engines/engine.ts';
 import {
   compareVocabularies,
   type VocabularyDifference,
 } from '../../language/tokenizer/compare-vocabularies.ts';
 import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
-import type { ServiceContext } from '../context.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import { checkpointOf } from '../inference/resolve-model.ts';
-import type { JobRecord } from '../store/store.ts';
+import { type BaseModelTools, checkpointOf, type ModelResolver } from '../inference/resolve-model.ts';
+import type { DataFiles } from '../store/files.ts';
+import type { JobRecord, Store } from '../store/store.ts';
 
 const path = ['experimental_config', 'kl_penalty_reference_model'];
+
+interface Teachers {
+  models: ModelResolver;
+  engine: Engine;
+  tools: (baseModel: string) => BaseModelTools;
+}
 
 interface Student {
   base: BaseModel;
@@ -24,7 +30,7 @@ interface Student {
  * @throws ServiceError 404 if the key sees no such model; 422 if the teacher cannot score what the student samples.
  */
 export async function pinTeacher(
-  { models, engine, tools }: Pick<ServiceContext, 'models' | 'engine' | 'tools'>,
+  { models, engine, tools }: Teachers,
   name: string,
   { base: student, access }: Student,
 ): Promise<string> {
@@ -63,7 +69,7 @@ function differenceOf(first: Tokenizer, second: Tokenizer): Promise<VocabularyDi
  * @throws ServiceError 422 if they were deleted meanwhile; a later model of the same name is another one.
  */
 export async function teacherWeights(
-  { store, files, engine }: Pick<ServiceContext, 'store' | 'files' | 'engine'>,
+  { store, files, engine }: { store: Store; files: DataFiles; engine: Engine },
   { createdAt }: JobRecord,
   name: string,
 ): Promise<Weights> {

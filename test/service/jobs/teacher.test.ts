@@ -20,7 +20,11 @@ class SeveralBases extends ScriptedEngine {
         text: (token: number) => (token === 98 ? 'ß' : byteTokenizer.text(token)),
       };
     return id === 'scripted-longer'
-      ? { ...byteTokenizer, vocabularySize: 280, text: () => 'new' }
+      ? {
+          ...byteTokenizer,
+          vocabularySize: 280,
+          text: (token: number) => (token < 267 ? byteTokenizer.text(token) : 'new'),
+        }
       : byteTokenizer;
   }
 
@@ -100,7 +104,7 @@ describe('a teacher', () => {
       'scripted-other',
       /scripted-other and scripted-tiny differ: token 98 is "ß" in .*other and "b" in .*tiny/,
     ],
-    ['scripted-longer', /token 256 is "new" in scripted-longer and "<\|user\|>" in scripted-tiny/],
+    ['scripted-longer', /token 267 is "new" in scripted-longer and missing in scripted-tiny/],
     ['scripted-away', /scripted-away is far from scripted-tiny/],
   ])('that cannot score the tokens is refused: %s', async (name, message) => {
     const { teach } = await prepared();
@@ -147,6 +151,24 @@ describe('a teacher', () => {
         error_message: expect.stringMatching(/^kl_penalty_reference_model: .*large:step0 was deleted/),
       },
     });
+  });
+
+  test('is the same after a restart, whatever it has learned meanwhile', async () => {
+    const { service, dataFolder, engine, createModel, teach, train } = await prepared();
+    const large = await createModel({ name: 'large', base_model: 'scripted-large' });
+    await train(large);
+    const held = door();
+    engine.hold = held.wait;
+    const { body } = await teach('local/desk/large');
+    await held.reached;
+    await service.close();
+    const again = await start({ engine: new SeveralBases(), dataFolder });
+    expect((await again.follow(body.id)).at(-1).type).toBe('training_ended');
+    const { reference } = again.engine.trained[0] ?? {};
+    expect([reference?.baseModel, reference?.folder?.split('/').at(-1)]).toEqual([
+      'scripted-large',
+      'step-1',
+    ]);
   });
 
   test('teaches groups whose rewards are equal, and single trajectories', async () => {
