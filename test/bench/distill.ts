@@ -30,8 +30,8 @@ import { head, machine, row } from './table.ts';
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '5' },
-    steps: { type: 'string', default: '70' },
-    every: { type: 'string', default: '5' },
+    steps: { type: 'string', default: '40' },
+    every: { type: 'string', default: '2' },
   },
 });
 const [seeds, steps, every] = [Number(values.seeds), Number(values.steps), Number(values.every)];
@@ -73,6 +73,7 @@ async function measure(client: Client, folder: string, seed: number) {
   };
   const taught = await train({
     ...{ ...common, environment: desk, model: await copy('teacher'), config: rlConfig, seed },
+    validation: { scenarios: held },
     runDirectory: join(folder, `teacher-${seed}`),
   });
   const teacher = taught.model;

@@ -141,6 +141,23 @@ it('every field of a job works or is refused by name before it begins, as the ta
   });
 });
 
+it('a teacher on another engine is refused by name', async () => {
+  const calls = await serve();
+  const models = await createModels(calls);
+  const response = await chatWith(calls, 'local/table/checkpoint', {
+    logprobs: true,
+    return_token_ids: true,
+  });
+  const { choices } = (await response.json()) as Json;
+  const { status, body } = await calls.call('POST', '/v1/preview/training-jobs', {
+    model_id: models.get('checkpoint').id,
+    trajectory_groups: [{ trajectories: [{ messages_and_choices: [user, choices[0]], reward: 1 }] }],
+    experimental_config: { kl_penalty_coef: 1, kl_penalty_reference_model: 'local/table/remote' },
+  });
+  expect([status, body.detail[0].loc.at(-1)]).toEqual([422, 'kl_penalty_reference_model']);
+  expect(body.detail[0].msg).toMatch(/remote is on the engine tinker and checkpoint on embedded/);
+});
+
 it('every field of a supervised job works, as the table of engines says', { timeout: 60_000 }, async () => {
   expectFields(Object.keys(sftConfigSchema.shape), supervisedTries);
   const calls = await serve();
