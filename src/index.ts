@@ -182,6 +182,7 @@ export {
   type StopProgress,
   type StopWhen,
   sft,
+  type Teacher,
   type TokenPrices,
   type TokenUsage,
   TrainingError,

@@ -1,5 +1,5 @@
 import { NoObjectGeneratedError } from 'ai';
-import { defineEnvironment } from 'martingale';
+import { defineEnvironment, type RolloutModel } from 'martingale';
 import { type Answer, createDeskAgent, type Desk, type ToolName } from './agent.ts';
 import { type DeskScenario, deskScenario } from './scenarios.ts';
 
@@ -41,10 +41,11 @@ const part = (name: keyof ReturnType<typeof checkOutcome>) => ({
   reward: ({ scenario, outcome }: Scored) => Number(checkOutcome(scenario, outcome)[name]),
 });
 
-export const desk = defineEnvironment({
-  name: 'desk',
+type RolloutContext = { scenario: DeskScenario; model: RolloutModel; signal: AbortSignal };
+
+const agent = {
   scenario: deskScenario,
-  rollout: async ({ scenario, model, signal }): Promise<Outcome> => {
+  rollout: async ({ scenario, model, signal }: RolloutContext): Promise<Outcome> => {
     const { answer } = openDesk(scenario);
     const calls: Outcome['calls'] = [];
     const agent = createDeskAgent(model.languageModel, (tool, order) => {
@@ -60,15 +61,26 @@ export const desk = defineEnvironment({
       throw error;
     }
   },
+};
+
+/** Measured, but not paid for. */
+const success = {
+  weight: 0,
+  reward: ({ scenario, outcome }: Scored) =>
+    Number(Object.values(checkOutcome(scenario, outcome)).every(Boolean)),
+};
+
+export const desk = defineEnvironment({
+  ...agent,
+  name: 'desk',
   rewards: {
     tool: part('tool'),
     order: part('order'),
     verdict: part('verdict'),
     code: part('code'),
-    success: {
-      weight: 0,
-      reward: ({ scenario, outcome }: Scored) =>
-        Number(Object.values(checkOutcome(scenario, outcome)).every(Boolean)),
-    },
+    success,
   },
 });
+
+/** The same without rewards, for a teacher. */
+export const taughtDesk = defineEnvironment({ ...agent, name: 'taught desk', rewards: { success } });

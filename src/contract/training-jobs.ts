@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { boundedNumber, list, numberList, optional, record, text } from './bounded.ts';
-import { trainingLimits } from './limits.ts';
+import { requestLimits, trainingLimits } from './limits.ts';
 import { pageSchema } from './page.ts';
 import { groupIds, trajectoryGroupSchema } from './trajectories.ts';
 
@@ -56,6 +56,9 @@ export const rlConfigSchema = z
     kl_penalty_reference_step: optional(z.number().int().min(0)).describe(
       "The reference is this step's checkpoint of the model. Needs kl_penalty_coef. Default: the base model.",
     ),
+    kl_penalty_reference_model: optional(text(requestLimits.model).min(1)).describe(
+      "Added by us: a teacher. The reference is this model, named as in chat requests: a model, one of its checkpoints (newest without a step) or a base model, with the same vocabulary and on the same engine. Then -c * k is added to each token's advantage, without the mean of k, and groups with equal rewards train too. Needs kl_penalty_coef, and replaces kl_penalty_reference_step and kl_penalty_step_lag. Default: off.",
+    ),
     kl_penalty_step_lag: optional(z.number().int().min(1)).describe(
       'n: the reference is the checkpoint n steps before the one that the job starts from, or step 0 if there are fewer. Needs kl_penalty_coef, and replaces kl_penalty_reference_step. Default: off.',
     ),
@@ -78,8 +81,15 @@ export const rlConfigSchema = z
         'kl_penalty_step_lag',
         `names another reference than kl_penalty_reference_step ${step}; send only one`,
       );
+    const other = step !== undefined ? 'kl_penalty_reference_step' : 'kl_penalty_step_lag';
+    if (config.kl_penalty_reference_model !== undefined && (step ?? lag) !== undefined)
+      refuse('kl_penalty_reference_model', `names another reference than ${other}; send only one`);
     if (config.kl_penalty_coef !== undefined) return;
-    for (const name of ['kl_penalty_reference_step', 'kl_penalty_step_lag'] as const)
+    for (const name of [
+      'kl_penalty_reference_step',
+      'kl_penalty_reference_model',
+      'kl_penalty_step_lag',
+    ] as const)
       if (config[name] !== undefined) refuse(name, 'needs a KL penalty; also send kl_penalty_coef');
     if (config.kl_penalty_source === 'sample')
       refuse('kl_penalty_source', 'needs a KL penalty; also send kl_penalty_coef');
@@ -156,7 +166,7 @@ export const untrainedSchema = z
     reason: z
       .enum(['no_signal', 'no_decisions'])
       .describe(
-        'no_signal: rewards do not differ within any group. no_decisions: they differ, but no reply with an advantage has a sampled token with an alternative.',
+        'no_signal: rewards do not differ within any group. no_decisions: they differ, but no reply with an advantage has a sampled token with an alternative; with a teacher, no reply has one.',
       ),
     message: z.string(),
     metrics: z

@@ -38,6 +38,14 @@ export function combineEngines(engines: readonly Engine[]): Engine {
     scorePrompt: async (request) => owner(request).scorePrompt(request),
     encodeReplies: async (baseModel, replies) => of(baseModel).encodeReplies(baseModel, replies),
     train: async (request) => of(request.from.baseModel).train(request),
+    checkTeacher: (teacher, student) => {
+      const [engine, trained] = [of(teacher), of(student)];
+      if (engine === trained) return engine.checkTeacher?.(teacher, student);
+      throw new EngineError(
+        'bad_reference',
+        `${teacher} is on the engine ${engine.name}${engine.name === trained.name ? ', on another server,' : ''} and ${student} on ${trained.name}, which cannot score with it. A teacher must be on the engine of its student.`,
+      );
+    },
     exportWeights: async (weights) => of(weights.baseModel).exportWeights(weights),
     drop: async (weights) => of(weights.baseModel).drop(weights),
     check: async () => void (await Promise.all(engines.map((engine) => engine.check?.()))),

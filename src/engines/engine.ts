@@ -124,7 +124,10 @@ export interface Generation extends GenerationDelta {
 export interface TrainingBatch {
   datums: Datum<Constraint>[];
   loss: LossConfig;
-  /** The weights that the KL penalty of `loss` compares with; null when there is no KL penalty. */
+  /**
+   * The weights that the KL penalty of `loss` compares with; null when there is no KL penalty. Their base model may be
+   * another one with the same vocabulary, if `checkTeacher` does not refuse it.
+   */
   reference: Weights | null;
   learningRate: number;
 }
@@ -189,6 +192,13 @@ export interface Engine {
    * wait for each other.
    */
   train(request: TrainRequest): Promise<void>;
+  /**
+   * Refuses a base model whose log-probabilities training cannot compare with those of another one. Default: any two base
+   * models with the same vocabulary can be compared.
+   *
+   * @throws EngineError (`bad_reference`) that says why.
+   */
+  checkTeacher?(teacher: string, student: string): void;
   /** Exports weights in a format that other tools read. */
   exportWeights(weights: Weights): Promise<ExportedWeights>;
   /** Releases everything held of a checkpoint, before its folder is deleted. */

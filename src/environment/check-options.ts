@@ -159,7 +159,6 @@ export function checkOptions(options: CheckedOptions): void {
         groupRewards[reward],
         `"${reward}" is the name of a reward and of a group reward. Rename one.`,
       );
-  let learns = credit !== undefined;
   for (const [reward, value] of Object.entries({ ...rewards, ...groupRewards })) {
     const isWeighted = typeof value === 'object' && value !== null && 'reward' in value;
     if (typeof (isWeighted ? value.reward : value) !== 'function')
@@ -190,15 +189,7 @@ export function checkOptions(options: CheckedOptions): void {
       );
     if (ownMetrics.has(reward))
       throw refusal(reward, value, `"${reward}" is a reserved metric name. Give the reward another name.`);
-    learns ||= weight !== 0;
   }
-  if (!learns)
-    throw refusal(
-      'rewards',
-      rewards,
-      'no reward has a weight other than 0, so there is nothing to learn from. Give `rewards` or `groupRewards`, ' +
-        'or `credit` if all rewards are step rewards.',
-    );
 }
 
 /** A list of different, non-empty names; undefined for anything else. */

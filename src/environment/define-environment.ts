@@ -62,8 +62,10 @@ const defaultCleanupTimeoutMs = 30_000;
  * TypeScript infers scenario, state and outcome from the schema and the functions, in the order of the properties:
  * write `setup` before `rollout` or `prompt`, and the rewards after it.
  *
- * @throws OptionError for an unknown option; for an invalid weight, limit, discount or deadline; for a name that both a
- * reward and a group reward have; and for an environment without a weighted reward or `credit`.
+ * Without a weighted reward or `credit`, only a teacher can train on it.
+ *
+ * @throws OptionError for an unknown option; for an invalid weight, limit, discount or deadline; and for a name that both
+ * a reward and a group reward have.
  */
 export function defineEnvironment<
   Schema extends z.ZodType,

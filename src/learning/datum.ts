@@ -28,6 +28,16 @@ export interface Span<Constraint = unknown> {
   weight: number;
 }
 
+export interface KlPenalty {
+  coefficient: number;
+  source: 'current_learner' | 'sample';
+  /**
+   * Whether the mean of k is added, so that the batch's advantages keep their mean. Not with a teacher: A - k alone is the
+   * gradient of the reverse KL to it.
+   */
+  isCentred: boolean;
+}
+
 /** How the importance ratio of a token is computed. See `LossConfig`. */
 export type ImportanceLevel = 'token' | 'sequence' | 'average' | 'geometric_average';
 
@@ -63,10 +73,10 @@ export type LossConfig =
       truncation: number | null;
       /**
        * With k = stop(source's log-probability - reference's) for each decision, A becomes
-       * A + coefficient * (mean of k over the batch's decisions - k). null is off. The batch names the weights of the
-       * reference.
+       * A + coefficient * (mean of k over the batch's decisions - k), or A - coefficient * k if it is not centred. null is
+       * off. The batch names the weights of the reference.
        */
-      klPenalty: { coefficient: number; source: 'current_learner' | 'sample' } | null;
+      klPenalty: KlPenalty | null;
     };
 
 /**

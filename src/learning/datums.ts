@@ -1,6 +1,6 @@
 import { choiceAdvantages, groupStandardDeviation, hasSignal } from './advantages.ts';
 import { type Datum, LearningError, type Span } from './datum.ts';
-import type { ResolvedRlConfig } from './resolve-config.ts';
+import { hasTeacher, type ResolvedRlConfig } from './resolve-config.ts';
 
 interface SpanOrigin {
   /** The choice's credit; absent or null: its trajectory's reward applies. */
@@ -29,7 +29,7 @@ export interface RewardedGroup<Constraint> {
 /** Counts of a batch, under the names of `gradient_step` events. */
 export interface BatchCounts {
   num_groups_submitted: number;
-  /** Groups with at least one decision whose advantage is not 0. */
+  /** Groups with at least one decision whose advantage is not 0, or that a teacher scores. */
   num_groups_trainable: number;
   /** The other groups: all returns are equal, or no token with an advantage was a decision. */
   num_groups_without_signal: number;
@@ -67,14 +67,19 @@ export interface Batch<Constraint> {
 
 export type DatumConfig = Pick<
   ResolvedRlConfig,
-  'scale_rewards' | 'advantage_balance' | 'normalize_advantages' | 'entropy_coefficient'
+  | 'scale_rewards'
+  | 'advantage_balance'
+  | 'normalize_advantages'
+  | 'entropy_coefficient'
+  | 'kl_penalty_coef'
+  | 'kl_penalty_reference_model'
 >;
 
 /**
  * Turns groups of rewarded trajectories into a batch for an engine. Computes advantages within each group
  * (`choiceAdvantages`), with `normalize_advantages` divides them by their mean size (`normalize`), and computes the
  * weights over all groups (`weigh`). It yields after each group and each trajectory, so that the caller can pause, and
- * returns the batch. `datums` is empty when nothing in the batch has a signal.
+ * returns the batch. `datums` is empty when nothing in the batch has a signal, and there is neither bonus nor teacher.
  *
  * @throws LearningError for an invalid reward (`choiceAdvantages`), and `span_out_of_bounds` or `span_logprobs_length`
  * when a span does not fit its sequence.
@@ -91,6 +96,7 @@ export function* makeDatums<Constraint>(
   let credited = 0;
   let constrained = 0;
   let differ = false;
+  const isTaught = hasTeacher(config);
   for (const group of groups) {
     const returns = group.trajectories.map(({ reward, sequences }) => ({
       reward,
@@ -98,7 +104,7 @@ export function* makeDatums<Constraint>(
     }));
     const advantaged = withAdvantages(group, choiceAdvantages(returns, options));
     for (const trajectory of advantaged) trajectories.push(trajectory);
-    if (advantaged.some(hasAdvantage)) trainableGroups++;
+    if (advantaged.some(isTaught ? hasDecision : hasAdvantage)) trainableGroups++;
     credited += returns.flatMap(({ credits }) => credits).filter((credit) => credit !== null).length;
     for (const { sequences } of group.trajectories)
       for (const { spans } of sequences)
@@ -114,7 +120,7 @@ export function* makeDatums<Constraint>(
   const origins: DatumOrigin[] = [];
   let decisions = 0;
   for (const [index, trajectory] of trajectories.entries()) {
-    if (config.entropy_coefficient > 0 || hasAdvantage(trajectory)) {
+    if (config.entropy_coefficient > 0 || isTaught || hasAdvantage(trajectory)) {
       decisions += weigh(trajectory, trajectories.length);
       for (const { datum, decisions: own, choices } of trajectory) {
         if (sum(own) === 0) continue;
@@ -205,6 +211,9 @@ function decidingSpans(trajectory: readonly CountedDatum<unknown>[]) {
     .filter(({ count }) => count > 0);
 }
 
+const hasDecision = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
+  decidingSpans(trajectory).length > 0;
+
 /** Whether any decision has an advantage other than 0. */
 const hasAdvantage = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
   decidingSpans(trajectory).some(({ span }) => span.advantage !== 0);
@@ -216,7 +225,7 @@ const hasAdvantage = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
  *
  * A trajectory in which no decision has an advantage has no datums but still counts in `trajectories`, so that the step
  * is smaller when fewer groups have a signal. With an entropy coefficient above 0 it keeps its datums, which contribute
- * only to the entropy bonus. A trajectory without decisions never has datums. If some choices of a trajectory have
+ * only to the entropy bonus; with a teacher too, which gives them an advantage later. A trajectory without decisions never has datums. If some choices of a trajectory have
  * advantage 0, they keep their weight, so that they do not change the weight of the others.
  */
 function weigh(trajectory: readonly CountedDatum<unknown>[], trajectories: number): number {

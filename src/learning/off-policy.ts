@@ -1,3 +1,5 @@
+import type { KlPenalty } from './datum.ts';
+
 /** Differences between the weights being trained and the weights that sampled, over the tokens of a batch. */
 interface OffPolicySummary {
   /** Number of tokens. */
@@ -66,10 +68,14 @@ export interface KlPenaltyShifts {
  * a token falls when its log-probability exceeds the reference's by more than the batch's mean. The source is the
  * weights being trained (`current_learner`) or those that sampled (`sample`; the former when the sampled value is not
  * known).
+ *
+ * If it is not centred, the change is -coefficient * k: on tokens of the weights being trained, this is the gradient of
+ * their KL divergence to the reference (on-policy distillation: Agarwal et al. 2024, arXiv:2306.13649, with the reverse
+ * KL). Then decisions can be passed in parts.
  */
 export function klPenaltyShifts(
   terms: readonly KlTerm[],
-  { coefficient, source }: { coefficient: number; source: 'current_learner' | 'sample' },
+  { coefficient, source, isCentred }: KlPenalty,
 ): KlPenaltyShifts {
   const differences = Float64Array.from(terms, ({ current, sampled, reference }) => {
     const compared = source === 'sample' ? (sampled ?? current) : current;
@@ -77,5 +83,6 @@ export function klPenaltyShifts(
   });
   const mean =
     terms.length === 0 ? 0 : differences.reduce((sum, value) => sum + value, 0) / differences.length;
-  return { mean, shifts: differences.map((value) => coefficient * (mean - value)) };
+  const baseline = isCentred ? mean : 0;
+  return { mean, shifts: differences.map((value) => coefficient * (baseline - value)) };
 }

@@ -25,6 +25,8 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   kl_penalty_reference_step: number | null;
   /** Steps from the reference to the checkpoint that the job starts from. null: the reference is fixed. */
   kl_penalty_step_lag: number | null;
+  /** Name of the teacher: the reference in place of a checkpoint of the model. null: none. */
+  kl_penalty_reference_model: string | null;
   kl_penalty_source: 'current_learner' | 'sample';
   entropy_coefficient: number;
 }
@@ -76,6 +78,7 @@ export function resolveRlConfig(
     kl_penalty_coef: requested?.kl_penalty_coef ?? 0,
     kl_penalty_reference_step: requested?.kl_penalty_reference_step ?? null,
     kl_penalty_step_lag: requested?.kl_penalty_step_lag ?? null,
+    kl_penalty_reference_model: requested?.kl_penalty_reference_model ?? null,
     kl_penalty_source: requested?.kl_penalty_source ?? 'current_learner',
     entropy_coefficient: requested?.entropy_coefficient ?? 0,
   };
@@ -95,7 +98,16 @@ export function resolveRlConfig(
       klPenalty:
         config.kl_penalty_coef === 0
           ? null
-          : { coefficient: config.kl_penalty_coef, source: config.kl_penalty_source },
+          : {
+              coefficient: config.kl_penalty_coef,
+              source: config.kl_penalty_source,
+              isCentred: config.kl_penalty_reference_model === null,
+            },
     },
   };
 }
+
+/** Whether a job learns from a teacher, so that it trains on replies whose rewards teach nothing, too. */
+export const hasTeacher = (
+  config: Pick<ResolvedRlConfig, 'kl_penalty_reference_model' | 'kl_penalty_coef'>,
+): boolean => config.kl_penalty_reference_model !== null && config.kl_penalty_coef > 0;

@@ -57,6 +57,7 @@ function stepText(report: StepReport, progress: RunProgress): string {
     `reward ${decimal(report.reward)}`,
     ...(report.success === null ? [] : [`success ${percent(report.success).padStart(4)}`]),
     `entropy ${orDash(report.entropy, decimal)}`,
+    ...(report.klReference === null ? [] : [`kl ${decimal(report.klReference)}`]),
     `${count(report.tokensPerSecond)} tokens/s`,
     `${decimal(report.seconds, 2)} s`,
     ...(report.staleness.max > 0 ? [`stale ${decimal(report.staleness.mean, 1)}`] : []),

@@ -17,6 +17,7 @@ import { configNames, configOf } from './job-config.ts';
 import { checkLostJob, lostJobNames } from './lost-job.ts';
 import { checkModelSource, type ModelToOpen } from './model-source.ts';
 import { checkSftSettings, sftSettingNames } from './sft-job.ts';
+import { checkTeacher, type Teacher } from './teacher.ts';
 import type {
   KeepCheckpoints,
   TrainOptions,
@@ -46,6 +47,7 @@ export const trainNames = {
   rolloutsPerGroup: true,
   maxStaleness: true,
   config: configNames,
+  teacher: { model: true, weight: true } satisfies OptionNames<Teacher>,
   warmStart: { examples: true, ...sftSettingNames } satisfies OptionNames<WarmStart>,
   rolloutTimeoutMs,
   scenarioTimeoutMs: true,
@@ -88,6 +90,7 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   const { steps, rolloutsPerGroup, rolloutTimeoutMs, warmStart } = settings;
   checkOptionNames('train()', settings, trainNames, otherWords);
   checkEnvironment('invalid_run_option', settings.environment);
+  checkTeacher(settings.teacher, settings.environment);
   checkScenarios(settings);
   checkNumbers(settings);
   const stepsOfConfig = typeof settings.config === 'function' ? steps : 1;
@@ -116,7 +119,7 @@ function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings
   const wholeNumbers: [option: string, value: number, minimum: number, maximum?: number][] = [
     ['steps', steps, 1],
     ['groupsPerStep', groupsPerStep, 1, trainingLimits.groups],
-    ['rolloutsPerGroup', rolloutsPerGroup, 2, trainingLimits.trajectories],
+    ['rolloutsPerGroup', rolloutsPerGroup, settings.teacher ? 1 : 2, trainingLimits.trajectories],
     ['maxStaleness', maxStaleness, 0],
     ['concurrency', concurrency, 1],
     ['validation.everySteps', everySteps, 1],

@@ -50,6 +50,7 @@ export {
   storeGroup,
   submitTraining,
 } from './submit-training.ts';
+export type { Teacher } from './teacher.ts';
 export { train } from './train.ts';
 export type {
   KeepCheckpoints,

@@ -3,6 +3,7 @@ import { configFieldAliases, type RlConfig, refusedConfigFields, rlConfigSchema 
 import { checkOptionNames, type OptionTree } from '../util/option-names.ts';
 import { problemOf, showValue } from '../util/show-value.ts';
 import { runOptionError } from './errors.ts';
+import { checkNoPenalty, withTeacher } from './teacher.ts';
 import type { TrainSettings } from './train-options.ts';
 
 /** Option names of a training job. Includes names that only other services accept; ours rejects them. */
@@ -17,19 +18,20 @@ export const configNames: OptionTree = Object.fromEntries(
  * @throws OptionError if `config` returns a promise, or for an unknown option or an invalid value.
  */
 export function configOf<Schema extends z.ZodType, Outcome>(
-  { config, steps }: Pick<TrainSettings<Schema, Outcome>, 'config' | 'steps'>,
+  { config, steps, teacher }: Pick<TrainSettings<Schema, Outcome>, 'config' | 'steps' | 'teacher'>,
   step: number,
 ): RlConfig | undefined {
   const ofStep = typeof config === 'function' ? config({ step, steps }) : config;
   if (typeof ofStep === 'object' && ofStep !== null && 'then' in ofStep)
     throw runOptionError('config', '`config` returned a promise; it must return the options directly.');
-  if (ofStep === undefined || ofStep === null) return ofStep;
+  if (ofStep === undefined || ofStep === null) return withTeacher(undefined, teacher);
   checkOptionNames('train()', { config: ofStep }, { config: configNames });
   checkConfigValues(
     ofStep,
     typeof config === 'function' ? ` \`config({ step: ${step} })\` returned it.` : '',
   );
-  return ofStep;
+  checkNoPenalty(ofStep, teacher);
+  return withTeacher(ofStep, teacher);
 }
 
 /** Checks values early: the service would reject them too, but only after the rollouts of the step. */

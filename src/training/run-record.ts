@@ -11,6 +11,7 @@ import type { Learners } from './learners.ts';
 import { requestedModelOf } from './model-source.ts';
 import { changedOptions, type RunOrigin, type RunVersions, scenarioSchemaOf } from './run-origin.ts';
 import type { RunState } from './run-state.ts';
+import { namedTeacher } from './teacher.ts';
 import {
   type TrainOptions,
   type TrainResult,
@@ -41,6 +42,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
       typeof config === 'function'
         ? Array.from({ length: steps }, (_, step) => configOf(settings, step))
         : (config ?? trainDefaults.config),
+    teacher: namedTeacher(settings.teacher),
     warmStart: toWarmStart(settings.warmStart),
     seed: settings.seed ?? trainDefaults.seed,
     concurrency: settings.concurrency ?? null,

@@ -12,6 +12,7 @@ import { defaultRunDirectory } from './run-files.ts';
 import { originOf, versionChanges } from './run-origin.ts';
 import { toConfig } from './run-record.ts';
 import type { RunState } from './run-state.ts';
+import { requireTeacher } from './teacher.ts';
 import { type TrainOptions, trainDefaults } from './train-options.ts';
 
 /** @throws OptionError if the folder of a new run is not empty; RunError if there is no run to resume. */
@@ -41,6 +42,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   // Must come before the model is opened: opening a deleted model would create a new one with its name.
   if (saved) await checkModelExists(saved, { client, path: directory.path, signal });
   const model = await resolveModel(options, { client, signal, saved });
+  await requireTeacher(options.teacher, model.client, signal);
   const origin = await originOf(options, model, signal);
   const current = toConfig(options, model, origin);
   const changedVersions = versionChanges(saved?.versions, current.versions);

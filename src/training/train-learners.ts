@@ -85,9 +85,12 @@ function startTraining<Schema extends z.ZodType, Outcome>(
   const trainable = own.filter(isForTraining);
   const bodies = trainable.map((group) => group.toTrajectoryGroup());
   const groupsWithSignal = bodies.filter((group) => group.hasSignal).length;
-  // Without an entropy bonus, equal rewards give no gradient: the service would reject the job, or train on nothing.
-  const hasBonus = (configOf(run.settings, step)?.entropy_coefficient ?? 0) > 0;
-  const canTrain = groupsWithSignal > 0 || (bodies.length > 0 && hasBonus);
+  // Without an entropy bonus or a teacher, equal rewards give no gradient: the service would reject the job, or train on
+  // nothing.
+  const { entropy_coefficient: bonus, kl_penalty_reference_model: teacher } =
+    configOf(run.settings, step) ?? {};
+  const learnsAnyway = (bonus ?? 0) > 0 || (teacher ?? null) !== null;
+  const canTrain = groupsWithSignal > 0 || (bodies.length > 0 && learnsAnyway);
   const requested = Promise.withResolvers<void>();
   const onProgress: RunJobOptions['onProgress'] = ({ metrics: _, ...progress }) => {
     requested.resolve();

@@ -22,6 +22,7 @@ import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
+import type { Teacher } from './teacher.ts';
 
 /** Which checkpoints of a run to keep on the service. */
 export interface KeepCheckpoints {
@@ -101,7 +102,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
    */
   groupsPerStep: number;
   /**
-   * At least 2: rewards are compared within a group.
+   * At least 2: rewards are compared within a group. With a `teacher` at least 1.
    *
    * @example 8
    */
@@ -123,6 +124,15 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
    * @example ({ step, steps }) => ({ learning_rate: 1e-3 * (1 - step / steps) })
    */
   config?: RlConfig | ((progress: RunProgress) => RlConfig);
+  /**
+   * A model to learn from, token by token, on the model's own rollouts: each sampled token's advantage grows with how much
+   * likelier it is for the teacher than for the model. Rewards count too, if there are any; groups whose rewards are
+   * equal train as well, and a group may be a single rollout. `klReference` of a report is the distance to the teacher.
+   *
+   * @default none
+   * @example { model: 'team/desk/large:step40', weight: 1 }
+   */
+  teacher?: Teacher;
   /**
    * Deadline of one rollout and its rewards, in milliseconds.
    *

@@ -46,7 +46,7 @@ describe('martingale preflight', () => {
     expect(warnings).toEqual([
       expect.stringContaining('4 of 8 rollouts failed'),
       expect.stringMatching(
-        /No group has rewards that differ: nothing can be learned\. Every rollout earns [\d.]+: check that the reward reads the reply/,
+        /No group has rewards that differ: nothing can be learned without a `teacher`\. Every rollout earns [\d.]+: check that the reward reads the reply/,
       ),
       expect.stringContaining('temperature 0'),
       expect.stringContaining('the prompt repeated gets 56'),

@@ -9,7 +9,7 @@ import { callsTo, type Json } from '../service/harness.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { generateCheckpoint } from './embedded/checkpoint/generated.ts';
 import { TinkerServer } from './tinker/tinker-server.ts';
-import { chatTries, type Fields, processor, supervisedTries, trainingTries } from './tries.ts';
+import { chatTries, type Fields, itself, processor, supervisedTries, trainingTries } from './tries.ts';
 
 const baseModels = ['martingale-tiny', 'checkpoint', 'remote'] as const;
 const user = { role: 'user', content: 'hi' };
@@ -121,8 +121,14 @@ it('every field of a job works or is refused by name before it begins, as the ta
   expectFields(Object.keys(rlConfigSchema.shape), trainingTries);
   const calls = await serve();
   const models = await createModels(calls);
-  await holds('Jobs of reinforcement learning', trainingTries, async (baseModel, config) => {
+  await holds('Jobs of reinforcement learning', trainingTries, async (baseModel, fields) => {
     const { id, entity, project, name } = models.get(baseModel);
+    const config = Object.fromEntries(
+      Object.entries(fields).map(([field, value]) => [
+        field,
+        value === itself ? `${entity}/${project}/${name}:step0` : value,
+      ]),
+    );
     const sampled = { n: 2, logprobs: true, return_token_ids: true };
     const response = await chatWith(calls, `${entity}/${project}/${name}`, sampled);
     const { choices } = (await response.json()) as Json;
@@ -133,6 +139,23 @@ it('every field of a job works or is refused by name before it begins, as the ta
     const job = { model_id: id, trajectory_groups: [{ trajectories }], experimental_config: config };
     return jobOf(calls, '/v1/preview/training-jobs', job);
   });
+});
+
+it('a teacher on another engine is refused by name', async () => {
+  const calls = await serve();
+  const models = await createModels(calls);
+  const response = await chatWith(calls, 'local/table/checkpoint', {
+    logprobs: true,
+    return_token_ids: true,
+  });
+  const { choices } = (await response.json()) as Json;
+  const { status, body } = await calls.call('POST', '/v1/preview/training-jobs', {
+    model_id: models.get('checkpoint').id,
+    trajectory_groups: [{ trajectories: [{ messages_and_choices: [user, choices[0]], reward: 1 }] }],
+    experimental_config: { kl_penalty_coef: 1, kl_penalty_reference_model: 'local/table/remote' },
+  });
+  expect([status, body.detail[0].loc.at(-1)]).toEqual([422, 'kl_penalty_reference_model']);
+  expect(body.detail[0].msg).toMatch(/remote is on the engine tinker and checkpoint on embedded/);
 });
 
 it('every field of a supervised job works, as the table of engines says', { timeout: 60_000 }, async () => {

@@ -97,6 +97,9 @@ export const chatTries: Readonly<Record<string, Fields>> = {
   '`mm_processor_kwargs`, `kv_transfer_params`': { mm_processor_kwargs: {}, kv_transfer_params: {} },
 };
 
+/** Stands for the name of the tried model. */
+export const itself = 'itself';
+
 /** Configurations of jobs of reinforcement learning, likewise. */
 export const trainingTries: Readonly<Record<string, Fields>> = {
   '`learning_rate`': { learning_rate: 1e-3 },
@@ -117,6 +120,7 @@ export const trainingTries: Readonly<Record<string, Fields>> = {
   '`kl_penalty_coef`': { kl_penalty_coef: 0.1 },
   '`kl_penalty_reference_step`': { kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 },
   '`kl_penalty_step_lag`': { kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 },
+  '`kl_penalty_reference_model`': { kl_penalty_coef: 0.1, kl_penalty_reference_model: itself },
   '`kl_penalty_source`': { kl_penalty_coef: 0.1, kl_penalty_source: 'sample' },
   '`entropy_coefficient`': { entropy_coefficient: 0.1 },
 };

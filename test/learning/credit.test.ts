@@ -14,6 +14,8 @@ const config = {
   advantage_balance: 0,
   normalize_advantages: false,
   entropy_coefficient: 0,
+  kl_penalty_coef: 0,
+  kl_penalty_reference_model: null,
 };
 
 /** A history with a choice of two tokens for each credit. */

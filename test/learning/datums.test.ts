@@ -9,6 +9,8 @@ const config = {
   advantage_balance: 0,
   normalize_advantages: false,
   entropy_coefficient: 0,
+  kl_penalty_coef: 0,
+  kl_penalty_reference_model: null,
 };
 
 /** A sequence of one context token and one span with these sampled log-probabilities. */

@@ -152,12 +152,16 @@ describe('klPenaltyShifts', () => {
   ];
 
   it('lowers the advantage of the tokens furthest from the reference and raises that of the others', () => {
-    const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 0.5, source: 'current_learner' });
+    const { mean, shifts } = klPenaltyShifts(terms, {
+      coefficient: 0.5,
+      source: 'current_learner',
+      isCentred: true,
+    });
     expect([mean, ...shifts]).toEqual([0.5, -0.25, 0.25]);
   });
 
   it('compares sampled log-probabilities, or if unknown those of the current weights', () => {
-    const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 1, source: 'sample' });
+    const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 1, source: 'sample', isCentred: true });
     expect([mean, ...shifts]).toEqual([0.25, -0.25, 0.25]);
   });
 });

@@ -49,6 +49,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
   const level = option<string>('importance_sampling_level', 'token');
   const C = option<number | null>('truncated_importance_sampling', null);
   const beta = option('kl_penalty_coef', 0);
+  const isTaught = option<string | null>('kl_penalty_reference_model', null) !== null && beta > 0;
   const fromSample = option<string>('kl_penalty_source', 'current_learner') === 'sample';
   const bonus = option('entropy_coefficient', 0);
 
@@ -101,7 +102,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
     w: number;
   }
   const sequences: Placed[][] = trajectories
-    .filter((t) => hasSignal(t) || bonus > 0)
+    .filter((t) => hasSignal(t) || ((bonus > 0 || isTaught) && count(t) > 0))
     .flatMap((t) => {
       const w = 1 / (trajectories.length * count(t));
       return t.sequences.map((tokens) => tokens.map((one) => ({ ...one, w })));
@@ -109,10 +110,11 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
     .filter((tokens) => tokens.length > 0);
   const tokens = sequences.flat().map(({ token }) => token);
 
-  // k = stop(l_source - l_reference); A = A + beta * (mean(k) - k)
+  // k = stop(l_source - l_reference); A = A + beta * (mean(k) - k), and A - beta * k with a teacher: the derivative of its
+  // reverse KL at the tokens, sampled by the weights being trained, is then that of sum(k * l).
   const k = ({ sampled, current, reference = 0 }: ReferenceToken) =>
     (fromSample ? (sampled ?? current) : current) - reference;
-  const meanK = beta === 0 ? 0 : mean(tokens.map(k));
+  const meanK = beta === 0 || isTaught ? 0 : mean(tokens.map(k));
 
   const l0 = ({ sampled, current }: ReferenceToken) => (precalculate ? current : (sampled ?? current));
   const ratios = (sequence: Placed[], l: number[]) => {

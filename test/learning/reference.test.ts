@@ -129,6 +129,7 @@ const config = fc
     truncated_importance_sampling: fc.constantFrom(null, 0.5, 1, cap, 2),
     kl_penalty_coef: fc.constantFrom(0, 0.1, 2),
     kl_penalty_source: fc.constantFrom(null, 'current_learner', 'sample'),
+    kl_penalty_reference_model: fc.constantFrom(null, null, 'teacher'),
   })
   .map(({ variant, ...rest }) => ({ ...rest, ...variant }))
   // With a cap exactly at the bound of the clip, the ratio of 1 has a slope on neither side.

@@ -25,6 +25,7 @@ describe('resolveRlConfig', () => {
       kl_penalty_coef: 0,
       kl_penalty_reference_step: null,
       kl_penalty_step_lag: null,
+      kl_penalty_reference_model: null,
       kl_penalty_source: 'current_learner',
       entropy_coefficient: 0,
     });
@@ -76,6 +77,7 @@ describe('resolveRlConfig', () => {
       kl_penalty_coef: 0.1,
       kl_penalty_reference_step: null,
       kl_penalty_step_lag: 3,
+      kl_penalty_reference_model: null,
       kl_penalty_source: 'sample' as const,
       entropy_coefficient: 0.01,
     };
@@ -83,13 +85,16 @@ describe('resolveRlConfig', () => {
     expect(config).toEqual(sent);
     const other = { ...sent, kl_penalty_reference_step: 4, kl_penalty_step_lag: null };
     expect(resolveRlConfig(rlConfigSchema.parse(other), defaults).config).toEqual(other);
+    const taught = { ...sent, kl_penalty_reference_model: 'team/desk/large', kl_penalty_step_lag: null };
+    const resolved = resolveRlConfig(rlConfigSchema.parse(taught), defaults);
+    expect(resolved).toMatchObject({ config: taught, loss: { klPenalty: { isCentred: false } } });
     expect(Object.keys(config).sort()).toEqual(Object.keys(rlConfigSchema.shape).sort());
     expect(loss).toMatchObject({ maskRatio: true, maxRatio: 2, tau: 0.1, precalculateLogprobs: true });
     expect(loss).toMatchObject({ entropyCoefficient: 0.01, epsilon: 0, epsilonHigh: 0 });
     expect(loss).toMatchObject({
       importanceLevel: 'sequence',
       truncation: 1.5,
-      klPenalty: { coefficient: 0.1, source: 'sample' },
+      klPenalty: { coefficient: 0.1, source: 'sample', isCentred: true },
     });
   });
 

@@ -485,6 +485,28 @@ describe('the loop of docs/guide.md', () => {
 });
 
 describe('the rest of README and docs', () => {
+  it('learns from a teacher', async () => {
+    const engine = await createEmbeddedEngine({ threads: 1 });
+    const service = await startService({ engine, dataFolder: join(folder, 'teacher-service') });
+    const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+    process.chdir(folder);
+    type Learn = (client: Client, environment: Environment, scenarios: object[]) => Promise<StepReport[]>;
+    const learnFrom = await exported<Learn>('learnFrom', (code) => code.replace('steps: 20', 'steps: 1'));
+    const talk = defineEnvironment({
+      name: 'talk',
+      scenario: z.object({ topic: z.string() }),
+      rollout: async ({ scenario, model, signal }) => {
+        const call = { prompt: scenario.topic, maxOutputTokens: 4, abortSignal: signal };
+        return (await generateText({ model: model.languageModel, ...call })).text;
+      },
+    });
+    const reports = await learnFrom(client, talk, [{ topic: 'rain' }]);
+    expect(reports).toMatchObject([{ completed: 32, groupsWithSignal: 8, klReference: expect.any(Number) }]);
+    await client.close();
+    await service.close();
+    await engine.close();
+  });
+
   it('trains the weights of a folder under its name', async () => {
     const checkpoint = { folder: await generateCheckpoint(folder, 'qwen2'), id: 'Qwen2.5-0.5B-Instruct' };
     const engine = await createEmbeddedEngine({ threads: 1, checkpoints: [checkpoint] });

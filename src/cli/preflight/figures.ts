@@ -165,7 +165,7 @@ function warningsOf(figures: Omit<PreflightFigures, 'warnings'>): string[] {
       : []),
     ...(counts.completed > 0 && groupsWithSignal === 0
       ? [
-          'No group has rewards that differ: nothing can be learned. ' +
+          'No group has rewards that differ: nothing can be learned without a `teacher`. ' +
             (reward !== null && reward.min === reward.max
               ? `Every rollout earns ${Number(reward.min.toPrecision(3))}: check that the reward reads the reply. If it does, make it finer, or the scenarios ${reward.min > 0 ? 'harder' : 'easier'}.`
               : 'Make the reward finer, or use scenarios of medium difficulty.'),

@@ -8,6 +8,7 @@ import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
 import { type RecentPayloads, readPacked } from './packed-trajectories.ts';
 import { type KlReference, prepareRlJob, readStored, tokenizePacked } from './rl-job.ts';
 import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
+import { teacherWeights } from './teacher.ts';
 import type { PreparedJob } from './train-job.ts';
 import type { JobTokens, RecentTokens } from './trained-tokens.ts';
 
@@ -39,7 +40,10 @@ export function jobPreparation({
       checkTargetStep(config, model.lastStep + 1);
       return prepareSftJob(files.uploadLines(job.uploadSha256 ?? ''), config, dependencies, signal);
     }
-    const reference = (config: KlReference) => findKlReference({ store, files }, model, config);
+    const reference = (config: KlReference) =>
+      config.kl_penalty_reference_model === null
+        ? findKlReference({ store, files }, model, config)
+        : teacherWeights({ store, files, engine }, job, config.kl_penalty_reference_model);
     const onTokens = (tokens: JobTokens) => recentTokens.keep(job.id, tokens);
     const groups = job.groupIds
       ? readStored(columnsOf({ store, files }, job, job.groupIds), dependencies)

@@ -4,6 +4,7 @@ import type { Location } from '../../language/error.ts';
 import type { Constraint } from '../../language/grammar/constraint.ts';
 import {
   type BatchCounts,
+  hasTeacher,
   makeDatums,
   type ResolvedRlConfig,
   type RewardedGroup,
@@ -21,7 +22,10 @@ import type { PreparedJob } from './train-job.ts';
 import type { JobTokens, TrainedDatum } from './trained-tokens.ts';
 
 /** The options that name the reference of the KL penalty. */
-export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
+export type KlReference = Pick<
+  ResolvedRlConfig,
+  'kl_penalty_reference_step' | 'kl_penalty_step_lag' | 'kl_penalty_reference_model'
+>;
 
 interface RlJobDependencies extends Pick<TrajectoryDependencies, 'base'> {
   /** Finds the weights of the KL penalty's reference. */
@@ -88,7 +92,7 @@ async function withConstraints(
 }
 
 /**
- * Prepares one gradient step over all groups of a job, or none when no group has a signal. `groups` are read one
+ * Prepares one gradient step over all groups of a job, or none when no group has a signal and no teacher scores them. `groups` are read one
  * trajectory at a time. Rejects when none has a choice.
  */
 export async function prepareRlJob(
@@ -119,7 +123,7 @@ export async function prepareRlJob(
     const hasChoices = rewarded.some((group) =>
       group.trajectories.some(({ sequences }) => sequences.length > 0),
     );
-    return { untrained: whyUntrained(counts, { hasChoices, hasSignal }) };
+    return { untrained: whyUntrained(counts, { hasChoices, isTaught: hasTeacher(config), hasSignal }) };
   }
   const reference = loss.klPenalty ? await dependencies.reference(config) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };
@@ -144,7 +148,7 @@ export async function prepareRlJob(
 
 function whyUntrained(
   counts: BatchCounts,
-  { hasChoices, hasSignal }: { hasChoices: boolean; hasSignal: boolean },
+  { hasChoices, isTaught, hasSignal }: Record<'hasChoices' | 'isTaught' | 'hasSignal', boolean>,
 ): Untrained {
   const { num_groups_submitted: submitted, num_trajectories: trajectories } = counts;
   if (trajectories > 0 && !hasChoices)
@@ -154,10 +158,10 @@ function whyUntrained(
       `Nothing to train on: none of the ${trajectories} trajectories has a choice. Put the choices of the responses into messages_and_choices unchanged; messages are context.`,
     );
   const metrics = { ...counts };
-  return hasSignal
+  return hasSignal || isTaught
     ? {
         reason: 'no_decisions',
-        message: `Nothing to train on: rewards differ, but no token of a reply with an advantage had an alternative (${submitted} groups, ${trajectories} trajectories). Loosen the constraint, or sample at a higher temperature.`,
+        message: `Nothing to train on: ${isTaught ? 'no token of a reply' : 'rewards differ, but no token of a reply with an advantage'} had an alternative (${submitted} groups, ${trajectories} trajectories). Loosen the constraint, or sample at a higher temperature.`,
         metrics,
       }
     : {

@@ -19,6 +19,7 @@ import { type PackedBody, packBody } from '../jobs/pack-body.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
 import { groupsField } from '../jobs/read-groups.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
+import { pinTeacher } from '../jobs/teacher.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { isUnset, renameAliases, validateBody } from '../validation.ts';
@@ -118,7 +119,7 @@ export async function createRlJob(
     const { request, model } = found;
     if ('error' in model) throw model.error;
     if (!payload) return await createJobOfStored(service, request, model, origin);
-    const resolvedConfig = await resolveConfig(service, model, request.experimental_config);
+    const resolvedConfig = await resolveConfig(service, { model, access: origin.access }, request.experimental_config);
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, payload });
   } finally {
     slot?.release();
@@ -135,7 +136,7 @@ async function createJobOfStored(
   await findGroups(service, model, groupIds);
   const slot = await reserveJob(service, model, origin);
   try {
-    const resolvedConfig = await resolveConfig(service, model, experimental_config);
+    const resolvedConfig = await resolveConfig(service, { model, access: origin.access }, experimental_config);
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, groupIds });
   } finally {
     slot.release();
@@ -143,10 +144,11 @@ async function createJobOfStored(
 }
 
 async function resolveConfig(
-  { engine, store }: ServiceContext,
-  model: ModelRecord,
+  service: ServiceContext,
+  { model, access }: { model: ModelRecord; access: Access },
   requested: ParsedRlConfig | undefined,
 ): Promise<ResolvedRlConfig> {
+  const { engine, store } = service;
   const base = baseModelOf(engine, model.baseModel);
   const { config } = resolveRlConfig(requested, { learningRate: base.defaults.rlLearningRate });
   if (base.isRemote && config.entropy_coefficient !== 0)
@@ -156,6 +158,7 @@ async function resolveConfig(
       `the training server of ${base.id} does not tell the entropy; leave it out`,
     );
   const { kl_penalty_reference_step: reference, kl_penalty_step_lag: lag } = config;
+  const { kl_penalty_reference_model: teacher } = config;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(
       ['experimental_config', 'kl_penalty_reference_step'],
@@ -163,7 +166,8 @@ async function resolveConfig(
       reference,
     );
   if (lag !== null) await checkLag(store, model, lag);
-  return config;
+  if (teacher === null) return config;
+  return { ...config, kl_penalty_reference_model: await pinTeacher(service, teacher, { base, access }) };
 }
 
 /** Refuses a lag that leads to a missing checkpoint, if the job's start is already known. */

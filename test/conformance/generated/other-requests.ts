@@ -144,12 +144,23 @@ function jobs({ modelId, uploadUrl, choices }: Place): fc.Arbitrary<OtherRequest
     loss_fn: fc.constant(null),
     kl_penalty_reference_step: fc.constantFrom(0, null),
     kl_penalty_step_lag: fc.constantFrom(1, 1000, null),
+    kl_penalty_reference_model: fc.constantFrom('martingale-tiny', null),
   }).map(
-    ({ kl_penalty_reference_step: step, kl_penalty_step_lag: lag, kl_penalty_source: source, ...rest }) => {
+    ({
+      kl_penalty_reference_step: step,
+      kl_penalty_step_lag: lag,
+      kl_penalty_reference_model: teacher,
+      kl_penalty_source: source,
+      ...rest
+    }) => {
       // Without a penalty there are no further fields, and only one reference is allowed.
       if (!rest.kl_penalty_coef) return rest;
       const reference =
-        typeof step === 'number' ? { kl_penalty_reference_step: step } : { kl_penalty_step_lag: lag };
+        typeof teacher === 'string'
+          ? { kl_penalty_reference_model: teacher }
+          : typeof step === 'number'
+            ? { kl_penalty_reference_step: step }
+            : { kl_penalty_step_lag: lag };
       return { ...rest, ...reference, kl_penalty_source: source };
     },
   );

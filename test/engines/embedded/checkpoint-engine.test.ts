@@ -233,7 +233,7 @@ describe('a checkpoint in the embedded engine', () => {
       expect(Math.abs(logprob - (sampled[index] as number))).toBeLessThan(1e-4);
     // The base model is as before, and it is the reference of a penalty.
     expect((await engine.generate(asked)).tokens).toEqual(reply.tokens);
-    const klPenalty = { coefficient: 0.1, source: 'current_learner' } as const;
+    const klPenalty = { coefficient: 0.1, source: 'current_learner', isCentred: true } as const;
     const penalised = { ...batch, loss: { ...cispo, klPenalty }, reference: base, learningRate: 1e-5 };
     await engine.train({
       from: weights,

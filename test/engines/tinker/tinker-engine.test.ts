@@ -101,7 +101,10 @@ describe('a model on a training server', () => {
     const server = await serverOf();
     const engine = await open(server);
     const first = await trainOnce(engine, untrained, 'first');
-    const loss: LossConfig = { ...ppo, klPenalty: { coefficient: 0.5, source: 'current_learner' } };
+    const loss: LossConfig = {
+      ...ppo,
+      klPenalty: { coefficient: 0.5, source: 'current_learner', isCentred: true },
+    };
     const { metrics } = await trainOnce(engine, first.weights, 'kl', [batch({ loss, reference: untrained })]);
     const terms = datums.flatMap(({ tokens, spans }) =>
       spans.flatMap(({ start, logprobs }) =>
@@ -113,6 +116,26 @@ describe('a model on a training server', () => {
     );
     const mean = terms.reduce((sum, value) => sum + value, 0) / terms.length;
     expect(metrics[0]?.kl_policy_ref).toBeCloseTo(mean, 5);
+    // A checkpoint as teacher: the loss changes by what the mean was.
+    const taught: LossConfig = {
+      ...{ ...ppo, tau: 0 },
+      klPenalty: { coefficient: 0.5, source: 'current_learner', isCentred: false },
+    };
+    const teach = (reference: typeof untrained) =>
+      trainOnce(engine, first.weights, `by-${reference.folder === null}`, [
+        batch({ loss: taught, reference }),
+      ]);
+    const byOther = await teach(untrained);
+    expect(byOther.metrics[0]?.kl_policy_ref).toBeCloseTo(mean, 5);
+    expect(byOther.metrics[0]?.loss).not.toBeCloseTo(metrics[0]?.loss as number, 4);
+    const unrewarded = datums.map((datum) => ({
+      ...datum,
+      spans: datum.spans.map((span) => ({ ...span, advantage: 0 })),
+    }));
+    const byItself = await trainOnce(engine, first.weights, 'itself', [
+      batch({ datums: unrewarded, loss: taught, reference: first.weights }),
+    ]);
+    expect(byItself.metrics[0]).toMatchObject({ kl_policy_ref: 0, grad_norm: 0 });
   });
 
   test('has at most as many adapters on the server as it may', async () => {

@@ -86,6 +86,7 @@ describe('the config of an RL job', () => {
       kl_penalty_coef: 0,
       kl_penalty_reference_step: null,
       kl_penalty_step_lag: null,
+      kl_penalty_reference_model: null,
       kl_penalty_source: 'current_learner',
       entropy_coefficient: 0,
     });

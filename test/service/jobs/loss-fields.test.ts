@@ -53,6 +53,17 @@ const table: Row[] = [
     beside: { ...penalty, kl_penalty_source: 'sample' },
     ownReference: true,
   },
+  {
+    field: 'kl_penalty_reference_model',
+    value: 'team/desk/letters:step1',
+    beside: penalty,
+    ownReference: true,
+  },
+  {
+    field: 'kl_penalty_reference_model',
+    value: 'team/desk/letters:step0',
+    beside: { ...penalty, kl_penalty_source: 'sample' },
+  },
   { field: 'entropy_coefficient', value: 0.05 },
 ];
 

@@ -86,16 +86,19 @@ export type SamplerCall = SamplingCall | { type: 'drop'; weights: Weights };
 /** Connects a thread that runs the training graphs with the trainer of one job. */
 export interface GraphCall {
   baseModel: string;
+  /** The model that the job trains, if this is its teacher: its graphs stay. */
+  beside?: string | undefined;
   port: MessagePort;
 }
 
 /**
- * `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step, and
- * `save` or `abandon`, which does nothing to a later job.
+ * `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step,
+ * before the first one with a teacher of another base model `teacher`, and `save` or `abandon`, which does nothing to a later job.
  */
 export type TrainerCall =
   | { type: 'self-test'; baseModel: string }
   | { type: 'begin'; job: number; from: Weights; graphs: MessagePort[] }
+  | { type: 'teacher'; baseModel: string; graphs: MessagePort[] }
   | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'>; scratchFile: string | undefined }
   | { type: 'save'; folder: string }

@@ -1,4 +1,10 @@
-import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
+import {
+  datumLoss,
+  type KlPenaltyShifts,
+  klPenaltyShifts,
+  type LossConfig,
+  OffPolicyDiagnostics,
+} from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { TokenResults } from '../../token-results.ts';
 import type { ProbabilitySlopes } from '../runner/head-runner.ts';
@@ -13,24 +19,32 @@ export interface Probabilities {
   entropies: Float64Array;
 }
 
+/**
+ * What the KL penalty of a batch needs of its decisions, in the order in which they are added: the changes of their
+ * advantages, or their log-probabilities under the reference of a penalty that is not centred.
+ */
+export type BatchPenalty = KlPenaltyShifts | { reference: readonly number[] };
+
 /** Sums the loss of a batch, one micro-batch at a time. */
 export class BatchLoss {
   readonly #config: LossConfig;
-  readonly #advantageShifts: Float64Array | null;
+  readonly #penalty: BatchPenalty | null;
   readonly #diagnostics = new OffPolicyDiagnostics();
   readonly #tokens: TokenResults | undefined;
   #decisions = 0;
   #loss = 0;
   #policyLoss = 0;
   #entropy = 0;
+  /** Sum of k over the decisions, where it is not known before. */
+  #distance = 0;
 
   /**
-   * `advantageShifts`: those of the KL penalty, in the order in which the decisions are added; null without one.
-   * `tokens` gets the log-probability of each decision, and whether its loss was clipped.
+   * `penalty`: the KL penalty; null without one. `tokens` gets the log-probability of each decision, and whether its
+   * loss was clipped.
    */
-  constructor(config: LossConfig, advantageShifts: Float64Array | null = null, tokens?: TokenResults) {
+  constructor(config: LossConfig, penalty: BatchPenalty | null = null, tokens?: TokenResults) {
     this.#config = config;
-    this.#advantageShifts = advantageShifts;
+    this.#penalty = penalty;
     this.#tokens = tokens;
   }
 
@@ -44,6 +58,9 @@ export class BatchLoss {
       clipped_fraction: clippedFraction,
       logprob_difference_max: maxLogprobDifference,
       num_decisions: this.#decisions,
+      ...(this.#penalty
+        ? { kl_policy_ref: 'mean' in this.#penalty ? this.#penalty.mean : this.#distance / this.#decisions }
+        : {}),
     };
   }
 
@@ -59,10 +76,11 @@ export class BatchLoss {
     const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
     let start = 0;
     for (const decisions of datums) {
+      const shifts = this.#shiftsOf(decisions, logprobs.subarray(start));
       const terms = decisions.map(({ logprob, span }, index) => ({
         logprob: logprobs[start + index] as number,
         sampledLogprob: logprob,
-        advantage: span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
+        advantage: span.advantage + (shifts?.[index] ?? 0),
       }));
       const { losses, gradient, clipped } = datumLoss(terms, this.#config);
       for (const [index, decision] of decisions.entries()) {
@@ -82,6 +100,22 @@ export class BatchLoss {
       start += decisions.length;
     }
     return slopes;
+  }
+
+  /** What the KL penalty adds to the advantages of the next decisions. */
+  #shiftsOf(decisions: readonly Decision[], logprobs: Float64Array): Float64Array | null {
+    if (this.#config.type === 'cross_entropy' || !this.#config.klPenalty || !this.#penalty) return null;
+    const from = this.#decisions;
+    if ('shifts' in this.#penalty) return this.#penalty.shifts.subarray(from, from + decisions.length);
+    const { reference } = this.#penalty;
+    const terms = decisions.map(({ logprob }, index) => ({
+      sampled: logprob,
+      current: logprobs[index] as number,
+      reference: reference[from + index] as number,
+    }));
+    const { shifts, mean } = klPenaltyShifts(terms, this.#config.klPenalty);
+    this.#distance += mean * decisions.length;
+    return shifts;
   }
 }
 

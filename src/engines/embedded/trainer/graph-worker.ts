@@ -9,8 +9,8 @@ await startWorker<GraphCall>(async ({ runtime, checkpointRuntime, settings }) =>
   const graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: checkpointRuntime });
   const server = new RunnerServer();
   return {
-    async call({ port, baseModel }) {
-      server.serve(port, await graphs.of(baseModel));
+    async call({ port, baseModel, beside }) {
+      server.serve(port, await graphs.of(baseModel, beside));
       return null;
     },
     cancel: () => undefined,

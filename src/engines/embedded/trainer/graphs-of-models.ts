@@ -6,35 +6,41 @@ import type { Runtime } from '../runtime.ts';
 export class GraphsOfModels {
   readonly #models: BaseModels;
   readonly #runtimes: { tiny: Runtime; checkpoint: Runtime };
-  /** Those of the last job, for the next one. They keep the memory of their largest runs. */
-  #last: { baseModel: string; graphs: Promise<BatchGraphs> } | undefined;
+  /** Those of the last job and of its teacher, for the next one. They keep the memory of their largest runs. */
+  readonly #kept = new Map<string, Promise<BatchGraphs>>();
 
   constructor(models: BaseModels, runtimes: { tiny: Runtime; checkpoint: Runtime }) {
     this.#models = models;
     this.#runtimes = runtimes;
   }
 
-  /** Nothing may be running on the graphs of another model. */
-  async of(baseModel: string): Promise<BatchGraphs> {
-    if (this.#last?.baseModel !== baseModel) {
-      await this.close();
-      const { kind, trained, ...base } = this.#models.find(baseModel);
-      const last = { baseModel, graphs: BatchGraphs.create(this.#runtimes[kind], base, trained) };
-      this.#last = last;
-      // The next job tries again.
-      last.graphs.catch(() => {
-        if (this.#last === last) this.#last = undefined;
-      });
-    }
-    return this.#last.graphs;
+  /**
+   * Releases the graphs of all other models but `beside`, when the model's graphs are new. Nothing may be running on them.
+   */
+  async of(baseModel: string, beside?: string): Promise<BatchGraphs> {
+    const kept = this.#kept.get(baseModel);
+    if (kept) return kept;
+    for (const other of [...this.#kept.keys()]) if (other !== beside) await this.#release(other);
+    const { kind, trained, ...base } = this.#models.find(baseModel);
+    const graphs = BatchGraphs.create(this.#runtimes[kind], base, trained);
+    this.#kept.set(baseModel, graphs);
+    // The next job tries again.
+    graphs.catch(() => {
+      if (this.#kept.get(baseModel) === graphs) this.#kept.delete(baseModel);
+    });
+    return graphs;
   }
 
   /** Releases the graphs. Nothing may be running. */
   async close(): Promise<void> {
-    const last = this.#last;
-    this.#last = undefined;
-    await last?.graphs.then(
-      (graphs) => graphs.release(),
+    for (const baseModel of [...this.#kept.keys()]) await this.#release(baseModel);
+  }
+
+  async #release(baseModel: string): Promise<void> {
+    const graphs = this.#kept.get(baseModel);
+    this.#kept.delete(baseModel);
+    await graphs?.then(
+      (created) => created.release(),
       () => undefined,
     );
   }

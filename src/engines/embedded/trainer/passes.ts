@@ -59,12 +59,16 @@ export class TrainingPasses {
 
   /**
    * The log-probability of each decision. `vector`: what is trained, in shared memory, or null for the base model as
-   * nothing has trained it.
+   * nothing has trained it. `asTrained`: the graphs run as they do before a backward pass, whose rounding may differ.
    */
-  async logprobs(vector: Float32Array | null, signal: AbortSignal): Promise<number[]> {
+  async logprobs(
+    vector: Float32Array | null,
+    signal: AbortSignal,
+    { asTrained = false }: { asTrained?: boolean } = {},
+  ): Promise<number[]> {
     const logprobs: number[] = [];
     const passes = inOrder(this.#batches.entries(), this.#ahead, ([number, batch]) =>
-      this.#forward(number, { ...batch, keptLayers: 0 }, vector, signal),
+      this.#forward(number, asTrained ? batch : { ...batch, keptLayers: 0 }, vector, signal),
     );
     for await (const { number, runner, probabilities } of passes) {
       runner.end(number);

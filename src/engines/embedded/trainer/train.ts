@@ -11,18 +11,20 @@ interface TrainingThreads {
   trainer: RunningThread<TrainerCall>;
   /** They run the graphs for the trainer; without any, it does so itself. */
   graphs: readonly RunningThread<GraphCall>[];
+  /** Those of them that run the graphs of a teacher with another base model. */
+  graphsOfTeacher: (baseModel: string) => readonly RunningThread<GraphCall>[];
 }
 
 /**
  * Trains one job on a trainer's threads. An aborted signal rejects it after the current runs of the training graphs; a
  * checkpoint that is being saved is completed. When a thread dies or closes, the job is rejected at once.
  */
-export async function train({ trainer, graphs }: TrainingThreads, request: TrainRequest): Promise<void> {
+export async function train(threads: TrainingThreads, request: TrainRequest): Promise<void> {
   const { signal } = request;
   try {
     signal?.throwIfAborted();
-    let job = runJob({ trainer, graphs }, request);
-    for (const thread of [trainer, ...graphs]) job = thread.whileAlive(job);
+    let job = runJob(threads, request);
+    for (const thread of [threads.trainer, ...threads.graphs]) job = thread.whileAlive(job);
     await job;
   } catch (error) {
     throw signal?.aborted ? signal.reason : error;
@@ -32,15 +34,24 @@ export async function train({ trainer, graphs }: TrainingThreads, request: Train
 let jobs = 0;
 
 async function runJob(
-  { trainer: thread, graphs }: TrainingThreads,
+  { trainer: thread, graphs, graphsOfTeacher }: TrainingThreads,
   { from, folder, batches, scratchFile, onStep, signal }: TrainRequest,
 ): Promise<void> {
   const job = jobs++;
+  let teacher = from.baseModel;
   try {
-    const ports = await Promise.all(graphs.map((graph) => connect(graph, from.baseModel)));
+    const ports = await Promise.all(graphs.map((graph) => connect(graph, from)));
     await thread.call({ type: 'begin', job, from, graphs: ports }, { transfer: ports });
     for await (const { datums, ...batch } of batches) {
       signal?.throwIfAborted();
+      const { baseModel } = batch.reference ?? from;
+      if (baseModel !== from.baseModel && baseModel !== teacher) {
+        teacher = baseModel;
+        const graphs = await Promise.all(
+          graphsOfTeacher(teacher).map((graph) => connect(graph, { baseModel, beside: from.baseModel })),
+        );
+        await thread.call({ type: 'teacher', baseModel, graphs }, { transfer: graphs });
+      }
       for (const part of inMessages(datums, tokensPerMessage))
         await thread.call({ type: 'datums', datums: part });
       const { metrics, tokens } = await thread.call<StepResult>(
@@ -59,10 +70,13 @@ async function runJob(
 }
 
 /** Connects a thread that runs graphs with a new port, for one job. */
-async function connect(thread: RunningThread<GraphCall>, baseModel: string): Promise<MessagePort> {
+async function connect(
+  thread: RunningThread<GraphCall>,
+  { baseModel, beside }: Pick<GraphCall, 'baseModel' | 'beside'>,
+): Promise<MessagePort> {
   await thread.ready;
   const { port1, port2 } = new MessageChannel();
-  await thread.call({ baseModel, port: port1 }, { transfer: [port1] });
+  await thread.call({ baseModel, beside, port: port1 }, { transfer: [port1] });
   return port2;
 }
 

@@ -39,9 +39,10 @@ export class TrainerThreads {
 
   /** Trains one job; call it again when it has settled. */
   train(request: TrainRequest): Promise<void> {
-    const { kind } = this.#models.find(request.from.baseModel);
-    const graphs = kind === 'tiny' ? this.#graphs.map((thread) => thread.running) : [];
-    return train({ trainer: this.#trainer.running, graphs }, request);
+    const isTiny = (baseModel: string) => this.#models.find(baseModel).kind === 'tiny';
+    const graphs = isTiny(request.from.baseModel) ? this.#graphs.map((thread) => thread.running) : [];
+    const graphsOfTeacher = (baseModel: string) => (isTiny(baseModel) ? graphs : []);
+    return train({ trainer: this.#trainer.running, graphs, graphsOfTeacher }, request);
   }
 
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {

@@ -1,3 +1,4 @@
+import { hasCode } from '../../../util/error.ts';
 import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import { martingaleVersion } from '../../../util/version.ts';
@@ -61,6 +62,8 @@ export class Trainer {
   readonly #settings: readonly (string | number)[];
   /** What else runs the graphs of the job. */
   #runners: readonly BatchRunner[] = [];
+  /** The same for a teacher that has another base model. */
+  #teacher: { baseModel: string; runners: readonly BatchRunner[] } | undefined;
   #run: Run | undefined;
   #cancellation = new AbortController();
   /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
@@ -94,6 +97,14 @@ export class Trainer {
     const model = this.#models.find(from.baseModel);
     this.#runners = others.length > 0 ? others : [await this.#graphs.of(model.id)];
     this.#run = { model, vector: await this.#take(from), steps: 0, signal };
+  }
+
+  /** Says what else runs the graphs of the job's teacher. When empty, or without this call, this thread does. */
+  async teach(baseModel: string, others: readonly BatchRunner[] = []): Promise<void> {
+    const { model } = this.#current();
+    const runners = others.length > 0 ? others : [await this.#graphs.of(baseModel, model.id)];
+    this.#closeTeacher();
+    this.#teacher = { baseModel, runners };
   }
 
   /** What the job begins with. */
@@ -130,31 +141,19 @@ export class Trainer {
     const codec = await this.#codecOf(model.id);
     const sequences: TrainingSequence[] = [];
     for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
-    const longest = largestOf(
-      sequences.map(({ tokens }) => tokens.length),
-      0,
-    );
-    if (longest > model.contextLength)
-      throw new EngineError(
-        'too_long',
-        `A sequence of ${longest} tokens exceeds the context of ${model.contextLength}.`,
-      );
-    const batches = toMicroBatches(sequences, {
-      architecture: model.architecture,
-      bytes: this.#bytes,
-      keepsLayers: this.#keepsLayers,
-      isShared: model.kind === 'tiny',
-    });
-    const passes = new TrainingPasses(batches, this.#runners);
-    if (batches.length === 0)
+    const passes = this.#passes(model, sequences, this.#runners);
+    if (passes.sequences.length === 0)
       throw new EngineError('nothing_to_train', 'No token of the batch was a decision.');
     const penalty = await klPenaltyOf(loss, {
       ...{ step: passes, baseModel: model.id, vector: vector.values, reference, signal },
-      load: async (weights) =>
-        this.#models.isBare(weights) ? null : inSharedMemory(await this.#models.loadVector(weights)),
+      passesOf: async (teacher) => {
+        if (this.#teacher?.baseModel !== teacher) await this.teach(teacher);
+        return this.#passes(this.#models.find(teacher), sequences, this.#teacher?.runners ?? []);
+      },
+      load: (weights) => this.#loadReference(weights),
     });
     const results = loss.type === 'cross_entropy' ? undefined : new TokenResults(datums);
-    const batchLoss = new BatchLoss(loss, penalty?.shifts, results);
+    const batchLoss = new BatchLoss(loss, penalty, results);
     vector.clearGradient();
     const kept =
       scratchFile === undefined
@@ -179,12 +178,43 @@ export class Trainer {
     const seconds = (performance.now() - started) / 1000;
     const metrics = {
       ...batchLoss.metrics(),
-      ...(penalty ? { kl_policy_ref: penalty.mean } : {}),
       grad_norm: length,
       learning_rate: learningRate,
       tokens_per_second: tokens / seconds,
     };
     return { metrics, tokens: results?.all() };
+  }
+
+  /** The passes of sequences through the graphs of a model. */
+  #passes(
+    { id, kind, architecture, contextLength }: EmbeddedBaseModel,
+    sequences: readonly TrainingSequence[],
+    runners: readonly BatchRunner[],
+  ): TrainingPasses {
+    const longest = largestOf(
+      sequences.map(({ tokens }) => tokens.length),
+      0,
+    );
+    if (longest > contextLength)
+      throw new EngineError(
+        'too_long',
+        `A sequence of ${longest} tokens exceeds the context of ${contextLength} of ${id}.`,
+      );
+    const limits = { architecture, bytes: this.#bytes, keepsLayers: this.#keepsLayers };
+    return new TrainingPasses(toMicroBatches(sequences, { ...limits, isShared: kind === 'tiny' }), runners);
+  }
+
+  async #loadReference(weights: Weights): Promise<Float32Array | null> {
+    if (this.#models.isBare(weights)) return null;
+    try {
+      return inSharedMemory(await this.#models.loadVector(weights));
+    } catch (error) {
+      if (!hasCode(error, 'ENOENT')) throw error;
+      throw new EngineError(
+        'reference_missing',
+        'The checkpoint that the KL penalty compares with was deleted while the job ran. Keep it until its jobs have ended.',
+      );
+    }
   }
 
   async save(folder: string): Promise<void> {
@@ -215,7 +245,13 @@ export class Trainer {
   #end(): void {
     for (const runner of this.#runners) runner.close();
     this.#runners = [];
+    this.#closeTeacher();
     this.#run = undefined;
+  }
+
+  #closeTeacher(): void {
+    for (const runner of this.#teacher?.runners ?? []) runner.close();
+    this.#teacher = undefined;
   }
 
   #current(): Run {

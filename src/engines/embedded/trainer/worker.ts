@@ -41,6 +41,11 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
           call.from,
           call.graphs.map((port) => new RemoteRunner(port)),
         );
+      case 'teacher':
+        return trainer.teach(
+          call.baseModel,
+          call.graphs.map((port) => new RemoteRunner(port)),
+        );
       case 'datums':
         for (const datum of call.datums) datums.push(datum);
         return;

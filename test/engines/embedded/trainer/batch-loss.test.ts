@@ -106,14 +106,14 @@ function groupsAt(values: ArrayLike<number>) {
 
 /** Loss and slope of the batch by src; advantages and weights are those of the groups above, unscaled. */
 function ours(loss: LossConfig) {
+  const terms = groupsAt(logits).flatMap((group) => group.flatMap((t) => t.histories.flat()));
   const penalty =
     loss.type !== 'cross_entropy' && loss.klPenalty
-      ? klPenaltyShifts(
-          groupsAt(logits).flatMap((group) => group.flatMap((t) => t.histories.flat())),
-          loss.klPenalty,
-        )
+      ? loss.klPenalty.isCentred
+        ? klPenaltyShifts(terms, loss.klPenalty)
+        : { reference: terms.map((term) => term.reference) }
       : null;
-  const batch = new BatchLoss(loss, penalty?.shifts);
+  const batch = new BatchLoss(loss, penalty);
   const counts = [4, 4, 2];
   const decisions = places.map((history, index) =>
     history.map((place) => ({
@@ -183,6 +183,14 @@ const configs: Record<string, object> = {
   'a KL penalty': { kl_penalty_coef: 0.7 },
   'a KL penalty on what was sampled, in PPO': {
     kl_penalty_coef: 0.7,
+    kl_penalty_source: 'sample',
+    ppo: true,
+    epsilon_high: 9,
+  },
+  'a teacher': { kl_penalty_coef: 0.7, kl_penalty_reference_model: 'teacher' },
+  'a teacher beside what was sampled, in PPO': {
+    kl_penalty_coef: 0.7,
+    kl_penalty_reference_model: 'teacher',
     kl_penalty_source: 'sample',
     ppo: true,
     epsilon_high: 9,

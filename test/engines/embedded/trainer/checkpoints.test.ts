@@ -178,7 +178,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
       const { mean, shifts } = klPenaltyShifts(terms, penalty);
       expect(metrics.kl_policy_ref).toBeCloseTo(mean, 6);
       expect(Math.abs(metrics.kl_policy_ref as number)).toBeGreaterThan(1e-6);
-      const batchLoss = new BatchLoss(loss, shifts);
+      const batchLoss = new BatchLoss(loss, { mean, shifts });
       const sum = new TrainedVector(vector, null);
       await passes.addGradient(vector, batchLoss, sum, { signal });
       expect(metrics.loss).toBeCloseTo(batchLoss.metrics().loss as number, 6);
@@ -307,7 +307,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
 describe('a trainer of several base models', () => {
   const folder = sharedFolder();
 
-  it('trains them in turn, and refuses a KL penalty against another model', async () => {
+  it('trains them in turn', async () => {
     const bench = await Bench.open();
     const asked = bench.request('hello', 1);
     const datums = await bench.sample([asked], () => 1);
@@ -331,11 +331,6 @@ describe('a trainer of several base models', () => {
       saved.set(id, vector);
     }
     expect(saved.get('one')).not.toEqual(saved.get('two'));
-    await trainer.begin({ baseModel: 'one', folder: null });
-    const reference = { baseModel: 'two', folder: null };
-    await expect(
-      trainer.step({ ...own, loss: lossOf({ kl_penalty_coef: 0.1 }), reference }),
-    ).rejects.toMatchObject({ code: 'bad_reference', message: expect.stringContaining('two') });
     await trainer.close();
   });
 });

@@ -14,6 +14,7 @@ describe('the KL penalty of a batch', () => {
       logprobs: async () => [],
     },
     baseModel: base.baseModel,
+    passesOf: async () => ({ decisions: [], logprobs: async () => [] }),
     vector: new Float32Array(),
     reference: null,
     load: async () => new Float32Array(),
@@ -25,11 +26,7 @@ describe('the KL penalty of a batch', () => {
     expect(await klPenaltyOf({ type: 'cross_entropy' }, comparison)).toBeNull();
   });
 
-  it('needs a reference, of the same base model', async () => {
+  it('needs a reference', async () => {
     await expect(klPenaltyOf(lossOf(1), comparison)).rejects.toMatchObject({ code: 'no_reference' });
-    const reference = { baseModel: 'martingale-small', folder: null };
-    await expect(klPenaltyOf(lossOf(1), { ...comparison, reference })).rejects.toMatchObject({
-      code: 'bad_reference',
-    });
   });
 });

@@ -56,7 +56,7 @@ test('when a thread that runs graphs ends, its job fails, and the trainer trains
   const datums = [{ tokens: [70, 71, 72], spans: [{ ...span, logprobs: [-1, -2], advantage: 1 }] }];
   const job = (name: string, threads: readonly WorkerThread<GraphCall>[]) =>
     train(
-      { trainer: trainer.running, graphs: threads.map(({ running }) => running) },
+      { trainer: trainer.running, graphs: threads.map(({ running }) => running), graphsOfTeacher: () => [] },
       { from: base, folder: join(folder, name), batches: [batchOf(datums)], onStep: () => undefined },
     );
   await expect(job('first', [ending, lasting])).rejects.toMatchObject({
