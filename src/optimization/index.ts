@@ -13,8 +13,8 @@ export type {
   Optimization,
   OptimizationBudget,
   OptimizeOptions,
-  Reflect,
   Reflected,
+  ReflectFunction,
   ReflectionExample,
   ReflectionRequest,
 } from './options.ts';

@@ -48,7 +48,7 @@ export interface ReflectionRequest {
 /** A new text; null for none. With the tokens that it took, they count towards the budget. */
 export type Reflected = string | null | ({ text: string | null } & TokenUsage);
 
-export type Reflect = (request: ReflectionRequest) => Reflected | PromiseLike<Reflected>;
+export type ReflectFunction = (request: ReflectionRequest) => Reflected | PromiseLike<Reflected>;
 
 /** Limits of an optimisation, checked before each step that costs and after each scenario. */
 export interface OptimizationBudget extends RunBudget {
@@ -78,7 +78,7 @@ export interface OptimizeOptions<Schema extends z.ZodType, Outcome, Texts extend
    */
   texts?: readonly (keyof Texts & string)[];
   /** Proposes new texts: a model of the AI SDK, whose calls are in no trajectory, or a function. */
-  reflect: LanguageModel | Reflect;
+  reflect: LanguageModel | ReflectFunction;
   /**
    * Proposals to try at most.
    *

@@ -291,10 +291,10 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
         this.#spending.addGroup(group);
         const { rollouts } = group;
         const wasStopped = ending.aborted && rollouts.some(({ status }) => status !== 'completed');
-        // A group without a score, which an outage may have caused, runs again when the run is resumed.
-        if (!wasStopped && rollouts.some(({ status }) => status === 'completed')) await stored.add(group);
         const limit = this.#spending.limit();
         if (limit !== null) budget.abort(new Ended('budget', limit));
+        // A group without a score, which an outage may have caused, runs again when the run is resumed.
+        if (!wasStopped && rollouts.some(({ status }) => status === 'completed')) await stored.add(group);
       },
     });
     if (ending.aborted && evaluation.counts.cancelled > 0) {

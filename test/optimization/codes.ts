@@ -1,5 +1,5 @@
 import { generateText } from 'ai';
-import { defineEnvironment, type OptimizeOptions, type Reflect } from 'martingale';
+import { defineEnvironment, type OptimizeOptions, type ReflectFunction } from 'martingale';
 import { scriptedModel } from 'martingale/testing';
 import { z } from 'zod';
 
@@ -45,7 +45,7 @@ export function knowingModel(before: (calls: number) => void = () => undefined) 
 }
 
 /** Adds the code of the first word that went wrong. */
-export const addCode: Reflect = ({ text, examples }) => {
+export const addCode: ReflectFunction = ({ text, examples }) => {
   const note = examples.flatMap(({ notes }) => notes)[0];
   const [, word, code] = /code of (\w+) is (\d+)/.exec(note ?? '') ?? [];
   return word ? `${text} ${word}=${code}` : null;
