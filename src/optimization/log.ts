@@ -1,7 +1,6 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { DurableAppends } from '../util/durable-files.ts';
+import { DurableAppends, readIfExists } from '../util/durable-files.ts';
 import { messageOf } from '../util/error.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
@@ -125,8 +124,8 @@ export class OptimizationLog {
 /** Reads the records of a run, which may be in progress. Null if it is no optimisation. @throws RunError */
 export async function readOptimization(folder: string): Promise<OptimizationRecord[] | null> {
   const path = join(folder, optimizationFile);
-  const text = await readFile(path, 'utf8').catch(() => null);
-  if (text === null) return null;
+  const text = await readIfExists(path);
+  if (text === undefined) return null;
   // What follows the last line feed is half a line.
   return text
     .split('\n')
