@@ -395,6 +395,6 @@ function lineOf({
   const score = candidate
     ? `candidate ${candidate.number}, reward ${meanOf(candidate.rewards).toFixed(3)}`
     : '';
-  const of = parent === null ? '' : `"${text ?? 'nothing'}" of candidate ${parent}: `;
+  const of = parent === null ? '' : `${text === null ? '' : `"${text}" of `}candidate ${parent}: `;
   return `${iteration}. ${of}${[what, score, because].filter(Boolean).join(', ')}`;
 }
