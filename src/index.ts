@@ -124,21 +124,21 @@ export {
   usePolicyAsDefaultProvider,
 } from './model/index.ts';
 export {
-  type Candidate,
-  type IterationRecord,
   type Optimization,
   type OptimizationBudget,
+  type OptimizationCandidate,
   OptimizationError,
   type OptimizationErrorCode,
+  type OptimizationIteration,
+  type OptimizationProposal,
   type OptimizationRecord,
+  type OptimizationSpent,
   type OptimizeOptions,
   optimize,
-  type ProposalRecord,
   type Reflected,
   type ReflectFunction,
   type ReflectionExample,
   type ReflectionRequest,
-  type Spent,
 } from './optimization/index.ts';
 export type {
   Alarm,

@@ -1,12 +1,12 @@
 export { OptimizationError, type OptimizationErrorCode } from './error.ts';
 export {
-  type Candidate,
-  type IterationRecord,
+  type OptimizationCandidate,
+  type OptimizationIteration,
+  type OptimizationProposal,
   type OptimizationRecord,
+  type OptimizationSpent,
   optimizationFile,
-  type ProposalRecord,
   readOptimization,
-  type Spent,
 } from './log.ts';
 export { optimize } from './optimize.ts';
 export type {

@@ -75,17 +75,17 @@ const iterationSchema = z.object({
 
 const recordSchema = z.discriminatedUnion('type', [proposalSchema, iterationSchema]);
 
-export type Spent = z.output<typeof spentSchema>;
-export type Candidate = z.output<typeof candidateSchema>;
-export type ProposalRecord = z.output<typeof proposalSchema>;
-export type IterationRecord = z.output<typeof iterationSchema>;
+export type OptimizationSpent = z.output<typeof spentSchema>;
+export type OptimizationCandidate = z.output<typeof candidateSchema>;
+export type OptimizationProposal = z.output<typeof proposalSchema>;
+export type OptimizationIteration = z.output<typeof iterationSchema>;
 export type OptimizationRecord = z.output<typeof recordSchema>;
 
 /** The records of an optimisation, in `optimization.jsonl`. A record is durable before it is used. */
 export class OptimizationLog {
-  readonly iterations: IterationRecord[] = [];
+  readonly iterations: OptimizationIteration[] = [];
   /** Of the iteration that has not ended, if it has one. */
-  #proposal: ProposalRecord | undefined;
+  #proposal: OptimizationProposal | undefined;
   readonly #appends: DurableAppends;
 
   private constructor(path: string, records: readonly OptimizationRecord[]) {
@@ -107,11 +107,11 @@ export class OptimizationLog {
   }
 
   /** The answer that an unfinished iteration has paid for. */
-  proposalOf(iteration: number): ProposalRecord | undefined {
+  proposalOf(iteration: number): OptimizationProposal | undefined {
     return this.#proposal?.iteration === iteration ? this.#proposal : undefined;
   }
 
-  get candidates(): Candidate[] {
+  get candidates(): OptimizationCandidate[] {
     return this.iterations.flatMap(({ candidate }) => candidate ?? []);
   }
 

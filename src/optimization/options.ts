@@ -1,7 +1,6 @@
 import type { LanguageModel } from 'ai';
 import type { z } from 'zod';
 import type { Environment, TextSet } from '../environment/index.ts';
-import type { EvaluateOptions } from '../evaluation/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
@@ -15,7 +14,12 @@ import {
 import { checkBudget, type RunBudget, type TokenPrices, type TokenUsage } from '../training/index.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import type { Candidate, IterationRecord, OptimizationRecord, Spent } from './log.ts';
+import type {
+  OptimizationCandidate,
+  OptimizationIteration,
+  OptimizationRecord,
+  OptimizationSpent,
+} from './log.ts';
 
 /** What a reflection sees: one rollout of the minibatch. */
 export interface ReflectionExample {
@@ -52,7 +56,7 @@ export type ReflectFunction = (request: ReflectionRequest) => Reflected | Promis
 
 /** Limits of an optimisation, checked before each step that costs and after each scenario. */
 export interface OptimizationBudget extends RunBudget {
-  /** Rollouts in all. Work that would exceed it does not begin. */
+  /** Rollouts in all. Work that would exceed it does not begin; further attempts of `groupStrategy` may exceed it. */
   rollouts?: number;
 }
 
@@ -138,10 +142,10 @@ export interface Optimization<Texts extends TextSet = TextSet> {
   /** The best candidate's texts, for `environment.withTexts()`; also in `texts.json` of the run directory. */
   texts: Texts;
   /** The candidate with the largest mean reward on the validation scenarios; of equal ones, the first. */
-  best: Candidate;
+  best: OptimizationCandidate;
   /** All candidates by number; the first has the environment's own texts. */
-  candidates: Candidate[];
-  iterations: IterationRecord[];
+  candidates: OptimizationCandidate[];
+  iterations: OptimizationIteration[];
   /**
    * `finished`: all iterations are done. `early_stop`: a whole pass over the scenarios had nothing to reflect on.
    * `budget` and `stopped`: the run can be resumed.
@@ -151,7 +155,7 @@ export interface Optimization<Texts extends TextSet = TextSet> {
   because: string | null;
   runDirectory: string;
   /** Used by all calls for this run. */
-  spent: Spent;
+  spent: OptimizationSpent;
 }
 
 const priceNames = {
@@ -240,17 +244,3 @@ export function checkOptions<Schema extends z.ZodType, Outcome, Texts extends Te
 
 const isModel = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && 'doGenerate' in value;
-
-/** The settings of rollouts among the options. */
-export function rolloutsOf<Schema extends z.ZodType, Outcome, Texts extends TextSet>(
-  options: OptimizeOptions<Schema, Outcome, Texts>,
-): Omit<RolloutSettings, 'seed'> &
-  Pick<EvaluateOptions<Schema, Outcome>, 'temperature' | 'rolloutsPerScenario'> {
-  const names = Object.keys(rolloutSettingNames).filter((name) => name !== 'seed');
-  return Object.fromEntries(
-    Object.entries(options).filter(
-      ([name, value]) =>
-        value !== undefined && [...names, 'temperature', 'rolloutsPerScenario'].includes(name),
-    ),
-  );
-}

@@ -85,7 +85,7 @@ async function ask(reflect: ReflectOptions['reflect'], request: ReflectionReques
 const [opening, closing] = ['<new_text>', '</new_text>'];
 
 /** The text between the first opening and the last closing mark of an answer; null without both, and for an empty one. */
-export function readProposal(answer: string): string | null {
+function readProposal(answer: string): string | null {
   const [from, to] = [answer.indexOf(opening), answer.lastIndexOf(closing)];
   if (from < 0 || to < from + opening.length) return null;
   return answer.slice(from + opening.length, to).trim() || null;

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { z } from 'zod';
 import type { TextSet } from '../environment/index.ts';
-import { type Evaluation, evaluate } from '../evaluation/index.ts';
+import type { Evaluation } from '../evaluation/index.ts';
 import { openProgress } from '../progress/index.ts';
 import { commonFailures } from '../rollout/index.ts';
 import { type RunDirectory, runFiles } from '../training/index.ts';
@@ -10,33 +10,26 @@ import { storing, writeAtomically } from '../util/durable-files.ts';
 import { messageOf } from '../util/error.ts';
 import { checkConfig, toConfig } from './config.ts';
 import { OptimizationError } from './error.ts';
-import { type Candidate, type IterationRecord, OptimizationLog, type OptimizationRecord } from './log.ts';
-import { type Optimization, type OptimizeOptions, rolloutsOf } from './options.ts';
+import {
+  type OptimizationCandidate,
+  type OptimizationIteration,
+  OptimizationLog,
+  type OptimizationRecord,
+} from './log.ts';
+import type { Optimization, OptimizeOptions } from './options.ts';
 import { reflectOn } from './reflection.ts';
 import { bestOf, drawCandidate, isBetter, meanOf, minibatchOf, nextText } from './selection.ts';
 import { Spending } from './spending.ts';
-import { StoredGroups } from './stored-groups.ts';
+import { Ended, Trials } from './trials.ts';
 
 const defaults = { iterations: 20, minibatch: 3, reflectTimeoutMs: 600_000 };
 
 /** Paths of seeds. */
 const [minibatchSeed, drawSeed, rolloutSeed] = [1, 2, 3];
 
-/** Ends the search from within, without an error. */
-class Ended extends Error {
-  readonly reason: 'budget' | 'stopped';
-  readonly because: string | null;
-
-  constructor(reason: 'budget' | 'stopped', because: string | null = null) {
-    super(reason);
-    this.reason = reason;
-    this.because = because;
-  }
-}
-
 /** What an iteration found. */
-type Found = Pick<IterationRecord, 'outcome'> &
-  Partial<Pick<IterationRecord, 'text' | 'because' | 'after' | 'candidate'>>;
+type Found = Pick<OptimizationIteration, 'outcome'> &
+  Partial<Pick<OptimizationIteration, 'text' | 'because' | 'after' | 'candidate'>>;
 
 /**
  * One run of `optimize`. Nothing but the log is its state: every choice follows from the seed and the records, so a
@@ -47,6 +40,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
   readonly #directory: RunDirectory;
   readonly #log: OptimizationLog;
   readonly #spending: Spending;
+  readonly #trials: Trials<Schema, Outcome, Texts>;
   readonly #note: (text: string) => void;
 
   private constructor(
@@ -58,6 +52,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
     this.#log = log;
     this.#note = note;
     this.#spending = new Spending(log.iterations.at(-1)?.spent, options);
+    this.#trials = new Trials(options, { directory, spending: this.#spending });
   }
 
   /** @param validated The validation scenarios, parsed. */
@@ -142,7 +137,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
   /** Validates the environment's own texts. */
   async #begin(): Promise<void> {
     const { texts } = this.#options.environment;
-    const validated = await this.#validate(texts, 0);
+    const validated = await this.#trials.validate(texts, 0);
     const { groups, counts } = validated;
     if (validated.rewards === null)
       throw new OptimizationError(
@@ -178,7 +173,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
     });
     const minibatch = indices.flatMap((index) => scenarios.slice(index, index + 1));
     const work = { scenarios: minibatch, seed: deriveSeed(seed, rolloutSeed, iteration) };
-    const before = await this.#evaluate(`before-${iteration}`, { ...work, texts: parent.texts });
+    const before = await this.#trials.run(`before-${iteration}`, { ...work, texts: parent.texts });
     if (before.counts.completed === 0)
       throw new OptimizationError(
         'no_score',
@@ -201,11 +196,11 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
       return this.#record(drawn, { outcome: 'no_proposal', text, because });
     }
     const texts = { ...parent.texts, [text]: proposed };
-    const tried = rewardsOf(await this.#evaluate(`after-${iteration}`, { ...work, texts }));
+    const tried = rewardsOf(await this.#trials.run(`after-${iteration}`, { ...work, texts }));
     const rejected: Found = { outcome: 'rejected', text, after: tried };
     const better = isBetter(drawn.before, tried);
     if (!better.isBetter) return this.#record(drawn, { ...rejected, because: better.because });
-    const { rewards, success, groups } = await this.#validate(texts, iteration);
+    const { rewards, success, groups } = await this.#trials.validate(texts, iteration);
     if (rewards === null)
       return this.#record(drawn, {
         ...rejected,
@@ -223,99 +218,20 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
       this.#spending.addReflection(paid.usage);
       return paid.proposed;
     }
-    this.#endIfDue();
+    this.#trials.endIfDue();
     try {
       const reflection = await reflectOn(asked, { reflect, timeoutMs: reflectTimeoutMs, signal });
       this.#spending.addReflection(reflection.usage);
       await this.#append({ type: 'proposal', iteration, text: asked.name, ...reflection });
       return reflection.proposed;
     } catch (error) {
-      this.#endIfStopped();
+      this.#trials.endIfStopped();
       throw error;
     }
   }
 
-  /** The rewards of all validation scenarios; null if one of them has none. */
-  async #validate(texts: TextSet, iteration: number) {
-    const { scenarios, validation = scenarios, seed = 0 } = this.#options;
-    const name = `validation-${iteration}`;
-    const evaluation = await this.#evaluate(name, { scenarios: validation, seed, texts });
-    const { perScenario, groups, counts, reward, success: share } = evaluation;
-    const rewards = perScenario.flatMap((score) => score.reward ?? []);
-    if (reward && rewards.length === perScenario.length) {
-      const rangeOf = (estimate: typeof share): [number, number] | null =>
-        estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;
-      this.#directory.appendEvent({
-        type: 'evaluated',
-        name,
-        policy: evaluation.policy,
-        score: { reward: reward.mean, success: share?.mean ?? null },
-        intervals: { reward: rangeOf(reward), success: rangeOf(share) },
-        scenarios: perScenario.length,
-        scored: reward.count,
-        counts,
-        examples: [],
-      });
-      await this.#directory.settle();
-    }
-    return {
-      rewards: rewards.length === perScenario.length ? rewards : null,
-      success: perScenario.map((score) => score.success),
-      groups,
-      counts,
-    };
-  }
-
-  /** Runs texts on scenarios. Groups of earlier calls do not run again; others are on disk as soon as they have ended. */
-  async #evaluate(
-    name: string,
-    { texts, scenarios, seed }: { texts: TextSet; scenarios: readonly z.input<Schema>[]; seed: number },
-  ): Promise<Evaluation<z.output<Schema>>> {
-    const { environment, model, signal, rolloutsPerScenario = 1 } = this.#options;
-    const stored = await StoredGroups.open(this.#directory.path, name);
-    for (const group of stored.kept.values()) this.#spending.addGroup(group);
-    const missing = scenarios.length - stored.kept.size;
-    if (missing > 0) this.#endIfDue(missing * rolloutsPerScenario);
-    const budget = new AbortController();
-    const ending = signal ? AbortSignal.any([signal, budget.signal]) : budget.signal;
-    const evaluation = await evaluate({
-      ...rolloutsOf(this.#options),
-      environment: environment.withTexts(changedTexts(environment.texts, texts)),
-      scenarios,
-      model,
-      seed,
-      kept: stored.kept,
-      signal: ending,
-      progress: false,
-      onGroup: async (group) => {
-        this.#spending.addGroup(group);
-        const { rollouts } = group;
-        const wasStopped = ending.aborted && rollouts.some(({ status }) => status !== 'completed');
-        const limit = this.#spending.limit();
-        if (limit !== null) budget.abort(new Ended('budget', limit));
-        // A group without a score, which an outage may have caused, runs again when the run is resumed.
-        if (!wasStopped && rollouts.some(({ status }) => status === 'completed')) await stored.add(group);
-      },
-    });
-    if (ending.aborted && evaluation.counts.cancelled > 0) {
-      this.#endIfStopped();
-      throw budget.signal.reason;
-    }
-    return evaluation;
-  }
-
-  #endIfDue(rollouts = 0): void {
-    this.#endIfStopped();
-    const limit = this.#spending.limit(rollouts);
-    if (limit !== null) throw new Ended('budget', limit);
-  }
-
-  #endIfStopped(): void {
-    if (this.#options.signal?.aborted) throw new Ended('stopped');
-  }
-
   async #record(
-    drawn: Pick<IterationRecord, 'iteration' | 'parent' | 'scenarios' | 'before'>,
+    drawn: Pick<OptimizationIteration, 'iteration' | 'parent' | 'scenarios' | 'before'>,
     { text = null, because = null, after = [], candidate = null, outcome }: Found,
   ): Promise<void> {
     const { spent } = this.#spending;
@@ -329,7 +245,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
     this.#options.onEvent?.(record);
   }
 
-  async #writeBest({ texts }: Candidate): Promise<void> {
+  async #writeBest({ texts }: OptimizationCandidate): Promise<void> {
     const path = join(this.#directory.path, 'texts.json');
     await storing(path, () => writeAtomically(path, [`${JSON.stringify(texts, null, 2)}\n`]));
   }
@@ -356,7 +272,7 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
     return Math.max(0, this.#log.iterations.length - 1);
   }
 
-  get #best(): Candidate | undefined {
+  get #best(): OptimizationCandidate | undefined {
     const { candidates } = this.#log;
     return candidates[bestOf(candidates.map(({ rewards }) => rewards))];
   }
@@ -370,11 +286,6 @@ export class Search<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
 }
 
 const rewardsOf = ({ perScenario }: Evaluation): (number | null)[] => perScenario.map(({ reward }) => reward);
-
-/** The candidate's texts, typed as changes of the environment's. */
-function changedTexts<Texts extends TextSet>(own: Texts, changed: TextSet): Texts {
-  return { ...own, ...changed };
-}
 
 const budgetTooSmall = (because: string | null) =>
   new OptimizationError(
@@ -390,7 +301,7 @@ function lineOf({
   outcome,
   because,
   candidate,
-}: Omit<IterationRecord, 'type' | 'spent' | 'scenarios' | 'before' | 'after'>): string {
+}: Omit<OptimizationIteration, 'type' | 'spent' | 'scenarios' | 'before' | 'after'>): string {
   const what = outcome.replace('_', ' ');
   const score = candidate
     ? `candidate ${candidate.number}, reward ${meanOf(candidate.rewards).toFixed(3)}`

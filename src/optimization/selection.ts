@@ -6,7 +6,7 @@ import { deriveSeed, randomSource } from '../trajectory/index.ts';
 import { largestOf } from '../util/extremes.ts';
 
 /** Rewards of each candidate, by validation scenario. All candidates have a reward for each scenario. */
-export type Rewards = readonly (readonly number[])[];
+type Rewards = readonly (readonly number[])[];
 
 /** For each scenario, the candidates with the largest reward. */
 export function frontOf(rewards: Rewards): number[][] {
@@ -19,7 +19,7 @@ export function frontOf(rewards: Rewards): number[][] {
 
 export const meanOf = (values: readonly number[]): number => sumOf(values) / values.length;
 
-export const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
+const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 /**
  * How many scenarios each candidate wins or shares, without candidates that others make unnecessary: on each scenario

@@ -7,7 +7,7 @@ import {
   type TokenUsage,
   usageOf,
 } from '../training/index.ts';
-import type { Spent } from './log.ts';
+import type { OptimizationSpent } from './log.ts';
 import type { OptimizationBudget } from './options.ts';
 
 interface SpendingOptions {
@@ -28,7 +28,7 @@ export class Spending {
   #reflect: TokenUsage;
 
   /** @param before Used by earlier calls, up to their last finished iteration. */
-  constructor(before: Spent | undefined, options: SpendingOptions) {
+  constructor(before: OptimizationSpent | undefined, options: SpendingOptions) {
     this.#options = options;
     this.#secondsBefore = before?.seconds ?? 0;
     this.#rollouts = before?.rollouts ?? 0;
@@ -49,7 +49,7 @@ export class Spending {
     this.#reflect = sumUsage([this.#reflect, usage]);
   }
 
-  get spent(): Spent {
+  get spent(): OptimizationSpent {
     const { prices, reflectPrices } = this.#options;
     const reflectCost = sumTokens(this.#reflect) === 0 ? 0 : costOf(this.#reflect, reflectPrices);
     const modelCost = costOf(this.#model, prices);

@@ -1,7 +1,7 @@
 import type { CandidateRow } from './api.ts';
 
 /** A candidate in the tree, with the number of candidates above it. */
-export interface Branch {
+interface Branch {
   candidate: CandidateRow;
   depth: number;
 }
