@@ -9,6 +9,7 @@ const source = fileURLToPath(new URL('../src/', import.meta.url));
 const floors = [
   'cli',
   'view',
+  'optimization',
   'training',
   'evaluation',
   'progress',
@@ -48,6 +49,7 @@ const apart: readonly (readonly [string, string])[] = [
     'progress',
     'evaluation',
     'training',
+    'optimization',
   ].flatMap((floor) => [[floor, 'service'] as const, [floor, 'engines'] as const]),
 ];
 

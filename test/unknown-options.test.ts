@@ -15,6 +15,7 @@ import {
   ModelHandle,
   OptionError,
   openModel,
+  optimize,
   relativeJudge,
   runGroup,
   runGroups,
@@ -109,6 +110,16 @@ const calls: readonly [string, () => unknown, string][] = [
   ],
   ['evaluate', () => evaluate(and({ environment, scenarios, model }, { rolloutsPerGroup: 4 })), ''],
   ['evaluate', () => evaluate(and({ environment, scenarios, model }, { rolloutTimeoutMs: 4 })), 'timeoutMs'],
+  [
+    'optimize',
+    () => optimize(and({ environment, scenarios, model, reflect: judge }, { minibatchSize: 4 })),
+    'minibatch',
+  ],
+  [
+    'optimize, budget',
+    () => optimize(and({ environment, scenarios, model, reflect: judge }, { budget: { rollout: 4 } })),
+    'budget.rollouts',
+  ],
   ['runGroups', () => runGroups(and(groups, { maxConcurrency: 4 })), 'concurrency'],
   [
     'runGroup',

@@ -7,15 +7,16 @@ import { type LoopProgress, runLoop } from './loop/run-loop.ts';
 import { scoredErrorMetric } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
 import type { Seat, SeatEnvironmentOptions } from './seats.ts';
+import type { TextSet } from './texts.ts';
 import { codeOfThrown, describeThrown, describeWithLocation } from './thrown.ts';
 
 /** The agent of an environment with `rollout`. */
-export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
-  { rollout, atLimit, onError }: RolloutEnvironmentOptions<Schema, Outcome, State>,
-  { scenario, seed }: SetupContext<z.output<Schema>>,
+export function rolloutAgent<Schema extends z.ZodType, Outcome, State, Texts extends TextSet>(
+  { rollout, atLimit, onError }: RolloutEnvironmentOptions<Schema, Outcome, State, Texts>,
+  { scenario, texts, seed }: SetupContext<z.output<Schema>, Texts>,
   state: State,
 ): Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'> {
-  const own = { scenario, state, seed };
+  const own = { scenario, texts, state, seed };
   return {
     rollout: async (agent) => {
       if (onError) agent.trajectory.metrics[scoredErrorMetric] = 0;
@@ -33,15 +34,21 @@ export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
 }
 
 /** The agents of an environment with seats. */
-export function seatAgents<Schema extends z.ZodType, Outcome, State, Name extends string>(
-  { rollout, atLimit, onError, seats }: SeatEnvironmentOptions<Schema, Outcome, State, Name>,
-  { scenario, seed }: SetupContext<z.output<Schema>>,
+export function seatAgents<
+  Schema extends z.ZodType,
+  Outcome,
+  State,
+  Name extends string,
+  Texts extends TextSet,
+>(
+  { rollout, atLimit, onError, seats }: SeatEnvironmentOptions<Schema, Outcome, State, Name, Texts>,
+  { scenario, texts, seed }: SetupContext<z.output<Schema>, Texts>,
   state: State,
 ): Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'> {
   const contextOf = ({ seats: given = {}, signal }: AgentContext) => {
     const named = Object.fromEntries(seats.map((name) => [name, given[name]]));
     requireSeats(named, seats);
-    return { scenario, state, seed, seats: named, signal };
+    return { scenario, texts, state, seed, seats: named, signal };
   };
   return {
     rollout: async (agent) => {
@@ -69,13 +76,13 @@ function requireSeats<Name extends string>(
 }
 
 /** The agent of an environment of pieces. A conversation that a limit ends is scored like any other. */
-export function loopAgent<Scenario, State, Parsed>(
+export function loopAgent<Scenario, State, Parsed, Texts extends TextSet>(
   {
     onError,
     ...pieces
-  }: LoopPieces<Scenario, State, Parsed> &
-    Pick<LoopEnvironmentOptions<z.ZodType<Scenario>, Parsed, State>, 'onError'>,
-  { scenario, seed }: SetupContext<Scenario>,
+  }: LoopPieces<Scenario, State, Parsed, Texts> &
+    Pick<LoopEnvironmentOptions<z.ZodType<Scenario>, Parsed, State, Texts>, 'onError'>,
+  { scenario, texts, seed }: SetupContext<Scenario, Texts>,
   state: State,
 ): Pick<OpenEnvironment<LoopOutcome<Parsed>>, 'rollout' | 'atLimit' | 'onError'> {
   const progress: LoopProgress<Parsed> = { text: '', output: null, messages: [], turns: 0 };
@@ -84,7 +91,7 @@ export function loopAgent<Scenario, State, Parsed>(
     messages: [...progress.messages],
     stopReason,
   });
-  const own = { scenario, state, seed };
+  const own = { scenario, texts, state, seed };
   return {
     rollout: async (agent) => {
       if (onError) agent.trajectory.metrics[scoredErrorMetric] = 0;

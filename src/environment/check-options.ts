@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
+import { isObject } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
 import { showValue } from '../util/show-value.ts';
@@ -7,6 +8,7 @@ import type { LoopSettings } from './loop/pieces.ts';
 import { ownMetrics } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
 import type { SeatEnvironmentOptions, SeatReward } from './seats.ts';
+import type { TextSet } from './texts.ts';
 
 type Shared = SharedOptions<z.ZodType, unknown, unknown>;
 type RolloutOption = Exclude<
@@ -22,6 +24,7 @@ const sharedNames = {
   name: true,
   scenario: true,
   title: true,
+  texts: true,
   limits: {
     turns: true,
     tokens: true,
@@ -77,6 +80,7 @@ interface CheckedOptions {
   name: string;
   scenario: unknown;
   title?: unknown;
+  texts?: unknown;
   seats?: unknown;
   rollout?: unknown;
   prompt?: unknown;
@@ -94,6 +98,7 @@ export function checkOptions(options: CheckedOptions): void {
     name,
     scenario,
     title,
+    texts,
     seats,
     rollout,
     prompt,
@@ -125,6 +130,8 @@ export function checkOptions(options: CheckedOptions): void {
     throw invalid('scenario', scenario, 'Give a zod 4 schema, such as z.object({}).');
   if (title !== undefined && typeof title !== 'function')
     throw invalid('title', title, 'Give a function of a scenario that returns its title.');
+
+  if (texts !== undefined) checkTexts(name, texts);
 
   const named = seats === undefined ? [] : seatsOf(seats);
   if (!named)
@@ -189,6 +196,29 @@ export function checkOptions(options: CheckedOptions): void {
       );
     if (ownMetrics.has(reward))
       throw refusal(reward, value, `"${reward}" is a reserved metric name. Give the reward another name.`);
+  }
+}
+
+/**
+ * Checks texts of an environment.
+ * @param known Those that it has; other names are refused.
+ * @throws OptionError (`invalid_environment`) for the first invalid one.
+ */
+export function checkTexts(environment: string, texts: unknown, known?: TextSet): void {
+  const refusal = (option: string, value: unknown, problem: string) =>
+    new OptionError('invalid_environment', `Environment "${environment}": ${problem}`, { option, value });
+  if (!isObject(texts))
+    throw refusal('texts', texts, `\`texts\` is ${showValue(texts)}. Give an object of texts by name.`);
+  for (const [text, value] of Object.entries(texts)) {
+    if (known && !Object.hasOwn(known, text))
+      throw refusal(
+        `texts.${text}`,
+        value,
+        `it has no text "${text}"${Object.keys(known).length > 0 ? `, but ${Object.keys(known).join(', ')}` : ''}. ` +
+          'Name it in `defineEnvironment({ texts })`.',
+      );
+    if (typeof value !== 'string')
+      throw refusal(`texts.${text}`, value, `the text "${text}" is ${showValue(value)}. Give a string.`);
   }
 }
 

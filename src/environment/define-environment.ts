@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { asThrownBy } from '../util/error.ts';
 import { loopAgent, rolloutAgent, seatAgents } from './agents.ts';
-import { checkOptions } from './check-options.ts';
+import { checkOptions, checkTexts } from './check-options.ts';
 import { creditOf } from './credit.ts';
 import type { Environment, EnvironmentDefinition, GroupScoring, OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
@@ -17,6 +17,7 @@ import { rewardCodes } from './rewards/reward-code.ts';
 import { score, scoreGroup, type WeightedRewards, withWeights } from './rewards/score.ts';
 import { givenTitle } from './scenario-title.ts';
 import type { SeatEnvironmentOptions } from './seats.ts';
+import type { NoTexts, TextSet } from './texts.ts';
 import { describeThrown } from './thrown.ts';
 
 const defaultCleanupTimeoutMs = 30_000;
@@ -72,19 +73,35 @@ export function defineEnvironment<
   Outcome,
   const Name extends string,
   State = undefined,
->(options: SeatEnvironmentOptions<Schema, Outcome, State, Name>): Environment<Schema, Outcome>;
-export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
-  options: RolloutEnvironmentOptions<Schema, Outcome, State>,
-): Environment<Schema, Outcome>;
-export function defineEnvironment<Schema extends z.ZodType, Parsed = never, State = undefined>(
-  options: LoopEnvironmentOptions<Schema, Parsed, State>,
-): Environment<Schema, LoopOutcome<Parsed>>;
-export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Parsed, Name extends string>(
+  Texts extends TextSet = NoTexts,
+>(options: SeatEnvironmentOptions<Schema, Outcome, State, Name, Texts>): Environment<Schema, Outcome, Texts>;
+export function defineEnvironment<
+  Schema extends z.ZodType,
+  Outcome,
+  State = undefined,
+  Texts extends TextSet = NoTexts,
+>(options: RolloutEnvironmentOptions<Schema, Outcome, State, Texts>): Environment<Schema, Outcome, Texts>;
+export function defineEnvironment<
+  Schema extends z.ZodType,
+  Parsed = never,
+  State = undefined,
+  Texts extends TextSet = NoTexts,
+>(
+  options: LoopEnvironmentOptions<Schema, Parsed, State, Texts>,
+): Environment<Schema, LoopOutcome<Parsed>, Texts>;
+export function defineEnvironment<
+  Schema extends z.ZodType,
+  Outcome,
+  State,
+  Parsed,
+  Name extends string,
+  Texts extends TextSet,
+>(
   options:
-    | SeatEnvironmentOptions<Schema, Outcome, State, Name>
-    | RolloutEnvironmentOptions<Schema, Outcome, State>
-    | LoopEnvironmentOptions<Schema, Parsed, State>,
-): Environment<Schema, Outcome> | Environment<Schema, LoopOutcome<Parsed>> {
+    | SeatEnvironmentOptions<Schema, Outcome, State, Name, Texts>
+    | RolloutEnvironmentOptions<Schema, Outcome, State, Texts>
+    | LoopEnvironmentOptions<Schema, Parsed, State, Texts>,
+): Environment<Schema, Outcome, Texts> | Environment<Schema, LoopOutcome<Parsed>, Texts> {
   try {
     checkOptions(options);
   } catch (error) {
@@ -143,10 +160,10 @@ type AgentDefinition = Pick<EnvironmentDefinition, 'form' | 'tools' | 'hasObserv
 
 const ownAgent: AgentDefinition = { form: 'rollout', seats: [], tools: null, hasObserve: false };
 
-const piecesOf = <Schema extends z.ZodType, Parsed, State>({
+const piecesOf = <Schema extends z.ZodType, Parsed, State, Texts extends TextSet>({
   tools = {},
   observe,
-}: LoopEnvironmentOptions<Schema, Parsed, State>): AgentDefinition => ({
+}: LoopEnvironmentOptions<Schema, Parsed, State, Texts>): AgentDefinition => ({
   form: 'pieces',
   seats: [],
   tools: typeof tools === 'function' ? null : tools,
@@ -155,18 +172,19 @@ const piecesOf = <Schema extends z.ZodType, Parsed, State>({
 
 type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'>;
 
-function build<Schema extends z.ZodType, Outcome, State>(
-  options: Omit<SharedOptions<Schema, Outcome, State>, 'rewards'> & {
+function build<Schema extends z.ZodType, Outcome, State, Texts extends TextSet>(
+  options: Omit<SharedOptions<Schema, Outcome, State, Texts>, 'rewards'> & {
     rewards?: Readonly<Record<string, object>>;
   },
   { seats, ...definition }: AgentDefinition,
   rewardsOf: RewardsOf<z.output<Schema>, Outcome, State>,
-  agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
-): Environment<Schema, Outcome> {
+  agent: (context: SetupContext<z.output<Schema>, Texts>, state: State) => Agent<Outcome>,
+  texts: Texts = textsOf(options),
+): Environment<Schema, Outcome, Texts> {
   const { name, scenario: schema, limits = {}, setup, cleanup, credit } = options;
   const groupRewards = withWeights(options.groupRewards ?? {});
 
-  const open = (context: SetupContext<z.output<Schema>>, state: State): OpenEnvironment<Outcome> => ({
+  const open = (context: SetupContext<z.output<Schema>, Texts>, state: State): OpenEnvironment<Outcome> => ({
     ...agent(context, state),
     score: (outcome, { timeoutMs, seat, ...scored }) =>
       score(rewardsOf(seat), { scenario: context.scenario, outcome, state, seat, ...scored }, { timeoutMs }),
@@ -186,6 +204,11 @@ function build<Schema extends z.ZodType, Outcome, State>(
     scenario: schema,
     titleOf: (scenario) => givenTitle(options.title, scenario),
     seats,
+    texts,
+    withTexts: (changed) => {
+      checkTexts(name, changed, texts);
+      return build(options, { seats, ...definition }, rewardsOf, agent, { ...texts, ...changed });
+    },
     limits,
     rewardNames: [...rewardsOf(undefined).keys(), ...groupRewards.keys()],
     hasSetup: setup !== undefined,
@@ -198,8 +221,17 @@ function build<Schema extends z.ZodType, Outcome, State>(
       groupRewardNames: [...groupRewards.keys()],
       credit: credit === undefined ? 'none' : typeof credit === 'function' ? 'function' : 'discount',
     },
-    open: async (context) => open(context, await stateOf(name, context, setup)),
+    open: async (given) => {
+      const context = { ...given, texts };
+      return open(context, await stateOf(name, context, setup));
+    },
   };
+}
+
+/** The texts of an environment. Its type has none without the option. */
+function textsOf<Texts extends TextSet>(options: { texts?: Texts }): Texts;
+function textsOf({ texts = {} }: { texts?: TextSet }): TextSet {
+  return texts;
 }
 
 /** The result of `setup`. Without `setup` the state is undefined, and so is its type. */

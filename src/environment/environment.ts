@@ -6,15 +6,27 @@ import type { SetupContext } from './options.ts';
 import type { GroupMember } from './rewards/reward.ts';
 import type { RewardCodes } from './rewards/reward-code.ts';
 import type { Seats } from './seats.ts';
+import type { NoTexts, TextSet } from './texts.ts';
 
 /** Scenarios' schema, agent, limits and rewards. Made by `defineEnvironment`. */
-export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unknown> {
+export interface Environment<
+  Schema extends z.ZodType = z.ZodType,
+  Outcome = unknown,
+  Texts extends TextSet = NoTexts,
+> {
   readonly name: string;
   readonly scenario: Schema;
   /** The title of a scenario, for lists; undefined without the option `title`. Never throws. */
   titleOf(scenario: z.output<Schema>): string | undefined;
   /** Names of the seats; empty in an environment with one agent. */
   readonly seats: readonly string[];
+  /** What the agent is given as `texts`; empty without them. */
+  readonly texts: Texts;
+  /**
+   * The same environment with other texts: those that are named, the rest as they are.
+   * @throws OptionError for a name that it does not have, and for a text that is no string.
+   */
+  withTexts(texts: Partial<Texts>): Environment<Schema, Outcome, Texts>;
   /** Limits of each rollout, and of each seat. */
   readonly limits: RolloutLimits;
   /** Names of the rewards and of the group rewards, in the order of definition. */
@@ -26,7 +38,7 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   /** Deadline of `cleanup` in milliseconds; null without `cleanup`. */
   readonly cleanupTimeoutMs: number | null;
   /** Sets the environment up for one rollout. @throws EnvironmentError */
-  open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
+  open(context: Omit<SetupContext<z.output<Schema>>, 'texts'>): Promise<OpenEnvironment<Outcome>>;
   /** Group rewards and credit, computed when the whole group has ended; null if the environment has neither. */
   readonly groupScoring: GroupScoring<z.output<Schema>, Outcome> | null;
   /** How it was defined, for code that runs its rollouts elsewhere. */

@@ -74,6 +74,7 @@ export type {
   SeatRolloutContext,
   Seats,
 } from './seats.ts';
+export { givenTexts, type NoTexts, type TextSet } from './texts.ts';
 export {
   codeOfThrown,
   describeThrown,

@@ -4,12 +4,13 @@ import type { LimitReason, RolloutLimits, Trajectory } from '../trajectory/index
 import type { Credit } from './credit.ts';
 import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
 import type { GroupRewards, Rewards } from './rewards/reward.ts';
+import type { NoTexts, TextSet } from './texts.ts';
 
 /**
  * Options of both forms of an environment. TypeScript infers types in the order of the properties: write `setup` first
  * and the rewards last.
  */
-export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
+export interface SharedOptions<Schema extends z.ZodType, Outcome, State, Texts extends TextSet = NoTexts> {
   /** Names the run directory and the spans. */
   name: string;
   /** Zod schema of a scenario. Each scenario is parsed once, before its first rollout. */
@@ -19,6 +20,12 @@ export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
    * has several words.
    */
   title?: (scenario: z.output<Schema>) => string;
+  /**
+   * Texts that the agent is given as `texts`, by name: a system prompt, descriptions of tools, example lines. These are
+   * the ones that `train` and `evaluate` use; `environment.withTexts()` has others, and `optimize` improves them.
+   * Default: none.
+   */
+  texts?: Texts;
   /**
    * Limits of each rollout: model calls (`turns`), sampled `tokens`, `toolCalls`, and `milliseconds` since the rollout's
    * start, set-up included. Default: no limits. When a limit is used up, the next model call is refused;
@@ -37,7 +44,7 @@ export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
    * Runs before the agent. Its result is the rollout's own `state`. If it throws, the rollout fails (`setup_failed`).
    * Default: no state.
    */
-  setup?: (context: SetupContext<z.output<Schema>>) => State | PromiseLike<State>;
+  setup?: (context: SetupContext<z.output<Schema>, Texts>) => State | PromiseLike<State>;
   /**
    * Runs once at the end of a rollout, after its rewards, if `setup` returned a state (without `setup`: after every
    * rollout that began). An error is added to the trajectory's logs, sets its metric `cleanup_failed`, and changes no
@@ -58,10 +65,14 @@ export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
 }
 
 /** An environment with a function that runs your agent. */
-export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, State>
-  extends SharedOptions<Schema, Outcome, State> {
+export interface RolloutEnvironmentOptions<
+  Schema extends z.ZodType,
+  Outcome,
+  State,
+  Texts extends TextSet = NoTexts,
+> extends SharedOptions<Schema, Outcome, State, Texts> {
   /** Runs the agent once. The rewards receive its result as `outcome`. */
-  rollout: (context: RolloutContext<z.output<Schema>, State>) => Outcome | PromiseLike<Outcome>;
+  rollout: (context: RolloutContext<z.output<Schema>, State, Texts>) => Outcome | PromiseLike<Outcome>;
   /**
    * Gives the outcome of a rollout that a limit ended, instead of what `rollout` returned or threw. The outcome is
    * scored. `atLimit` runs as soon as the limit ends the rollout, even if `rollout` has not returned. It also runs
@@ -72,7 +83,7 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
    * (`turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`); a rollout that returns is scored.
    */
   atLimit?: (
-    context: LimitContext<z.output<Schema>, State>,
+    context: LimitContext<z.output<Schema>, State, Texts>,
   ) => NoInfer<Outcome> | PromiseLike<NoInfer<Outcome>>;
   /**
    * Gives the outcome of a rollout whose agent threw, if the policy may have caused the error: an output that cannot be
@@ -86,9 +97,9 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
    * and `cleanup`. Default: an error of the agent fails its rollout.
    */
   onError?: (
-    context: ErrorContext<z.output<Schema>, State>,
+    context: ErrorContext<z.output<Schema>, State, Texts>,
   ) => NoInfer<Outcome> | undefined | PromiseLike<NoInfer<Outcome> | undefined>;
-  prompt?: LoopPieces<z.output<Schema>, State, never>['prompt'] & OtherForm;
+  prompt?: LoopPieces<z.output<Schema>, State, never, Texts>['prompt'] & OtherForm;
   seats?: never;
 }
 
@@ -101,28 +112,40 @@ export interface OtherForm {
 }
 
 /** An environment of pieces: martingale runs the conversation. When a limit ends it, it is scored as it is. */
-export interface LoopEnvironmentOptions<Schema extends z.ZodType, Parsed, State>
-  extends SharedOptions<Schema, LoopOutcome<Parsed>, State>,
-    LoopPieces<z.output<Schema>, State, Parsed> {
+export interface LoopEnvironmentOptions<
+  Schema extends z.ZodType,
+  Parsed,
+  State,
+  Texts extends TextSet = NoTexts,
+> extends SharedOptions<Schema, LoopOutcome<Parsed>, State, Texts>,
+    LoopPieces<z.output<Schema>, State, Parsed, Texts> {
   /**
    * Gives the outcome of a rollout in which a piece threw, a tool threw with `onToolError: 'fail'`, or the conversation
    * became longer than the model's context. `outcome` is the conversation so far: return it to score it. It is called
    * under the same conditions, and may return the same, as `onError` of the other form.
    */
   onError?: (
-    context: ErrorContext<z.output<Schema>, State> & { outcome: LoopOutcome<NoInfer<Parsed>> },
+    context: ErrorContext<z.output<Schema>, State, Texts> & { outcome: LoopOutcome<NoInfer<Parsed>> },
   ) => LoopOutcome<NoInfer<Parsed>> | undefined | PromiseLike<LoopOutcome<NoInfer<Parsed>> | undefined>;
   rollout?: never;
   seats?: never;
 }
 
-export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefined, Parsed = never> =
-  | RolloutEnvironmentOptions<Schema, Outcome, State>
-  | LoopEnvironmentOptions<Schema, Parsed, State>;
+export type EnvironmentOptions<
+  Schema extends z.ZodType,
+  Outcome,
+  State = undefined,
+  Parsed = never,
+  Texts extends TextSet = NoTexts,
+> =
+  | RolloutEnvironmentOptions<Schema, Outcome, State, Texts>
+  | LoopEnvironmentOptions<Schema, Parsed, State, Texts>;
 
 /** What `setup` knows. */
-export interface SetupContext<Scenario> {
+export interface SetupContext<Scenario, Texts = NoTexts> {
   scenario: Scenario;
+  /** The environment's texts by name; without the option `texts`, none. */
+  texts: Texts;
   /** Seed for random choices in this rollout: an unsigned 32-bit integer. */
   seed: number;
   /** Aborted when the rollout's deadline passes or the run is stopped. */
@@ -137,8 +160,10 @@ export interface CleanupContext<Scenario, State> {
   signal: AbortSignal;
 }
 
-export interface RolloutContext<Scenario, State = undefined> {
+export interface RolloutContext<Scenario, State = undefined, Texts = NoTexts> {
   scenario: Scenario;
+  /** The environment's texts by name; without the option `texts`, none. */
+  texts: Texts;
   /** The result of `setup` for this rollout; undefined without `setup`. */
   state: State;
   /** The model that the agent calls: `model.languageModel` for the AI SDK, `model.endpoint()` for everything else. */
@@ -155,12 +180,14 @@ export interface RolloutContext<Scenario, State = undefined> {
 }
 
 /** A rollout that a limit ended, or whose agent threw at the end of the model's context. */
-export interface LimitContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
+export interface LimitContext<Scenario, State = undefined, Texts = NoTexts>
+  extends RolloutContext<Scenario, State, Texts> {
   reason: LimitReason;
 }
 
 /** A rollout whose agent threw an error that the policy may have caused. */
-export interface ErrorContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
+export interface ErrorContext<Scenario, State = undefined, Texts = NoTexts>
+  extends RolloutContext<Scenario, State, Texts> {
   /** What the agent threw. */
   error: unknown;
 }

@@ -4,6 +4,7 @@ import type { LimitReason, Trajectory } from '../trajectory/index.ts';
 import type { LoopPieces } from './loop/pieces.ts';
 import type { OtherForm, SetupContext, SharedOptions } from './options.ts';
 import type { RewardContext } from './rewards/reward.ts';
+import type { NoTexts, TextSet } from './texts.ts';
 
 /** One of several agents in a rollout. */
 export interface Seat {
@@ -22,7 +23,8 @@ export interface Seat {
 
 export type Seats<Name extends string = string> = { readonly [Each in Name]: Seat };
 
-export interface SeatRolloutContext<Scenario, State, Name extends string> extends SetupContext<Scenario> {
+export interface SeatRolloutContext<Scenario, State, Name extends string, Texts = NoTexts>
+  extends SetupContext<Scenario, Texts> {
   /** The result of `setup` for this rollout; undefined without `setup`. */
   state: State;
   /** The seats by their names. */
@@ -43,22 +45,29 @@ export interface SeatReward<Scenario, Outcome, State, Name extends string> {
 }
 
 /** An environment of several agents: a game, a user and a clerk, a planner and workers. */
-export interface SeatEnvironmentOptions<Schema extends z.ZodType, Outcome, State, Name extends string>
-  extends Omit<SharedOptions<Schema, Outcome, State>, 'rewards'> {
+export interface SeatEnvironmentOptions<
+  Schema extends z.ZodType,
+  Outcome,
+  State,
+  Name extends string,
+  Texts extends TextSet = NoTexts,
+> extends Omit<SharedOptions<Schema, Outcome, State, Texts>, 'rewards'> {
   /**
    * Names of the seats. Each has its model, trajectory, rewards and metrics, and `limits` hold for each. The trained
    * model plays every seat that the option `seats` of `train` and `evaluate` gives to no other model.
    */
   seats: readonly Name[];
   /** Runs the agents of one rollout. The rewards receive its result as `outcome`. */
-  rollout: (context: SeatRolloutContext<z.output<Schema>, State, Name>) => Outcome | PromiseLike<Outcome>;
+  rollout: (
+    context: SeatRolloutContext<z.output<Schema>, State, Name, Texts>,
+  ) => Outcome | PromiseLike<Outcome>;
   /** As in an environment with one agent: gives the outcome when a limit of a seat ended the rollout. */
   atLimit?: (
-    context: SeatRolloutContext<z.output<Schema>, State, Name> & { reason: LimitReason },
+    context: SeatRolloutContext<z.output<Schema>, State, Name, Texts> & { reason: LimitReason },
   ) => NoInfer<Outcome> | PromiseLike<NoInfer<Outcome>>;
   /** As in an environment with one agent: gives the outcome when an agent threw. */
   onError?: (
-    context: SeatRolloutContext<z.output<Schema>, State, Name> & { error: unknown },
+    context: SeatRolloutContext<z.output<Schema>, State, Name, Texts> & { error: unknown },
   ) => NoInfer<Outcome> | undefined | PromiseLike<NoInfer<Outcome> | undefined>;
   /** The reward of a seat is the sum of weight times value over the rewards that score it. */
   rewards?: Readonly<
@@ -68,5 +77,5 @@ export interface SeatEnvironmentOptions<Schema extends z.ZodType, Outcome, State
       | SeatReward<z.output<Schema>, Outcome, State, Name>
     >
   >;
-  prompt?: LoopPieces<z.output<Schema>, State, never>['prompt'] & OtherForm;
+  prompt?: LoopPieces<z.output<Schema>, State, never, Texts>['prompt'] & OtherForm;
 }

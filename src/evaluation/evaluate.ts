@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { KeyFunction, RewardCodes } from '../environment/index.ts';
+import { givenTexts, type KeyFunction, type RewardCodes } from '../environment/index.ts';
 import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
@@ -152,6 +152,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
           sampling: samplingOf(evaluated),
           groupStrategy,
           ...(seats ? { seats: namesOfSeats(seats) } : {}),
+          texts: givenTexts(environment),
           scenarios: keys.length,
           scenarioKeys: sha256(JSON.stringify(keys)),
           rewards: environment.definition.rewards,

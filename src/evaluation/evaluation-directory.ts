@@ -1,6 +1,6 @@
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { type RewardCodes, rewardChanges } from '../environment/index.ts';
+import { type RewardCodes, rewardChanges, type TextSet } from '../environment/index.ts';
 import type { SamplingOverride } from '../model/index.ts';
 import {
   fromGroupRecord,
@@ -28,6 +28,8 @@ export interface EvaluationHeader {
   groupStrategy: object | null;
   /** Names of the models of seats that others play; absent without them. */
   seats?: Record<string, string> | undefined;
+  /** Texts of the environment; absent without them. */
+  texts?: TextSet | undefined;
   scenarios: number;
   /** Digest of the scenarios' keys in their order. */
   scenarioKeys: string;

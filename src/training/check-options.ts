@@ -186,10 +186,14 @@ function checkKeep<Schema extends z.ZodType, Outcome>({
     );
 }
 
-function checkBudget<Schema extends z.ZodType, Outcome>({
+/** @throws OptionError for a limit or price that is no number, and for a cost without prices. */
+export function checkBudget({
   budget = {},
   prices = {},
-}: Pick<TrainSettings<Schema, Outcome>, 'budget'> & { prices?: Partial<TokenPrices> }): void {
+}: {
+  budget?: RunBudget;
+  prices?: Partial<TokenPrices>;
+}): void {
   for (const [name, value] of Object.entries(budget))
     if (value !== undefined && !(value > 0))
       throw invalidRunOption(`budget.${name}`, value, 'Pass a number above 0.');

@@ -1,5 +1,13 @@
-export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
-export { trainNames } from './check-options.ts';
+export {
+  costOf,
+  type RunBudget,
+  reachedLimit,
+  sumUsage,
+  type TokenPrices,
+  type TokenUsage,
+  usageOf,
+} from './budget.ts';
+export { checkBudget, trainNames } from './check-options.ts';
 export { type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export { diagnose, newAlarms } from './diagnosis/diagnose.ts';
 export type { EvaluationPoint, RunFigures } from './diagnosis/run-so-far.ts';
@@ -34,8 +42,8 @@ export {
   type RescoreOptions,
   rescore,
 } from './replay/rescore.ts';
-export { RunDirectory } from './run-directory.ts';
-export { isRunActive, stepName } from './run-files.ts';
+export { RunDirectory, runFiles, trajectoriesFile } from './run-directory.ts';
+export { defaultRunDirectory, isRunActive, stepName } from './run-files.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { GroupTokens, JobRecord, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
+import { givenTexts } from '../environment/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
@@ -29,6 +30,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
   const options = {
     environment: environment.name,
+    texts: givenTexts(environment),
     rewards: environment.definition.rewards,
     model: model.name,
     modelId: model.id,

@@ -85,7 +85,59 @@ export interface EvaluationRow {
   scenarios: number;
 }
 
+/** A candidate of an optimisation of texts. */
+export interface CandidateRow {
+  /** 0 is the environment's own texts. */
+  number: number;
+  /** The candidate that it was made of; null for 0. */
+  parent: number | null;
+  iteration: number;
+  /** The `:which` of its validation. */
+  which: string;
+  /** Name of the text that was changed; null for 0. */
+  text: string | null;
+  texts: Record<string, string>;
+  /** Means over the validation scenarios. */
+  reward: number;
+  success: number | null;
+  /** By scenario. */
+  rewards: number[];
+  /** Indices of the scenarios on which no candidate has a larger reward. */
+  wins: number[];
+}
+
+export interface OptimizationDetail {
+  /** Titles of the validation scenarios. */
+  scenarios: string[];
+  /** By number. */
+  candidates: CandidateRow[];
+  /** Number of the candidate with the largest mean reward. */
+  best: number;
+  iterations: {
+    iteration: number;
+    parent: number | null;
+    /** Name of the text that was reflected on. */
+    text: string | null;
+    outcome: 'accepted' | 'rejected' | 'no_proposal' | 'solved';
+    because: string | null;
+    /** Mean rewards of the minibatch. */
+    before: number | null;
+    after: number | null;
+    /** Number of the candidate that it made. */
+    candidate: number | null;
+  }[];
+  spent: {
+    rollouts: number;
+    model: { promptTokens: number; sampledTokens: number };
+    reflect: { promptTokens: number; sampledTokens: number };
+    cost: number | null;
+    seconds: number;
+  };
+}
+
 export interface RunDetail extends RunRow {
+  /** Candidates of a run of `optimize`; null for other runs, and before the first candidate. */
+  optimization: OptimizationDetail | null;
   /** `config.json`; empty if there is none yet. */
   config: Record<string, unknown>;
   /** In order; at most 500, see `stepsApart`. */

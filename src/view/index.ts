@@ -1,4 +1,5 @@
 export type * from './api.ts';
+export { branchesOf } from './branches.ts';
 export { differencesOf } from './differences.ts';
 export { exportPage } from './export-page.ts';
 export { keyOfGroup } from './group-file.ts';

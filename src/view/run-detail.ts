@@ -3,6 +3,7 @@ import { type RunEvaluation, readRun } from '../training/index.ts';
 import { append, largestOf, smallestOf } from '../util/extremes.ts';
 import type { EvaluationRow, RunDetail } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
+import { optimizationOf } from './optimization.ts';
 import { readRow } from './run-row.ts';
 import { inOrder, whichOf } from './which.ts';
 
@@ -15,6 +16,7 @@ export async function readDetail(run: FoundRun): Promise<RunDetail> {
   if (row.status === 'broken')
     return {
       ...row,
+      optimization: null,
       config: {},
       reports: [],
       stepsApart: 1,
@@ -30,11 +32,12 @@ export async function readDetail(run: FoundRun): Promise<RunDetail> {
     if (event.type === 'alarm') alarms.push(alarmOf(event));
     if (event.type === 'failures') append(failures, failuresOf(event));
   }
-  const reports = await reader.reports();
+  const [reports, config] = [await reader.reports(), (await reader.config()) ?? {}];
   const stepsApart = Math.max(1, Math.ceil(reports.length / maxReports));
   return {
     ...row,
-    config: (await reader.config()) ?? {},
+    optimization: await optimizationOf(run.folder, config),
+    config,
     reports: thinned(reports, stepsApart, alarms),
     stepsApart,
     alarms,

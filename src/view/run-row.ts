@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withoutStep } from '../contract/index.ts';
+import { optimizationFile } from '../optimization/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import { isRunActive, type RunReader, readRun } from '../training/index.ts';
 import { messageOf } from '../util/error.ts';
@@ -8,6 +9,7 @@ import { largestOf } from '../util/extremes.ts';
 import { isObject } from '../util/json.ts';
 import type { RunRow, RunStatus } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
+import { optimizationOf, rowOf } from './optimization.ts';
 
 const ends: readonly RunStatus[] = ['finished', 'stopped', 'early_stop', 'budget', 'failed'];
 
@@ -38,9 +40,11 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
       ? summary.model
       : (last?.policy ?? (typeof model === 'string' ? model : null));
   const environment = config?.environment ?? null;
+  const optimization = config && (await optimizationOf(run.folder, config));
+  const optimized = optimization ? rowOf(optimization, config) : {};
   return {
     ...emptyRow(run),
-    ...endOf(run.folder, summary, reports.length),
+    ...endOf(run.folder, summary, optimized.step ?? reports.length),
     title: titleOf(run.name, { environment, model: policy }),
     model: policy,
     environment,
@@ -54,6 +58,7 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
     started: typeof started === 'string' ? started : null,
     changed: await changedAt(run.folder),
     seconds: typeof summary?.seconds === 'number' ? summary.seconds : null,
+    ...optimized,
   };
 }
 
@@ -117,7 +122,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 
 /** When a file of the run last changed, ISO 8601. */
 async function changedAt(folder: string): Promise<string> {
-  const files = ['', 'config.json', 'metrics.jsonl', 'events.jsonl', 'summary.json'];
+  const files = ['', 'config.json', 'metrics.jsonl', 'events.jsonl', optimizationFile, 'summary.json'];
   const times = await Promise.all(
     files.map(async (file) => (await stat(join(folder, file)).catch(() => null))?.mtimeMs ?? 0),
   );

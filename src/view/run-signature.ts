@@ -1,8 +1,9 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { optimizationFile } from '../optimization/index.ts';
 import { isRunActive } from '../training/index.ts';
 
-const files = ['config.json', 'metrics.jsonl', 'events.jsonl', 'summary.json'];
+const files = ['config.json', 'metrics.jsonl', 'events.jsonl', optimizationFile, 'summary.json'];
 
 /** A text that is another one once the files of a run have changed. */
 export async function runSignature(folder: string): Promise<string> {

@@ -417,6 +417,30 @@ describe('results of README and docs', () => {
   });
 });
 
+describe('better prompts of docs/guide.md', () => {
+  it('are found by the model itself, and judged on tickets that it has not seen', async () => {
+    type Ticket = { ticket: string; team: string };
+    type BetterPrompt = (
+      hosted: MockLanguageModelV4,
+      sets: Record<'seen' | 'validation' | 'heldOut', Ticket[]>,
+      runDirectory: string,
+    ) => Promise<{ texts: { system: string }; report: string; spent: { rollouts: number } }>;
+    const betterPrompt = await exported<BetterPrompt>('betterPrompt');
+    const ticketsOf = (count: number): Ticket[] =>
+      Array.from({ length: count }, (_, at) => ({ ticket: `Refund ${at}`, team: 'billing' }));
+    const hosted = hostedModel((prompt) => {
+      if (prompt.includes('Improve this text'))
+        return prompt.includes('The right answer was billing.') ? '<new_text>Say billing.</new_text>' : '';
+      return prompt.includes('Say billing.') ? 'billing' : 'nobody';
+    });
+    const sets = { seen: ticketsOf(4), validation: ticketsOf(3), heldOut: ticketsOf(8) };
+    const { texts, report, spent } = await betterPrompt(hosted, sets, join(folder, 'tickets'));
+    expect(texts).toEqual({ system: 'Say billing.' });
+    expect(report).toContain('8 better, 0 worse');
+    expect(spent.rollouts).toBeGreaterThan(9);
+  });
+});
+
 describe('the loop of docs/guide.md', () => {
   it('runs one group', async () => {
     type OneGroup = (

@@ -149,6 +149,13 @@ describe('examples', () => {
     );
   });
 
+  it('improve a prompt, which is better on scenarios that were not seen, and say what it cost', async () => {
+    const output = await runProgram('examples/better-prompt.ts', { args: [join(folder, 'prompt')] });
+    expect(output).toMatch(/^password: accounts$/m);
+    expect(output).toMatch(/^success on held-out tickets 0\.3+ -> 1$/m);
+    expect(output).toMatch(/^\d+ rollouts, cost 0\.\d{4}, in /m);
+  });
+
   it('train an agent that was built before its model', async () => {
     const runs = join(folder, 'runs');
     const output = await runProgram('examples/module-level-agent.ts', { args: ['2', runs], env });

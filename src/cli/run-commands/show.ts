@@ -5,6 +5,7 @@ import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import type { GroupDetail, RunDetail, StepDetail } from '../../view/index.ts';
 import { chooseRun } from './chosen-run.ts';
+import { optimizationLines } from './optimization.ts';
 import { print, printJson, type RunFlags } from './print.ts';
 import { percentage, rolloutHead, shortNumber, turnLines } from './text.ts';
 
@@ -38,20 +39,29 @@ export async function show(
   print([...stepLines(detail), ...groups.flatMap((one) => ['', ...worstRollout(one)]), ...more]);
 }
 
-function runLines({ reports, evaluations, alarms, failures, config: _, ...row }: RunDetail): string[] {
+function runLines({
+  reports,
+  evaluations,
+  alarms,
+  failures,
+  optimization,
+  config: _,
+  ...row
+}: RunDetail): string[] {
   const last = reports.at(-1);
   return [
     `${printable(row.name)}  ${row.status}${row.because === null ? '' : `: ${printable(row.because)}`}`,
     ...alignColumns([
       ['model', printable(row.model ?? '-')],
       ['environment', printable(row.environment ?? '-')],
-      ['step', `${row.step} of ${row.steps}`],
+      [optimization ? 'iteration' : 'step', `${row.step} of ${row.steps}`],
       ['reward', shortNumber(row.reward)],
       ['success', percentage(row.success)],
-      ['entropy', shortNumber(last?.entropy)],
+      ...(optimization ? [] : [['entropy', shortNumber(last?.entropy)]]),
       ['tokens', String(row.tokens)],
       ['folder', row.folder],
     ]),
+    ...(optimization ? optimizationLines(optimization) : []),
     ...(evaluations.length > 0 ? ['', ...validationLines(evaluations)] : []),
     ...alarms
       .slice(-5)

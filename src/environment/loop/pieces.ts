@@ -1,5 +1,6 @@
 import type { FinishReason, LanguageModelCallOptions, ModelMessage, Output, ToolChoice, ToolSet } from 'ai';
 import type { Trajectory } from '../../trajectory/index.ts';
+import type { NoTexts } from '../texts.ts';
 
 /** The outcome of a conversation of an environment of pieces. */
 export interface LoopOutcome<Parsed = never> {
@@ -20,8 +21,10 @@ export interface LoopOutcome<Parsed = never> {
 }
 
 /** What a piece knows before the first reply. */
-export interface PieceContext<Scenario, State> {
+export interface PieceContext<Scenario, State, Texts = NoTexts> {
   scenario: Scenario;
+  /** The environment's texts by name; without the option `texts`, none. */
+  texts: Texts;
   /** The result of `setup` for this rollout; undefined without `setup`. */
   state: State;
   trajectory: Trajectory;
@@ -50,7 +53,8 @@ export interface ToolUse {
   error?: unknown;
 }
 
-export interface TurnContext<Scenario, State, Parsed = never> extends PieceContext<Scenario, State> {
+export interface TurnContext<Scenario, State, Parsed = never, Texts = NoTexts>
+  extends PieceContext<Scenario, State, Texts> {
   /** The last reply. */
   reply: Reply<Parsed>;
   /** Number of that reply, from 1. */
@@ -69,15 +73,15 @@ export interface LoopSettings extends Omit<LanguageModelCallOptions, 'seed'> {
 type JsonValue = string | number | boolean | null | JsonValue[] | { [name: string]: JsonValue | undefined };
 
 /** The pieces of a conversation. It continues while the model calls tools or `observe` returns an observation. */
-export interface LoopPieces<Scenario, State, Parsed> {
+export interface LoopPieces<Scenario, State, Parsed, Texts = NoTexts> {
   /** Instructions before the conversation. */
-  system?: string | ((context: PieceContext<Scenario, State>) => string | PromiseLike<string>);
+  system?: string | ((context: PieceContext<Scenario, State, Texts>) => string | PromiseLike<string>);
   /** The first messages of the conversation. A text is one message of the user. */
   prompt: (
-    context: PieceContext<Scenario, State>,
+    context: PieceContext<Scenario, State, Texts>,
   ) => string | ModelMessage[] | PromiseLike<string | ModelMessage[]>;
   /** Tools of the AI SDK, each with `execute`. A function makes the tools of each rollout, with its `state`. */
-  tools?: ToolSet | ((context: PieceContext<Scenario, State>) => ToolSet | PromiseLike<ToolSet>);
+  tools?: ToolSet | ((context: PieceContext<Scenario, State, Texts>) => ToolSet | PromiseLike<ToolSet>);
   /** Tool calls of one reply run one after the other (`in_order`, the default) or at the same time (`parallel`). */
   toolExecution?: 'in_order' | 'parallel';
   /**
@@ -93,8 +97,10 @@ export interface LoopPieces<Scenario, State, Parsed> {
    * called for the last reply that a limit allows. Default: a reply without tool calls ends the conversation.
    */
   observe?: (
-    context: TurnContext<Scenario, State, Parsed>,
+    context: TurnContext<Scenario, State, Parsed, Texts>,
   ) => string | ModelMessage[] | null | PromiseLike<string | ModelMessage[] | null>;
   /** Runs after each reply and its tools, before `observe`. A text ends the conversation and is its stop reason. */
-  stop?: (context: TurnContext<Scenario, State, Parsed>) => string | false | PromiseLike<string | false>;
+  stop?: (
+    context: TurnContext<Scenario, State, Parsed, Texts>,
+  ) => string | false | PromiseLike<string | false>;
 }

@@ -14,9 +14,9 @@ export type LoopProgress<Parsed> = Omit<LoopOutcome<Parsed>, 'stopReason'>;
  * @throws EnvironmentError (`invalid_piece`, `tool_failed`), the TrajectoryError of a limit, and the errors of the pieces
  * and the model.
  */
-export async function runLoop<Scenario, State, Parsed>(
-  pieces: LoopPieces<Scenario, State, Parsed>,
-  { model, ...context }: PieceContext<Scenario, State> & { model: RolloutModel },
+export async function runLoop<Scenario, State, Parsed, Texts>(
+  pieces: LoopPieces<Scenario, State, Parsed, Texts>,
+  { model, ...context }: PieceContext<Scenario, State, Texts> & { model: RolloutModel },
   progress: LoopProgress<Parsed>,
 ): Promise<string> {
   // Loads the AI SDK, which programs without such a loop need not wait for.
@@ -46,7 +46,12 @@ export async function runLoop<Scenario, State, Parsed>(
     // For example from a sub-agent in a tool: nothing after it could be trained on.
     if (trajectory.violation) throw trajectory.violation;
 
-    const seen: TurnContext<Scenario, State, Parsed> = { ...context, reply, turn: progress.turns, messages };
+    const seen: TurnContext<Scenario, State, Parsed, Texts> = {
+      ...context,
+      reply,
+      turn: progress.turns,
+      messages,
+    };
     const stopped = readStop(await pieces.stop?.(seen));
     if (stopped !== false) return stopped;
     const isCut = reply.finishReason === 'length';

@@ -11,8 +11,8 @@ import { EnvironmentError, pieceError } from '../errors.ts';
 import { describeThrown } from '../thrown.ts';
 import type { LoopPieces, Reply, ToolUse } from './pieces.ts';
 
-interface TurnOptions<Scenario, State, Parsed> {
-  pieces: LoopPieces<Scenario, State, Parsed>;
+interface TurnOptions<Parsed> {
+  pieces: Pick<LoopPieces<never, never, Parsed>, 'output' | 'settings' | 'toolExecution' | 'onToolError'>;
   model: LanguageModel;
   system: string | undefined;
   messages: ModelMessage[];
@@ -35,14 +35,14 @@ interface Turn<Parsed> {
  * @throws EnvironmentError: `tool_failed` for a tool that throws, with `onToolError: 'fail'`; `invalid_piece` for a tool
  * that needs approval.
  */
-export async function takeTurn<Scenario, State, Parsed>({
+export async function takeTurn<Parsed>({
   pieces,
   model,
   system,
   messages,
   tools,
   signal,
-}: TurnOptions<Scenario, State, Parsed>): Promise<Turn<Parsed>> {
+}: TurnOptions<Parsed>): Promise<Turn<Parsed>> {
   const output = pieces.output && readLeniently(pieces.output);
   const answered = generateText({
     ...pieces.settings,

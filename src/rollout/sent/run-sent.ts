@@ -6,7 +6,7 @@ import { toTrajectoryRecord } from '../../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toFailure, withoutReward } from '../rollout.ts';
 import { runWithinSpan } from '../run-rollout.ts';
 import type { RemoteBudgets } from './call-budgets.ts';
-import type { SentModel, SentRollout, SentStart } from './sent-rollout.ts';
+import { lostRollout, type SentModel, type SentRollout, type SentStart } from './sent-rollout.ts';
 
 /** Runs rollouts that another thread or process has sent. */
 export class SentRollouts {
@@ -23,20 +23,25 @@ export class SentRollouts {
   }
 
   /** Never throws. */
-  run({ task, model, players, trace }: SentStart, signal: AbortSignal): Promise<Rollout> {
+  run({ task, texts, model, players, trace }: SentStart, signal: AbortSignal): Promise<Rollout> {
     const opened = Object.entries(players).map(([seat, player]) => [
       seat,
       { ...player, model: this.#open(player.model) },
     ]);
-    return context.with(propagation.extract(ROOT_CONTEXT, trace), () =>
-      this.#run({
-        ...task,
-        environment: this.#environment,
-        model: this.#open(model),
-        players: Object.fromEntries(opened),
-        signal,
-      }),
-    );
+    const sent = {
+      ...task,
+      environment: this.#environment,
+      model: this.#open(model),
+      players: Object.fromEntries(opened),
+      signal,
+    };
+    try {
+      if (texts) sent.environment = this.#environment.withTexts(texts);
+    } catch (error) {
+      // The module of the worker has other names of texts.
+      return Promise.resolve(lostRollout(sent, toFailure(error), performance.now()));
+    }
+    return context.with(propagation.extract(ROOT_CONTEXT, trace), () => this.#run(sent));
   }
 
   #open({ client, name, id, settings, budget }: SentModel): ModelHandle {

@@ -1,6 +1,7 @@
 import { context, propagation } from '@opentelemetry/api';
 import type { z } from 'zod';
 import type { ClientOptions } from '../../client/index.ts';
+import { givenTexts, type TextSet } from '../../environment/index.ts';
 import {
   type CallBudget,
   type CallOutcome,
@@ -37,6 +38,8 @@ type SentTask = Omit<RunRolloutOptions<z.ZodType, unknown>, 'environment' | 'mod
 /** All that another thread or process needs for a rollout of an environment that it has loaded. */
 export interface SentStart extends SentModels {
   task: SentTask;
+  /** The texts of the environment, which may be others than those of the loaded one. */
+  texts: TextSet | undefined;
   /** OpenTelemetry's context of the rollout's span. */
   trace: Record<string, string>;
 }
@@ -129,12 +132,12 @@ export function describeModels<Schema extends z.ZodType, Outcome>(
 
 /** The message that starts a rollout elsewhere. It carries on the trace of the current span. */
 export function toSentStart<Schema extends z.ZodType, Outcome>(
-  { environment: _, model: __, players: ___, signal: ____, ...task }: Task<Schema, Outcome>,
+  { environment, model: _, players: __, signal: ___, ...task }: Task<Schema, Outcome>,
   models: SentModels,
 ): SentStart {
   const trace: Record<string, string> = {};
   propagation.inject(context.active(), trace);
-  return { task: task satisfies SentTask, ...models, trace };
+  return { task: task satisfies SentTask, texts: givenTexts(environment), ...models, trace };
 }
 
 /** How long a rollout may take elsewhere, in milliseconds. */

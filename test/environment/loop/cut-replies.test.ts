@@ -35,7 +35,7 @@ async function lead(
   };
   const progress = { text: '', output: null, messages: [], turns: 0 };
   const { signal } = new AbortController();
-  const context = { scenario: {}, state: undefined, model, trajectory, signal, seed: 0 };
+  const context = { scenario: {}, texts: {}, state: undefined, model, trajectory, signal, seed: 0 };
   const reason = await runLoop({ prompt: () => 'Go.', ...pieces }, context, progress);
   return { reason, turns: progress.turns, text: progress.text };
 }

@@ -50,7 +50,8 @@ export function ModelText({ text, partsAt, limit = firstPart }: ModelTextProps) 
   );
 }
 
-function Runs({ text }: { text: string }) {
+/** Text with stand-ins for what would be invisible, for the inside of an element of class `model-text`. */
+export function Runs({ text }: { text: string }) {
   return (
     <>
       {visibleRuns(text).map((run, at) =>

@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import type { RunDetail } from '../../api.ts';
 import { useApi } from '../api-client.ts';
+import { Optimization } from '../optimization/optimization.tsx';
 import { Chart, type Interval, type Tone } from '../parts/chart.tsx';
 import { type Curve, curvesOf, isUnchanged, valuesOf } from '../parts/curves.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
@@ -27,10 +28,11 @@ import './run.css';
 /** A run: its figures, alarms and curves; a click on a step opens it. */
 export function Run({ params, query }: PanelProps<'run'>) {
   const loaded = useApi<RunDetail>(`runs/${encodeURIComponent(params.run)}`);
-  return <Data of={loaded}>{(run) => <RunPanel run={run} isFull={query.curves === 'all'} />}</Data>;
+  return <Data of={loaded}>{(run) => <RunPanel run={run} query={query} />}</Data>;
 }
 
-function RunPanel({ run, isFull }: { run: RunDetail; isFull: boolean }) {
+function RunPanel({ run, query }: { run: RunDetail; query: PanelProps['query'] }) {
+  const isFull = query.curves === 'all';
   const cursor = useSignal<number | null>(null);
   const { reports } = run;
   const steps = useMemo(() => reports.map(({ step }) => step), [reports]);
@@ -53,7 +55,9 @@ function RunPanel({ run, isFull }: { run: RunDetail; isFull: boolean }) {
     <>
       <Head run={run} />
       {run.alarms.length > 0 && <Alarms run={run} />}
-      {reports.length === 0 ? (
+      {run.optimization ? (
+        <Optimization run={run} optimization={run.optimization} query={query} />
+      ) : reports.length === 0 ? (
         <div class="panel">
           <Nothing title="No step has ended yet">
             <p>Curves show here after the first step.</p>
@@ -168,10 +172,11 @@ function intervalsOf(evaluations: RunDetail['evaluations'], score: Curve['valida
 
 function Head({ run }: { run: RunDetail }) {
   const figures: readonly Figure[] = [
-    ['Step', String(run.step), `of ${run.steps}`],
+    [run.optimization ? 'Iteration' : 'Step', String(run.step), `of ${run.steps}`],
     ['Reward', formatNumber(run.reward)],
     ...(run.success === null ? [] : [['Success', formatShare(run.success)] as const]),
     ['Tokens', formatCount(run.tokens)],
+    ...(run.optimization ? [['Rollouts', formatCount(run.optimization.spent.rollouts)] as const] : []),
     ...(run.cost === null ? [] : [['Cost', formatCost(run.cost)] as const]),
     ['Time', formatSeconds(run.seconds)],
   ];
