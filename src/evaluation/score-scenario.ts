@@ -1,6 +1,7 @@
-import { type KeyFunction, scenarioKey } from '../environment/index.ts';
+import { codeDigest, type KeyFunction, scenarioKey } from '../environment/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { type TokenUsage, tokensOf } from './cost.ts';
 import { average } from './estimate.ts';
 
 /** Success of a rollout: a boolean, or a number, which counts as a success from 1 up. Null if unknown. */
@@ -21,12 +22,20 @@ export interface ScenarioScore<Scenario> {
   judged: number;
   /** Judged rollouts that succeeded: `true`, or a number of at least 1. */
   successes: number;
+  /** Of the evaluated model in all rollouts, including those that did not complete; null if not all calls were counted. */
+  tokens: TokenUsage | null;
+  /** Of each completed rollout, from its start until its agent returned: without its rewards. */
+  milliseconds: number[];
 }
 
 /** The metric `success` as a number; null without it. */
 export function successOf({ metrics }: Trajectory): number | null {
   return metrics.success === undefined ? null : Number(metrics.success);
 }
+
+/** Tells evaluations apart whose success is judged in different ways. */
+export const nameOfSuccess = (isSuccess: SuccessOf): string =>
+  isSuccess === successOf ? 'metric success' : `isSuccess ${codeDigest(isSuccess)}`;
 
 export function scoreScenario<Scenario>(
   { scenario, rollouts, trajectories }: RolloutGroup<Scenario>,
@@ -46,6 +55,10 @@ export function scoreScenario<Scenario>(
     rollouts: rollouts.length,
     judged: known.length,
     successes: known.filter((success) => success >= 1).length,
+    tokens: tokensOf(rollouts),
+    milliseconds: rollouts.flatMap(({ status, trajectory }) =>
+      status === 'completed' ? Number(trajectory.milliseconds.toFixed(3)) : [],
+    ),
   };
 }
 

@@ -1,4 +1,5 @@
-export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
+export type { TokenPrices, TokenUsage } from '../evaluation/index.ts';
+export type { RunBudget } from './budget.ts';
 export { trainNames } from './check-options.ts';
 export { type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export { diagnose, newAlarms } from './diagnosis/diagnose.ts';
