@@ -31,7 +31,9 @@ export interface ComparedScores
   environment?: string | undefined;
   successBy?: string | undefined;
   perScenario: readonly (Pick<ScenarioScore<unknown>, 'key' | 'reward' | 'success'> & {
-    [Name in 'completed' | 'judged' | 'tokens' | 'milliseconds']?: ScenarioScore<unknown>[Name] | undefined;
+    [Name in 'title' | 'completed' | 'judged' | 'tokens' | 'milliseconds']?:
+      | ScenarioScore<unknown>[Name]
+      | undefined;
   } & { scenario?: unknown })[];
 }
 

@@ -217,13 +217,19 @@ function scenarioRows(sides: readonly Side[], measure: 'reward' | 'success'): Sc
   const rows = new Map<string, ScenarioRow>();
   for (const [at, { scores }] of sides.entries())
     for (const score of scores.perScenario) {
-      const { key, scenario } = score;
+      const { key, scenario, title } = score;
       const row = rows.get(key) ?? { key, title: key, scores: sides.map(() => null) };
-      if (scenario !== undefined) row.title = titleOfScenario(scenario);
+      if (title !== undefined) row.title = title;
+      else if (scenario !== undefined && row.title === key) row.title = titleOfScenario(scenario);
       row.scores[at] = score[measure];
       rows.set(key, row);
     }
-  return [...rows.values()].filter(({ scores }) => scores.some((score) => score !== null));
+  const titles = Map.groupBy(rows.values(), ({ title }) => title);
+  return [...rows.values()]
+    .filter(({ scores }) => scores.some((score) => score !== null))
+    .map((row) =>
+      (titles.get(row.title)?.length ?? 0) > 1 ? { ...row, title: `${row.title} (${row.key})` } : row,
+    );
 }
 
 /**

@@ -56,7 +56,7 @@ export interface RowDifference {
 
 export interface ScenarioRow {
   key: string;
-  /** Its first text, or its key where the scenario is not known. */
+  /** What lists call it, with its key if several have the same; its key alone where the scenario is not known. */
   title: string;
   /** Its score in each row; null where it has none. */
   scores: (number | null)[];

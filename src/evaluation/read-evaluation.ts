@@ -23,6 +23,7 @@ const rowSchema = z.looseObject({
   reward: score,
   success: z.union([score, z.boolean().transform(Number)]),
   scenario: z.unknown().optional(),
+  title: z.string().optional(),
   judged: z.number().optional(),
   tokens: z.object({ promptTokens: z.number(), sampledTokens: z.number() }).nullish(),
   completed: z.number().optional(),

@@ -1,4 +1,4 @@
-import { codeDigest, type KeyFunction, scenarioKey } from '../environment/index.ts';
+import { codeDigest, type KeyFunction, scenarioKey, titleOfScenario } from '../environment/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { type TokenUsage, tokensOf } from './cost.ts';
@@ -11,6 +11,8 @@ export interface ScenarioScore<Scenario> {
   /** Identifies the scenario in other evaluations. */
   key: string;
   scenario: Scenario;
+  /** What lists call it: the environment's `title` of it, else its first text. */
+  title: string;
   /** Mean reward of the completed rollouts; null if none completed. */
   reward: number | null;
   /** Mean success of the judged rollouts; null without one. */
@@ -38,7 +40,7 @@ export const nameOfSuccess = (isSuccess: SuccessOf): string =>
   isSuccess === successOf ? 'metric success' : `isSuccess ${codeDigest(isSuccess)}`;
 
 export function scoreScenario<Scenario>(
-  { scenario, rollouts, trajectories }: RolloutGroup<Scenario>,
+  { scenario, title, rollouts, trajectories }: RolloutGroup<Scenario>,
   { key, isSuccess }: { key: string; isSuccess: SuccessOf },
 ): ScenarioScore<Scenario> {
   const rewards = trajectories.flatMap(({ reward }) => reward ?? []);
@@ -49,6 +51,7 @@ export function scoreScenario<Scenario>(
   return {
     key,
     scenario,
+    title: titleOfScenario(scenario, title),
     reward: meanOrNull(rewards),
     success: meanOrNull(known),
     completed: rollouts.filter(({ status }) => status === 'completed').length,

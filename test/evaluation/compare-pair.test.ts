@@ -66,6 +66,7 @@ function evaluation(policy: string, rewards: Record<string, number | null>): Eva
     rollouts: 1,
     judged: 0,
     successes: 0,
+    title: key,
     tokens: null,
     milliseconds: [],
   }));

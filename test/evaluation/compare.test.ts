@@ -190,6 +190,26 @@ test('tokens of rollouts that failed are paid, and count for those that complete
   });
 });
 
+test('scenarios are called by their titles, and by their keys where these are not enough', async () => {
+  const titled = async (title: string | undefined, first: string, second: string) => {
+    const score = (key: string, question: string) => ({
+      key,
+      scenario: { question },
+      ...(title === undefined ? {} : { title }),
+      reward: 1,
+      success: 1,
+    });
+    const evaluation = { policy: 'm', perScenario: [score('a', first), score('b', second)] };
+    return (await compare(named({ one: evaluation, two: evaluation }))).scenarios.map((row) => row.title);
+  };
+  expect(await titled(undefined, 'What is 1?', 'What is 2?')).toEqual(['What is 1?', 'What is 2?']);
+  expect(await titled(undefined, 'What is it?', 'What is it?')).toEqual([
+    'What is it? (a)',
+    'What is it? (b)',
+  ]);
+  expect(await titled('Sum', 'What is 1?', 'What is 2?')).toEqual(['Sum (a)', 'Sum (b)']);
+});
+
 test('what cannot be compared is left out and said', async () => {
   const all = await scoresOf(8);
   const some = await scoresOf(2, { scenarios: scenarios.slice(0, 6), model: knows('some', 2, [1]) });
