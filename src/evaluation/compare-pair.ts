@@ -67,6 +67,8 @@ export interface Comparison {
   /** Keys of scenarios with a score in only one of the two. They are not compared. */
   onlyInA: string[];
   onlyInB: string[];
+  /** Keys of pairs whose scenarios are not the same in the two: a key must mean one scenario. */
+  changedScenarios: string[];
   /**
    * How `a` and `b` reward, or judge the compared success, differently, in words: a difference in score may come from
    * this alone.
@@ -120,11 +122,21 @@ export function comparePair(a: ComparedScores, b: ComparedScores, options: Compa
     pairs,
     onlyInA: [...inA.keys()].filter((key) => !inB.has(key)),
     onlyInB: [...inB.keys()].filter((key) => !inA.has(key)),
+    changedScenarios: changedScenarios(a, b),
     rewardChanges: [
       ...rewardChanges(a.rewards, b.rewards),
       ...(measure === 'success' ? successChanges(a.successBy, b.successBy) : []),
     ],
   };
+}
+
+function changedScenarios(a: ComparedScores, b: ComparedScores): string[] {
+  const textOf = (scenario: unknown) => JSON.stringify(scenario) ?? null;
+  const inA = new Map(a.perScenario.map(({ key, scenario }) => [key, textOf(scenario)]));
+  return b.perScenario.flatMap(({ key, scenario }) => {
+    const [was, is] = [inA.get(key), textOf(scenario)];
+    return was && is && was !== is ? [key] : [];
+  });
 }
 
 const successChanges = (was: string | undefined, is: string | undefined): string[] =>
@@ -134,8 +146,7 @@ const successChanges = (was: string | undefined, is: string | undefined): string
 export function describePair(comparison: Comparison): string {
   const { measure, a, b, difference, test, wins, losses, ties, onlyInA, onlyInB } = comparison;
   const onlyWith = (name: string, keys: readonly string[]) => {
-    const shown = `${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''}`;
-    return keys.length > 0 ? [`only with ${name}: ${keys.length} (${shown})`] : [];
+    return keys.length > 0 ? [`only with ${name}: ${keys.length} (${someOf(keys)})`] : [];
   };
   return [
     `${measure} of ${b} minus that of ${a}`,
@@ -146,12 +157,20 @@ export function describePair(comparison: Comparison): string {
     `scenarios  ${wins} better, ${losses} worse, ${ties} the same`,
     ...onlyWith(a, onlyInA),
     ...onlyWith(b, onlyInB),
+    ...(comparison.changedScenarios.length > 0
+      ? [
+          `warning: other scenarios have the same keys in ${b}: ${comparison.changedScenarios.length} (${someOf(comparison.changedScenarios)})`,
+        ]
+      : []),
     ...comparison.rewardChanges.map(
       (change) => `warning: with ${b}, ${change}: the scores differ for that too`,
     ),
     '',
   ].join('\n');
 }
+
+const someOf = (keys: readonly string[]): string =>
+  `${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''}`;
 
 function scoresOf({ perScenario }: ComparedScores, measure: 'reward' | 'success'): Map<string, number> {
   return new Map(

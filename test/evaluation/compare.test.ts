@@ -267,6 +267,20 @@ test('what an earlier version stored is compared: its folder whole, its lines wi
   expect((await readEvaluation(directory)).prices).toEqual(prices);
 });
 
+test('other scenarios under the same keys are said', async () => {
+  const one = await scoresOf(8);
+  const moved = await scoresOf(8, {
+    scenarios: scenarios.map((scenario, at) =>
+      at < 2 ? { ...scenario, question: '1 + 0', answer: 2 } : scenario,
+    ),
+  });
+  const { warnings } = await compare(named({ one, moved }));
+  expect(warnings).toEqual(['2 scenarios of moved are others than those of one with the same keys']);
+  expect(describeComparison(compare(one, moved))).toContain(
+    'warning: other scenarios have the same keys in knows 8: 2 (sum-0, sum-1)',
+  );
+});
+
 test('wrong input is refused by name', async () => {
   const one = await scoresOf(8);
   const refused = (evaluations: ComparedEvaluation[], problem: string | RegExp) =>

@@ -206,7 +206,7 @@ describe('the way through a run', () => {
     await page.getByRole('link', { name: 'Compare evaluations' }).click();
     const rows = page.locator('.comparison tbody tr');
     await expect.poll(() => rows.count()).toBe(4);
-    expect(await rows.first().textContent()).toContain('the others are compared with it');
+    expect(await rows.first().textContent()).toContain('baseline');
     await page.getByRole('button', { name: 'Compare with this one' }).first().click();
     const names = rows.locator('th > :first-child');
     const second = await names.nth(1).textContent();

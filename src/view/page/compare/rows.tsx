@@ -57,7 +57,7 @@ export function ComparisonRows({ table, evaluations, onFirst }: RowsProps) {
                 <th scope="row">
                   <Name row={row} kept={evaluations.find(({ id }) => id === row.name)} />
                   {row.difference === null ? (
-                    <small class="muted">the others are compared with it</small>
+                    <small class="muted">baseline</small>
                   ) : (
                     onFirst && (
                       <button type="button" class="link-button" onClick={() => onFirst(row.name)}>
