@@ -78,8 +78,12 @@ export {
   type WeightedReward,
 } from './environment/index.ts';
 export {
+  type CompareAllOptions,
+  type ComparedEvaluation,
   type CompareOptions,
   type Comparison,
+  type ComparisonRow,
+  type ComparisonTable,
   compare,
   describeComparison,
   type Estimate,
@@ -90,6 +94,8 @@ export {
   type Interval,
   type PairedScore,
   type PassAt,
+  type RowDifference,
+  type ScenarioRow,
   type ScenarioScore,
   type SignFlipTest,
   type SuccessOf,

@@ -34,7 +34,12 @@ const floors = [
 const doors = ['index.ts', 'environments.ts', 'loop.ts', 'records.ts', 'testing.ts', 'workers.ts'];
 
 /** The second door of a room, beside its `index.ts`. */
-const sideDoors = ['contract/basics.ts', 'progress/report.ts', 'rollout/leases/index.ts'];
+const sideDoors = [
+  'contract/basics.ts',
+  'evaluation/comparison-table.ts',
+  'progress/report.ts',
+  'rollout/leases/index.ts',
+];
 
 /** The harness and the service meet on the wire alone. */
 const apart: readonly (readonly [string, string])[] = [

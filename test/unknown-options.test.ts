@@ -66,6 +66,7 @@ const evaluation: Evaluation = {
   counts: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
   failures: [],
   rewards: {},
+  successBy: 'metric success',
   seconds: 0,
 };
 
@@ -192,6 +193,23 @@ const calls: readonly [string, () => unknown, string][] = [
     'limits.answerBytes',
   ],
   ['compare', () => compare(evaluation, evaluation, and({}, { metric: 'success' })), ''],
+  [
+    'compare',
+    () =>
+      compare(
+        [
+          { name: 'a', evaluation },
+          { name: 'b', evaluation },
+        ],
+        and({}, { metric: 'success' }),
+      ),
+    '',
+  ],
+  [
+    'compare',
+    () => compare([{ name: 'a', evaluation }, and({ name: 'b', evaluation }, { price: 1 })]),
+    'prices',
+  ],
   ['earlyStop', () => earlyStop(and({ metric: 'reward' as const, goal: 1 }, { min_delta: 1 })), 'minDelta'],
   ['linear', () => linear(and({ from: 1, to: 2 }, { form: 1 })), 'from'],
   ['cosine', () => cosine(and({ from: 1, to: 2 }, { steps: 1 })), ''],

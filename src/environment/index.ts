@@ -46,7 +46,7 @@ export type {
   WeightedGroupReward,
   WeightedReward,
 } from './rewards/reward.ts';
-export { type RewardCodes, rewardChanges } from './rewards/reward-code.ts';
+export { codeDigest, type RewardCodes, rewardChanges } from './rewards/reward-code.ts';
 export { runAgent } from './run-agent.ts';
 export type { Generate } from './scenario-set/generator-stage.ts';
 export { type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';

@@ -1,204 +1,252 @@
-import { rewardChanges } from '../environment/index.ts';
-import { randomSource } from '../trajectory/index.ts';
+import { titleOfScenario } from '../environment/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { type Estimate, estimate, type Interval, isZeroOrOne, normalInterval } from './estimate.ts';
-import type { Evaluation } from './evaluate.ts';
-import type { ScenarioScore } from './score-scenario.ts';
-import { describeEstimate } from './table.ts';
+import { type ComparedScores, type CompareOptions, type Comparison, comparePair } from './compare-pair.ts';
+import type { ComparisonRow, ComparisonTable, RowDifference, ScenarioRow } from './comparison-table.ts';
+import { checkPrices, costOf, priceNames, type TokenPrices, type TokenUsage } from './cost.ts';
+import { estimateReward, estimateShare } from './estimate.ts';
+import { type EvaluationSource, evaluationOf } from './gate.ts';
 
-export interface CompareOptions {
-  /** The score to compare. Default `reward`. */
-  measure?: 'reward' | 'success';
-  /** Probability of the interval of the difference, from 0.5 to 0.999. Default 0.95. */
-  confidence?: number;
-  /** Seed of the random sign assignments, if there are too many to enumerate. Default 0. */
-  seed?: number;
+/** One row to be: what is evaluated, by its name. */
+export interface ComparedEvaluation {
+  /** Name of the row, such as `before`, `prompt`, `trained`. */
+  name: string;
+  /** What `evaluate` returns, the path of a stored evaluation, or a function that evaluates when its turn comes. */
+  evaluation: EvaluationSource | (() => Promise<EvaluationSource>);
+  /** Default: those that the evaluation has; without any, the cost is unknown. */
+  prices?: TokenPrices | undefined;
+}
+
+export interface CompareAllOptions extends Pick<CompareOptions, 'seed'> {
+  /** The score to compare. Default: `success` where every evaluation has it, else `reward`. */
+  measure?: CompareOptions['measure'] | undefined;
 }
 
 const code = 'invalid_evaluation_option';
 
-const compareNames = {
-  measure: true,
-  confidence: true,
-  seed: true,
-} satisfies OptionNames<CompareOptions>;
-
-/** The part of an evaluation that is compared. Where its environment or its rewards are unknown, they are not. */
-export interface ComparedScores extends Pick<Evaluation, 'policy'>, Partial<Pick<Evaluation, 'rewards'>> {
-  environment?: string | undefined;
-  perScenario: readonly (Pick<ScenarioScore<unknown>, 'key' | 'reward' | 'success'> & {
-    scenario?: unknown;
-  })[];
-}
-
-export interface PairedScore {
-  key: string;
-  a: number;
-  b: number;
-  /** `b` - `a`. */
-  difference: number;
-}
-
-export interface Comparison {
-  measure: 'reward' | 'success';
-  /** Names of the two models. */
-  a: string;
-  b: string;
-  /**
-   * Mean of `b` - `a` over the paired scenarios, with a normal interval, for shares within [-1, 1]; null without a pair.
-   */
-  difference: Estimate | null;
-  confidence: number;
-  /** The same interval at `confidence`; null with fewer than two pairs. */
-  interval: Interval | null;
-  /** Null without a pair. */
-  test: SignFlipTest | null;
-  /** Number of paired scenarios in which `b` is better (`wins`), worse (`losses`) or equal (`ties`). */
-  wins: number;
-  losses: number;
-  ties: number;
-  pairs: PairedScore[];
-  /** Keys of scenarios with a score in only one of the two. They are not compared. */
-  onlyInA: string[];
-  onlyInB: string[];
-  /** How `a` and `b` reward differently, in words: a difference in score may come from this alone. */
-  rewardChanges: string[];
-}
+const optionNames = { measure: true, seed: true } satisfies OptionNames<CompareAllOptions>;
+const evaluationNames = {
+  name: true,
+  evaluation: true,
+  prices: priceNames,
+} satisfies OptionNames<ComparedEvaluation>;
 
 /**
  * Compares evaluation `b` with evaluation `a`, scenario by scenario: two checkpoints, two models, or a model and an
  * external model. Pairing removes the differences in difficulty between scenarios.
  * @throws OptionError if the two have different environments, or for an option that cannot be used.
  */
-export function compare(a: ComparedScores, b: ComparedScores, options: CompareOptions = {}): Comparison {
-  checkOptionNames('compare()', options, compareNames);
-  const { measure = 'reward', confidence = 0.95, seed = 0 } = options;
-  if (measure !== 'reward' && measure !== 'success')
-    throw invalidOption(code, 'measure', measure, 'Pass "reward" or "success".');
-  if (!(confidence >= 0.5 && confidence <= 0.999))
-    throw invalidOption(code, 'confidence', confidence, 'Pass a number from 0.5 to 0.999.');
-  if (a.environment !== undefined && b.environment !== undefined && a.environment !== b.environment) {
+export function compare(a: ComparedScores, b: ComparedScores, options?: CompareOptions): Comparison;
+/**
+ * Puts any number of evaluations of one environment into one table, each beside the first: success or reward with its
+ * interval, difference with a paired test, cost, latency, and who succeeds in which scenario.
+ * @throws OptionError for fewer than two evaluations, names that are not unique, evaluations of different environments,
+ *   or an option that cannot be used. RunError for a stored evaluation that cannot be read.
+ */
+export function compare(
+  evaluations: readonly ComparedEvaluation[],
+  options?: CompareAllOptions,
+): Promise<ComparisonTable>;
+export function compare(
+  ...args:
+    | [a: ComparedScores, b: ComparedScores, options?: CompareOptions]
+    | [evaluations: readonly ComparedEvaluation[], options?: CompareAllOptions]
+): Comparison | Promise<ComparisonTable> {
+  return isList(args) ? compareAll(...args) : comparePair(...args);
+}
+
+const isList = <Args extends readonly unknown[]>(
+  args: Args,
+): args is Extract<Args, [readonly ComparedEvaluation[], CompareAllOptions?]> => Array.isArray(args[0]);
+
+async function compareAll(
+  evaluations: readonly ComparedEvaluation[],
+  options: CompareAllOptions = {},
+): Promise<ComparisonTable> {
+  checkOptionNames('compare()', options, optionNames);
+  checkEvaluations(evaluations);
+  const sides: Side[] = [];
+  for (const { name, evaluation, prices } of evaluations) {
+    const source = await (typeof evaluation === 'function' ? evaluation() : evaluation);
+    const scores = await evaluationOf(`evaluation of "${name}"`, source);
+    sides.push({ name, scores, prices: prices ?? scores.prices });
+  }
+  return tableOf(sides, options);
+}
+
+interface Side {
+  name: string;
+  scores: ComparedScores;
+  prices: TokenPrices | undefined;
+}
+
+function checkEvaluations(evaluations: readonly ComparedEvaluation[]): void {
+  if (!Array.isArray(evaluations) || evaluations.length < 2)
+    throw invalidOption(code, 'evaluations', evaluations, 'Pass a list of at least two.');
+  const names = new Set<string>();
+  for (const one of evaluations) {
+    checkOptionNames('an evaluation of compare()', one, evaluationNames);
+    const { name, prices } = one;
+    if (typeof name !== 'string' || name === '' || names.has(name))
+      throw invalidOption(code, 'name', name, 'Give each evaluation a name of its own.');
+    names.add(name);
+    checkPrices(code, prices);
+  }
+}
+
+function tableOf(sides: readonly Side[], { measure: asked, seed }: CompareAllOptions): ComparisonTable {
+  const environments = [...new Set(sides.flatMap(({ scores }) => scores.environment ?? []))];
+  if (environments.length > 1)
     throw new OptionError(
       code,
-      `Evaluations of different environments cannot be compared: "${a.environment}" and "${b.environment}".`,
-      { option: 'environment', value: b.environment },
+      `Evaluations of different environments cannot be compared: ${sides
+        .map(({ name, scores }) => `"${name}" is of "${scores.environment ?? 'unknown'}"`)
+        .join(', ')}.`,
+      { option: 'evaluations' },
     );
-  }
-  const inA = scoresOf(a, measure);
-  const inB = scoresOf(b, measure);
-  const pairs = [...inA].flatMap(([key, scoreA]) => {
-    const scoreB = inB.get(key);
-    return scoreB === undefined ? [] : { key, a: scoreA, b: scoreB, difference: scoreB - scoreA };
-  });
-  const differences = pairs.map(({ difference }) => difference);
-  const scores = pairs.flatMap((pair) => [pair.a, pair.b]);
-  const areShares =
-    measure === 'success' ? scores.every((score) => score >= 0 && score <= 1) : scores.every(isZeroOrOne);
-  const difference = estimate(differences);
-  const intervalAt = (level: number) =>
-    difference && normalInterval(difference, { confidence: level, areShares });
-  return {
-    measure,
-    a: a.policy,
-    b: b.policy,
-    difference: difference && { ...difference, interval95: intervalAt(0.95) },
-    confidence,
-    interval: intervalAt(confidence),
-    test: pairs.length > 0 ? signFlipTest(differences, seed) : null,
-    wins: differences.filter((difference) => difference > 0).length,
-    losses: differences.filter((difference) => difference < 0).length,
-    ties: differences.filter((difference) => difference === 0).length,
-    pairs,
-    onlyInA: [...inA.keys()].filter((key) => !inB.has(key)),
-    onlyInB: [...inB.keys()].filter((key) => !inA.has(key)),
-    rewardChanges: rewardChanges(a.rewards, b.rewards),
-  };
-}
-
-/** A comparison as text for people. */
-export function describeComparison(comparison: Comparison): string {
-  const { measure, a, b, difference, test, wins, losses, ties, onlyInA, onlyInB } = comparison;
-  const onlyWith = (name: string, keys: readonly string[]) => {
-    const shown = `${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''}`;
-    return keys.length > 0 ? [`only with ${name}: ${keys.length} (${shown})`] : [];
-  };
-  return [
-    `${measure} of ${b} minus that of ${a}`,
-    `difference ${describeEstimate(difference, comparison)}`,
-    ...(test
-      ? [`${test.name}, ${test.method} (${test.assignments} assignments): p = ${test.pValue.toPrecision(3)}`]
-      : []),
-    `scenarios  ${wins} better, ${losses} worse, ${ties} the same`,
-    ...onlyWith(a, onlyInA),
-    ...onlyWith(b, onlyInB),
-    ...comparison.rewardChanges.map(
-      (change) => `warning: with ${b}, ${change}: the scores differ for that too`,
-    ),
-    '',
-  ].join('\n');
-}
-
-function scoresOf({ perScenario }: ComparedScores, measure: 'reward' | 'success'): Map<string, number> {
-  return new Map(
-    perScenario.flatMap((score) => {
-      const value = score[measure];
-      return value === null ? [] : [[score.key, value] as const];
-    }),
+  const isJudged = ({ scores }: Side) => scores.perScenario.some(({ success }) => success !== null);
+  const measure = asked ?? (sides.every(isJudged) ? 'success' : 'reward');
+  const [first] = sides;
+  const comparisons = sides.map(({ name, scores }, at) =>
+    first && at > 0
+      ? comparePair({ ...first.scores, policy: first.name }, { ...scores, policy: name }, { measure, seed })
+      : null,
   );
+  const pValues = comparisons.map((comparison) => comparison?.test?.pValue ?? null);
+  const adjusted = holm(pValues);
+  return {
+    environment: environments[0] ?? null,
+    measure,
+    rows: sides.map((side, at) => ({
+      ...rowOf(side, measure),
+      difference: differenceOf(comparisons[at] ?? null, adjusted[at] ?? null),
+    })),
+    scenarios: scenarioRows(sides, measure),
+    warnings: [
+      ...(measure === 'reward' && asked === undefined && sides.some(isJudged)
+        ? [
+            `success is not known for ${sides
+              .filter((side) => !isJudged(side))
+              .map(({ name }) => name)
+              .join(', ')}, so rewards are compared`,
+          ]
+        : []),
+      ...comparisons.flatMap((comparison) =>
+        (comparison?.rewardChanges ?? []).map((change) => `with ${comparison?.b}, ${change}`),
+      ),
+      ...comparisons.flatMap((comparison) => (comparison ? aloneIn(comparison) : [])),
+    ],
+  };
 }
 
-/** Result of the sign-flip test. */
-export interface SignFlipTest {
-  name: 'paired sign-flip permutation test';
-  /** `exact`: all assignments of signs; `monte_carlo`: random assignments. */
-  method: 'exact' | 'monte_carlo';
-  assignments: number;
-  /** Two-sided: probability of a mean difference at least as large if the two are equal on every scenario. */
-  pValue: number;
+/** The scenarios in which two rows cannot be compared. */
+function aloneIn({ measure, a, b, onlyInA, onlyInB, changedScenarios: changed }: Comparison): string[] {
+  const count = (keys: readonly string[]) => `${keys.length} ${keys.length === 1 ? 'scenario' : 'scenarios'}`;
+  return [
+    ...(changed.length > 0
+      ? [`${count(changed)} of ${b} are others than those of ${a} with the same keys`]
+      : []),
+    ...(onlyInA.length > 0 ? [`${b} has no ${measure} for ${count(onlyInA)} of ${a}`] : []),
+    ...(onlyInB.length > 0 ? [`${a} has no ${measure} for ${count(onlyInB)} of ${b}`] : []),
+  ];
 }
 
-/** Maximum number of differences for the exact test: 2^16 assignments take about a millisecond. */
-const maxExactDifferences = 16;
-const drawnAssignments = 10_000;
+function rowOf(
+  { name, scores: { policy, perScenario }, prices }: Side,
+  measure: 'reward' | 'success',
+): Omit<ComparisonRow, 'difference'> {
+  const values = perScenario.flatMap((score) => score[measure] ?? []);
+  const trials = perScenario.reduce(
+    (sum, { judged = 1, success }) => sum + (success === null ? 0 : judged),
+    0,
+  );
+  const completed = perScenario.reduce((sum, score) => sum + (score.completed ?? 0), 0);
+  const tokens = completed > 0 ? sumOf(perScenario.map((score) => score.tokens ?? null)) : null;
+  const tokensPer1000 = tokens && {
+    promptTokens: (tokens.promptTokens / completed) * 1000,
+    sampledTokens: (tokens.sampledTokens / completed) * 1000,
+  };
+  const times = perScenario.flatMap(({ milliseconds }) => milliseconds ?? []).sort((a, b) => a - b);
+  return {
+    name,
+    policy,
+    score: measure === 'success' ? estimateShare(values, { trials }) : estimateReward(values, values),
+    scenarios: perScenario.length,
+    tokensPer1000,
+    costPer1000: tokensPer1000 && costOf(tokensPer1000, prices),
+    latency:
+      times.length === 0
+        ? null
+        : { medianMs: quantile(times, 0.5), p90Ms: quantile(times, 0.9), rollouts: times.length },
+  };
+}
+
+/** Null if one of them is not known. */
+function sumOf(usages: readonly (TokenUsage | null)[]): TokenUsage | null {
+  const sum: TokenUsage = { promptTokens: 0, sampledTokens: 0 };
+  for (const usage of usages) {
+    if (!usage) return null;
+    sum.promptTokens += usage.promptTokens;
+    sum.sampledTokens += usage.sampledTokens;
+  }
+  return sum;
+}
+
+/** By linear interpolation between the two nearest, as in NumPy and R (type 7 of Hyndman and Fan, 1996). */
+function quantile(sorted: readonly number[], share: number): number {
+  const at = (sorted.length - 1) * share;
+  const [low = 0, high = low] = [sorted[Math.floor(at)], sorted[Math.ceil(at)]];
+  return low + (high - low) * (at - Math.floor(at));
+}
+
+function differenceOf(comparison: Comparison | null, adjustedPValue: number | null): RowDifference | null {
+  if (!comparison) return null;
+  const { difference, test, pairs, ties, onlyInA, onlyInB } = comparison;
+  const keysOf = (sign: number) =>
+    pairs.filter((pair) => Math.sign(pair.difference) === sign).map(({ key }) => key);
+  return {
+    estimate: difference,
+    pValue: test?.pValue ?? null,
+    adjustedPValue,
+    better: keysOf(1),
+    worse: keysOf(-1),
+    same: ties,
+    onlyHere: onlyInB,
+    onlyInFirst: onlyInA,
+  };
+}
+
+function scenarioRows(sides: readonly Side[], measure: 'reward' | 'success'): ScenarioRow[] {
+  const rows = new Map<string, ScenarioRow>();
+  for (const [at, { scores }] of sides.entries())
+    for (const score of scores.perScenario) {
+      const { key, scenario, title } = score;
+      const row = rows.get(key) ?? { key, title: key, scores: sides.map(() => null) };
+      if (title !== undefined) row.title = title;
+      else if (scenario !== undefined && row.title === key) row.title = titleOfScenario(scenario);
+      row.scores[at] = score[measure];
+      rows.set(key, row);
+    }
+  const titles = Map.groupBy(rows.values(), ({ title }) => title);
+  return [...rows.values()]
+    .filter(({ scores }) => scores.some((score) => score !== null))
+    .map((row) =>
+      (titles.get(row.title)?.length ?? 0) > 1 ? { ...row, title: `${row.title} (${row.key})` } : row,
+    );
+}
 
 /**
- * Fisher's permutation test (1935) on paired differences: under the null hypothesis each difference has either sign with
- * equal probability. Differences of 0 are left out. With random assignments the observed one counts too, so that p is
- * never 0 (Phipson and Smyth, 2010).
+ * P-values that keep the chance of any false difference at the level of a single test (Holm, "A simple sequentially
+ * rejective multiple test procedure", Scandinavian Journal of Statistics, 1979): the smallest of m times m, the next
+ * times m - 1, and so on, none below the one before it or above 1. Null stays null, and is not counted.
  */
-export function signFlipTest(differences: readonly number[], seed: number): SignFlipTest {
-  const sizes = differences.map(Math.abs).filter((size) => size > 0);
-  const total = sizes.reduce((sum, size) => sum + size, 0);
-  const observed = Math.abs(differences.reduce((sum, difference) => sum + difference, 0));
-  // Tolerates rounding: the same numbers summed in another order may differ.
-  const threshold = observed - total * 1e-9;
-  const base = { name: 'paired sign-flip permutation test' } as const;
-  if (sizes.length <= maxExactDifferences) {
-    const assignments = 2 ** sizes.length;
-    const asLarge = countExact(sizes, threshold);
-    return { ...base, method: 'exact', assignments, pValue: asLarge / assignments };
+export function holm(pValues: readonly (number | null)[]): (number | null)[] {
+  const order = pValues.flatMap((p, at) => (p === null ? [] : [{ p, at }])).sort((a, b) => a.p - b.p);
+  const adjusted: (number | null)[] = pValues.map(() => null);
+  let least = 0;
+  for (const [rank, { p, at }] of order.entries()) {
+    least = Math.max(least, Math.min(1, p * (order.length - rank)));
+    adjusted[at] = least;
   }
-  const random = randomSource(seed);
-  let asLarge = 1;
-  for (let drawn = 0; drawn < drawnAssignments; drawn++) {
-    let sum = 0;
-    for (const size of sizes) sum += random() < 0.5 ? size : -size;
-    if (Math.abs(sum) >= threshold) asLarge++;
-  }
-  return {
-    ...base,
-    method: 'monte_carlo',
-    assignments: drawnAssignments,
-    pValue: asLarge / (drawnAssignments + 1),
-  };
-}
-
-function countExact(sizes: readonly number[], threshold: number): number {
-  const count = (at: number, sum: number): number => {
-    const size = sizes[at];
-    if (size === undefined) return Math.abs(sum) >= threshold ? 1 : 0;
-    return count(at + 1, sum + size) + count(at + 1, sum - size);
-  };
-  return count(0, 0);
+  return adjusted;
 }

@@ -20,11 +20,13 @@ import { asThrownBy } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkPrices, priceNames, type TokenPrices } from './cost.ts';
 import { type Estimate, estimateReward, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
 import { openEvaluationView } from './evaluation-view.ts';
 import { gatherGroups } from './gather-groups.ts';
 import {
+  nameOfSuccess,
   type ScenarioScore,
   type SuccessOf,
   scenarioKeys,
@@ -60,6 +62,11 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
    */
   rerunFailed?: boolean;
   /**
+   * Token prices of the model, for its cost in `compare`. They are kept in `directory`; those of the last call that
+   * has some count. Default: the cost is unknown.
+   */
+  prices?: TokenPrices | undefined;
+  /**
    * How to show the running evaluation: scenarios done and their mean reward so far. Takes the values that `progress`
    * of `train` takes. Default: a live view if standard error is a terminal outside CI, else plain lines on it.
    */
@@ -76,6 +83,7 @@ const evaluateNames = {
   key: true,
   directory: true,
   rerunFailed: true,
+  prices: priceNames,
   progress: true,
 } satisfies OptionNames<EvaluateOptions<z.ZodType, unknown>>;
 
@@ -97,6 +105,10 @@ export interface Evaluation<Scenario = unknown> {
   failures: FailureKind[];
   /** Weight of each reward, and a digest of its function: tells whether two evaluations were scored alike. */
   rewards: RewardCodes;
+  /** What judged success: `metric success`, or a digest of `isSuccess`, as `rewards` has them. */
+  successBy: string;
+  /** Absent if they are not known. */
+  prices?: TokenPrices | undefined;
   /** Wall-clock seconds of this call. */
   seconds: number;
 }
@@ -128,6 +140,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
     key,
     directory,
     rerunFailed = true,
+    prices,
     progress,
     ...rest
   } = options;
@@ -137,6 +150,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
   checkSeats(environment, seats);
   const startedMs = performance.now();
   checkPassAt(ks, rolloutsPerScenario);
+  checkPrices('invalid_evaluation_option', prices);
   const { temperature, evaluated } = atTemperature(model, requestedTemperature);
   const scenarios = await parseScenarios(environment, options.scenarios);
   const keys = scenarioKeys(scenarios, key);
@@ -156,6 +170,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
           scenarios: keys.length,
           scenarioKeys: sha256(JSON.stringify(keys)),
           rewards: environment.definition.rewards,
+          prices,
         });
   const view = await openEvaluationView(progress, {
     name: `${model.name} in ${environment.name}`,
@@ -187,6 +202,8 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
       counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)),
       failures: failureKinds(groups),
       rewards: environment.definition.rewards,
+      successBy: nameOfSuccess(isSuccess),
+      prices: prices ?? stored?.prices,
       seconds: (performance.now() - startedMs) / 1000,
     };
     view?.onEnd(evaluation);

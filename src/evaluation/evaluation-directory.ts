@@ -12,9 +12,11 @@ import {
 } from '../rollout/index.ts';
 import { DurableAppends, makeFolder, storing, syncFolder, writeAtomically } from '../util/durable-files.ts';
 import { messageOf } from '../util/error.ts';
+import { isObject } from '../util/json.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { warn } from '../util/warning.ts';
+import { pricesSchema, type TokenPrices } from './cost.ts';
 
 /** The settings that must be equal for a call to continue the evaluation of an earlier call. */
 export interface EvaluationHeader {
@@ -37,6 +39,8 @@ export interface EvaluationHeader {
    * Rewards of the first call. A later call with others continues with a warning; stored rollouts keep their rewards.
    */
   rewards: RewardCodes;
+  /** Of the last call that had some. */
+  prices?: TokenPrices | undefined;
 }
 
 export const headerFile = 'evaluation.json';
@@ -52,11 +56,13 @@ export const groupsFile = 'groups.jsonl';
 export class EvaluationDirectory {
   /** Groups of earlier calls, by their index. */
   readonly finished: ReadonlyMap<number, RolloutGroup>;
+  readonly prices: TokenPrices | undefined;
   readonly #appends: DurableAppends;
 
-  private constructor(file: string, finished: ReadonlyMap<number, RolloutGroup>) {
+  private constructor(file: string, { finished, prices }: Pick<EvaluationDirectory, 'finished' | 'prices'>) {
     this.#appends = new DurableAppends(file);
     this.finished = finished;
+    this.prices = prices;
   }
 
   /** @throws RunError if the folder holds something else (the message names the difference) or cannot be written. */
@@ -64,15 +70,18 @@ export class EvaluationDirectory {
     const folder = resolve(path);
     await storing(folder, () => makeFolder(folder));
     const names = await readdir(folder);
-    if (names.includes(headerFile)) await checkHeader(join(folder, headerFile), header);
-    else if (names.some((name) => name !== `${headerFile}.partial`)) {
+    const saved = names.includes(headerFile) ? await readHeader(join(folder, headerFile), header) : undefined;
+    const prices = header.prices ?? saved?.prices;
+    if (!saved && names.some((name) => name !== `${headerFile}.partial`))
       throw new RunError(
         'evaluation_directory_refused',
         `${folder} is not empty and has no ${headerFile}. Give each evaluation its own folder.`,
       );
-    } else
+    if (!saved || JSON.stringify(saved.prices) !== JSON.stringify(prices))
       await storing(join(folder, headerFile), () =>
-        writeAtomically(join(folder, headerFile), [`${JSON.stringify(header, null, 2)}\n`]),
+        writeAtomically(join(folder, headerFile), [
+          `${JSON.stringify({ ...(saved ?? header), prices }, null, 2)}\n`,
+        ]),
       );
     const file = join(folder, groupsFile);
     const finished = await storing(file, () => readGroups(file));
@@ -81,7 +90,7 @@ export class EvaluationDirectory {
       await created.sync();
       await syncFolder(folder);
     });
-    return new EvaluationDirectory(file, finished);
+    return new EvaluationDirectory(file, { finished, prices });
   }
 
   /**
@@ -97,15 +106,20 @@ export class EvaluationDirectory {
   }
 }
 
-async function checkHeader(path: string, header: EvaluationHeader): Promise<void> {
+/** @throws RunError if it belongs to another evaluation. */
+async function readHeader(
+  path: string,
+  header: EvaluationHeader,
+): Promise<{ prices?: TokenPrices | undefined }> {
   let saved: unknown;
   try {
     saved = JSON.parse(await readFile(path, 'utf8'));
   } catch (cause) {
     throw new RunError('evaluation_directory_refused', `${path} cannot be read: ${String(cause)}`, { cause });
   }
-  const fields = new Map(Object.entries(typeof saved === 'object' && saved !== null ? saved : {}));
-  const { rewards, ...settings } = header;
+  const known = isObject(saved) ? saved : {};
+  const fields = new Map(Object.entries(known));
+  const { rewards, prices: _, ...settings } = header;
   const differences = Object.entries(settings)
     .map(([name, value]) => [name, JSON.stringify(fields.get(name)), JSON.stringify(value)] as const)
     .filter(([, was, is]) => was !== is)
@@ -117,7 +131,7 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
         'martingale_rewards_changed',
         `${path} was begun with other rewards: ${changes.join('; ')}. What is stored there keeps its rewards. Choose another folder to score all with the new ones.`,
       );
-    return;
+    return { ...known, prices: pricesSchema.safeParse(known.prices).data };
   }
   throw new RunError(
     'evaluation_directory_refused',

@@ -4,10 +4,10 @@ import {
   type ComparedScores,
   type CompareOptions,
   type Comparison,
-  compare,
-  describeComparison,
+  comparePair,
+  describePair,
   type PairedScore,
-} from './compare.ts';
+} from './compare-pair.ts';
 import { average } from './estimate.ts';
 import { readEvaluation } from './read-evaluation.ts';
 
@@ -45,15 +45,16 @@ export async function gate(
   const { margin, ...rest } = 'margin' in options ? options : { ...options, margin: null };
   if (margin !== null && !(margin >= 0 && Number.isFinite(margin)))
     throw invalidOption(code, 'margin', margin, 'Pass a number of at least 0.');
-  const [b, a] = [await scoresOf('evaluation', source), await scoresOf('baseline', baseline)];
+  const [b, a] = [await evaluationOf('evaluation', source), await evaluationOf('baseline', baseline)];
   const name = a.policy === b.policy ? `${a.policy} (baseline)` : a.policy;
-  const comparison = compare({ ...a, policy: name }, b, rest);
+  const comparison = comparePair({ ...a, policy: name }, b, rest);
   checkComparable(comparison);
   const [pass, verdict] = margin === null ? beats(comparison) : holds(comparison, margin);
   return { pass, report: reportOf(comparison, verdict, scenarioTexts(b)) };
 }
 
-async function scoresOf(name: string, source: EvaluationSource): Promise<ComparedScores> {
+/** @throws OptionError under the name for anything else; the errors of `readEvaluation`. */
+export async function evaluationOf(name: string, source: EvaluationSource): Promise<ComparedScores> {
   if (typeof source === 'string') return readEvaluation(source);
   if (typeof source === 'object' && source !== null && Array.isArray(source.perScenario)) return source;
   throw invalidOption(
@@ -120,7 +121,7 @@ function reportOf(comparison: Comparison, verdict: string, texts: ReadonlyMap<st
     `${measure}: ${verdict}`,
     `${measure} of ${a}: ${mean('a')}`,
     `${measure} of ${b}: ${mean('b')}`,
-    describeComparison(comparison).trimEnd(),
+    describePair(comparison).trimEnd(),
     ...flipLines(
       'worse',
       changed.filter(({ difference }) => difference < 0),

@@ -1,12 +1,19 @@
 export {
+  type CompareAllOptions,
+  type ComparedEvaluation,
+  compare,
+} from './compare.ts';
+export {
   type ComparedScores,
   type CompareOptions,
   type Comparison,
-  compare,
-  describeComparison,
+  comparePair,
   type PairedScore,
   type SignFlipTest,
-} from './compare.ts';
+} from './compare-pair.ts';
+export type { ComparisonRow, ComparisonTable, RowDifference, ScenarioRow } from './comparison-table.ts';
+export { checkPrices, costOf, priceNames, type TokenPrices, type TokenUsage } from './cost.ts';
+export { describeComparison } from './describe-comparison.ts';
 export { average, type Estimate, type Interval, type PassAt } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type EvaluationSource, gate } from './gate.ts';

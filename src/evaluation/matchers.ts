@@ -1,6 +1,6 @@
 // Not in the declarations that are published, so that projects without vitest compile too.
 /// <reference types="vitest" />
-import type { CompareOptions } from './compare.ts';
+import type { CompareOptions } from './compare-pair.ts';
 import { type EvaluationSource, gate, type HoldOptions } from './gate.ts';
 
 /**

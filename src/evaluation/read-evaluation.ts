@@ -7,10 +7,12 @@ import { sha256 } from '../util/json.ts';
 import { readJsonLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { problemsOf } from '../util/show-value.ts';
-import type { ComparedScores } from './compare.ts';
+import type { ComparedScores } from './compare-pair.ts';
+import { pricesSchema } from './cost.ts';
 import { groupsFile, headerFile } from './evaluation-directory.ts';
-import { scenarioKeys, scoreScenario, successOf } from './score-scenario.ts';
+import { nameOfSuccess, scenarioKeys, scoreScenario, successOf } from './score-scenario.ts';
 
+const prices = pricesSchema.optional();
 const score = z.number().nullable().default(null);
 
 /** A line of `evaluationJsonLines`, of which other programs need to write only the key and a score. */
@@ -21,6 +23,13 @@ const rowSchema = z.looseObject({
   reward: score,
   success: z.union([score, z.boolean().transform(Number)]),
   scenario: z.unknown().optional(),
+  title: z.string().optional(),
+  judged: z.number().optional(),
+  tokens: z.object({ promptTokens: z.number(), sampledTokens: z.number() }).nullish(),
+  completed: z.number().optional(),
+  milliseconds: z.array(z.number()).optional(),
+  successBy: z.string().optional(),
+  prices,
 });
 
 const headerSchema = z.looseObject({
@@ -29,6 +38,7 @@ const headerSchema = z.looseObject({
   scenarios: z.number(),
   scenarioKeys: z.string(),
   rewards: z.record(z.string(), z.object({ weight: z.number(), code: z.string() })),
+  prices,
 });
 
 /**
@@ -59,7 +69,7 @@ async function readFolder(folder: string): Promise<ComparedScores> {
       }),
   );
   if (!header.success) throw refused(folder, `has an invalid ${headerFile}: ${header.error.message}`);
-  const { environment, policy, rewards, ...expected } = header.data;
+  const { environment, policy, rewards, prices, ...expected } = header.data;
   const records: GroupRecord[] = [];
   for await (const { value } of valuesOf(join(folder, groupsFile))) records.push(requireGroupRecord(value));
   const groups = [...fromGroupRecords(records).values()].sort((a, b) => a.index - b.index);
@@ -77,7 +87,7 @@ async function readFolder(folder: string): Promise<ComparedScores> {
   const perScenario = groups.map((group, at) =>
     scoreScenario(group, { key: keys[at] ?? '', isSuccess: successOf }),
   );
-  return { environment, policy, perScenario, rewards };
+  return { environment, policy, perScenario, rewards, prices, successBy: nameOfSuccess(successOf) };
 }
 
 async function readLines(file: string): Promise<ComparedScores> {
@@ -95,7 +105,8 @@ async function readLines(file: string): Promise<ComparedScores> {
   }
   const [first] = rows.values();
   if (!first) throw refused(file, 'is empty');
-  return { environment: first.environment, policy: first.policy ?? file, perScenario: [...rows.values()] };
+  const { environment, policy = file, prices, successBy } = first;
+  return { environment, policy, prices, successBy, perScenario: [...rows.values()] };
 }
 
 const valuesOf = (file: string) =>

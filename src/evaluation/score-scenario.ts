@@ -1,6 +1,7 @@
-import { type KeyFunction, scenarioKey } from '../environment/index.ts';
+import { codeDigest, type KeyFunction, scenarioKey, titleOfScenario } from '../environment/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { type TokenUsage, tokensOf } from './cost.ts';
 import { average } from './estimate.ts';
 
 /** Success of a rollout: a boolean, or a number, which counts as a success from 1 up. Null if unknown. */
@@ -10,6 +11,8 @@ export interface ScenarioScore<Scenario> {
   /** Identifies the scenario in other evaluations. */
   key: string;
   scenario: Scenario;
+  /** What lists call it: the environment's `title` of it, else its first text. */
+  title: string;
   /** Mean reward of the completed rollouts; null if none completed. */
   reward: number | null;
   /** Mean success of the judged rollouts; null without one. */
@@ -21,6 +24,10 @@ export interface ScenarioScore<Scenario> {
   judged: number;
   /** Judged rollouts that succeeded: `true`, or a number of at least 1. */
   successes: number;
+  /** Of the evaluated model in all rollouts, including those that did not complete; null if not all calls were counted. */
+  tokens: TokenUsage | null;
+  /** Of each completed rollout, from its start until its agent returned: without its rewards. */
+  milliseconds: number[];
 }
 
 /** The metric `success` as a number; null without it. */
@@ -28,8 +35,12 @@ export function successOf({ metrics }: Trajectory): number | null {
   return metrics.success === undefined ? null : Number(metrics.success);
 }
 
+/** Tells evaluations apart whose success is judged in different ways. */
+export const nameOfSuccess = (isSuccess: SuccessOf): string =>
+  isSuccess === successOf ? 'metric success' : `isSuccess ${codeDigest(isSuccess)}`;
+
 export function scoreScenario<Scenario>(
-  { scenario, rollouts, trajectories }: RolloutGroup<Scenario>,
+  { scenario, title, rollouts, trajectories }: RolloutGroup<Scenario>,
   { key, isSuccess }: { key: string; isSuccess: SuccessOf },
 ): ScenarioScore<Scenario> {
   const rewards = trajectories.flatMap(({ reward }) => reward ?? []);
@@ -40,12 +51,17 @@ export function scoreScenario<Scenario>(
   return {
     key,
     scenario,
+    title: titleOfScenario(scenario, title),
     reward: meanOrNull(rewards),
     success: meanOrNull(known),
     completed: rollouts.filter(({ status }) => status === 'completed').length,
     rollouts: rollouts.length,
     judged: known.length,
     successes: known.filter((success) => success >= 1).length,
+    tokens: tokensOf(rollouts),
+    milliseconds: rollouts.flatMap(({ status, trajectory }) =>
+      status === 'completed' ? Number(trajectory.milliseconds.toFixed(3)) : [],
+    ),
   };
 }
 

@@ -35,16 +35,16 @@ export function evaluationCsv(evaluation: Evaluation): string {
 }
 
 /**
- * One JSON object per line: the `environment`, the `policy`, the row, the `scenario`, and its `failures` as `failures` of
- * the evaluation has them. `readEvaluation` reads it back.
+ * One JSON object per line: the `environment`, the `policy`, `successBy` and `prices` of the evaluation, the row, the
+ * `scenario`, its `title`, `tokens` and `milliseconds`, and its `failures` as `failures` of the evaluation has them. `readEvaluation` reads it back.
  */
 export function evaluationJsonLines(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);
-  const { environment, policy } = evaluation;
+  const { environment, policy, successBy, prices } = evaluation;
   return evaluation.perScenario
-    .map(({ scenario }, index) => {
+    .map(({ scenario, title, tokens, milliseconds }, index) => {
       const group = evaluation.groups[index];
-      return `${JSON.stringify({ environment, policy, ...rows[index], scenario, failures: failureKinds(group ? [group] : []) })}\n`;
+      return `${JSON.stringify({ environment, policy, successBy, prices, ...rows[index], scenario, title, tokens, milliseconds, failures: failureKinds(group ? [group] : []) })}\n`;
     })
     .join('');
 }

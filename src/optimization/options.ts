@@ -1,6 +1,7 @@
 import type { LanguageModel } from 'ai';
 import type { z } from 'zod';
 import type { Environment, TextSet } from '../environment/index.ts';
+import type { TokenPrices, TokenUsage } from '../evaluation/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
@@ -11,7 +12,7 @@ import {
   rolloutSettingNames,
   wholeRolloutSettings,
 } from '../rollout/index.ts';
-import { checkBudget, type RunBudget, type TokenPrices, type TokenUsage } from '../training/index.ts';
+import { checkBudget, type RunBudget } from '../training/index.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type {

@@ -1,6 +1,6 @@
 import type { TextSet } from '../environment/index.ts';
+import type { TokenUsage } from '../evaluation/index.ts';
 import { type Rollout, type RolloutGroup, trajectoriesOf } from '../rollout/index.ts';
-import type { TokenUsage } from '../training/index.ts';
 import { readableMessage, type Trajectory } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { messageOf } from '../util/error.ts';

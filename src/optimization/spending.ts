@@ -1,12 +1,6 @@
+import { costOf, type TokenPrices, type TokenUsage } from '../evaluation/index.ts';
 import { type RolloutGroup, trajectoriesOf } from '../rollout/index.ts';
-import {
-  costOf,
-  reachedLimit,
-  sumUsage,
-  type TokenPrices,
-  type TokenUsage,
-  usageOf,
-} from '../training/index.ts';
+import { reachedLimit, sumUsage, usageOf } from '../training/index.ts';
 import type { OptimizationSpent } from './log.ts';
 import type { OptimizationBudget } from './options.ts';
 

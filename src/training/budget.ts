@@ -1,3 +1,4 @@
+import type { TokenUsage } from '../evaluation/index.ts';
 import { type RolloutGroup, trajectoriesOf } from '../rollout/index.ts';
 
 /** Limits of a run. The run ends cleanly after the step in which one of them is reached. */
@@ -10,30 +11,9 @@ export interface RunBudget {
   minutes?: number;
 }
 
-/** Prices per million tokens, all in one unit of your choice. */
-export interface TokenPrices {
-  promptTokensPerMillion: number;
-  sampledTokensPerMillion: number;
-}
-
-export interface TokenUsage {
-  promptTokens: number;
-  sampledTokens: number;
-}
-
 /** Tokens of all rollouts, completed or not, because a service bills them all. */
 export function usageOf(groups: readonly RolloutGroup[]): TokenUsage {
   return sumUsage(groups.flatMap(({ rollouts }) => rollouts.flatMap(trajectoriesOf)));
-}
-
-/** Cost in the unit of `prices`; null without prices. */
-export function costOf(
-  { promptTokens, sampledTokens }: TokenUsage,
-  prices: TokenPrices | undefined,
-): number | null {
-  if (!prices) return null;
-  const { promptTokensPerMillion, sampledTokensPerMillion } = prices;
-  return (promptTokens * promptTokensPerMillion + sampledTokens * sampledTokensPerMillion) / 1e6;
 }
 
 export function sumUsage(usages: Iterable<TokenUsage>): TokenUsage {

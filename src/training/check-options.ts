@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { trainingLimits } from '../contract/index.ts';
+import { checkPrices, priceNames, type TokenPrices } from '../evaluation/index.ts';
 import {
   checkEnvironment,
   checkSeats,
@@ -11,7 +12,7 @@ import {
 import { maxTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OtherWords } from '../util/option-names.ts';
-import type { RunBudget, TokenPrices } from './budget.ts';
+import type { RunBudget } from './budget.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 import { configNames, configOf } from './job-config.ts';
 import { checkLostJob, lostJobNames } from './lost-job.ts';
@@ -62,10 +63,7 @@ export const trainNames = {
   } satisfies OptionNames<ValidationOptions<z.ZodType>>,
   stopWhen: true,
   budget: { tokens: true, cost: true, minutes: true } satisfies OptionNames<RunBudget>,
-  prices: {
-    promptTokensPerMillion: true,
-    sampledTokensPerMillion: true,
-  } satisfies OptionNames<TokenPrices>,
+  prices: priceNames,
   keepCheckpoints: { newest: true, best: true, metric: true } satisfies OptionNames<KeepCheckpoints>,
   runDirectory: true,
   resume: true,
@@ -189,7 +187,7 @@ function checkKeep<Schema extends z.ZodType, Outcome>({
 /** @throws OptionError for a limit or price that is no number, and for a cost without prices. */
 export function checkBudget({
   budget = {},
-  prices = {},
+  prices,
 }: {
   budget?: RunBudget;
   prices?: Partial<TokenPrices>;
@@ -197,8 +195,7 @@ export function checkBudget({
   for (const [name, value] of Object.entries(budget))
     if (value !== undefined && !(value > 0))
       throw invalidRunOption(`budget.${name}`, value, 'Pass a number above 0.');
-  if (budget.cost !== undefined && Object.keys(prices).length === 0)
+  if (budget.cost !== undefined && !prices)
     throw runOptionError('budget.cost', '`budget.cost` needs `prices`: without them no cost is known.');
-  for (const [name, value] of Object.entries(prices))
-    if (!(value >= 0)) throw invalidRunOption(`prices.${name}`, value, 'Pass a number of at least 0.');
+  checkPrices('invalid_run_option', prices);
 }

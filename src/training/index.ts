@@ -1,12 +1,5 @@
-export {
-  costOf,
-  type RunBudget,
-  reachedLimit,
-  sumUsage,
-  type TokenPrices,
-  type TokenUsage,
-  usageOf,
-} from './budget.ts';
+export type { TokenPrices, TokenUsage } from '../evaluation/index.ts';
+export { type RunBudget, reachedLimit, sumUsage, usageOf } from './budget.ts';
 export { checkBudget, trainNames } from './check-options.ts';
 export { type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export { diagnose, newAlarms } from './diagnosis/diagnose.ts';

@@ -1,11 +1,11 @@
 import type { z } from 'zod';
 import { withoutStep } from '../contract/index.ts';
 import { givenTexts } from '../environment/index.ts';
-import type { Evaluation } from '../evaluation/index.ts';
+import { costOf, type Evaluation, type TokenPrices } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
 import { isTrainedSeat, namesOfSeats, type RolloutCounts } from '../rollout/index.ts';
-import { costOf, sumUsage, type TokenPrices } from './budget.ts';
+import { sumUsage } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import { configOf } from './job-config.ts';
 import type { Learners } from './learners.ts';

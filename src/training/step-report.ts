@@ -1,10 +1,10 @@
-import { average, successOf } from '../evaluation/index.ts';
+import { average, costOf, successOf, type TokenPrices } from '../evaluation/index.ts';
 import { hasSignal } from '../learning/index.ts';
 import type { GroupComparison, StepReport } from '../progress/index.ts';
 import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
 import { addUses, type ToolUses, type Trajectory } from '../trajectory/index.ts';
 import { largestOf } from '../util/extremes.ts';
-import { costOf, type TokenPrices, usageOf } from './budget.ts';
+import { usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
 

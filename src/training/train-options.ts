@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { RlConfig, SftExample } from '../contract/index.ts';
 import type { Environment, ScenarioSource } from '../environment/index.ts';
-import type { Evaluation } from '../evaluation/index.ts';
+import type { Evaluation, TokenPrices } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type {
   ProgressOption,
@@ -16,7 +16,7 @@ import {
   rolloutDefaults,
   type SeatModels,
 } from '../rollout/index.ts';
-import type { RunBudget, TokenPrices } from './budget.ts';
+import type { RunBudget } from './budget.ts';
 import type { StopWhen } from './early-stop.ts';
 import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';

@@ -149,6 +149,7 @@ function evaluateStored<Schema extends z.ZodType, Outcome>(
     rolloutsPerScenario: validation.rolloutsPerScenario ?? 1,
     onProgress,
     temperature: validation.temperature,
+    prices: settings.prices,
     directory: directory.evaluationFolder(finishedSteps),
     rerunFailed,
     // The run emits its own progress events.

@@ -9,6 +9,8 @@
  *     runs/:run/steps/:which/groups/:group                        GroupDetail
  *     runs/:run/steps/:which/groups/:group/rollouts/:rollout      RolloutDetail
  *     flips/:runA/:whichA/:runB/:whichB                           Flips
+ *     evaluations                                                 EvaluationsList
+ *     comparisons/:ids                                            EvaluationComparison, of ids with commas between them
  *     service                                                     ServiceDetail
  *     service/openings/:model                                     ServiceOpening
  *     service/chat                                                ServiceReply, for a POST of ServiceQuestion
@@ -16,6 +18,7 @@
  *
  * What an older record does not hold is null. Errors are `{ "error": { "message": ... } }`.
  */
+import type { ComparisonTable } from '../evaluation/comparison-table.ts';
 import type { Alarm, StepReport } from '../progress/report.ts';
 
 /** How a run stands. `crashed`: it has neither a lock nor an end. `broken`: it cannot be read. */
@@ -395,6 +398,33 @@ export interface Flips {
   /** Number of scenarios with a score in only one of the two. */
   onlyInA: number;
   onlyInB: number;
+}
+
+/** An evaluation whose rollouts are on disk. */
+export interface KeptEvaluation {
+  /** `<run>:<which>` of a run, else its path below the folders that are shown. */
+  id: string;
+  policy: string;
+  /** Id of its run, and the `:which` of its groups there; null for one of `evaluate({ directory })`. */
+  run: string | null;
+  which: string | null;
+}
+
+export interface EvaluationsList {
+  /** Only evaluations of one environment can be compared. */
+  environments: {
+    environment: string;
+    evaluations: KeptEvaluation[];
+    /** The ids of those that are shown first. */
+    chosen: string[];
+  }[];
+}
+
+export interface EvaluationComparison {
+  /** Its rows have the ids as names, the first is the baseline; null with fewer than two that can be read. */
+  table: ComparisonTable | null;
+  /** Which could not be read, and why. */
+  problems: string[];
 }
 
 export interface ServiceDetail {

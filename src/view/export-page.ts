@@ -60,6 +60,7 @@ export async function exportPage({
     }
     const list = await views.list();
     await pack('runs', [{ path: 'runs', answer: { ...list, service: null } }]);
+    await pack('evaluations', comparisonsOf(views));
     for (const { id } of list.runs) {
       const run = await views.run(id);
       await pack(`runs/${id}`, [{ path: `runs/${id}`, answer: run }]);
@@ -86,6 +87,14 @@ async function* linesOf(answers: Iterable<Addressed> | AsyncIterable<Addressed>)
 /** Tells the page that its answers are files. */
 const markedAsExport = (page: Uint8Array): string =>
   Buffer.from(page).toString('utf8').replace('<html ', '<html data-answers="files" ');
+
+/** Of each environment the comparison that is shown first. */
+async function* comparisonsOf({ evaluations }: RunViews): AsyncGenerator<Addressed> {
+  const list = await evaluations.list();
+  yield { path: 'evaluations', answer: list };
+  for (const { chosen } of list.environments)
+    yield { path: `comparisons/${chosen.join(',')}`, answer: await evaluations.compare(chosen) };
+}
 
 /** Each evaluation of a run beside each later one. */
 async function* flipsOf(views: RunViews, id: string, names: readonly string[]): AsyncGenerator<Addressed> {

@@ -22,27 +22,38 @@ const isRun = (names: readonly string[]): boolean =>
   (names.includes('config.json') && names.includes('trajectories'));
 
 /** Finds the runs in folders and below them, sorted by path. A folder that does not exist has none. */
-export async function findRuns(folders: readonly string[]): Promise<FoundRun[]> {
+export const findRuns = (folders: readonly string[]): Promise<FoundRun[]> => findFolders(folders, isRun);
+
+/** Finds the evaluations in folders and below them that belong to no run, as `findRuns` does. */
+export const findEvaluations = (folders: readonly string[]): Promise<FoundRun[]> =>
+  findFolders(folders, (names) => names.includes('evaluation.json'));
+
+type IsWanted = (names: readonly string[]) => boolean;
+
+async function findFolders(folders: readonly string[], isWanted: IsWanted): Promise<FoundRun[]> {
   const found = new Map<string, string>();
   for (const folder of folders.map((path) => resolve(path)))
-    for (const path of await runsBelow(folder, maxDepth)) found.set(path, nameOf(folder, path));
+    for (const path of await foldersBelow(folder, maxDepth, isWanted)) found.set(path, nameOf(folder, path));
   const ids = new Set<string>();
   return [...found]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([folder, name]) => ({ id: freeId(name, ids), name, folder }));
 }
 
-async function runsBelow(folder: string, depth: number): Promise<string[]> {
+async function foldersBelow(folder: string, depth: number, isWanted: IsWanted): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
     if (['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM'].some((code) => hasCode(error, code))) return [];
     throw error;
   });
-  if (isRun(entries.map(({ name }) => name))) return [folder];
-  if (depth === 0) return [];
+  const names = entries.map(({ name }) => name);
+  if (isWanted(names)) return [folder];
+  if (depth === 0 || isRun(names)) return [];
   const inner = entries.filter(
     (entry) => entry.isDirectory() && !skipped.has(entry.name) && !entry.name.startsWith('.'),
   );
-  return (await Promise.all(inner.map(({ name }) => runsBelow(join(folder, name), depth - 1)))).flat();
+  return (
+    await Promise.all(inner.map(({ name }) => foldersBelow(join(folder, name), depth - 1, isWanted)))
+  ).flat();
 }
 
 /** The path below the folder. A recipe keeps its run in `training/`, which says nothing. */

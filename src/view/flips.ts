@@ -1,4 +1,4 @@
-import { type ComparedScores, compare, type ScenarioScore, scenarioKeys } from '../evaluation/index.ts';
+import { type ComparedScores, comparePair, scenarioKeys } from '../evaluation/index.ts';
 import type { Flip, Flips } from './api.ts';
 import type { GroupFacts } from './group-file.ts';
 import type { FoundGroups } from './step-detail.ts';
@@ -19,7 +19,9 @@ export function flipsOf(a: Side, b: Side): Flips {
   const [left, right] = [scoredOf(a), scoredOf(b)];
   const isJudged = (side: Scored) => side.perScenario.some(({ success }) => success !== null);
   const measure = isJudged(left) && isJudged(right) ? 'success' : 'reward';
-  const { difference, test, pairs, wins, losses, ties, onlyInA, onlyInB } = compare(left, right, { measure });
+  const { difference, test, pairs, wins, losses, ties, onlyInA, onlyInB } = comparePair(left, right, {
+    measure,
+  });
   return {
     a: { run: a.found.run.id, which: a.found.which, policy: a.policy },
     b: { run: b.found.run.id, which: b.found.which, policy: b.policy },
@@ -79,7 +81,7 @@ function scoredOf({ found, policy }: Side): Scored {
   };
 }
 
-function scoreOf({ rollouts }: GroupFacts, key: string): ScenarioScore<null> {
+function scoreOf({ rollouts }: GroupFacts, key: string): ComparedScores['perScenario'][number] {
   const rewards = rollouts.flatMap(({ reward }) => reward ?? []);
   const successes = rollouts.flatMap(({ reward, success }) => (reward === null ? [] : (success ?? [])));
   return {
@@ -88,9 +90,7 @@ function scoreOf({ rollouts }: GroupFacts, key: string): ScenarioScore<null> {
     reward: meanOf(rewards),
     success: meanOf(successes),
     completed: rewards.length,
-    rollouts: rollouts.length,
     judged: successes.length,
-    successes: successes.filter((success) => success >= 1).length,
   };
 }
 

@@ -9,6 +9,7 @@ import type {
   StepDetail,
   Timeline,
 } from './api.ts';
+import { EvaluationViews } from './evaluations.ts';
 import { type FoundRun, findRuns } from './find-runs.ts';
 import { flipsOf, type Side } from './flips.ts';
 import { advantageOptions, groupDetail, rolloutDetail } from './group-detail.ts';
@@ -24,11 +25,13 @@ import { inOrder, nameOfWhich, whichOf } from './which.ts';
 /** Everything that is shown of the runs in some folders, read from their files at each call. Writes nothing there. */
 export class RunViews {
   readonly folders: readonly string[];
+  readonly evaluations: EvaluationViews;
   readonly #files = new GroupFiles();
   readonly #rows = new Map<string, { signature: string; row: RunRow }>();
 
   constructor(folders: readonly string[]) {
     this.folders = folders;
+    this.evaluations = new EvaluationViews(folders);
   }
 
   async list(): Promise<Omit<RunsList, 'service'>> {

@@ -149,6 +149,9 @@ async function answer({ views, service }: Pick<ViewApp, 'views' | 'service'>, pa
   if (first === 'service' && rest.length === 0) return withService(service).detail();
   if (first === 'service' && rest[0] === 'openings' && rest.length === 2)
     return openingFor(views, rest[1] ?? '');
+  if (first === 'evaluations' && rest.length === 0) return views.evaluations.list();
+  if (first === 'comparisons' && rest.length === 1)
+    return views.evaluations.compare((rest[0] ?? '').split(','));
   if (first === 'flips' && rest.length === 4) {
     const [runA = '', whichA = '', runB = '', whichB = ''] = rest;
     return views.flips({ id: runA, which: whichA }, { id: runB, which: whichB });

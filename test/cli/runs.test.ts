@@ -67,6 +67,31 @@ it.each([
   expect(output).toMatch(/^other {2}finished\n/);
 });
 
+it('compare puts evaluations of runs, by their own names, into one table', async () => {
+  const args = ['compare', `${join(folder, 'desk')}:before`, 'trained=desk:after', '--in', folder];
+  const text = await martingale(...args);
+  expect(text).toMatch(/^success in ticket desk, each row beside .*desk:before\n/);
+  expect(text).toMatch(/\ntrained +\d\.\d{3} \[.*\n/);
+  const table = JSON.parse(await martingale(...args, '--json', '--measure', 'reward'));
+  expect(table).toMatchObject({
+    environment: 'ticket desk',
+    measure: 'reward',
+    rows: [
+      { name: `${join(folder, 'desk')}:before`, policy: 'local/shop/desk:step0', difference: null },
+      { name: 'trained', policy: 'local/shop/desk:step3', costPer1000: expect.any(Number) },
+    ],
+  });
+  const refused = async (names: string[], problem: string) =>
+    expect(martingale('compare', ...names, '--in', folder)).rejects.toThrow(problem);
+  await refused(
+    ['desk:before', 'other'],
+    'other is not an evaluation, and cannot be compared with desk:before',
+  );
+  await refused(['desk:before', 'desk:soon'], 'The run "desk" has no evaluation "soon", but before, after.');
+  await refused(['desk'], 'One run is named, and two are compared.');
+  await refused(['desk', 'other', '--measure', 'reward'], '--measure is of evaluations');
+});
+
 it('compare shows what differs, and plot draws a figure by its name', async () => {
   const compared = await martingale('compare', 'desk', 'other', '--in', folder);
   expect(compared).toMatch(/config\.learning_rate +0\.0001 +0\.0003/);

@@ -10,6 +10,7 @@ import { readScenarios } from '../../src/formats/conversations/read-scenarios.ts
 import {
   type Alarm,
   type Client,
+  type ComparisonTable,
   closeEndpoints,
   createClient,
   defineEnvironment,
@@ -314,6 +315,28 @@ describe('results of README and docs', () => {
     const text = await against(stockroom, scenarios, { trained: handle(service.client, 3), hosted });
     expect(text).toContain('hosted');
     expect(text).toContain('step3');
+  });
+
+  it('puts several ways of one environment into one table', async () => {
+    process.chdir(folder);
+    type SeveralWays = (
+      environment: Environment,
+      scenarios: unknown[],
+      models: { trained: ModelHandle; hosted: MockLanguageModelV4 },
+    ) => Promise<ComparisonTable>;
+    const severalWays = await exported<SeveralWays>('severalWays');
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: looks });
+    const scenarios = Array.from({ length: 8 }, (_, n) => ({ id: `cup-${n}`, item: 'cup', left: 3 }));
+    const models = { trained: handle(service.client, 3), hosted: hostedModel(() => 'no idea') };
+    const { rows, warnings } = await severalWays(stockroom, scenarios, models);
+    expect(rows.map(({ name, scenarios: count }) => [name, count])).toEqual([
+      ['before', 8],
+      ['hosted', 8],
+      ['trained', 8],
+    ]);
+    expect(rows[1]?.difference?.worse).toHaveLength(8);
+    expect(warnings).toEqual([]);
   });
 
   it('gate a release', async () => {

@@ -188,8 +188,9 @@ describe('an export', () => {
     for (const kind of ['timeline', 'groups/0', 'groups/0/rollouts/1'])
       for (const which of names) expect(answers.has(`runs/desk/steps/${which}/${kind}`), which).toBe(true);
     expect([...answers.keys()].filter((path) => path.startsWith('flips/')).length).toBeGreaterThan(0);
-    // The page has four files; the list of runs, the run and its comparisons one each.
-    expect(files).toBe(4 + 3 + names.length);
+    // The page has four files; the list of runs, the evaluations, the run and what flipped in it one each.
+    expect(files).toBe(4 + 4 + names.length);
+    expect(answers.get('comparisons/desk:before,desk:after')).toMatchObject({ problems: [] });
     expect(shown).toHaveLength(names.length);
     expect(shown[0]).toBe('desk 0/1');
     expect(await readdir(to)).toEqual(

@@ -11,6 +11,7 @@ import {
 import { type ModelHandle, replayModel } from '../../model/index.ts';
 import { anyNumber, wholeNumber } from '../flags.ts';
 import { loadEnvironmentFile, scenariosFlag } from './environment-file.ts';
+import { pricesOf } from './figures.ts';
 import { addModelFlags, type ModelFlags, withModel } from './open-model.ts';
 
 interface EvalFlags extends ModelFlags {
@@ -25,6 +26,8 @@ interface EvalFlags extends ModelFlags {
   margin?: number;
   measure: 'reward' | 'success';
   confidence: number;
+  promptPrice?: number;
+  sampledPrice?: number;
 }
 
 async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
@@ -36,11 +39,13 @@ async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
         'bad_option',
         `${file} is a stored evaluation: name the one to compare it with by --against.`,
       );
-    const unused = (['model', 'out', 'record', 'calls'] as const).find((name) => flags[name] !== undefined);
+    const unused = (['model', 'out', 'record', 'calls', 'promptPrice', 'sampledPrice'] as const).find(
+      (name) => flags[name] !== undefined,
+    );
     if (unused)
       throw new MartingaleError(
         'bad_option',
-        `--${unused} has no effect on a stored evaluation: leave it out.`,
+        `--${unused.replace('Price', '-price')} has no effect on a stored evaluation: leave it out.`,
       );
     return passGate(file, flags);
   }
@@ -57,6 +62,7 @@ async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
       rolloutsPerScenario: rollouts,
       ...(rollouts > 1 ? { temperature: 'agent' as const } : {}),
       ...(out === undefined ? {} : { directory: out }),
+      prices: pricesOf(flags) ?? undefined,
       progress: true,
       ...(signal ? { signal } : {}),
     });
@@ -110,6 +116,8 @@ export const evalCommand = (): Command =>
           .default(1),
       )
       .option('--out <folder>', 'keep each scenario there, and continue from there')
+      .option('--prompt-price <amount>', 'price of a million prompt tokens, for its cost', anyNumber(0))
+      .option('--sampled-price <amount>', 'price of a million sampled tokens', anyNumber(0))
       .option('--record <file>', "write the model's calls there, for --calls")
       .addOption(
         new Option('--calls <file>', 'answer from recorded calls, without a model').conflicts([

@@ -1,4 +1,4 @@
-import { average } from '../../evaluation/index.ts';
+import { average, costOf as costOfTokens, type TokenPrices } from '../../evaluation/index.ts';
 import { hasSignal } from '../../learning/index.ts';
 import {
   type FailureKind,
@@ -19,10 +19,17 @@ const sizes = [
   { name: 'large', steps: 200, groups: 32, rollouts: 16 },
 ] as const;
 
-export interface Prices {
-  promptTokensPerMillion: number;
-  sampledTokensPerMillion: number;
-}
+/** Null without a price; the other one is then 0. */
+export const pricesOf = ({
+  promptPrice,
+  sampledPrice,
+}: {
+  promptPrice?: number;
+  sampledPrice?: number;
+}): TokenPrices | null =>
+  promptPrice === undefined && sampledPrice === undefined
+    ? null
+    : { promptTokensPerMillion: promptPrice ?? 0, sampledTokensPerMillion: sampledPrice ?? 0 };
 
 /** What a run of a size needs for its rollouts alone. */
 interface RunCost {
@@ -63,7 +70,7 @@ export interface PreflightFigures {
 interface FiguresOptions {
   model: string;
   rolloutsPerSecond: number;
-  prices: Prices | null;
+  prices: TokenPrices | null;
   shortcuts: ShortcutResult[];
 }
 
@@ -129,7 +136,7 @@ function costOf(
     sampledTokens,
     rolloutsPerSecond,
     prices,
-  }: { promptTokens: number; sampledTokens: number; rolloutsPerSecond: number; prices: Prices | null },
+  }: { promptTokens: number; sampledTokens: number; rolloutsPerSecond: number; prices: TokenPrices | null },
 ): RunCost {
   const rollouts = steps * groups * each;
   const tokens = {
@@ -141,11 +148,7 @@ function costOf(
     rollouts,
     ...tokens,
     rolloutMinutes: rollouts / Math.max(1e-9, rolloutsPerSecond) / 60,
-    cost:
-      prices &&
-      (tokens.promptTokens * prices.promptTokensPerMillion +
-        tokens.sampledTokens * prices.sampledTokensPerMillion) /
-        1e6,
+    cost: costOfTokens(tokens, prices ?? undefined),
   };
 }
 

@@ -5,7 +5,7 @@ import { runGroups } from '../../rollout/index.ts';
 import { anyNumber, wholeNumber } from '../flags.ts';
 import { taskBar } from '../task-bar.ts';
 import { loadEnvironmentFile, scenariosFlag } from './environment-file.ts';
-import { figuresOf, type Prices } from './figures.ts';
+import { figuresOf, pricesOf } from './figures.ts';
 import { addModelFlags, type ModelFlags, withModel } from './open-model.ts';
 import { measurePace } from './pace.ts';
 import { examples, reportLines } from './report.ts';
@@ -79,11 +79,6 @@ function shortcutBar(limitMs: number) {
     bar.show(done, total, `a shortcut, for at most ${Math.ceil(limitMs / 1000)} s: ${name}`);
   };
 }
-
-const pricesOf = ({ promptPrice, sampledPrice }: PreflightFlags): Prices | null =>
-  promptPrice === undefined && sampledPrice === undefined
-    ? null
-    : { promptTokensPerMillion: promptPrice ?? 0, sampledTokensPerMillion: sampledPrice ?? 0 };
 
 export const preflightCommand = (): Command =>
   addModelFlags(

@@ -1,12 +1,11 @@
 import { Command, Option } from 'commander';
 import { printable } from '../../contract/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
-import type { RunDetail, RunRow } from '../../view/index.ts';
 import { wholeNumber } from '../flags.ts';
 import { runFolders } from '../view.ts';
-import { type ChosenRun, chooseRun } from './chosen-run.ts';
+import { compareNamed } from './compare.ts';
 import { plot } from './plot.ts';
-import { type JsonFlag, print, printJson, type RunFlags } from './print.ts';
+import { type JsonFlag, print, printJson } from './print.ts';
 import { show } from './show.ts';
 import { age, percentage, shortNumber } from './text.ts';
 
@@ -27,37 +26,6 @@ async function list(folders: readonly string[], { json }: JsonFlag): Promise<voi
   ]);
   print(alignColumns([['RUN', 'STATUS', 'STEP', 'REWARD', 'SUCCESS', 'COST', 'CHANGED', 'MODEL'], ...rows]));
 }
-
-async function compareRuns(nameA: string, nameB: string, { in: folder, json }: RunFlags): Promise<void> {
-  const [a, b] = [await chooseRun(nameA, folder), await chooseRun(nameB, folder)];
-  const [left, right] = [await detailOf(a), await detailOf(b)];
-  const { differencesOf } = await import('../../view/index.ts');
-  const differences = differencesOf([left.config, right.config]);
-  if (json) return printJson({ a: left, b: right, differences });
-  const both = (name: string, of: (run: RunRow) => string) => [name, of(left), of(right)];
-  print([
-    ...alignColumns([
-      ['', printable(left.name), printable(right.name)],
-      both('status', ({ status }) => status),
-      both('step', ({ step, steps }) => `${step}/${steps}`),
-      both('reward', ({ reward }) => shortNumber(reward)),
-      both('success', ({ success }) => percentage(success)),
-      both('cost', ({ cost }) => shortNumber(cost)),
-      ...left.evaluations.flatMap(({ name, reward }) => {
-        const other = right.evaluations.find((one) => one.name === name);
-        return other
-          ? [[`validation ${printable(name)}`, shortNumber(reward), shortNumber(other.reward)]]
-          : [];
-      }),
-      ...differences.map(({ path, values }) => [
-        path,
-        ...values.map((value) => printable(value ?? 'not set').slice(0, 60)),
-      ]),
-    ]),
-  ]);
-}
-
-const detailOf = ({ views, row }: ChosenRun): Promise<RunDetail> => views.run(row.id);
 
 const folderFlag = (): Option =>
   new Option('--in <folder>', 'where runs are looked for by name').default('runs');
@@ -89,12 +57,22 @@ export const runCommands = (): Command[] => [
     .addOption(jsonFlag())
     .action(show),
   new Command('compare')
-    .description('Compare two runs: rewards, validations, and the options that differ.')
-    .argument('<run>')
-    .argument('<other>')
+    .description(
+      'Compare evaluations in one table, each beside the first: success, test, cost, latency, by scenario. Or two runs: rewards, validations, and the options that differ.',
+    )
+    .argument(
+      '<what...>',
+      'two runs; or evaluations: [name=] and a folder of --out, a file of --json, or <run>:before, <run>:after',
+    )
+    .addOption(
+      new Option(
+        '--measure <measure>',
+        'of evaluations (default: success where all have it, else reward)',
+      ).choices(['reward', 'success']),
+    )
     .addOption(folderFlag())
     .addOption(jsonFlag())
-    .action(compareRuns),
+    .action(compareNamed),
   new Command('plot')
     .description('Draw curves of a run in the terminal.')
     .argument('[run]', 'its folder, or in --in its name, a part of it, or its model (default: the newest)')

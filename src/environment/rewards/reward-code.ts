@@ -19,8 +19,11 @@ export const rewardCodes = (rewards: Readonly<Record<string, object>>): RewardCo
 function codeOf(reward: object): RewardCode {
   const { weight = 1, reward: scores = reward }: { weight?: number; reward?: object } =
     typeof reward === 'function' ? {} : reward;
-  return { weight, code: sha256(String(scores).replace(/\s+/g, '')).slice(0, 12) };
+  return { weight, code: codeDigest(scores) };
 }
+
+/** Digest of a function's source text without white space. */
+export const codeDigest = (code: object): string => sha256(String(code).replace(/\s+/g, '')).slice(0, 12);
 
 /** The rewards that differ, in words; none where a record does not know its rewards. */
 export function rewardChanges(a: unknown, b: unknown): string[] {

@@ -119,7 +119,11 @@ export async function createRlJob(
     const { request, model } = found;
     if ('error' in model) throw model.error;
     if (!payload) return await createJobOfStored(service, request, model, origin);
-    const resolvedConfig = await resolveConfig(service, { model, access: origin.access }, request.experimental_config);
+    const resolvedConfig = await resolveConfig(
+      service,
+      { model, access: origin.access },
+      request.experimental_config,
+    );
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, payload });
   } finally {
     slot?.release();
@@ -136,7 +140,11 @@ async function createJobOfStored(
   await findGroups(service, model, groupIds);
   const slot = await reserveJob(service, model, origin);
   try {
-    const resolvedConfig = await resolveConfig(service, { model, access: origin.access }, experimental_config);
+    const resolvedConfig = await resolveConfig(
+      service,
+      { model, access: origin.access },
+      experimental_config,
+    );
     return await acceptJob(service, { origin, model, kind: 'rl', resolvedConfig, groupIds });
   } finally {
     slot.release();

@@ -137,6 +137,8 @@ export function followChanges(): void {
   });
   source.addEventListener('change', ({ data }) => {
     const { run } = JSON.parse(data);
-    refreshAll((path) => path === 'runs' || path.startsWith(`runs/${encodeURIComponent(run)}`));
+    const isChanged = (path: string) =>
+      /^(runs|evaluations|comparisons\/.*)$/.test(path) || path.startsWith(`runs/${encodeURIComponent(run)}`);
+    refreshAll(isChanged);
   });
 }

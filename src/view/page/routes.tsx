@@ -1,4 +1,5 @@
 import type { ComponentType, VNode } from 'preact';
+import { Compare } from './compare/compare.tsx';
 import { Flips } from './flips/flips.tsx';
 import { Group } from './group/group.tsx';
 import { Nothing } from './parts/states.tsx';
@@ -34,6 +35,7 @@ type Route = (path: readonly string[], runTitle?: RunTitle) => Match | null;
  */
 const routes: readonly Route[] = [
   route('', () => 'Runs', Runs),
+  route('compare', () => 'Compare', Compare),
   route('service', () => 'Service', Service),
   route('runs/:run', ({ run }, runTitle) => runTitle(run), Run),
   route('runs/:run/steps/:which', ({ which }) => stepTitle(which), Step),

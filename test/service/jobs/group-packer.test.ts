@@ -24,7 +24,10 @@ function received(value: unknown): ReceivedBody {
 
 /** One that reads in a thread, and one that does not. */
 function packers() {
-  const [threaded, local] = [new GroupPacker(() => builtInLanguage().shared), new GroupPacker(() => undefined)];
+  const [threaded, local] = [
+    new GroupPacker(() => builtInLanguage().shared),
+    new GroupPacker(() => undefined),
+  ];
   onTestFinished(() => threaded.close());
   return { threaded, local };
 }

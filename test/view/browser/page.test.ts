@@ -121,6 +121,7 @@ const addresses = {
   ratio: '/runs/desk/steps/1/groups/0/rollouts/1?view=tokens&shade=ratio',
   hostile: '/runs/hostile/steps/0/groups/0/rollouts/0',
   flips: '/flips/desk/before/desk/after',
+  compare: '/compare',
   service: '/service',
 };
 
@@ -198,6 +199,24 @@ describe('the way through a run', () => {
     const differences = page.locator('.differences');
     await expect.poll(() => differences.textContent()).toContain('config.learning_rate');
     await expect.poll(() => differences.textContent()).toContain('0.0003');
+  });
+
+  it('evaluations stand in one table; each can be the one that the others are compared with', async () => {
+    const { page } = await open('/');
+    await page.getByRole('link', { name: 'Compare evaluations' }).click();
+    const rows = page.locator('.comparison tbody tr');
+    await expect.poll(() => rows.count()).toBe(4);
+    expect(await rows.first().textContent()).toContain('baseline');
+    await page.getByRole('button', { name: 'Compare with this one' }).first().click();
+    const names = rows.locator('th > :first-child');
+    const second = await names.nth(1).textContent();
+    await expect.poll(() => names.first().textContent()).not.toBe(second);
+    for (const name of [/^desk, before/, /^faster, before/])
+      await page.getByRole('checkbox', { name }).uncheck();
+    await expect.poll(() => rows.count()).toBe(2);
+    expect(await page.locator('.scenario-scores thead th').count()).toBe(3);
+    await page.getByRole('checkbox', { name: /^desk, after/ }).uncheck();
+    await expect.poll(() => page.locator('.state').textContent()).toBe('Choose two evaluations or more');
   });
 
   it('rollouts of a group stand side by side from the place where they part', async () => {
@@ -325,4 +344,7 @@ it.each([
   const { page } = await open('/runs/desk/steps/1/groups/0', { url: `${url}/` });
   await expect.poll(() => page.locator('.parts-table').textContent()).toContain('Advantage');
   expect(await page.locator('.live').count()).toBe(0);
+  await page.goto(`${url}/#/compare`);
+  await expect.poll(() => page.locator('.comparison tbody tr').count()).toBe(2);
+  expect(await page.locator('.compare-choice').count()).toBe(0);
 });

@@ -1,4 +1,4 @@
-/** Makes the pictures of the docs: `tsx test/view/browser/screenshots.ts <folder with one run of the desk>`. */
+/** Makes the pictures of the docs: `tsx test/view/browser/screenshots.ts <folder with one run of the desk, and evaluations of it beside>`. */
 import { join } from 'node:path';
 import { RunViews, startView } from '../../../src/view/index.ts';
 import { root } from '../../support/programs.ts';
@@ -17,6 +17,7 @@ const pictures = {
   group: { address: `/runs/${id}/steps/3/groups/${parted}`, height: 960 },
   tokens: { address: `/runs/${id}/steps/3/groups/${parted}/rollouts/0?view=tokens`, height: 620 },
   flips: { address: `/flips/${id}/before/${id}/after`, height: 960 },
+  compare: { address: '/compare', height: 760 },
 };
 
 const view = await startView({ folders: [folder], port: 0 });

@@ -56,6 +56,9 @@ function RunTable({
         <h1>Runs</h1>
         <span class="muted">{counted(runs.length, 'run')}</span>
         <span class="spacer" />
+        <a class="button" href={addressOf(['compare'])}>
+          Compare evaluations
+        </a>
         {service && (
           <a class="button" href={addressOf(['service'])}>
             Service

@@ -1,10 +1,11 @@
 import type { RunDetail } from '../../api.ts';
+import { isExport } from '../export-answers.ts';
 import { formatNumber, formatShare } from '../parts/format.ts';
 import { addressOf } from '../router.ts';
 import { stepTitle } from '../step/step-title.ts';
 
 /** The validations of a run with their 95 % intervals. */
-export function Validations({ run: { id, evaluations, names } }: { run: RunDetail }) {
+export function Validations({ run: { id, environment, evaluations, names } }: { run: RunDetail }) {
   const kept = evaluations.filter(({ name }) => names.includes(name));
   const [first, last] = [kept[0], kept.at(-1)];
   const hasSuccess = evaluations.some(({ success }) => success !== null);
@@ -12,6 +13,17 @@ export function Validations({ run: { id, evaluations, names } }: { run: RunDetai
     <section class="panel" aria-label="Validations">
       <div class="panel-head">
         <h2>Validation</h2>
+        {evaluations.length > 1 && !isExport && (
+          <a
+            class="button"
+            href={addressOf(['compare'], {
+              environment,
+              of: evaluations.map(({ name }) => `${id}:${name}`).join(','),
+            })}
+          >
+            All in one table
+          </a>
+        )}
         {first && last && first !== last && (
           <a class="button" href={addressOf(['flips', id, first.name, id, last.name])}>
             What changed from {stepTitle(first.name).toLowerCase()} to {stepTitle(last.name).toLowerCase()}
