@@ -11,7 +11,11 @@ import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
 
 /** A base model of the embedded engine: one that comes with it, or a checkpoint in Hugging Face form. */
 export interface EmbeddedBaseModel extends BaseModel, BaseWeights {
-  kind: 'tiny' | 'checkpoint';
+  /**
+   * Whether it is so small that each core has a thread of its own for it, on the CPU. The threads of other models share
+   * all cores. Set for those that come with the engine.
+   */
+  isSmall: boolean;
   parameters: number;
   /** What training changes: a LoRA adapter, or all weights. */
   trained: Trained;
@@ -25,7 +29,6 @@ export interface EmbeddedBaseModel extends BaseModel, BaseWeights {
 
 /** A checkpoint in Hugging Face form. */
 export interface CheckpointModel extends EmbeddedBaseModel {
-  kind: 'checkpoint';
   folder: string;
 }
 
@@ -38,7 +41,7 @@ function builtInModel(
   const { contextLength, vocabularySize } = architecture;
   let weights: ReadonlyMap<string, Float32Array> | undefined;
   return {
-    kind: 'tiny',
+    isSmall: true,
     ...{ id, architecture, contextLength, vocabularySize, defaults },
     parameters: vectorLength(trainedShapes(architecture, 'all')),
     trained: 'all',

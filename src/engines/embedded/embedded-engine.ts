@@ -33,8 +33,8 @@ export class EmbeddedEngine implements Engine {
   readonly logitsProcessors: readonly string[];
   readonly #models: BaseModels;
   readonly #texts = new Map<SharedLanguage, { language: Language; checker: ConstraintChecker }>();
-  /** By the kind of the base model. */
-  readonly #samplers = new Map<EmbeddedBaseModel['kind'], SamplerThreads>();
+  /** By whether the base model is small. */
+  readonly #samplers = new Map<boolean, SamplerThreads>();
   readonly #trainer: TrainerThreads;
   /** One job at a time: services that share the engine wait for each other. */
   readonly #training = new FairMutex({
@@ -54,10 +54,10 @@ export class EmbeddedEngine implements Engine {
     this.#models = new BaseModels(checkpoints);
     this.baseModels = this.#models.all.map(toBaseModel);
     this.logitsProcessors = logitsProcessors;
-    const kinds = checkpoints.length > 0 ? (['tiny', 'checkpoint'] as const) : (['tiny'] as const);
-    const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / kinds.length);
-    for (const kind of kinds)
-      this.#samplers.set(kind, new SamplerThreads({ ...sampler, prefixCacheBytes }, kind));
+    const sizes = checkpoints.length > 0 ? [true, false] : [true];
+    const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / sizes.length);
+    for (const isSmall of sizes)
+      this.#samplers.set(isSmall, new SamplerThreads({ ...sampler, prefixCacheBytes }, isSmall));
     const known = [
       builtInLanguage(),
       ...checkpoints.map(({ language: shared }, index) => ({ ...languages[index], shared })),
@@ -177,7 +177,7 @@ export class EmbeddedEngine implements Engine {
   }
 
   #samplerOf({ baseModel }: Weights): SamplerThreads {
-    return this.#samplers.get(this.#models.find(baseModel).kind) as SamplerThreads;
+    return this.#samplers.get(this.#models.find(baseModel).isSmall) as SamplerThreads;
   }
 }
 

@@ -28,7 +28,7 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
       throw unreadableCheckpoint(folder, error);
     });
   if (folder !== null) await (await open(folder))[Symbol.asyncDispose]();
-  const adapted = model.kind === 'checkpoint' && model.trained !== 'all' ? model.trained : null;
+  const adapted = model.trained !== 'all' ? model.trained : null;
   const { base_weights: baseWeights } = models.originOf(model.id);
   const header = adapted
     ? encodeAdapterHeader(shapes, baseWeights)
@@ -65,7 +65,8 @@ function metadataOf(model: EmbeddedBaseModel): Record<string, string> {
   const { id, architecture } = model;
   // Loaders of the format's Python library require `format`.
   const common = { format: 'pt', base_model: id };
-  if (model.kind === 'checkpoint') return { ...common, base_weights: model.weightsHash };
+  // Of other models, the folder of the base has the sizes.
+  if (!model.isSmall) return { ...common, base_weights: model.weightsHash };
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const { vocabularySize, width, layers, heads, contextLength, previousTokens, mlpWidth } = architecture;
   const sizes = Object.entries({

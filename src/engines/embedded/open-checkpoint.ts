@@ -235,7 +235,7 @@ async function openCheckpoint(
   const { shared, ...language } = read;
   const { vocabularySize } = language.tokenizer;
   const model: CheckpointModel = {
-    kind: 'checkpoint',
+    isSmall: false,
     ...inspected,
     ...{ contextLength, vocabularySize, weights, language: shared },
     defaults: defaults[inspected.trained === 'all' ? 'all' : 'lora'],

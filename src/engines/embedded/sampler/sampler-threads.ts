@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 import type { Weights } from '../../engine.ts';
-import type { EmbeddedBaseModel } from '../base-models.ts';
 import type { SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
 import { type CallOptions, WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { blockLength } from './prefix-cache.ts';
@@ -21,8 +20,8 @@ interface Thread {
 }
 
 /**
- * Threads that sample, each with its own batches, weights and prefix cache. Tiny models have a thread for each core,
- * which is faster for them than one thread whose matrix products use several cores. Checkpoints have one thread with all
+ * Threads that sample, each with its own batches, weights and prefix cache. Small models have a thread for each core,
+ * which is faster for them than one thread whose matrix products use several cores. Others have one thread with all
  * cores in each product: a step reads all weights, so that each further thread would read them again. The reply to a call does not depend
  * on the thread, so calls go where there are fewest; a prompt that continues an earlier one goes to the thread whose
  * prefix cache has it, unless that is much busier. All threads but the first start when there are calls for them.
@@ -32,12 +31,12 @@ export class SamplerThreads {
   /** Where a prompt was sent, by the hash of its longest part in whole blocks. */
   readonly #sent = new LRUCache<number, Thread>({ max: promptsKept });
 
-  /** `settings.threads`: the cores that they use. `kind`: of the models that they sample from. */
-  constructor(settings: WorkerSettings, kind: EmbeddedBaseModel['kind']) {
-    const count = kind === 'tiny' ? settings.threads : 1;
+  /** `settings.threads`: the cores that they use. `isSmall`: of the models that they sample from. */
+  constructor(settings: WorkerSettings, isSmall: boolean) {
+    const count = isSmall ? settings.threads : 1;
     const own: WorkerSettings = {
       ...settings,
-      device: kind === 'tiny' ? 'cpu' : settings.device,
+      device: isSmall ? 'cpu' : settings.device,
       threads: settings.threads / count,
       prefixCacheBytes: Math.floor(settings.prefixCacheBytes / count),
     };

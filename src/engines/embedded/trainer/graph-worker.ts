@@ -6,7 +6,7 @@ import { RunnerServer } from './remote-runner.ts';
 
 await startWorker<GraphCall>(async ({ runtime, checkpointRuntime, settings }) => {
   const models = new BaseModels(settings.checkpoints);
-  const graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: checkpointRuntime });
+  const graphs = new GraphsOfModels(models, { cpu: runtime, device: checkpointRuntime });
   const server = new RunnerServer();
   return {
     async call({ port, baseModel, beside }) {

@@ -2,14 +2,14 @@ import type { BaseModels } from '../base-models.ts';
 import { BatchGraphs } from '../runner/batch-runner.ts';
 import type { Runtime } from '../runtime.ts';
 
-/** The training graphs of base models, on the CPU or on the device of the checkpoints. */
+/** The training graphs of base models: of small ones on the CPU, of others on the device. */
 export class GraphsOfModels {
   readonly #models: BaseModels;
-  readonly #runtimes: { tiny: Runtime; checkpoint: Runtime };
+  readonly #runtimes: { cpu: Runtime; device: Runtime };
   /** Those of the last job and of its teacher, for the next one. They keep the memory of their largest runs. */
   readonly #kept = new Map<string, Promise<BatchGraphs>>();
 
-  constructor(models: BaseModels, runtimes: { tiny: Runtime; checkpoint: Runtime }) {
+  constructor(models: BaseModels, runtimes: { cpu: Runtime; device: Runtime }) {
     this.#models = models;
     this.#runtimes = runtimes;
   }
@@ -21,8 +21,8 @@ export class GraphsOfModels {
     const kept = this.#kept.get(baseModel);
     if (kept) return kept;
     for (const other of [...this.#kept.keys()]) if (other !== beside) await this.#release(other);
-    const { kind, trained, ...base } = this.#models.find(baseModel);
-    const graphs = BatchGraphs.create(this.#runtimes[kind], base, trained);
+    const { isSmall, trained, ...base } = this.#models.find(baseModel);
+    const graphs = BatchGraphs.create(isSmall ? this.#runtimes.cpu : this.#runtimes.device, base, trained);
     this.#kept.set(baseModel, graphs);
     // The next job tries again.
     graphs.catch(() => {

@@ -32,16 +32,16 @@ export class TrainerThreads {
    */
   async start(): Promise<string> {
     const runtime = await this.#trainer.running.ready;
-    for (const { id, kind } of this.#models.all)
-      if (kind === 'checkpoint') await this.#trainer.call({ type: 'self-test', baseModel: id });
+    for (const { id, isSmall } of this.#models.all)
+      if (!isSmall) await this.#trainer.call({ type: 'self-test', baseModel: id });
     return runtime;
   }
 
   /** Trains one job; call it again when it has settled. */
   train(request: TrainRequest): Promise<void> {
-    const isTiny = (baseModel: string) => this.#models.find(baseModel).kind === 'tiny';
-    const graphs = isTiny(request.from.baseModel) ? this.#graphs.map((thread) => thread.running) : [];
-    const graphsOfTeacher = (baseModel: string) => (isTiny(baseModel) ? graphs : []);
+    const isSmall = (baseModel: string) => this.#models.find(baseModel).isSmall;
+    const graphs = isSmall(request.from.baseModel) ? this.#graphs.map((thread) => thread.running) : [];
+    const graphsOfTeacher = (baseModel: string) => (isSmall(baseModel) ? graphs : []);
     return train({ trainer: this.#trainer.running, graphs, graphsOfTeacher }, request);
   }
 

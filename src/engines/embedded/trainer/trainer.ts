@@ -84,7 +84,7 @@ export class Trainer {
     this.#models = models;
     this.#codecOf = codecOf;
     this.#bytes = trainingBytes;
-    this.#graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: checkpointRuntime });
+    this.#graphs = new GraphsOfModels(models, { cpu: runtime, device: checkpointRuntime });
     // On WebGPU every output is copied from the device and back, which takes longer than computing it again.
     this.#keepsLayers = checkpointRuntime.device === 'cpu';
   }
@@ -187,7 +187,7 @@ export class Trainer {
 
   /** The passes of sequences through the graphs of a model. */
   #passes(
-    { id, kind, architecture, contextLength }: EmbeddedBaseModel,
+    { id, isSmall, architecture, contextLength }: EmbeddedBaseModel,
     sequences: readonly TrainingSequence[],
     runners: readonly BatchRunner[],
   ): TrainingPasses {
@@ -201,7 +201,7 @@ export class Trainer {
         `A sequence of ${longest} tokens exceeds the context of ${contextLength} of ${id}.`,
       );
     const limits = { architecture, bytes: this.#bytes, keepsLayers: this.#keepsLayers };
-    return new TrainingPasses(toMicroBatches(sequences, { ...limits, isShared: kind === 'tiny' }), runners);
+    return new TrainingPasses(toMicroBatches(sequences, { ...limits, isShared: isSmall }), runners);
   }
 
   async #loadReference(weights: Weights): Promise<Float32Array | null> {

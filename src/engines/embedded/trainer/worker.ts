@@ -30,9 +30,9 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
     switch (call.type) {
       case 'self-test': {
         const model = models.find(call.baseModel);
-        return model.kind === 'checkpoint'
-          ? selfTest(checkpointRuntime, { ...model, lora: testedAdapter(model) })
-          : undefined;
+        return model.isSmall
+          ? undefined
+          : selfTest(checkpointRuntime, { ...model, lora: testedAdapter(model) });
       }
       case 'begin':
         job = call.job;

@@ -20,7 +20,7 @@ export const adapterOfTests = {
 function modelOf(id: string, folder: string, { architecture, weights }: BaseWeights): CheckpointModel {
   const { contextLength, vocabularySize } = architecture;
   return {
-    ...{ kind: 'checkpoint', id, folder, architecture, weights, contextLength, vocabularySize },
+    ...{ isSmall: false, id, folder, architecture, weights, contextLength, vocabularySize },
     trained: adapterOfTests,
     start: null,
     language: builtInLanguage().shared,
