@@ -17,7 +17,7 @@ const taken = { temperature: 1, legal };
 async function open() {
   const { port1, port2 } = new MessageChannel();
   const models = new BaseModels([]);
-  const graphs = new GraphsOfModels(models, { tiny: runtime, checkpoint: runtime });
+  const graphs = new GraphsOfModels(models, { cpu: runtime, device: runtime });
   const local = await graphs.of(baseModel);
   const server = new RunnerServer();
   server.serve(port1, local);
@@ -50,7 +50,7 @@ it('graphs that could not be created are created for the next job', async () => 
       return runtime.session(model);
     },
   };
-  const graphs = new GraphsOfModels(new BaseModels([]), { tiny: failing, checkpoint: failing });
+  const graphs = new GraphsOfModels(new BaseModels([]), { cpu: failing, device: failing });
   await expect(graphs.of(baseModel)).rejects.toThrow('no memory');
   const created = await graphs.of(baseModel);
   expect(await graphs.of(baseModel)).toBe(created);
