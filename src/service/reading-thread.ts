@@ -111,7 +111,7 @@ function doneOf<Done>(report: Report<Done>): Done {
 }
 
 /** Asks the thread that sent a task. */
-export type Ask = (question: unknown) => Promise<unknown>;
+type Ask = (question: unknown) => Promise<unknown>;
 
 /** Works off the tasks of this thread. `work` also gives the buffers that go with what it has done. */
 export function workOff<Sent, Done>(

@@ -39,7 +39,7 @@ function parse<Schema extends z.ZodType>(
   return parse(schema, trimmed, round + 1);
 }
 
-export type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
+type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
 
 /**
  * Validates a part of a body at `location`. Issues quote `original`: the item as sent, if parts of it are
@@ -134,7 +134,7 @@ export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: u
 const knownFields = new WeakMap<z.ZodObject, ReadonlySet<string>>();
 
 /** The names of a schema's fields. */
-export function fieldsOf(schema: z.ZodObject): ReadonlySet<string> {
+function fieldsOf(schema: z.ZodObject): ReadonlySet<string> {
   const known = knownFields.get(schema) ?? new Set(Object.keys(schema.shape));
   knownFields.set(schema, known);
   return known;

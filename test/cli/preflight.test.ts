@@ -43,14 +43,14 @@ describe('martingale preflight', () => {
     );
     expect(groupsWithSignal).toBe(0);
     expect(failures).toEqual([expect.objectContaining({ code: 'TypeError', count: 4 })]);
-    expect(warnings).toEqual([
+    expect(warnings.slice(0, 3)).toEqual([
       expect.stringContaining('4 of 8 rollouts failed'),
       expect.stringMatching(
         /No group has rewards that differ: nothing can be learned without a `teacher`\. Every rollout earns [\d.]+: check that the reward reads the reply/,
       ),
       expect.stringContaining('temperature 0'),
-      expect.stringContaining('the prompt repeated gets 56'),
     ]);
+    expect(warnings.at(-1)).toContain('the prompt repeated gets 56');
     expect(shortcuts.at(-1)).toEqual({
       name: 'the prompt repeated',
       reward: 56,

@@ -68,7 +68,7 @@ describe('martingale serve', () => {
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
-    [['--tool-calls', 'xml'], /--tool-calls.*hermes, llama, json, none/],
+    [['--tool-calls', 'xml'], /--tool-calls.*hermes, named, llama, json, none/],
     [['--device', 'cuda'], /--device.*cpu, webgpu/],
   ])('refuses %j by name', async (flags, message) => {
     const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];

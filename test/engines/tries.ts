@@ -76,6 +76,7 @@ export const chatTries: Readonly<Record<string, Fields>> = {
     return_token_ids: true,
     return_tokens_as_token_ids: true,
   },
+  '`return_token_logprobs`': { return_token_logprobs: true },
   '`top_logprobs`': { logprobs: true, top_logprobs: 2 },
   '`prompt_logprobs`': { prompt_logprobs: 1 },
   '`echo`': { messages: [...messages, { role: 'assistant', content: 'I' }], echo: true },

@@ -63,19 +63,26 @@ export class InspectedConversations {
     const last = turns.at(-1);
     const content = last?.content.trim() ?? '';
     const isOpenReply = continueFinalMessage && last?.role === 'assistant';
-    if (continueFinalMessage && !isOpenReply && content === '')
-      throw new LanguageError(
-        'not_in_chat_template',
-        `The last message has the role ${last?.role} and no content. Only an empty assistant message can be continued.`,
-      );
     const hasSampled = turns.some(({ tokenIds }) => tokenIds);
     // An empty reply to continue ends after its header.
     const prompt =
       hasSampled || (isOpenReply && content === '')
         ? this.#withSampled(parts, turns, { addGenerationPrompt, isOpenReply })
         : { parts, slots: [], kept: [] };
-    if (!continueFinalMessage || content === '' || (isOpenReply && hasSampled)) return prompt;
-    return { ...prompt, parts: partsThrough(prompt.parts, last?.content ?? '') };
+    if (!continueFinalMessage || (isOpenReply && (hasSampled || content === ''))) return prompt;
+    const open =
+      content === '' ? this.#withoutEnd(prompt.parts) : partsThrough(prompt.parts, last?.content ?? '');
+    return { ...prompt, parts: open };
+  }
+
+  /** The parts before the last token that ends a message. */
+  #withoutEnd(parts: readonly PromptPart[]): PromptPart[] {
+    const end = parts.findLastIndex((part) => part.type === 'special' && this.#ends.has(part.token));
+    if (end >= 0) return parts.slice(0, end);
+    throw new LanguageError(
+      'not_in_chat_template',
+      "The model's chat template writes no end after the message to continue.",
+    );
   }
 
   /** A message as the templates of checkpoints expect it: arguments of calls are values, not JSON. */

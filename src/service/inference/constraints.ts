@@ -19,7 +19,7 @@ import type { Store } from '../store/store.ts';
 import { valueAt } from '../zod-issues.ts';
 
 /** A constraint that the engine accepted. */
-export interface CheckedConstraint {
+interface CheckedConstraint {
   constraint: Constraint;
   hash: string;
   /** Its JSON. */

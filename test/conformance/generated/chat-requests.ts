@@ -220,6 +220,7 @@ function settle(request: Body): Body {
   const most = Number(settled.max_completion_tokens ?? settled.max_tokens);
   if (Number(settled.min_tokens ?? 0) > most) settled.min_tokens = most;
   if (settled.logprobs !== true) drop('top_logprobs');
+  if (settled.logprobs === true || settled.return_token_ids === false) drop('return_token_logprobs');
   if (settled.stream !== true) drop('stream_options');
   if (settled.use_beam_search !== true) drop('length_penalty');
   if (has('response_format')) drop('structured_outputs');

@@ -69,10 +69,8 @@ describe('the two ways of rendering', () => {
           // Open calls are refused earlier.
           if (ending.continueFinalMessage && last && last.toolCalls.length > 0) last.toolCalls = [];
           // Of an empty reply to continue, only the header stays.
-          if (ending.continueFinalMessage && !last?.content.trim()) {
-            if (last?.role !== 'assistant') return;
+          if (ending.continueFinalMessage && last?.role === 'assistant' && !last.content.trim())
             delete last.name;
-          }
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };
           const { renderer } = tools;

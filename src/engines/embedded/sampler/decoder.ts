@@ -25,7 +25,7 @@ export interface Chunk {
 /** What is needed after a chunk's last token: a token that the model chooses, its logits, or nothing. */
 export type Wanted = Draw | 'logits' | null;
 
-export interface StepOutput {
+interface StepOutput {
   rows: LogitRows;
   /** For each chunk the token that was chosen, the index of its row of logits, or null. */
   outcomes: (Drawn | number | null)[];
