@@ -6,7 +6,7 @@ import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { PromptPart, Slot } from './coded-template.ts';
 import type { Conversation, Turn } from './conversation.ts';
-import { InspectedConversations } from './inspected-conversation.ts';
+import { ConversationPrompts } from './conversation-prompts.ts';
 import { LongTexts, longText } from './long-texts.ts';
 import { effortVariables, reasoningEnd } from './prompt-reasoning.ts';
 import type { SharedLanguage } from './read-language.ts';
@@ -49,7 +49,7 @@ export class ConversationRenderer {
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
   readonly #longTexts: LongTexts | null;
-  readonly #conversations: InspectedConversations;
+  readonly #conversations: ConversationPrompts;
   #longestTokenBytes: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
@@ -62,7 +62,7 @@ export class ConversationRenderer {
     this.tokenizer = tokenizer;
     this.#format = format;
     this.#longTexts = shared === undefined ? null : new LongTexts(shared);
-    this.#conversations = new InspectedConversations(tokenizer, format);
+    this.#conversations = new ConversationPrompts(tokenizer, format);
   }
 
   /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */

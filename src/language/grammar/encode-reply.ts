@@ -23,7 +23,7 @@ export function encodeReply(
   }
   const { reasoning } = reply.constraint ?? {};
   if (reasoning) checkReasoningLength(parts, reasoning, tokenizer);
-  const reader = new ReplyReader(parts, tokenizer, format.endToken);
+  const reader = new WrittenReply(parts, tokenizer, format.endToken);
   const state = compiled.start();
   const tokens: number[] = [];
   for (;;) {
@@ -68,7 +68,7 @@ function joinTexts(parts: Reply['parts']): Reply['parts'] {
 }
 
 /** What is left of a reply while its tokens are found. */
-class ReplyReader {
+class WrittenReply {
   readonly #parts: (Buffer | number)[];
   readonly #tokenizer: Tokenizer;
   readonly #endToken: number;

@@ -6,7 +6,7 @@ import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './cod
 import type { Turn } from './conversation.ts';
 import { findReplies, headerOf, partsThrough } from './template-replies.ts';
 
-interface InspectedOptions {
+interface PromptOptions {
   addGenerationPrompt: boolean;
   continueFinalMessage: boolean;
   /** Variables of the template besides the messages and tools. */
@@ -14,7 +14,7 @@ interface InspectedOptions {
 }
 
 /** A rendered conversation. Its slots are the sampled ids that stay in it. */
-interface InspectedPrompt {
+interface ConversationPrompt {
   parts: PromptPart[];
   slots: Slot[];
   /** For each turn with sampled ids, whether they are in the prompt. */
@@ -26,7 +26,7 @@ interface InspectedPrompt {
  * content. Where it writes all of it, the sampled ids take the place of what it wrote; where it leaves something out, as
  * Qwen3 leaves out earlier reasoning, the prompt is what the template says.
  */
-export class InspectedConversations {
+export class ConversationPrompts {
   readonly #tokenizer: Tokenizer;
   readonly #format: ChatFormat;
   readonly #template: CodedTemplate;
@@ -50,7 +50,7 @@ export class InspectedConversations {
     this.#isAlwaysAsked = isAlwaysAsked;
   }
 
-  render(turns: readonly Turn[], tools: ExactJson, options: InspectedOptions): InspectedPrompt {
+  render(turns: readonly Turn[], tools: ExactJson, options: PromptOptions): ConversationPrompt {
     const { addGenerationPrompt, continueFinalMessage, values } = options;
     const template = tools ? this.#toolTemplate : this.#template;
     const parts = template.render(this.#format.variables, {
@@ -108,7 +108,7 @@ export class InspectedConversations {
     rendered: readonly CodedPart[],
     turns: readonly Turn[],
     { addGenerationPrompt, isOpenReply }: { addGenerationPrompt: boolean; isOpenReply: boolean },
-  ): InspectedPrompt {
+  ): ConversationPrompt {
     const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
     const written = replies.length - (addGenerationPrompt || this.#isAlwaysAsked ? 1 : 0);
@@ -117,7 +117,7 @@ export class InspectedConversations {
         'not_in_chat_template',
         `The model's chat template writes ${written} assistant messages for ${assistants.length}; each must appear in the prompt once.`,
       );
-    const result: InspectedPrompt = { parts: [], slots: [], kept: [] };
+    const result: ConversationPrompt = { parts: [], slots: [], kept: [] };
     let at = 0;
     for (const [index, turn] of assistants.entries()) {
       const reply = replies[index];
