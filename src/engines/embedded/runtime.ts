@@ -2,9 +2,9 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { hasCode, messageOf } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { DeviceTensors } from './device-tensors.ts';
+import { type DeviceLock, deviceLock } from './onnx/device-lock.ts';
+import { NativeGate } from './onnx/native-gate.ts';
 import type { ExternalWeights, Session } from './onnx/session.ts';
-import { type DeviceLock, deviceLock } from './threads/device-lock.ts';
-import { NativeGate } from './threads/native-gate.ts';
 
 export type { Feeds, Session } from './onnx/session.ts';
 

@@ -1,8 +1,6 @@
 import type { Weights } from '../../engine.ts';
 import type { BaseModels } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
-import { BeamSearch } from '../extensions/beam-search.ts';
-import { PromptScores } from '../extensions/prompt-scores.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
 import {
@@ -11,8 +9,10 @@ import {
   type WorkerAnswer,
   type WorkerSettings,
 } from '../threads/worker-messages.ts';
+import { BeamSearch } from './beam-search.ts';
 import type { Pool } from './pool.ts';
 import { Pools } from './pools.ts';
+import { PromptScores } from './prompt-scores.ts';
 import { type Answer, Sequence } from './sequence.ts';
 
 /**

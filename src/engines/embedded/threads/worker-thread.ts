@@ -1,8 +1,8 @@
 import { type TransferListItem, Worker } from 'node:worker_threads';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError, type GenerationDelta } from '../../engine.ts';
-import { deviceLock } from './device-lock.ts';
-import { NativeGate, shutAtExit } from './native-gate.ts';
+import { deviceLock } from '../onnx/device-lock.ts';
+import { NativeGate, shutAtExit } from '../onnx/native-gate.ts';
 import { Watchdog } from './watchdog.ts';
 import {
   fromFailure,

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { DeviceLock } from '../onnx/device-lock.ts';
+import { NativeGate } from '../onnx/native-gate.ts';
 import { loadRuntime, type Runtime, type RuntimeOptions } from '../runtime.ts';
-import { DeviceLock } from './device-lock.ts';
-import { NativeGate } from './native-gate.ts';
 import { beat } from './watchdog.ts';
 import {
   toFailure,

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 import { DeferredMasking } from '../../../../src/engines/embedded/sampler/deferred-masking.ts';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';

@@ -1,9 +1,9 @@
 import { queryObjects } from 'node:v8';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
-import { PromptScores } from '../../../../src/engines/embedded/extensions/prompt-scores.ts';
+import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
+import { PromptScores } from '../../../../src/engines/embedded/sampler/prompt-scores.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';

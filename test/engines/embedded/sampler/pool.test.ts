@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
-import { PromptScores } from '../../../../src/engines/embedded/extensions/prompt-scores.ts';
+import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 import type { Chunk } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { PromptScores } from '../../../../src/engines/embedded/sampler/prompt-scores.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { architecture, drain, encode, openPool, ordinary, sequenceOf } from './support.ts';
 

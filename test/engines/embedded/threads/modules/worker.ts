@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { NativeGate } from '../../../../../src/engines/embedded/threads/native-gate.ts';
+import { NativeGate } from '../../../../../src/engines/embedded/onnx/native-gate.ts';
 import { beat } from '../../../../../src/engines/embedded/threads/watchdog.ts';
 import type { WorkerRequest } from '../../../../../src/engines/embedded/threads/worker-messages.ts';
 

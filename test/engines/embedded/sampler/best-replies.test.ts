@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BestReplies, LengthPenalty } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { BestReplies, LengthPenalty } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 
 const seed = 20261121;
 const longest = 12;

@@ -1,6 +1,6 @@
 import type { Generation } from '../../engine.ts';
-import { type Continuation, SampledAnswer, type Sequence } from '../sampler/sequence.ts';
 import { copyRow, type Distribution, type LogitRows, logprobAt } from '../sampling/distribution.ts';
+import { type Continuation, SampledAnswer, type Sequence } from './sequence.ts';
 
 interface Beam extends Continuation {
   /** Sum of the reply's log-probabilities. */

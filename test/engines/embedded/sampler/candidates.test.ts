@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { candidatesOf } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { candidatesOf } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 
 const seed = 20261121;
 /** Few values, so that many are equal. */

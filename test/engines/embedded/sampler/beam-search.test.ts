@@ -1,19 +1,10 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 import type { SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import type { Generation } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
-import {
-  codec,
-  createModel,
-  drain,
-  encode,
-  openPool,
-  ordinary,
-  sequenceOf,
-  textOf,
-} from '../sampler/support.ts';
+import { codec, createModel, drain, encode, openPool, ordinary, sequenceOf, textOf } from './support.ts';
 
 type Model = (tokens: readonly number[]) => Promise<Float32Array>;
 type Wish = Partial<SequenceOptions> & { constraint?: Constraint; width: number; lengthPenalty: number };

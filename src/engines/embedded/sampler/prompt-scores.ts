@@ -1,7 +1,7 @@
 import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
-import type { Decoder } from '../sampler/decoder.ts';
-import { Answer } from '../sampler/sequence.ts';
 import { type LogitRows, logprobAt, nanLogits, softmaxOf, topOf } from '../sampling/distribution.ts';
+import type { Decoder } from './decoder.ts';
+import { Answer } from './sequence.ts';
 
 /** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores extends Answer {

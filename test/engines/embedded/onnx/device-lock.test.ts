@@ -1,7 +1,7 @@
 import { threadId } from 'node:worker_threads';
 import { expect, it } from 'vitest';
-import { DeviceLock } from '../../../../src/engines/embedded/threads/device-lock.ts';
-import { NativeGate } from '../../../../src/engines/embedded/threads/native-gate.ts';
+import { DeviceLock } from '../../../../src/engines/embedded/onnx/device-lock.ts';
+import { NativeGate } from '../../../../src/engines/embedded/onnx/native-gate.ts';
 
 const free = -1;
 
