@@ -14,7 +14,7 @@ interface PromptOptions {
 }
 
 /** A rendered conversation. Its slots are the sampled ids that stay in it. */
-interface ConversationPrompt {
+export interface ConversationPrompt {
   parts: PromptPart[];
   slots: Slot[];
   /** For each turn with sampled ids, whether they are in the prompt. */

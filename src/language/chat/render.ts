@@ -6,7 +6,7 @@ import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { PromptPart, Slot } from './coded-template.ts';
 import type { Conversation, Turn } from './conversation.ts';
-import { ConversationPrompts } from './conversation-prompts.ts';
+import { type ConversationPrompt, ConversationPrompts } from './conversation-prompts.ts';
 import { LongTexts, longText } from './long-texts.ts';
 import { effortVariables, reasoningEnd } from './prompt-reasoning.ts';
 import type { SharedLanguage } from './read-language.ts';
@@ -41,6 +41,9 @@ export type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Convers
 
 const cachedCharacters = 2 ** 22;
 const maxCachedText = 4096;
+const maxCachedConversation = 65_536;
+/** Memory of a kept prompt besides its texts, in characters. */
+const charactersOfPrompt = 1024;
 /** Texts may be this many times longer than the context, because a template or a request may truncate them. */
 const truncationFactor = 4;
 
@@ -55,6 +58,13 @@ export class ConversationRenderer {
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
+  });
+
+  /** By the JSON of the conversation and its options. */
+  readonly #prompts = new LRUCache<string, ConversationPrompt>({
+    maxSize: cachedCharacters,
+    // The parts have about the texts of the key.
+    sizeCalculation: (_, key) => 2 * key.length + charactersOfPrompt,
   });
 
   /** @param shared The same language for a thread that encodes long texts. Without it they are encoded in this one. */
@@ -72,22 +82,30 @@ export class ConversationRenderer {
   ): Promise<RenderedConversation> {
     this.checkCount(turns, options.contextLength);
     const json = tools && tools.length > 0 ? toolsJson(tools, [...location, 'tools']) : null;
-    const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
-    const { parts, slots, kept } = this.#conversations.render(
-      turns,
-      json === null ? null : parseExactJson(json),
-      {
-        addGenerationPrompt,
-        continueFinalMessage,
-        values: { ...effortVariables(reasoningEffort), ...values },
-      },
-    );
-    const { template, reasoning } = this.#format;
-    if (reasoning && reasoningEffort === 'none' && addGenerationPrompt)
-      parts.push(...reasoningEnd(parts, reasoning, { template, tokenizer: this.tokenizer }));
+    const { parts, slots, kept } = this.#prompt(turns, json, options);
     const { tokens, splices } = await this.assemble(parts, slots, options);
     let next = 0;
     return { tokens, splices: kept.map((isKept) => (isKept ? (splices[next++] ?? null) : null)) };
+  }
+
+  /** The rollouts of a group begin with the same conversation, so what was rendered before is kept. */
+  #prompt(turns: readonly Turn[], tools: string | null, options: RenderOptions): ConversationPrompt {
+    const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
+    const { template, toolTemplate, reasoning } = this.#format;
+    // A template with today's date writes another one tomorrow.
+    const mayKeep = values === undefined && !`${template}${toolTemplate}`.includes('strftime_now');
+    const key = JSON.stringify([turns, tools, addGenerationPrompt, continueFinalMessage, reasoningEffort]);
+    const known = mayKeep ? this.#prompts.get(key) : undefined;
+    if (known) return known;
+    const prompt = this.#conversations.render(turns, tools === null ? null : parseExactJson(tools), {
+      addGenerationPrompt,
+      continueFinalMessage,
+      values: { ...effortVariables(reasoningEffort), ...values },
+    });
+    if (reasoning && reasoningEffort === 'none' && addGenerationPrompt)
+      prompt.parts.push(...reasoningEnd(prompt.parts, reasoning, { template, tokenizer: this.tokenizer }));
+    if (mayKeep && key.length <= maxCachedConversation) this.#prompts.set(key, prompt);
+    return prompt;
   }
 
   /**

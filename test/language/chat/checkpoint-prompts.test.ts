@@ -221,6 +221,29 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
   });
 });
 
+describe('a prompt that was rendered before', () => {
+  it('is the same again, and another one with other tools, another ending or effort', async () => {
+    const folder = new URL('qwen3', fixtures).pathname;
+    const tokenizer = readTokenizer(folder);
+    const renderer = new ConversationRenderer(tokenizer, readChatFormat(folder, tokenizer));
+    const turns = [{ role: 'user', content: 'hi', toolCalls: [] }];
+    const tools: Tool[] = [{ type: 'function', function: { name: 'look' } }];
+    const asked = { addGenerationPrompt: true };
+    const others = [
+      [undefined, asked],
+      [tools, asked],
+      [undefined, { addGenerationPrompt: false }],
+      [undefined, { addGenerationPrompt: false, continueFinalMessage: true }],
+      [undefined, { ...asked, reasoningEffort: 'none' }],
+    ] as const;
+    const renderAll = () =>
+      Promise.all(others.map(([given, options]) => renderer.render({ turns, tools: given }, options)));
+    const first = await renderAll();
+    expect(await renderAll()).toEqual(first);
+    expect(new Set(first.map(({ tokens }) => tokens.join())).size).toBe(others.length);
+  });
+});
+
 describe('a template that rewrites history', () => {
   const { tokenizer, format, textOf, render } = open('qwen3');
   const thought = tokenizer.added.get('<think>') ?? 0;
