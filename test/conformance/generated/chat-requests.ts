@@ -242,6 +242,9 @@ function settleTools(settled: Body, drop: (...names: string[]) => void): void {
   }
   if (settled.tool_choice !== undefined && settled.tool_choice !== null && settled.tool_choice !== 'none')
     drop('function_call');
+  // Free text may begin as a call does.
+  const { structural_tag: tag } = (settled.structured_outputs ?? {}) as Body;
+  if (tools.length > 0 && tag !== undefined) drop('structured_outputs');
 }
 
 function settlePrompt(settled: Body, drop: (...names: string[]) => void): void {

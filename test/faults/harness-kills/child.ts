@@ -26,7 +26,9 @@ if (task === 'evaluate') {
     directory: runDirectory,
     ...settings,
   });
-  process.stdout.write(`${JSON.stringify({ reward, success, counts, perScenario })}\n`);
+  // Latencies differ from run to run.
+  const scores = perScenario.map(({ milliseconds, ...score }) => ({ ...score, timed: milliseconds.length }));
+  process.stdout.write(`${JSON.stringify({ reward, success, counts, perScenario: scores })}\n`);
 } else {
   const examples = ['one', 'two', 'three'].map((content) => ({
     messages: [

@@ -83,8 +83,8 @@ describe('npm start', () => {
     await trained('desk', 2, 16, '--groups', '4', '--rollouts-per-group', '4');
   });
 
-  it('learns in 30 steps', { tags: ['long'] }, async () => {
-    const { before, after } = await trained('desk', 30, 96);
+  it('learns in 40 steps', { tags: ['long'] }, async () => {
+    const { before, after } = await trained('desk', 40, 96);
     expect(before.success).toBeLessThan(0.3);
     expect(after.reward).toBeGreaterThan(0.8);
     expect(after.success).toBeGreaterThan(0.6);
