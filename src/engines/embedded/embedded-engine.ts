@@ -58,15 +58,10 @@ export class EmbeddedEngine implements Engine {
     const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / sizes.length);
     for (const isSmall of sizes)
       this.#samplers.set(isSmall, new SamplerThreads({ ...sampler, prefixCacheBytes }, isSmall));
-    const known = [
-      builtInLanguage(),
-      ...checkpoints.map(({ language: shared }, index) => ({ ...languages[index], shared })),
-    ];
-    for (const { shared, ...language } of known)
-      this.#texts.set(shared, {
-        language: language as Language,
-        checker: new ConstraintChecker({ language: shared }),
-      });
+    const builtIn = builtInLanguage();
+    this.#addText(builtIn.shared, builtIn);
+    for (const [index, { language }] of checkpoints.entries())
+      this.#addText(language, languages[index] as Language);
     this.#trainer = new TrainerThreads(trainer);
   }
 
@@ -174,6 +169,10 @@ export class EmbeddedEngine implements Engine {
   #textOf(baseModel: string): { language: Language; checker: ConstraintChecker } {
     const { language } = this.#models.find(baseModel);
     return this.#texts.get(language) as { language: Language; checker: ConstraintChecker };
+  }
+
+  #addText(shared: SharedLanguage, language: Language): void {
+    this.#texts.set(shared, { language, checker: new ConstraintChecker({ language: shared }) });
   }
 
   #samplerOf({ baseModel }: Weights): SamplerThreads {

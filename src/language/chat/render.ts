@@ -94,8 +94,10 @@ export class ConversationRenderer {
     const { template, toolTemplate, reasoning } = this.#format;
     // A template with today's date writes another one tomorrow.
     const mayKeep = values === undefined && !`${template}${toolTemplate}`.includes('strftime_now');
-    const key = JSON.stringify([turns, tools, addGenerationPrompt, continueFinalMessage, reasoningEffort]);
-    const known = mayKeep ? this.#prompts.get(key) : undefined;
+    const key = mayKeep
+      ? JSON.stringify([turns, tools, addGenerationPrompt, continueFinalMessage, reasoningEffort])
+      : null;
+    const known = key === null ? undefined : this.#prompts.get(key);
     if (known) return known;
     const prompt = this.#conversations.render(turns, tools === null ? null : parseExactJson(tools), {
       addGenerationPrompt,
@@ -104,7 +106,7 @@ export class ConversationRenderer {
     });
     if (reasoning && reasoningEffort === 'none' && addGenerationPrompt)
       prompt.parts.push(...reasoningEnd(prompt.parts, reasoning, { template, tokenizer: this.tokenizer }));
-    if (mayKeep && key.length <= maxCachedConversation) this.#prompts.set(key, prompt);
+    if (key !== null && key.length <= maxCachedConversation) this.#prompts.set(key, prompt);
     return prompt;
   }
 
