@@ -131,6 +131,7 @@ export class HeadRunner {
       } as Feeds);
       logprobs.set(logprob?.data as Float32Array, start);
       entropies.set((entropy ?? tape['tape.entropy'])?.data as Float32Array, start);
+      freePassing({ masks: masks as Tensor, ...(keeping ? {} : feeds) });
       if (keeping) tapes?.push({ ...feeds, ...tape } as Feeds);
     }
     return { logprobs, entropies };
@@ -157,12 +158,14 @@ export class HeadRunner {
       };
       const tape = tapes.shift();
       const session = (tape && this.#sessions.keeping?.slopes) ?? this.#sessions.slopes;
+      const feeds = tape ?? this.#decisionFeeds(states, chunk);
       const outputs = await session.run({
-        ...(tape ?? this.#decisionFeeds(states, chunk)),
+        ...feeds,
         targets: this.#integers(chunk.tokens, [chunk.tokens.length]),
         slope: column(slopes.logprobs),
         entropy_slope: column(slopes.entropies),
       });
+      freePassing(feeds);
       this.#addStates(gradient, chunk.states, outputs.state_gradient?.data as Float32Array);
       this.#addTrained(sum, outputs, chunk.tokens);
     }
@@ -248,7 +251,9 @@ export class HeadRunner {
     if (targets.length === 0) return;
     const places = new Int32Array(2 * targets.length);
     for (const [index, token] of targets.entries()) places.set([index, offset + token * width], 2 * index);
-    sum.addRows(outputs['target.gradient']?.data as Float32Array, width, places);
+    const added = outputs['target.gradient']?.data as Float32Array;
+    sum.addRows(added, width, places);
+    freeAll([added]);
   }
 
   #integers(values: Int32Array, dimensions: readonly number[]): Tensor {
@@ -264,6 +269,14 @@ export class HeadRunner {
     freeAll([added]);
   }
 }
+
+/** Frees what belongs to one chunk: its masks, the states that were gathered for it, and what its forward pass kept. */
+const freePassing = (feeds: Feeds) =>
+  freeAll(
+    Object.entries(feeds)
+      .filter(([name]) => name === 'masks' || name === 'state' || name.startsWith('tape.'))
+      .map(([, { data }]) => data as Float32Array),
+  );
 
 /** The norm and the matrix of a head in the vector of all weights. */
 function trainedHead(architecture: Architecture): Record<'norm' | 'embedding', TrainedTensor> {

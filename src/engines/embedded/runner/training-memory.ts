@@ -104,9 +104,9 @@ export function sequencesThatFit(architecture: Architecture, time: number, bytes
       'too_long',
       `Training a sequence of ${time} tokens needs ${gigabytes(needed)} GB beside the weights, and ${gigabytes(bytes)} GB are allowed. Shorten the sequence, allow more (trainingBytes, or serve --training-memory), or train on a machine with more memory.`,
     );
-  let sequences = Math.floor(bytes / needed);
-  while (trainingBytes(architecture, { sequences: sequences + 1, time }) <= bytes) sequences++;
-  return sequences;
+  // Each further sequence needs as much.
+  const further = trainingBytes(architecture, { sequences: 2, time }) - needed;
+  return 1 + Math.floor((bytes - needed) / further);
 }
 
 /**
