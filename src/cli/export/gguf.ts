@@ -30,9 +30,7 @@ export async function writeGgufFiles({
   adapterOnly,
   ...rest
 }: GgufFiles): Promise<void> {
-  const { writeGguf, writeGgufAdapter } = await import(
-    '../../engines/embedded/checkpoint/gguf/write-gguf.ts'
-  );
+  const { writeGguf, writeGgufAdapter } = await import('../../engines/embedded/checkpoint/write-gguf.ts');
   const file = `${basename(name).replace(':', '-')}-${adapterOnly ? 'adapter' : type}.gguf`;
   const path = join(folder, file);
   const { format } = base.language;
