@@ -1,8 +1,6 @@
 import { basename, join } from 'node:path';
 import { MartingaleError } from '../../contract/index.ts';
-import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
-import type { TrainedChange } from '../../engines/embedded/checkpoint/merge.ts';
-import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
+import type { GgufType, InspectedCheckpoint, TrainedChange } from '../../engines/embedded/tools.ts';
 import { writeDurably } from '../../util/durable-files.ts';
 
 interface GgufFiles {
@@ -30,7 +28,7 @@ export async function writeGgufFiles({
   adapterOnly,
   ...rest
 }: GgufFiles): Promise<void> {
-  const { writeGguf, writeGgufAdapter } = await import('../../engines/embedded/checkpoint/write-gguf.ts');
+  const { writeGguf, writeGgufAdapter } = await import('../../engines/embedded/tools.ts');
   const file = `${basename(name).replace(':', '-')}-${adapterOnly ? 'adapter' : type}.gguf`;
   const path = join(folder, file);
   const { format } = base.language;

@@ -1,6 +1,7 @@
+import { messageOf } from '../../util/error.ts';
 import { exactText } from '../../util/exact-json.ts';
 import { escapeForPattern } from '../../util/pattern.ts';
-import { LanguageError, messageOf } from '../error.ts';
+import { LanguageError } from '../error.ts';
 import { BudgetError } from '../jinja/budget.ts';
 import { isNode, type Node } from '../jinja/nodes.ts';
 import { Template } from '../jinja/template.ts';

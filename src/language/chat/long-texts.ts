@@ -1,7 +1,7 @@
 import type { Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
+import { TaskThread } from '../../util/task-thread.ts';
 import { LanguageError } from '../error.ts';
-import { TaskThread } from '../task-thread.ts';
 import type { LongText, LongTextReport } from './long-texts-thread.ts';
 import type { SharedLanguage } from './read-language.ts';
 

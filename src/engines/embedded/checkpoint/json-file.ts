@@ -1,4 +1,4 @@
-import { filesOf, type ModelFiles } from '../../../language/tokenizer/model-files.ts';
+import { filesOf, type ModelFiles } from '../../../language/index.ts';
 import { messageOf } from '../../../util/error.ts';
 import { isObject, type JsonObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';

@@ -1,7 +1,7 @@
 import { access } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { folderFiles } from '../../../language/tokenizer/model-files.ts';
+import { folderFiles } from '../../../language/index.ts';
 import { isObject } from '../../../util/json.ts';
 import { EngineError } from '../../engine.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';

@@ -1,4 +1,4 @@
-import type { ChatFormat } from '../../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat } from '../../../language/index.ts';
 import { writeDurably } from '../../../util/durable-files.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type Adapter, adapterTensors } from './adapter.ts';

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
-import type { ConstraintPlan } from '../../../language/compiler/compiler.ts';
-import type { Reply } from '../../../language/grammar/constraint.ts';
+import type { ConstraintPlan } from '../../../language/grammars.ts';
+import type { Reply } from '../../../language/index.ts';
 import { messageOf } from '../../../util/error.ts';
 import {
   type BeamSearchRequest,

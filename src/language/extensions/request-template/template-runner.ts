@@ -2,8 +2,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { exactText } from '../../../util/exact-json.ts';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
+import { nextMessage } from '../../../util/next-message.ts';
 import { LanguageError } from '../../error.ts';
-import { nextMessage } from '../../next-message.ts';
 import type { LimitedTask, TemplateResult, TemplateTask } from './template-process.ts';
 
 /** Limits of a template that comes with a request, besides the length of its source. */

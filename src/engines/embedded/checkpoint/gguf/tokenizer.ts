@@ -1,5 +1,4 @@
-import type { ModelFiles } from '../../../../language/tokenizer/model-files.ts';
-import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, ModelFiles } from '../../../../language/index.ts';
 import { isObject } from '../../../../util/json.ts';
 import { badCheckpoint, JsonFields } from '../json-file.ts';
 import { characterScores, characterTokenizer, kinds } from './character-tokenizer.ts';
