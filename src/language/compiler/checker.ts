@@ -150,6 +150,6 @@ const busy = (why: Refusal) =>
   new LanguageError(
     'constraints_busy',
     why === 'share_full'
-      ? 'too many constraints of this tenant are waiting to be compiled; send fewer new ones at a time'
-      : 'too many constraints are waiting to be compiled; try again',
+      ? 'Too many constraints of this key are waiting to be compiled. Send fewer new ones at a time.'
+      : 'Too many constraints are waiting to be compiled. Try again.',
   );

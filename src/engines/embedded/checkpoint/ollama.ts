@@ -25,7 +25,10 @@ export async function ollamaFile(name: string, folders: readonly string[]): Prom
   const [, path = '', tag = 'latest'] = /^([\w.-]+(?:\/[\w.-]+){0,2})(?::([\w.-]+))?$/.exec(name) ?? [];
   const parts = path.split('/');
   if (path === '' || [...parts, tag].some((part) => /^\.*$/.test(part)))
-    throw new EngineError('bad_option', `checkpoints: ollama:${name} must be ollama:name or ollama:name:tag`);
+    throw new EngineError(
+      'bad_option',
+      `\`checkpoints\` has ollama:${name}. Pass ollama:name or ollama:name:tag.`,
+    );
   const before = ['registry.ollama.ai', 'library'].slice(0, 3 - parts.length);
   const manifest = join('manifests', ...before, ...parts, tag);
   for (const folder of folders) {
