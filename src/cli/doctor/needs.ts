@@ -3,7 +3,7 @@ import type { Rates, StepSize } from './probe.ts';
 
 /** Bytes that a checkpoint needs, and what does not fit. */
 export interface Needs extends MemoryNeeds {
-  /** Of a process with a service and an engine, before it has a checkpoint. */
+  /** A process with a service and an engine, before it has a checkpoint. */
   processBytes: number;
   totalBytes: number;
   /** What a limit would refuse, in sentences. */

@@ -21,7 +21,7 @@ export interface ModelExport {
   adapter?: boolean;
   chatTemplate?: string;
   checkpoint?: string;
-  /** Where the run that trained the model is looked for, which knows the form of its replies. */
+  /** Where to look for the run that trained the model: it knows the form of the replies. */
   in: string;
   baseUrl: string;
   apiKey?: string;

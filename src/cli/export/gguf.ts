@@ -8,7 +8,7 @@ interface GgufFiles {
   folder: string;
   /** `address`: where other programs find it. */
   base: InspectedCheckpoint & { address: string };
-  /** Of the trained model, with its step. */
+  /** The trained model's name, with its step. */
   name: string;
   change: TrainedChange;
   type: GgufType;

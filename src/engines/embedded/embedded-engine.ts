@@ -185,7 +185,7 @@ export class EmbeddedEngine implements Engine {
   }
 }
 
-/** What is told of a base model: not its weights. */
+/** A base model as callers see it, without its weights. */
 function toBaseModel(model: EmbeddedBaseModel): BaseModel {
   const { id, contextLength, vocabularySize, parameters, defaults } = model;
   return { id, contextLength, vocabularySize, parameters, defaults };

@@ -10,13 +10,13 @@ import { vectorLength } from './weights/architecture.ts';
 /** Bytes that an engine takes for a checkpoint. */
 export interface MemoryNeeds {
   weightBytes: number;
-  /** Of the copy that the sampler packs for the processor's kernels; 0 on WebGPU. */
+  /** The copy that the sampler packs for the processor's kernels; 0 on WebGPU. */
   packedBytes: number;
-  /** Of as many sequences as are sampled at once, of the length of a rollout. */
+  /** Keys and values of the sequences that are sampled at once. */
   keyValueBytes: number;
   /** What the engine keeps of ended replies at most. A run fills it in some steps. */
   prefixCacheBytes: number;
-  /** Of the sequences that are trained together, with what all layers keep; null when not even one is allowed. */
+  /** What training takes for the sequences that are trained together; null when not even one is allowed. */
   trainingBytes: number | null;
   /** Sequences that are trained together. */
   trainedTogether: number;

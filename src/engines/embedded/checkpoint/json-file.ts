@@ -40,7 +40,7 @@ export class JsonFields {
     throw badCheckpoint(`${path} does not exist: the folder must hold a checkpoint in Hugging Face form`);
   }
 
-  /** The same; undefined if there is no such file. */
+  /** As `read`, but undefined if there is no such file. */
   static find(from: string | ModelFiles, name: string): JsonFields | undefined {
     const files = filesOf(from);
     const path = files.pathOf(name);

@@ -125,7 +125,7 @@ export async function writeGgufAdapter(
   await writeDurably(path, content());
 }
 
-/** Of all but matrices float32, which llama.cpp needs for kernels of convolutions. */
+/** float32 for everything that is no matrix: llama.cpp needs it for kernels of convolutions. */
 const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShape['format'] => {
   if (dimensions.length !== 2) return 'F32';
   return type === 'q8_0' && (dimensions.at(-1) ?? 0) % 32 === 0 ? 'Q8_0' : 'F16';
