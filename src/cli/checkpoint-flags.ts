@@ -1,8 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
-import { replyStyles } from '../language/chat/call-text.ts';
-import type { ChatFormat } from '../language/tokenizer/tokenizer.ts';
+import { type ChatFormat, replyStyles } from '../language/basics.ts';
 import { OptionError } from '../util/option-error.ts';
 import { positiveNumber, repeated, shellWord, wholeNumber } from './flags.ts';
 import { taskBar } from './task-bar.ts';

@@ -1,7 +1,5 @@
 import { MartingaleError } from '../contract/basics.ts';
-import type { SharedLanguage } from '../language/chat/read-language.ts';
-import type { Constraint, Reply } from '../language/grammar/constraint.ts';
-import type { ChatFormat, Tokenizer } from '../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Constraint, Reply, SharedLanguage, Tokenizer } from '../language/index.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
 import type { Caller } from '../util/fair-queue.ts';
 

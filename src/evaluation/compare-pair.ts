@@ -55,7 +55,7 @@ export interface Comparison {
    */
   difference: Estimate | null;
   confidence: number;
-  /** The same interval at `confidence`; null with fewer than two pairs. */
+  /** The interval of the difference at `confidence`; null with fewer than two pairs. */
   interval: Interval | null;
   /** Null without a pair. */
   test: SignFlipTest | null;

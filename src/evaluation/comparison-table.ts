@@ -42,7 +42,7 @@ export interface RowDifference {
   estimate: Estimate | null;
   /** Two-sided, of the paired sign-flip test; null without a pair. */
   pValue: number | null;
-  /** The same, corrected for the number of rows that are tested against the first (Holm, 1979). */
+  /** The p value, corrected for the number of rows that are tested against the first (Holm, 1979). */
   adjustedPValue: number | null;
   /** Keys of scenarios that are better and worse than in the first row. */
   better: string[];
@@ -56,7 +56,7 @@ export interface RowDifference {
 
 export interface ScenarioRow {
   key: string;
-  /** What lists call it, with its key if several have the same; its key alone where the scenario is not known. */
+  /** Its title in lists, with its key if several have the same title; its key alone where the scenario is not known. */
   title: string;
   /** Its score in each row; null where it has none. */
   scores: (number | null)[];

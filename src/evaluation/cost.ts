@@ -19,7 +19,7 @@ export const priceNames = {
   sampledTokensPerMillion: true,
 } satisfies OptionNames<TokenPrices>;
 
-/** Of a stored evaluation. */
+/** The prices of a stored evaluation. */
 export const pricesSchema = z.object({
   promptTokensPerMillion: z.number().min(0),
   sampledTokensPerMillion: z.number().min(0),

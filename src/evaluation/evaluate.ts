@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import { givenTexts, type KeyFunction, type RewardCodes } from '../environment/index.ts';
 import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
@@ -16,6 +17,7 @@ import {
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
+import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { asThrownBy } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
@@ -177,10 +179,16 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
     total: keys.length,
   });
   try {
-    const groups = await gatherGroups(
-      { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
-      scenarios,
-      { stored, rerunFailed, onGroup: view?.onGroup },
+    const attributes = {
+      [attribute.environment]: environment.name,
+      [attribute.modelName]: withoutStep(model.name),
+    };
+    const groups = await withSpan(spanName.evaluation, attributes, () =>
+      gatherGroups({ ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario }, scenarios, {
+        stored,
+        rerunFailed,
+        onGroup: view?.onGroup,
+      }),
     );
     const perScenario = groups.map((group, index) =>
       scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),

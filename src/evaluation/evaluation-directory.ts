@@ -39,7 +39,7 @@ export interface EvaluationHeader {
    * Rewards of the first call. A later call with others continues with a warning; stored rollouts keep their rewards.
    */
   rewards: RewardCodes;
-  /** Of the last call that had some. */
+  /** The prices of the last call that had some. */
   prices?: TokenPrices | undefined;
 }
 

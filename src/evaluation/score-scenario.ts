@@ -24,9 +24,9 @@ export interface ScenarioScore<Scenario> {
   judged: number;
   /** Judged rollouts that succeeded: `true`, or a number of at least 1. */
   successes: number;
-  /** Of the evaluated model in all rollouts, including those that did not complete; null if not all calls were counted. */
+  /** Tokens of the evaluated model in all rollouts, completed or not; null if not all calls were counted. */
   tokens: TokenUsage | null;
-  /** Of each completed rollout, from its start until its agent returned: without its rewards. */
+  /** How long each completed rollout took, from its start until its agent returned: without its rewards. */
   milliseconds: number[];
 }
 

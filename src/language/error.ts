@@ -31,5 +31,3 @@ export const unsupportedField = (location: Location, value: unknown, message: st
 
 const fieldError = (issue: ValidationIssue) =>
   new LanguageError('invalid_request', `${issue.loc.join('.')}: ${issue.msg}`, { issue });
-
-export { messageOf } from '../util/error.ts';

@@ -1,5 +1,5 @@
 import type { ResponseFormat, Tool } from '../contract/index.ts';
-import { unenforcedOf } from '../language/grammar/json/keywords.ts';
+import { unenforcedOf } from '../language/basics.ts';
 import { isObject } from '../util/json.ts';
 import { warn } from '../util/warning.ts';
 

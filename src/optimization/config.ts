@@ -50,7 +50,7 @@ export function toConfig<Schema extends z.ZodType, Outcome, Texts extends TextSe
   };
 }
 
-/** What may change when a run is resumed: it decides how far the search goes, not how candidates are compared. */
+/** Options that may change when a run is resumed: they decide how far the search goes, not how candidates compare. */
 const changeable = new Set([
   'started',
   'iterations',

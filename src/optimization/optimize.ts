@@ -1,6 +1,9 @@
+import { basename } from 'node:path';
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import type { TextSet } from '../environment/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
+import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { defaultRunDirectory, RunDirectory } from '../training/index.ts';
 import { asThrownBy } from '../util/error.ts';
 import { checkOptions, type Optimization, type OptimizeOptions } from './options.ts';
@@ -34,7 +37,14 @@ export async function optimize<Schema extends z.ZodType, Outcome, Texts extends 
         ? RunDirectory.open(runDirectory)
         : RunDirectory.create(runDirectory));
     try {
-      return await Search.run(options, directory, validated);
+      const attributes = {
+        [attribute.runId]: basename(directory.path),
+        [attribute.environment]: environment.name,
+        [attribute.modelName]: withoutStep(options.model.name),
+      };
+      return await withSpan(spanName.optimization, attributes, () =>
+        Search.run(options, directory, validated),
+      );
     } finally {
       directory.release();
     }

@@ -31,7 +31,7 @@ export interface RolloutTrajectories {
   all: readonly Trajectory[];
 }
 
-/** What of a rollout's options decides who plays, and how the trajectories begin. */
+/** The options of a rollout that decide who plays, and how the trajectories begin. */
 interface Task<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   model: RolloutModel;

@@ -1,6 +1,6 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
-import type { LanguageError } from '../language/error.ts';
+import type { LanguageError } from '../language/basics.ts';
 import { showValue } from '../util/show-value.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;

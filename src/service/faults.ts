@@ -1,6 +1,6 @@
 import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine.ts';
-import { LanguageError } from '../language/error.ts';
+import { LanguageError } from '../language/index.ts';
 import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './telemetry.ts';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { LanguageError } from '../language/error.ts';
+import { LanguageError } from '../language/index.ts';
 import type { Access } from './access.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 import type { Store } from './store/store.ts';

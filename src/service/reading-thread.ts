@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { MessageChannel, type MessagePort, parentPort } from 'node:worker_threads';
-import { LanguageError } from '../language/error.ts';
-import { TaskThread } from '../language/task-thread.ts';
+import { LanguageError } from '../language/basics.ts';
 import type { Refusal } from '../util/fair-mutex.ts';
 import type { Caller } from '../util/fair-queue.ts';
+import { TaskThread } from '../util/task-thread.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 
 /** Processor time that one text may take, in milliseconds: 60 MB take about two seconds. */

@@ -74,6 +74,8 @@ export const attribute = {
 /** Names of spans, outermost first. */
 export const spanName = {
   run: 'run',
+  optimization: 'optimization',
+  evaluation: 'evaluation',
   step: 'step',
   group: 'group',
   rollout: 'rollout',

@@ -115,7 +115,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
       try {
         await this.#store(model, own, this.#signal);
       } catch (error) {
-        // Of a group that was accepted before, or has no trajectory left, none can be left out.
+        // No trajectory can be left out of a group that was accepted before, or that has none left.
         if (!isRefusal(error) || group.isReleased || own.trajectories.length === 0) throw error;
         this.#forgetGroup(group);
         return this.#settleGroup(this.#withoutRefused(group, own, error));

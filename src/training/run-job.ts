@@ -117,7 +117,7 @@ class Job {
       if (isRequestError(error) && !mayHaveActed(error)) await this.#save({ ...state, isRefused: true });
       throw error;
     }
-    // The same key returned the same job, which the service has said it does not know.
+    // The key returned the job that the service has said it does not know.
     if (jobId === state.lost?.jobId) return { find: unanswered };
     const known = { ...unanswered, jobId, lost: undefined };
     await this.#save(known);

@@ -62,7 +62,7 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
   };
 }
 
-/** What a folder is called that has its name from the time at which its run began. */
+/** Names of folders that were named after the time at which their run began. */
 const timedName = /(^|\/)\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}[^/]*$/;
 
 function titleOf(

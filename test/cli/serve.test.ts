@@ -63,7 +63,7 @@ describe('martingale serve', () => {
 
   it.each([
     [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
-    [['--checkpoint', 'hf:qwen'], /hf:qwen must be hf:owner\/name/],
+    [['--checkpoint', 'hf:qwen'], /hf:qwen\. Pass hf:owner\/name/],
     [['--train', 'some'], /--train.*Allowed choices are lora, all/],
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],

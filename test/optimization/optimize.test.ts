@@ -2,8 +2,9 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MockLanguageModelV4 } from 'ai/test';
 import { evaluate, optimize, type ReflectionRequest } from 'martingale';
-import { expect, expectTypeOf, test } from 'vitest';
+import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { sharedFolder } from '../support/files.ts';
+import { startRecording } from '../telemetry/recording-sdk.ts';
 import { addCode, codes, knowingModel, scenarios, validation } from './codes.ts';
 
 const folder = sharedFolder();
@@ -50,6 +51,27 @@ test('texts improve until every scenario succeeds, and hold on scenarios that we
     ),
   });
   expect(first?.prompt).toContain(first?.examples[0]?.notes[0]);
+});
+
+test('a call is one tree of spans: optimization, evaluations, groups', async () => {
+  const { spans, stop } = startRecording();
+  onTestFinished(stop);
+  const { model } = knowingModel();
+  const runDirectory = join(folder, 'traced');
+  await optimize({ ...options, model, iterations: 1, reflect: addCode, runDirectory });
+  const parents = (name: string) =>
+    new Set(spans.filter((span) => span.name === name).map(({ parent }) => parent));
+  expect(parents('optimization')).toEqual(new Set([undefined]));
+  expect(parents('evaluation')).toEqual(new Set(['optimization']));
+  expect(parents('group')).toEqual(new Set(['evaluation']));
+  const [whole, first] = spans;
+  expect(whole?.attributes).toEqual({
+    'martingale.run.id': 'traced',
+    'martingale.environment': 'codes',
+    'martingale.model.name': model.name,
+  });
+  expect(first?.attributes).toMatchObject({ 'martingale.environment': 'codes' });
+  expect(spans.every(({ ends }) => ends === 1)).toBe(true);
 });
 
 test('without names, all texts take turns, and the tokens of `reflect` count', async () => {

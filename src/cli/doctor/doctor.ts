@@ -80,10 +80,8 @@ async function examineMachine(
   threads = Math.min(4, availableParallelism()),
   { trainingMemory, device }: CheckpointFlags,
 ): Promise<{ machine: MachineReport; limits: Limits }> {
-  const { defaultTrainingBytes, usableMemory } = await import('../../engines/embedded/memory.ts');
-  const { loadRuntime, runtimeOfEnvironment } = await import('../../engines/embedded/runtime.ts');
-  const { selfTest } = await import('../../engines/embedded/self-test/self-test.ts');
-  const { smallModel } = await import('../../engines/embedded/self-test/random-model.ts');
+  const { defaultTrainingBytes, loadRuntime, runtimeOfEnvironment, selfTest, smallModel, usableMemory } =
+    await import('../../engines/embedded/tools.ts');
   const runtime = await loadRuntime(runtimeOfEnvironment(), threads, device ? { device } : {});
   await selfTest(runtime, smallModel());
   await runtime.close();
@@ -110,30 +108,26 @@ async function examineCheckpoint(
   options: DoctorOptions,
   { threads, trainingBytes, usable }: Limits,
 ): Promise<ModelReport> {
-  const { inspectCheckpoint } = await import('../../engines/embedded/open-checkpoint.ts');
+  const { inspectCheckpoint, memoryNeeds } = await import('../../engines/embedded/tools.ts');
   const inspected = await inspectCheckpoint(checkpoint, showFetch);
   const { id, folder, modelType, parameters, architecture, language } = inspected;
   const step = stepOf(options);
   const { batch = step.rollouts } = options;
-  const { refusals, ...memory } = needsOf(inspected, step, {
+  const { sequence } = step;
+  const needed = memoryNeeds(inspected, {
+    sequence,
     batch,
     device: options.device ?? 'cpu',
     trainingLimit: trainingBytes,
-    usable,
   });
-  const found = {
-    family: modelType,
-    folder,
-    layers: architecture.layers,
-    chat: describeFormat(language.format),
-  };
+  const { refusals, ...memory } = needsOf(inspected, needed, { sequence, usable });
   const { contextLength, vocabularySize } = architecture;
   const report = {
     id,
     parameters,
     contextLength,
     vocabularySize,
-    found,
+    found: { family: modelType, folder, layers: architecture.layers, chat: describeFormat(language.format) },
     memory: { ...memory, batch },
     refusals,
   };
@@ -151,7 +145,7 @@ async function examineTinyModel(
   options: DoctorOptions,
   { threads, trainingBytes }: Limits,
 ): Promise<ModelReport> {
-  const { BaseModels } = await import('../../engines/embedded/base-models.ts');
+  const { BaseModels } = await import('../../engines/embedded/tools.ts');
   const { id, parameters, contextLength, vocabularySize } = new BaseModels([]).find('martingale-tiny');
   const result = await measured(id, { threads, trainingBytes }, stepOf(options), true);
   return {

@@ -18,15 +18,15 @@ export interface StepSize {
 
 /** Tokens per second, as the engine reaches them here. */
 export interface Rates {
-  /** Of a prompt that no cache has. */
+  /** Reading a prompt that no cache has. */
   prompt: number;
-  /** Of one reply at a time. */
+  /** Sampling one reply at a time. */
   oneReply: number;
-  /** Of eight replies at once, together. */
+  /** Sampling eight replies at once, all together. */
   eightReplies: number;
-  /** Of all rollouts of a step at once, together: 64 at most. */
+  /** Sampling all rollouts of a step at once, at most 64, all together. */
   allReplies: number;
-  /** Of an optimizer step; null when training was refused. */
+  /** Training, with the optimizer step; null when training was refused. */
   training: number | null;
 }
 

@@ -13,7 +13,7 @@ export interface MachineReport {
   threads: number;
   runtime: string;
   selfTest: 'passed';
-  /** Of the machine, and as much of it as this process may use. */
+  /** Memory of the machine, and how much of it this process may use. */
   memoryBytes: number;
   usableBytes: number;
   /** What training a checkpoint may use beside its weights. */
@@ -26,7 +26,7 @@ export interface ModelReport {
   parameters: number;
   contextLength: number;
   vocabularySize: number;
-  /** Of a checkpoint. */
+  /** What was read from a checkpoint's folder. */
   found: { family: string; folder: string; layers: number; chat: string } | null;
   memory: (Omit<Needs, 'refusals'> & { batch: number }) | null;
   /** Tokens per second. */

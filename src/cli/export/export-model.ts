@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Client } from '../../client/index.ts';
 import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
-import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
-import type { TrainedChange } from '../../engines/embedded/checkpoint/merge.ts';
+import type { GgufType, TrainedChange } from '../../engines/embedded/tools.ts';
 import { isFree, writeDurably, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
 import { showFetch } from '../checkpoint-flags.ts';
@@ -22,7 +21,7 @@ export interface ModelExport {
   adapter?: boolean;
   chatTemplate?: string;
   checkpoint?: string;
-  /** Where the run that trained the model is looked for, which knows the form of its replies. */
+  /** Where to look for the run that trained the model: it knows the form of the replies. */
   in: string;
   baseUrl: string;
   apiKey?: string;
@@ -115,7 +114,7 @@ async function formsOf(model: string, folder: string): Promise<string[]> {
 type Base = Awaited<ReturnType<typeof openBase>>;
 
 async function openBase(checkpoint: string, chatTemplate?: string) {
-  const { inspectCheckpoint } = await import('../../engines/embedded/open-checkpoint.ts');
+  const { inspectCheckpoint } = await import('../../engines/embedded/tools.ts');
   const inspected = await inspectCheckpoint({ folder: checkpoint, chatTemplate }, showFetch);
   // Other programs find a checkpoint of the hub, or of Ollama, by its name.
   const name = /^(?:hf|ollama):(.*?)(?:@.*)?$/.exec(checkpoint)?.[1];
@@ -134,9 +133,7 @@ async function download({ client, model, folder, signal }: Download): Promise<vo
   const { decodeTar } = await import('../../util/tar.ts');
   const file = await client.models.checkpoints.download(model.modelId, model.step, { signal });
   if (!file.fileName.endsWith('.tar')) return await writeDurably(join(folder, file.fileName), file.stream);
-  const { adapterConfigFile, adapterWeightsFile } = await import(
-    '../../engines/embedded/checkpoint/adapter.ts'
-  );
+  const { adapterConfigFile, adapterWeightsFile } = await import('../../engines/embedded/tools.ts');
   const missing = new Set<string>([adapterConfigFile, adapterWeightsFile]);
   for await (const { path, content } of decodeTar(file.stream)) {
     // The names are known, so that no archive can write elsewhere.
@@ -153,7 +150,7 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
     throw badOption(
       `${model.name} has all its weights trained, and no adapter beside a base: leave out --checkpoint, or add --merged or --to gguf`,
     );
-  const { adapterConfigFile } = await import('../../engines/embedded/checkpoint/adapter.ts');
+  const { adapterConfigFile } = await import('../../engines/embedded/tools.ts');
   const path = join(folder, adapterConfigFile);
   const config = { ...JSON.parse(await readFile(path, 'utf8')), base_model_name_or_path: base.address };
   await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { flush: true });
@@ -168,10 +165,8 @@ async function readChange(
   base: Base,
   model: ExportedModel,
 ): Promise<TrainedChange & AsyncDisposable> {
-  const { adapterWeightsFile, readAdapter, readBaseWeights } = await import(
-    '../../engines/embedded/checkpoint/adapter.ts'
-  );
-  const { hashCheckpoint } = await import('../../engines/embedded/checkpoint/read-checkpoint.ts');
+  const { adapterWeightsFile, hashCheckpoint, openTrainedWeights, readAdapter, readBaseWeights } =
+    await import('../../engines/embedded/tools.ts');
   const [first = ''] = (await readdir(folder)).filter((name) => name.endsWith('.safetensors'));
   const isAdapter = first === adapterWeightsFile;
   const expected = await readBaseWeights(join(folder, first));
@@ -188,7 +183,6 @@ async function readChange(
     );
   if (isAdapter)
     return { ...(await readAdapter(folder, base.architecture)), [Symbol.asyncDispose]: async () => {} };
-  const { openTrainedWeights } = await import('../../engines/embedded/checkpoint/merge.ts');
   return openTrainedWeights(join(folder, first), base.architecture);
 }
 
@@ -223,7 +217,7 @@ function writerOf({
       flag: '--merged',
       shown: 'merged into',
       write: async ({ base, change, to, ...options }) => {
-        const { writeMerged } = await import('../../engines/embedded/checkpoint/merge.ts');
+        const { writeMerged } = await import('../../engines/embedded/tools.ts');
         const template = chatTemplate === undefined ? undefined : base.language.format.template;
         await writeMerged(base.source, change, to, { ...options, chatTemplate: template });
       },

@@ -1,12 +1,14 @@
 import { Command, Option } from 'commander';
 import { MartingaleError } from '../../contract/index.ts';
-import { ggufTypes } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
+import type { GgufType } from '../../engines/embedded/tools.ts';
 import { anyNumber, serviceUrl } from '../flags.ts';
 import { exportModel, type ModelExport } from './export-model.ts';
 import { exportRun, type RunExport, runForms } from './export-run.ts';
 
 type ExportFlags = Omit<ModelExport, 'to'> &
   Partial<Pick<RunExport, 'in' | 'step' | 'minReward'>> & { to?: RunExport['to'] | 'gguf' };
+
+const ggufTypes: readonly GgufType[] = ['f16', 'q8_0'];
 
 /** Flags that only one kind of export has, by their names in `ExportFlags`. */
 const ofRuns = { step: '--step', minReward: '--min-reward' } as const;

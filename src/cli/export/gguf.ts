@@ -1,8 +1,6 @@
 import { basename, join } from 'node:path';
 import { MartingaleError } from '../../contract/index.ts';
-import type { GgufType } from '../../engines/embedded/checkpoint/gguf/encode-header.ts';
-import type { TrainedChange } from '../../engines/embedded/checkpoint/merge.ts';
-import type { InspectedCheckpoint } from '../../engines/embedded/open-checkpoint.ts';
+import type { GgufType, InspectedCheckpoint, TrainedChange } from '../../engines/embedded/tools.ts';
 import { writeDurably } from '../../util/durable-files.ts';
 
 interface GgufFiles {
@@ -10,7 +8,7 @@ interface GgufFiles {
   folder: string;
   /** `address`: where other programs find it. */
   base: InspectedCheckpoint & { address: string };
-  /** Of the trained model, with its step. */
+  /** The trained model's name, with its step. */
   name: string;
   change: TrainedChange;
   type: GgufType;
@@ -30,9 +28,7 @@ export async function writeGgufFiles({
   adapterOnly,
   ...rest
 }: GgufFiles): Promise<void> {
-  const { writeGguf, writeGgufAdapter } = await import(
-    '../../engines/embedded/checkpoint/gguf/write-gguf.ts'
-  );
+  const { writeGguf, writeGgufAdapter } = await import('../../engines/embedded/tools.ts');
   const file = `${basename(name).replace(':', '-')}-${adapterOnly ? 'adapter' : type}.gguf`;
   const path = join(folder, file);
   const { format } = base.language;

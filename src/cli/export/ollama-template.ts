@@ -1,5 +1,4 @@
-import { CodedTemplate } from '../../language/chat/coded-template.ts';
-import type { Language } from '../../language/chat/read-language.ts';
+import { CodedTemplate, type Language } from '../../language/index.ts';
 
 /** Placeholders for the texts of messages. */
 const marks = [

@@ -78,7 +78,7 @@ async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
 const isStoredEvaluation = async (file: string): Promise<boolean> =>
   /\.(jsonl|ndjson)$/.test(file) || ((await stat(file).catch(() => null))?.isDirectory() ?? false);
 
-/** Says how the evaluation compares with that of `--against`, and sets the exit status. */
+/** Says how the evaluation compares with the one of `--against`, and sets the exit status. */
 async function passGate(
   evaluation: EvaluationSource,
   { against, margin, measure, confidence, json }: EvalFlags,

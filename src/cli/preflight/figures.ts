@@ -52,7 +52,7 @@ export interface PreflightFigures {
   groupsWithSignal: number;
   /** Groups in which rollouts without success have the higher mean reward. */
   groupsAgainstSuccess: number;
-  /** Of a completed rollout, all its calls. */
+  /** Mean of completed rollouts, all calls of each together. */
   promptTokens: number;
   sampledTokens: number;
   calls: number;
@@ -60,7 +60,7 @@ export interface PreflightFigures {
   /** Temperatures that the agent asked for; 0 never differs, so it teaches nothing. */
   temperatures: number[];
   failures: FailureKind[];
-  /** As many at least: a longer run is faster, because it has more rollouts at once and its code is compiled. */
+  /** At least this many: a longer run is faster, because it has more rollouts at once and its code is compiled. */
   rolloutsPerSecond: number;
   costs: RunCost[];
   shortcuts: ShortcutResult[];

@@ -2,7 +2,7 @@ import type { GroupsResult } from '../../rollout/index.ts';
 
 /** A round that takes longer is not repeated: what it loads and compiles is little beside it. */
 const longRoundMs = 5000;
-/** How long rounds are repeated with a model of this process, where they cost nothing. */
+/** How long to repeat rounds with a model in this process, where they cost nothing. */
 const repeatMs = 2000;
 
 interface Pace {

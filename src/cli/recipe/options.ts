@@ -10,7 +10,7 @@ export interface RecipeOptions extends CheckpointFlags {
   steps: number;
   groups: number;
   rolloutsPerGroup: number;
-  /** Of recipes with an environment. Default: the recipe's, else the base model's. */
+  /** Only for recipes with an environment. Default: the recipe's, else the base model's. */
   learningRate?: number;
   threads?: number;
   baseUrl?: string;

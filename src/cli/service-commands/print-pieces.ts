@@ -1,6 +1,6 @@
 import { printableLines } from '../../contract/index.ts';
 
-/** Longest command to a terminal that is waited for. */
+/** Most characters of a terminal command that are held back until its end has come. */
 const maxCommand = 64;
 
 /**

@@ -1,4 +1,4 @@
-import type { SharedLanguage } from '../../language/chat/read-language.ts';
+import type { SharedLanguage } from '../../language/index.ts';
 import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { builtInLanguage } from './built-in/built-in-language.ts';

@@ -1,8 +1,12 @@
-import { type Language, openLanguage, type SharedLanguage } from '../../language/chat/read-language.ts';
-import { GrammarCompiler } from '../../language/compiler/compiler.ts';
-import type { Reply } from '../../language/grammar/constraint.ts';
-import { encodeReply } from '../../language/grammar/encode-reply.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { encodeReply, GrammarCompiler } from '../../language/grammars.ts';
+import {
+  type ChatFormat,
+  type Language,
+  openLanguage,
+  type Reply,
+  type SharedLanguage,
+  type Tokenizer,
+} from '../../language/index.ts';
 import type { SamplingParameters } from '../engine.ts';
 import type { BaseModels } from './base-models.ts';
 import { builtInLanguage } from './built-in/built-in-language.ts';

@@ -1,7 +1,12 @@
-import type { Language, SharedLanguage } from '../../language/chat/read-language.ts';
-import { ConstraintChecker } from '../../language/compiler/checker.ts';
-import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { ConstraintChecker } from '../../language/grammars.ts';
+import type {
+  ChatFormat,
+  Constraint,
+  Language,
+  Reply,
+  SharedLanguage,
+  Tokenizer,
+} from '../../language/index.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
 import type {
@@ -180,7 +185,7 @@ export class EmbeddedEngine implements Engine {
   }
 }
 
-/** What is told of a base model: not its weights. */
+/** A base model as callers see it, without its weights. */
 function toBaseModel(model: EmbeddedBaseModel): BaseModel {
   const { id, contextLength, vocabularySize, parameters, defaults } = model;
   return { id, contextLength, vocabularySize, parameters, defaults };

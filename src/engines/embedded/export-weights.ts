@@ -65,7 +65,7 @@ function metadataOf(model: EmbeddedBaseModel): Record<string, string> {
   const { id, architecture } = model;
   // Loaders of the format's Python library require `format`.
   const common = { format: 'pt', base_model: id };
-  // Of other models, the folder of the base has the sizes.
+  // For other models, the folder of the base has the sizes.
   if (!model.isSmall) return { ...common, base_weights: model.weightsHash };
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const { vocabularySize, width, layers, heads, contextLength, previousTokens, mlpWidth } = architecture;

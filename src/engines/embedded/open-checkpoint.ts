@@ -1,8 +1,13 @@
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { type ReplyStyles, replyStyles } from '../../language/chat/call-text.ts';
-import { chatTemplateNames, type GivenTemplate } from '../../language/chat/chat-templates.ts';
-import { type Language, readLanguage } from '../../language/chat/read-language.ts';
+import {
+  chatTemplateNames,
+  type GivenTemplate,
+  type Language,
+  type ReplyStyles,
+  readLanguage,
+  replyStyles,
+} from '../../language/index.ts';
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { warn } from '../../util/warning.ts';

@@ -1,6 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { StopStrings } from '../../language/chat/stop-strings.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { type ChatFormat, StopStrings, type Tokenizer } from '../../language/index.ts';
 import type { GenerateRequest, Generation, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';

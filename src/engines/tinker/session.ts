@@ -32,7 +32,7 @@ const heartbeatMs = 10_000;
 const pauseMs = 1000;
 export const defaultLongestWaitMs = 7 * 60_000;
 
-/** This engine's session on the server, which has its adapters as long as it hears of the engine. */
+/** This engine's session on the server, which keeps its adapters as long as the engine sends heartbeats. */
 export class TinkerSession {
   readonly #options: SessionOptions;
   #session: Promise<string> | undefined;

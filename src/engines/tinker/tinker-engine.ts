@@ -1,9 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { z } from 'zod';
-import { type Language, readLanguage, type SharedLanguage } from '../../language/chat/read-language.ts';
-import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import {
+  type ChatFormat,
+  type Constraint,
+  type Language,
+  type Reply,
+  readLanguage,
+  type SharedLanguage,
+  type Tokenizer,
+} from '../../language/index.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
 import type {

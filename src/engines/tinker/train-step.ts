@@ -1,4 +1,4 @@
-import type { Constraint } from '../../language/grammar/constraint.ts';
+import type { Constraint } from '../../language/index.ts';
 import {
   type Datum,
   datumLoss,

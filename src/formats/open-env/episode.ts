@@ -15,7 +15,7 @@ interface EpisodeOptions {
   reset: Record<string, unknown>;
   /** Longest wait for the answer to a reset or a step, in milliseconds. */
   stepTimeoutMs: number;
-  /** How long a server that is not up is waited for, in milliseconds. */
+  /** How long to wait for a server that is not up, in milliseconds. */
   connectTimeoutMs: number;
   signal: AbortSignal;
 }

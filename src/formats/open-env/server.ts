@@ -11,12 +11,12 @@ const timeoutMs = 30_000;
 /** Longest answer over HTTP. */
 const maxAnswerBytes = 16 * 2 ** 20;
 
-/** Where a server is, and how it is asked. */
+/** A server's address, and how to call it. */
 export interface ServerAddress {
   url: string;
   dispatcher: Dispatcher;
   headers: Record<string, string>;
-  /** How long a server that is not up is waited for, in milliseconds. */
+  /** How long to wait for a server that is not up, in milliseconds. */
   connectTimeoutMs: number;
 }
 

@@ -34,7 +34,7 @@ export const pauseBefore = (attempt: number): number => pausesMs[attempt] ?? pau
 
 interface StartingOptions {
   url: string;
-  /** How long a server that is not up is waited for, in milliseconds. 0: it is tried once. */
+  /** How long to wait for a server that is not up, in milliseconds. 0 tries once. */
   connectTimeoutMs: number;
   signal?: AbortSignal | undefined;
 }

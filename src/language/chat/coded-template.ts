@@ -1,6 +1,7 @@
+import { messageOf } from '../../util/error.ts';
 import { exactText } from '../../util/exact-json.ts';
 import { escapeForPattern } from '../../util/pattern.ts';
-import { LanguageError, messageOf } from '../error.ts';
+import { LanguageError } from '../error.ts';
 import { BudgetError } from '../jinja/budget.ts';
 import { isNode, type Node } from '../jinja/nodes.ts';
 import { Template } from '../jinja/template.ts';
@@ -56,7 +57,7 @@ export class CodedTemplate {
       Object.entries(variables).map(([name, text]) => [name, this.#encode(text, half)]),
     );
     const parts = write(this.#template(half), codes).split(new RegExp(`${half}([\\udc00-\\udfff])`));
-    // Of the split, every second part is the other half of a code.
+    // After the split, every second part is the second half of a code.
     const textOf = (part: string) => this.#texts[part.charCodeAt(0) - 0xdc00] ?? '';
     if (parts.map((part, index) => (index % 2 === 0 ? part : textOf(part))).join('') !== plain)
       throw new LanguageError(

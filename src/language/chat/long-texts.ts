@@ -1,7 +1,7 @@
 import type { Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
+import { TaskThread } from '../../util/task-thread.ts';
 import { LanguageError } from '../error.ts';
-import { TaskThread } from '../task-thread.ts';
 import type { LongText, LongTextReport } from './long-texts-thread.ts';
 import type { SharedLanguage } from './read-language.ts';
 
@@ -33,9 +33,9 @@ export class LongTexts {
   ): Promise<Uint32Array> {
     const result = await this.#thread.run({ text, maxTokens }, { caller });
     if (result.type === 'unstarted')
-      throw new LanguageError('texts_busy', 'The thread that encodes long texts did not start; try again.');
+      throw new LanguageError('texts_busy', 'The thread that encodes long texts did not start. Try again.');
     if (result.type === 'starved')
-      throw new LanguageError('texts_busy', 'The machine is too busy to encode a long text; try again.');
+      throw new LanguageError('texts_busy', 'The machine is too busy to encode a long text. Try again.');
     if (result.type !== 'message')
       throw new LanguageError(
         'context_length_exceeded',
@@ -59,6 +59,6 @@ const busy = (why: Refusal) =>
   new LanguageError(
     'texts_busy',
     why === 'share_full'
-      ? 'Too many long prompts of this key are waiting; send fewer at a time.'
-      : 'Too many long prompts are waiting; try again.',
+      ? 'Too many long prompts of this key are waiting. Send fewer at a time.'
+      : 'Too many long prompts are waiting. Try again.',
   );

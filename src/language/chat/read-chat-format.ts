@@ -1,5 +1,6 @@
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { LanguageError, messageOf } from '../error.ts';
+import { LanguageError } from '../error.ts';
 import { Template } from '../jinja/template.ts';
 import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';

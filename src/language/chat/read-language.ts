@@ -22,9 +22,9 @@ export interface SharedLanguage {
 }
 
 /**
- * The tokenizer and the chat format of a checkpoint, from its folder or files. They are not read again: other threads open what is
- * `shared`. Reading 150,000 tokens takes about a second, so callers keep the result. `styles`: what of the format is set
- * rather than found; `template`: in place of its own.
+ * The tokenizer and the chat format of a checkpoint, from its folder or files. Other threads open
+ * `shared` in place of reading the files again. Reading 150,000 tokens takes about a second, so callers keep the result.
+ * `styles`: parts of the format that are set and not looked for; `template`: replaces the checkpoint's own.
  *
  * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
  */

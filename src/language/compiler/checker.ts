@@ -2,11 +2,11 @@ import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
 import { FairMutex, type Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
+import { type MessageOutcome, nextMessage } from '../../util/next-message.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import type { SharedLanguage } from '../chat/read-language.ts';
 import { LanguageError } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
-import { type MessageOutcome, nextMessage } from '../next-message.ts';
 import { type ConstraintPlan, planSize } from './compiler.ts';
 import type { CheckReport, CheckStart } from './compiler-thread.ts';
 
@@ -150,6 +150,6 @@ const busy = (why: Refusal) =>
   new LanguageError(
     'constraints_busy',
     why === 'share_full'
-      ? 'too many constraints of this tenant are waiting to be compiled; send fewer new ones at a time'
-      : 'too many constraints are waiting to be compiled; try again',
+      ? 'Too many constraints of this key are waiting to be compiled. Send fewer new ones at a time.'
+      : 'Too many constraints are waiting to be compiled. Try again.',
   );

@@ -1,8 +1,8 @@
 /** Compiles the constraints of requests in a thread, because a grammar may take longer than other requests can wait. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { MartingaleError } from '../../contract/basics.ts';
+import { messageOf } from '../../util/error.ts';
 import { openLanguage, type SharedLanguage } from '../chat/read-language.ts';
-import { messageOf } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
 import { type ConstraintPlan, GrammarCompiler } from './compiler.ts';
 

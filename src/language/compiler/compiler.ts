@@ -184,7 +184,7 @@ function refuseAmbiguity(content: ByteGraph, tag: string): void {
 export interface ConstraintPlan {
   /** Plans of equal constraints have the same name. */
   name: string;
-  /** Of the grammar; null for any text. */
+  /** The graph of the grammar; null for any text. */
   graph: ByteGraph | null;
   /** See `GrammarText`. */
   isFree: boolean;

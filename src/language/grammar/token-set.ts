@@ -42,7 +42,7 @@ export class TokenSet {
   get key(): string {
     const { buffer, byteOffset, byteLength } = this.#content;
     const content = new Uint8Array(buffer, byteOffset, byteLength);
-    // Of a length that no list has, since the length of each is a multiple of 4.
+    // No list has this length, since the length of each is a multiple of 4.
     if (this.#content instanceof Uint32Array) return `#${crypto.hash('sha256', content, 'hex')}`;
     return Buffer.from(buffer, byteOffset, byteLength).toString('latin1');
   }

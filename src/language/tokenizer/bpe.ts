@@ -110,7 +110,7 @@ export class BpeTokenizer implements Tokenizer {
     const bytes = this.#bytes[token];
     if (!bytes)
       throw new RangeError(
-        `token ${token} is outside the vocabulary, whose ids are 0 to ${this.vocabularySize - 1}`,
+        `Token ${token} is outside the vocabulary, whose ids are 0 to ${this.vocabularySize - 1}.`,
       );
     return bytes;
   }

@@ -1,6 +1,7 @@
+import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
-import { LanguageError, messageOf } from '../error.ts';
+import { LanguageError } from '../error.ts';
 import type { ModelFiles } from './model-files.ts';
 
 /** Largest files, in bytes. The largest published tokenizers have about 35 MB, the largest templates 60 KB. */

@@ -43,7 +43,7 @@ export function createLeaseApp(options: LeaseAppOptions): Hono {
   const pollMs = Math.ceil(leaseMs / 3);
   const app = new Hono();
   let toldOfKeyAt = Number.NEGATIVE_INFINITY;
-  /** Refused workers retry; the program hears of it at most once a minute. */
+  /** Refused workers retry; report it at most once a minute. */
   const tellOfKey = () => {
     if (performance.now() - toldOfKeyAt < 60_000) return;
     toldOfKeyAt = performance.now();

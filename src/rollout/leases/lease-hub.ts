@@ -26,7 +26,7 @@ export class LeaseHub {
   readonly #workers = new Map<string, RemoteWorker>();
   readonly #leases = new Map<string, Lease>();
   readonly #waiting = new WaitingLeases();
-  /** Of workers whose messages could not be read. */
+  /** Workers whose messages could not be read. */
   readonly #refusedNames = new Set<string>();
   #arrivals = 0;
   #givenAgain = 0;
@@ -116,7 +116,7 @@ export class LeaseHub {
     }
     const message = parsed.data;
     if (message.type === 'ended') this.#receiveEnd(worker, message);
-    // Of a worker that is gone only results count: a slot of a budget would never be given back.
+    // From a worker that is gone only results count: it would never give back a slot of a budget.
     else if (!this.#workers.has(worker.id)) return;
     else if (message.type === 'leaving') worker.isLeaving = true;
     else if (message.type === 'left') this.#remove(worker, 'left');

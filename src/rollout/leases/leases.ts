@@ -22,7 +22,7 @@ export interface LeasesOptions {
   /** Port to listen on. Default 7410; 0 for a free one. */
   port?: number;
   /**
-   * What workers must have as their key: they get the service's, and say what rewards are. Default: a new one, which
+   * The key that workers must send: with it they get the service's key, and report rewards. Default: a new one, which
    * `apiKey` of the executor tells, and which workers of the same user on this machine find by themselves.
    */
   apiKey?: string;

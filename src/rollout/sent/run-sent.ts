@@ -56,7 +56,7 @@ export class SentRollouts {
   /** Rollouts that call the same service share one client, and so one connection pool. */
   #clientOf(options: SentModel['client']): Client {
     const key = JSON.stringify(options);
-    // The program has reached the service, so here it is waited for from the first call.
+    // The program has reached the service before, so the first call here waits for it already.
     const client = this.#clients.get(key) ?? new Client(options, true);
     this.#clients.set(key, client);
     return client;

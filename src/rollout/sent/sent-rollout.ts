@@ -38,7 +38,7 @@ type SentTask = Omit<RunRolloutOptions<z.ZodType, unknown>, 'environment' | 'mod
 /** All that another thread or process needs for a rollout of an environment that it has loaded. */
 export interface SentStart extends SentModels {
   task: SentTask;
-  /** The texts of the environment, which may be others than those of the loaded one. */
+  /** The environment's texts, which may differ from the texts of the loaded one. */
   texts: TextSet | undefined;
   /** OpenTelemetry's context of the rollout's span. */
   trace: Record<string, string>;

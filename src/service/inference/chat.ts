@@ -6,13 +6,16 @@ import {
   type Usage,
 } from '../../contract/index.ts';
 import type { BaseModel, Engine, GenerationDelta } from '../../engines/engine.ts';
-import { toTurn } from '../../language/chat/conversation.ts';
-import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
-import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
-import type { ReplyFormat } from '../../language/chat/reply-reader.ts';
-import { hasContentGrammar } from '../../language/constraint/request-constraint.ts';
-import type { Constraint } from '../../language/grammar/constraint.ts';
-import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import {
+  type Constraint,
+  endsInReasoning,
+  hasContentGrammar,
+  type ReplyFormat,
+  type ReplyOptions,
+  ReplyParser,
+  tokenIdsHash,
+  toTurn,
+} from '../../language/index.ts';
 import type { Access } from '../access.ts';
 import { invalidField } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';

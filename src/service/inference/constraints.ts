@@ -2,15 +2,17 @@ import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
-import { contentLocation } from '../../language/constraint/content-grammar.ts';
 import {
+  type Constraint,
   type ConstraintFields,
+  contentLocation,
+  type Grammar,
   hashConstraint,
+  type Location,
+  maxConstraintLength,
   toConstraint,
-} from '../../language/constraint/request-constraint.ts';
-import type { Location } from '../../language/error.ts';
-import type { Constraint, Grammar } from '../../language/grammar/constraint.ts';
-import { maxConstraintLength, toolsJson } from '../../language/grammar/limits.ts';
+  toolsJson,
+} from '../../language/index.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';

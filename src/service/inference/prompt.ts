@@ -1,9 +1,14 @@
 import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { BaseModel, Caller } from '../../engines/engine.ts';
-import { charactersIn, type Turn, toTurn } from '../../language/chat/conversation.ts';
-import type { RenderOptions } from '../../language/chat/render.ts';
-import * as requestTemplate from '../../language/extensions/request-template/request-template.ts';
-import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
+import {
+  type ChatFormat,
+  charactersIn,
+  type RenderOptions,
+  renderWith,
+  type Turn,
+  toTemplateValues,
+  toTurn,
+} from '../../language/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
@@ -34,12 +39,11 @@ export async function toPrompt(
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
   const options = { ...toRenderOptions(request, turns), contextLength, caller };
-  const template = passesToTemplate(request) ? requestTemplate : null;
-  const values = template?.toTemplateValues(request, tools.format.template) ?? null;
+  const values = passesToTemplate(request) ? toTemplateValues(request, tools.format.template) : null;
   const conversation = { turns, tools: request.tools };
   const rendered =
-    template && values
-      ? await template.renderWith(values, conversation, options, { renderer, caller })
+    values !== null
+      ? await renderWith(values, conversation, options, { renderer, caller })
       : await renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];

@@ -1,8 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { formatModelName, type ModelName, parseModelName } from '../../contract/index.ts';
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
-import { ConversationRenderer } from '../../language/chat/render.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { type ChatFormat, ConversationRenderer, type Tokenizer } from '../../language/index.ts';
 import type { Access } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';

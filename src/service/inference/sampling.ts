@@ -6,7 +6,7 @@ import {
   type Sampling,
 } from '../../contract/index.ts';
 import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
-import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../../language/basics.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';

@@ -6,8 +6,7 @@ import type {
   Sampling,
 } from '../../contract/index.ts';
 import type { GenerationDelta, ScoredToken } from '../../engines/engine.ts';
-import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
-import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import { type Tokenizer, tokenIdsHash } from '../../language/index.ts';
 
 /** What an answer reports about the sampled tokens. */
 export interface TokenReport {

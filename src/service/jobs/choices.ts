@@ -1,8 +1,6 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
-import { choiceToTurn } from '../../language/chat/conversation.ts';
-import type { Location } from '../../language/error.ts';
-import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import { choiceToTurn, type Location, tokenIdsHash } from '../../language/basics.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';

@@ -1,9 +1,7 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
-import { callText } from '../../language/chat/call-text.ts';
-import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
-import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
-import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
+import { type ChatFormat, callText, type Turn, type TurnToolCall, toTurn } from '../../language/basics.ts';
+import type { Constraint, Reply } from '../../language/index.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';

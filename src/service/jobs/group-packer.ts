@@ -1,4 +1,4 @@
-import type { SharedLanguage } from '../../language/chat/read-language.ts';
+import type { SharedLanguage } from '../../language/index.ts';
 import type { Caller } from '../../util/fair-queue.ts';
 import { contentOf, forThread, type ReceivedBody } from '../bodies/bodies.ts';
 import { readText } from '../json/read-text.ts';

@@ -1,7 +1,6 @@
 /** Reads groups in a thread: the groups of one base model, one at a time. */
 import { workerData } from 'node:worker_threads';
-import { openLanguage, type SharedLanguage } from '../../language/chat/read-language.ts';
-import { ConversationRenderer } from '../../language/chat/render.ts';
+import { ConversationRenderer, openLanguage, type SharedLanguage } from '../../language/index.ts';
 import { type ThreadBody, threadContent } from '../bodies/bodies.ts';
 import { workOff } from '../reading-thread.ts';
 import { groupText, type PackedGroup, type PackGroupContext, packGroup } from './pack-group.ts';

@@ -1,7 +1,6 @@
 import { type ParsedTrajectory, rlConfigSchema, type Untrained } from '../../contract/index.ts';
 import type { Weights } from '../../engines/engine.ts';
-import type { Location } from '../../language/error.ts';
-import type { Constraint } from '../../language/grammar/constraint.ts';
+import type { Constraint, Location } from '../../language/index.ts';
 import {
   type BatchCounts,
   hasTeacher,

@@ -1,5 +1,5 @@
-import type { JsonSchema } from '../../language/grammar/constraint.ts';
-import { References } from '../../language/grammar/json/references.ts';
+import { References } from '../../language/basics.ts';
+import type { JsonSchema } from '../../language/index.ts';
 import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';
 

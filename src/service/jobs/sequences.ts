@@ -1,10 +1,14 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, SamplingParameters } from '../../engines/engine.ts';
-import { type Conversation, choiceToTurn, toTurn } from '../../language/chat/conversation.ts';
-import type { Location } from '../../language/error.ts';
-import type { Constraint } from '../../language/grammar/constraint.ts';
-import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
-import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
+import {
+  type ChatFormat,
+  type Conversation,
+  choiceToTurn,
+  type Location,
+  tokenIdsHash,
+  toTurn,
+} from '../../language/basics.ts';
+import type { Constraint } from '../../language/index.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { append } from '../../util/extremes.ts';
 import { TimeSlices } from '../../util/time-slices.ts';

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
-import { charactersIn } from '../../language/chat/conversation.ts';
-import type { Constraint, Reply } from '../../language/grammar/constraint.ts';
+import { charactersIn } from '../../language/basics.ts';
+import type { Constraint, Reply } from '../../language/index.ts';
 import type { Datum, SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';

@@ -1,10 +1,6 @@
 import { parseModelName } from '../../contract/index.ts';
 import { type BaseModel, type Engine, EngineError, type Weights } from '../../engines/engine.ts';
-import {
-  compareVocabularies,
-  type VocabularyDifference,
-} from '../../language/tokenizer/compare-vocabularies.ts';
-import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import { compareVocabularies, type Tokenizer, type VocabularyDifference } from '../../language/index.ts';
 import type { Access } from '../access.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { type BaseModelTools, checkpointOf, type ModelResolver } from '../inference/resolve-model.ts';

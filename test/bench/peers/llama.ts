@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { z } from 'zod';
-import { writeGguf } from '../../../src/engines/embedded/checkpoint/gguf/write-gguf.ts';
+import { writeGguf } from '../../../src/engines/embedded/checkpoint/write-gguf.ts';
 import { inspectCheckpoint } from '../../../src/engines/embedded/open-checkpoint.ts';
 import type { GenerateRequest } from '../../../src/engines/engine.ts';
 import { plainSampling } from '../../../src/learning/index.ts';

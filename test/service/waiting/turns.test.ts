@@ -78,7 +78,10 @@ describe('a request that waits for the check of its constraint', () => {
   test('is rejected with Retry-After if too many wait', async () => {
     const engine = new ScriptedEngine();
     engine.checkConstraint = async () => {
-      throw new EngineError('constraints_busy', 'too many constraints are waiting to be compiled; try again');
+      throw new EngineError(
+        'constraints_busy',
+        'Too many constraints are waiting to be compiled. Try again.',
+      );
     };
     const { chat } = await start({ engine });
     const { status, headers, body } = await chat(wish('a'));

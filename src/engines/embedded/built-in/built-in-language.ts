@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { type Language, readLanguage, type SharedLanguage } from '../../../language/chat/read-language.ts';
+import { type Language, readLanguage, type SharedLanguage } from '../../../language/index.ts';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 

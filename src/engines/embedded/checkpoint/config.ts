@@ -1,4 +1,4 @@
-import type { ModelFiles } from '../../../language/tokenizer/model-files.ts';
+import type { ModelFiles } from '../../../language/index.ts';
 import { EngineError } from '../../engine.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
 import { gemma3Defaults, gemma3Options } from './gemma3.ts';

@@ -46,9 +46,15 @@ const isNeeded = (path: string) =>
 export async function fetchCheckpoint(address: string, options: FetchOptions): Promise<FetchedCheckpoint> {
   const [, name, revision = 'main'] = /^([\w.-]+\/[\w.-]+)(?:@([\w./-]+))?$/.exec(address) ?? [];
   if (!name || address.includes('..'))
-    throw new EngineError('bad_option', `hf:${address} must be hf:owner/name or hf:owner/name@revision`);
+    throw new EngineError(
+      'bad_option',
+      `\`checkpoints\` has hf:${address}. Pass hf:owner/name or hf:owner/name@revision.`,
+    );
   if (options.accessToken !== undefined && !options.accessToken.startsWith('hf_'))
-    throw new EngineError('bad_option', 'the access token of the Hugging Face hub must start with hf_');
+    throw new EngineError(
+      'bad_option',
+      'The access token of the Hugging Face hub must begin with hf_. Check HF_TOKEN.',
+    );
   const repository = join(options.cache, name.replace('/', '--'));
   const reference = join(repository, `${encodeURIComponent(revision)}.commit`);
   let commit: string;

@@ -106,7 +106,7 @@ const statusOf = (error: unknown): number | undefined =>
     ? error.statusCode
     : undefined;
 
-/** Whether the hub answered that it does not give a file: to ask again is no use. */
+/** Whether the hub refused a file, so that asking again does not help. */
 export const isRefusal = (error: unknown) => (statusOf(error) ?? 500) < 500;
 
 /** The error for a fetch that failed: of the hub, the connection or the disk. */

@@ -1,4 +1,4 @@
-import { filesOf, type ModelFiles } from '../../../language/tokenizer/model-files.ts';
+import { filesOf, type ModelFiles } from '../../../language/index.ts';
 import { messageOf } from '../../../util/error.ts';
 import { isObject, type JsonObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
@@ -40,7 +40,7 @@ export class JsonFields {
     throw badCheckpoint(`${path} does not exist: the folder must hold a checkpoint in Hugging Face form`);
   }
 
-  /** The same; undefined if there is no such file. */
+  /** As `read`, but undefined if there is no such file. */
   static find(from: string | ModelFiles, name: string): JsonFields | undefined {
     const files = filesOf(from);
     const path = files.pathOf(name);

@@ -54,8 +54,8 @@ export function lfm2Options(
 }
 
 /**
- * The width of the MLP. Unless `block_auto_adjust_ff_dim` is false, a configuration gives that of an MLP without a gate: one
- * with a gate and as many weights has two thirds of it, rounded up to `block_multiple_of`.
+ * The width of the MLP. Unless `block_auto_adjust_ff_dim` is false, a configuration gives the width for an MLP without a
+ * gate. With a gate and as many weights it has two thirds of that width, rounded up to `block_multiple_of`.
  */
 function mlpWidthOf(config: JsonFields, most: number): number {
   const field = config.get('block_ff_dim') === undefined ? 'intermediate_size' : 'block_ff_dim';
@@ -71,7 +71,7 @@ function mlpWidthOf(config: JsonFields, most: number): number {
   );
 }
 
-/** Whether each layer is a convolution: by `layer_types`, or in early configurations all but those of `full_attn_idxs`. */
+/** Whether each layer is a convolution: by `layer_types`, or in early configurations all layers but `full_attn_idxs`. */
 function convolutionsOf(config: JsonFields, layers: number): boolean[] {
   const types = config.get('layer_types');
   if (types === undefined) {

@@ -1,7 +1,7 @@
 import { access } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { folderFiles } from '../../../language/tokenizer/model-files.ts';
+import { folderFiles } from '../../../language/index.ts';
 import { isObject } from '../../../util/json.ts';
 import { EngineError } from '../../engine.ts';
 import { badCheckpoint, JsonFields } from './json-file.ts';
@@ -25,7 +25,10 @@ export async function ollamaFile(name: string, folders: readonly string[]): Prom
   const [, path = '', tag = 'latest'] = /^([\w.-]+(?:\/[\w.-]+){0,2})(?::([\w.-]+))?$/.exec(name) ?? [];
   const parts = path.split('/');
   if (path === '' || [...parts, tag].some((part) => /^\.*$/.test(part)))
-    throw new EngineError('bad_option', `checkpoints: ollama:${name} must be ollama:name or ollama:name:tag`);
+    throw new EngineError(
+      'bad_option',
+      `\`checkpoints\` has ollama:${name}. Pass ollama:name or ollama:name:tag.`,
+    );
   const before = ['registry.ollama.ai', 'library'].slice(0, 3 - parts.length);
   const manifest = join('manifests', ...before, ...parts, tag);
   for (const folder of folders) {

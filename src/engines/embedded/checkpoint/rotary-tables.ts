@@ -1,8 +1,8 @@
 import type { RotaryPositions } from '../weights/architecture.ts';
 
 /**
- * Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), each [length, headWidth / 2]: of position p
- * and pair i, those of p * frequency i. Elements i and i + headWidth / 2 of a head are rotated together, as in
+ * Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), each [length, headWidth / 2]: the angle of
+ * position p and pair i is p * frequency i. Elements i and i + headWidth / 2 of a head are rotated together, as in
  * transformers, whose rounding to float32 is repeated.
  */
 export function rotaryTables(
@@ -24,9 +24,9 @@ export function rotaryTables(
 }
 
 /**
- * The angle by which each pair of elements turns from one position to the next. The scaling by bands is that of Llama 3.1
+ * The angle by which each pair of elements turns from one position to the next. The scaling by bands is as in Llama 3.1
  * (`_compute_llama3_parameters` in transformers' `modeling_rope_utils.py`): long waves get longer by `factor`, short
- * ones stay, and those in between change smoothly.
+ * ones stay, and waves in between change smoothly.
  */
 export function rotaryFrequencies({ theta, scaling }: RotaryPositions, headWidth: number): Float32Array {
   const frequencies = Float32Array.from(

@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises';
-import { folderFiles } from '../../../language/tokenizer/model-files.ts';
+import { folderFiles } from '../../../language/index.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
 import { openGguf } from './gguf/gguf-source.ts';
 import { type CheckpointSource, TensorFiles } from './tensor-files.ts';

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import type { ModelFiles } from '../../../language/tokenizer/model-files.ts';
+import type { ModelFiles } from '../../../language/index.ts';
 import { hasCode, messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { elementsOf, SafetensorsFile, type StoredTensor, type TensorFile } from '../weights/safetensors.ts';

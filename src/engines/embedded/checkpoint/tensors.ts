@@ -68,7 +68,7 @@ const namesInFiles: Readonly<Record<Architecture['tensorNames'], typeof usualNam
 export const partName = ({ tensorNames }: Architecture, part: keyof typeof usualNames): string =>
   namesInFiles[tensorNames][part];
 
-/** The same with the layer. */
+/** The name in files of a layer's projection, norm or kernels, without `.weight`. */
 export const layerTensorName = (
   architecture: Architecture,
   layer: number,
@@ -83,7 +83,7 @@ export const allProjections = (architecture: Architecture): Projection[] =>
 
 /**
  * The projections of an architecture by the names of their modules, as PEFT's `target_modules` has them: the last part of
- * what files call them. In LFM2, `out_proj` is that of attention and of a convolution.
+ * what files call them. In LFM2, both attention and convolutions have an `out_proj`.
  */
 export function modulesOf(architecture: Architecture): Map<string, Projection[]> {
   const modules = new Map<string, Projection[]>();
@@ -218,7 +218,7 @@ export function layerTensors(architecture: Architecture, layer: number): LayerTe
 
 /** A table of which a row is added to a token's first state. */
 export interface EmbeddingTable extends NamedShape {
-  /** The row is that of the token so many before; null: that of the position. */
+  /** Which row is added: the row of the token this many before it, or with null the row of its position. */
   distance: number | null;
 }
 

@@ -68,7 +68,7 @@ export class Attention {
     return this.#group(graph.op('Softmax', [scores], { axis: -1 }));
   }
 
-  /** From the gradient of the mixed heads to that of the normalised states. */
+  /** Turns the gradient of the mixed heads into the gradient of the normalised states. */
   backward(gradient: Value, normalized: Value, tape: AttentionTape & { mixed: Value }): Value {
     const { linear, select, spread } = this.#parts;
     const { query, key, value } = this.#projectionGradients(gradient, tape);
@@ -80,8 +80,8 @@ export class Attention {
 
   /**
    * From the gradient dO of the mixed heads O [positions, width] to the gradients of the projections. With attention P
-   * and values V, dP = dO V^T and the gradient of the scores is P * (dP - sum(P * dP)); the sum over the positions is
-   * that of O * dO over a head's width, which is shorter (Dao et al. 2022, arXiv:2205.14135, appendix B.4).
+   * and values V, dP = dO V^T and the gradient of the scores is P * (dP - sum(P * dP)). The sum over the positions equals
+   * the sum of O * dO over a head's width, which is shorter (Dao et al. 2022, arXiv:2205.14135, appendix B.4).
    */
   #projectionGradients(
     mixedGradient: Value,

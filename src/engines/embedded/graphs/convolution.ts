@@ -13,11 +13,12 @@ export interface ConvolutionParts {
   kernels: Value;
   /** Gets the kernels' gradient; null when they are not trained. */
   keepGradient: ((gradient: Value) => void) | null;
-  /** Of each token the rows that its taps see, [tokens, taps]. */
+  /** The rows that the taps of each token see, [tokens, taps]. */
   earlier: Value;
   /**
-   * Of each token the terms of its gradient, [tokens, taps]: 1 + token * taps + tap of a term, or after all terms the sums
-   * of `joined`. `joined` [sums, terms]: the terms of tokens that more than `taps` tokens see, because sequences part there.
+   * Indices of the terms that add up to each token's gradient, [tokens, taps]: 1 + token * taps + tap for a term; the sums
+   * of `joined` come after all terms. `joined` [sums, terms] has the terms of tokens that more than `taps` tokens see,
+   * because sequences part there.
    */
   later: Value;
   joined: Value;
@@ -52,7 +53,7 @@ export class Convolution {
     return this.#parts.graph.op('Mul', [gate, output]);
   }
 
-  /** From the gradient of the output to that of the input. */
+  /** Turns the gradient of the output into the gradient of the input. */
   backward(gradient: Value, projected: Value): Value {
     const { graph, keepGradient, taps, width } = this.#parts;
     const { factor, gate, input, window, kernels, output } = this.#convolve(projected);

@@ -32,8 +32,8 @@ interface DecodingOptions {
   device: Device;
   attention: AttentionKind;
   /**
-   * Whether the graph chooses tokens, with inputs `inverse_temperature` [outputs, 1] and those of `outputChoices`. WebGPU has
-   * no float64, which that needs. Otherwise it outputs all logits.
+   * Whether the graph chooses tokens, with the input `inverse_temperature` [outputs, 1] and the inputs of `outputChoices`.
+   * That needs float64, which WebGPU does not have. Otherwise the graph outputs all logits.
    */
   choosesTokens: boolean;
   products: (graph: Graph) => Products;
@@ -43,8 +43,8 @@ interface DecodingOptions {
  * The part of a model between two attentions, with a LoRA adapter if it has one, as a graph of sampling. Between them the
  * caller writes the new keys and values into its cache, which is read in place and never copied. A convolution stands in
  * for an attention. What the caller computes of either is the input `mixed`: see `#mixed`. Weights are named as in
- * `layerForwardGraph`; those of the projections before an attention or a convolution and their norms begin with `next.`.
- * Further ones: `head` [vocabulary, width], `norm` [width], `positions` [tokens, 1], and the tables `cosines` and `sines`
+ * `layerForwardGraph`; the projections before an attention or a convolution, and their norms, begin with `next.`. Further
+ * ones: `head` [vocabulary, width], `norm` [width], `positions` [tokens, 1], and the tables `cosines` and `sines`
  * [context, headWidth / 2].
  *
  * `Products` makes the matrix products.
@@ -209,8 +209,9 @@ class DecodingGraph {
   }
 
   /**
-   * Queries whose scores add up to those of `query`. MLAS adds up a product of more than 128 numbers in parts, whose length
-   * depends on how threads share the positions. With zeros in place of all but 128 elements, the scores are the same.
+   * Splits `query` into queries whose scores add up to its scores. MLAS adds up a product of more than 128 numbers in
+   * parts, whose length depends on how threads share the positions. With zeros in place of all but 128 elements, the
+   * scores are the same.
    */
   #queryParts(): [Value, ...Value[]] {
     const graph = this.#graph;

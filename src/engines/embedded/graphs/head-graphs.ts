@@ -84,7 +84,7 @@ class HeadGraph {
     return { scaled, inverse, shifted, likelihoods, total, logTotal, entropy };
   }
 
-  /** The same as inputs, as `headLogprobsGraph` has kept it. */
+  /** What `headLogprobsGraph` has kept, as inputs. */
   keptDistribution(): HeadTape {
     const { graph } = this;
     graph.input('inverse_temperature', 'float32', ['rows', 1]);

@@ -25,7 +25,7 @@ export interface LoraTargets {
 
 /** What a layer's graphs are for. */
 export interface LayerGraphOptions {
-  /** What of the layers is trained: adapters beside their weights, or all weights. */
+  /** What is trained: adapters beside the layers' weights, or all weights. */
   trained: LoraTargets | 'all';
   /**
    * Whether to use operators of the runtime that do several things at once. They have no kernels on WebGPU, or wrong ones:
@@ -64,7 +64,7 @@ export function layerForwardGraph(architecture: Architecture, options: LayerGrap
   return graph.finish();
 }
 
-/** The same forward pass, with what `layerTapeGraph` takes from it as further outputs: see `keptShapes`. */
+/** `layerForwardGraph` with further outputs, which `layerTapeGraph` takes as inputs: see `keptShapes`. */
 export function layerKeepingGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
   const { graph, layer, picked } = new LayerGraph(architecture, options);
   const tape = layer.forward('state');
@@ -77,8 +77,8 @@ export function layerKeepingGraph(architecture: Architecture, options: LayerGrap
 
 /**
  * The backward pass of any one layer. It runs the layer forward again, so that only the inputs of the layers have to be
- * kept. Inputs: those of the forward pass and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and of
- * each trained input `<input>.gradient`: of `<projection>.A` and `<projection>.B`, or of all weights.
+ * kept. Inputs: the inputs of the forward pass, and `gradient`, dLoss/dnext. Outputs: `state_gradient` [tokens, width], and
+ * `<input>.gradient` for each trained input: `<projection>.A` and `<projection>.B`, or all weights.
  */
 export function layerBackwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
   const { graph, layer, picked } = new LayerGraph(architecture, options, true);
@@ -88,7 +88,7 @@ export function layerBackwardGraph(architecture: Architecture, options: LayerGra
   return graph.finish();
 }
 
-/** The backward pass on what a forward pass has kept. Inputs beside those of `layerBackwardGraph`: `keptShapes`. */
+/** The backward pass on what a forward pass has kept. Inputs: as `layerBackwardGraph`, and `keptShapes`. */
 export function layerTapeGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
   const { graph, layer, picked } = new LayerGraph(architecture, options, true);
   graph.input('gradient', 'float32', [picked, architecture.width]);

@@ -40,10 +40,10 @@ export interface LayerParts {
   /** Added to the scores: 0 where a position may attend, a large negative number elsewhere. */
   mask: Value;
   /**
-   * The positions of all tokens (`time`) and of those of `steps`, [batch, time] and [batch, steps], and the `cosines` and
-   * `sines` of each position [time, headWidth / 2].
+   * The positions of all tokens (`time`, [batch, time]) and of the selected ones (`steps`, [batch, steps]), and the
+   * `cosines` and `sines` of each position [time, headWidth / 2].
    */
   rotary: { time: Value; steps: Value; cosines: Value; sines: Value } | null;
-  /** Of a layer that has a convolution in place of attention. Such a layer selects no positions. */
+  /** Only in a layer that has a convolution in place of attention. Such a layer selects no positions. */
   convolution?: ConvolutionParts;
 }

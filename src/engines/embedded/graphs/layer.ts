@@ -114,12 +114,12 @@ export class Layer {
     return linear('down_proj').forward(graph.op('Mul', [factor, hidden]));
   }
 
-  /** The norm of what attention or MLP gives, if it has one. */
+  /** Normalises the output of attention or MLP, if the architecture has a norm there. */
   #normed(name: NormName | null, input: Value): { input: Value; output: Value; inverse?: Value } {
     return name === null ? { input, output: input } : { input, ...this.#parts.norm(name).forward(input) };
   }
 
-  /** From the gradient of what is added to the states to that of what attention or MLP gives. */
+  /** Turns the gradient of what is added to the states into the gradient of the output of attention or MLP. */
   #normedBackward(name: NormName | null, gradient: Value, raw?: Value, inverse?: Value): Value {
     if (name === null || raw === undefined || inverse === undefined) return gradient;
     return this.#parts.norm(name).backward(gradient, raw, inverse);
@@ -146,7 +146,7 @@ export class Layer {
     return graph.op('Add', [this.#spread(middleGradient), attention]);
   }
 
-  /** From the gradient of what is mixed to that of the normalised states. */
+  /** Turns the gradient of the mixed values into the gradient of the normalised states. */
   #mixBackward(gradient: Value, normalized: Value, tape: LayerTape): Value {
     const { linear } = this.#parts;
     if ('projected' in tape) {

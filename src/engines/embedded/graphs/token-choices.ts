@@ -12,7 +12,7 @@ export const uniformSteps = 2 ** 32;
  * and adding up their likelihoods in JavaScript takes longer than many models need to compute them.
  *
  * `logits` [rows, vocabulary] are divided by the temperature already. Inputs: `token_mask` [1 or rows, vocabulary], which has
- * 0 for the legal tokens and `maskedLogit` for the others, and those of the methods.
+ * 0 for the legal tokens and `maskedLogit` for the others, and the inputs that each method adds.
  */
 export function outputChoices(graph: Graph, logits: Value, vocabularySize: number): void {
   graph.input('token_mask', 'float32', ['masks', vocabularySize]);

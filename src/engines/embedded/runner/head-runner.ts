@@ -30,9 +30,9 @@ export interface PlainDecisions {
 }
 
 export interface TokenProbabilities {
-  /** Of each decision's token, natural logarithm. */
+  /** Log-probability of each decision's token, natural logarithm. */
   logprobs: Float32Array;
-  /** Of each decision's distribution, in nats. */
+  /** Entropy of each decision's distribution, in nats. */
   entropies: Float32Array;
 }
 
@@ -57,7 +57,7 @@ export interface HeadStates {
 }
 
 type HeadSessions = Record<'logprobs' | 'slopes' | 'logits' | 'logitsBackward', Session> & {
-  /** Of a forward pass that keeps what the backward pass needs; null where that is too much. */
+  /** Runs a forward pass that keeps what the backward pass needs; null where that takes too much memory. */
   keeping: { logprobs: Session; slopes: Session } | null;
 };
 

@@ -193,8 +193,8 @@ export function placeRow(positions: Int32Array, { shared, starts }: Branches = w
 }
 
 /**
- * Masks what a token must not attend to [time, time]: later tokens, tokens of other sequences, and those of its own
- * sequence that are `window` or more positions before it.
+ * Masks what a token must not attend to [time, time]: later tokens, tokens of other sequences, and tokens of its
+ * own sequence that are `window` or more positions before it.
  */
 function maskRow(
   visible: Float32Array,

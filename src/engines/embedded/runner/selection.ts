@@ -1,4 +1,4 @@
-/** The states of a batch that are wanted, of each row as many: those of a row's wanted positions, then any. */
+/** The wanted states of a batch. Each row has the same number: first its wanted positions, then any others. */
 export interface Selection {
   /** Number of states of each row. */
   steps: number;

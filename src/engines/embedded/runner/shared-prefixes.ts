@@ -22,7 +22,7 @@ export interface PaddedTokens {
   branches?: readonly Branches[];
 }
 
-/** Of a row that is one sequence. */
+/** The layout of a row that is one sequence. */
 export const whole: Branches = { shared: 0, starts: [0] };
 
 /**

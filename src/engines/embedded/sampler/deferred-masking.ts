@@ -1,4 +1,4 @@
-import type { ShouldPause } from '../../../language/grammar/legal-search.ts';
+import type { ShouldPause } from '../../../language/grammars.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { SampledAnswer, Sequence } from './sequence.ts';
 

@@ -1,6 +1,5 @@
-import { StopStrings } from '../../../language/chat/stop-strings.ts';
-import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
-import type { ShouldPause } from '../../../language/grammar/legal-search.ts';
+import type { ConstraintState, ShouldPause } from '../../../language/grammars.ts';
+import { StopStrings } from '../../../language/index.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';

@@ -251,6 +251,6 @@ export function entropyOf(distribution: Distribution): number {
 export function nanLogits(): EngineError {
   return new EngineError(
     'bad_checkpoint',
-    "the model's logits are NaN; use an earlier checkpoint and train with a lower learning rate",
+    "The model's logits are NaN. Use an earlier checkpoint, and train with a lower learning rate.",
   );
 }

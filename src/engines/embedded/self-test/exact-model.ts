@@ -44,7 +44,7 @@ export interface ExactRun {
 }
 
 export interface ExactLoss {
-  /** Of the decisions' tokens, and of their distributions. */
+  /** Log-probabilities of the decisions' tokens, and entropies of their distributions. */
   logprobs: number[];
   entropies: number[];
   /** dLoss/dlogits before temperature and mask. */

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/basics.ts';
-import type { ConstraintPlan } from '../../../language/compiler/compiler.ts';
-import type { Reply } from '../../../language/grammar/constraint.ts';
+import type { ConstraintPlan } from '../../../language/grammars.ts';
+import type { Reply } from '../../../language/index.ts';
 import { messageOf } from '../../../util/error.ts';
 import {
   type BeamSearchRequest,
@@ -117,7 +117,7 @@ export function toFailure(error: unknown): WorkerFailure {
   if (systemCode === undefined && outOfMemory.test(message))
     return {
       code: 'out_of_memory',
-      message: `an engine thread ran out of memory (${message}); send the request again, or a smaller one`,
+      message: `An engine thread ran out of memory (${message}). Send the request again, or a smaller one.`,
     };
   return { code: 'engine_failed', message, ...system };
 }

@@ -13,9 +13,9 @@ import type { Decision } from './decisions.ts';
 
 /** What the loss of decisions depends on: an element for each. */
 export interface Probabilities {
-  /** Of the tokens, natural logarithm. */
+  /** Log-probabilities of the tokens, natural logarithm. */
   logprobs: Float64Array;
-  /** Of the distributions, in nats. */
+  /** Entropies of the distributions, in nats. */
   entropies: Float64Array;
 }
 

@@ -1,6 +1,5 @@
-import type { Constraint } from '../../../language/grammar/constraint.ts';
-import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
-import type { TokenSet } from '../../../language/grammar/token-set.ts';
+import type { ConstraintState, TokenSet } from '../../../language/grammars.ts';
+import type { Constraint } from '../../../language/index.ts';
 import type { Datum, Span } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';

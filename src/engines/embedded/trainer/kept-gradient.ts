@@ -26,7 +26,7 @@ export class KeptGradient {
   readonly #hash: () => Buffer;
   readonly #total: Float32Array;
   readonly #everyMs: number;
-  /** Of all decisions so far: log-probability and entropy by turns. */
+  /** Log-probability and entropy of each decision so far, one after the other. */
   readonly #probabilities: number[] = [];
   /** Decisions whose batches an earlier process has finished. */
   readonly #finished: number;
@@ -51,7 +51,7 @@ export class KeptGradient {
    * Takes up what an earlier process has kept of the same step, if anything.
    * @param values What is trained. It must not change until the step ends.
    * @param step All else that the gradient depends on; it must be serializable.
-   * @param total The gradient of all batches so far. It gets that of the finished ones.
+   * @param total The gradient of all batches so far. `open` fills in the gradient of the finished ones.
    */
   static async open(
     path: string,

@@ -13,7 +13,7 @@ interface Comparison {
   vector: Float32Array;
   /** The weights to compare with; null when the batch names none. */
   reference: Weights | null;
-  /** The same sequences through the graphs of another base model. */
+  /** Runs the sequences through the graphs of another base model. */
   passesOf(baseModel: string): Promise<Passes>;
   /** Values of the reference; null for a base model without an adapter. */
   load(weights: Weights): Promise<Float32Array | null>;

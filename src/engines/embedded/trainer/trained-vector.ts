@@ -16,7 +16,7 @@ const stagedElements = mostRowElements;
  * share: its functions go over millions of numbers at the speed of the memory.
  */
 export class TrainedVector implements GradientSum {
-  /** Of what is trained. Other threads may read it. */
+  /** The values that are trained. Other threads may read them. */
   readonly values: Float32Array;
   readonly #gradient: Float32Array;
   readonly #first: Float32Array;

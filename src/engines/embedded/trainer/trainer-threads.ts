@@ -1,4 +1,4 @@
-import type { Reply } from '../../../language/grammar/constraint.ts';
+import type { Reply } from '../../../language/index.ts';
 import type { TrainRequest } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import type { GraphCall, TrainerCall, WorkerSettings } from '../threads/worker-messages.ts';

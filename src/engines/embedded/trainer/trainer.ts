@@ -43,7 +43,7 @@ interface TrainerOptions {
   keepEveryMs?: number;
 }
 
-/** The same values in memory that the threads of several runners can read. */
+/** Copies values into memory that the threads of several runners can read. */
 function inSharedMemory(values: Float32Array): Float32Array {
   const shared = new Float32Array(new SharedArrayBuffer(values.byteLength));
   shared.set(values);
@@ -62,7 +62,7 @@ export class Trainer {
   readonly #settings: readonly (string | number)[];
   /** What else runs the graphs of the job. */
   #runners: readonly BatchRunner[] = [];
-  /** The same for a teacher that has another base model. */
+  /** What runs the graphs of a teacher that has another base model. */
   #teacher: { baseModel: string; runners: readonly BatchRunner[] } | undefined;
   #run: Run | undefined;
   #cancellation = new AbortController();

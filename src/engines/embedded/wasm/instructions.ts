@@ -8,7 +8,7 @@ export const i32 = {
   subtract: (left: Code, right: Code): Code => [...left, ...right, 0x6b],
   multiply: (left: Code, right: Code): Code => [...left, ...right, 0x6c],
   and: (left: Code, right: Code): Code => [...left, ...right, 0x71],
-  /** Of a value that is not negative. */
+  /** For values that are not negative. */
   shiftRight: (value: Code, bits: number): Code => [...value, ...i32.constant(bits), 0x76],
   smallest: (left: Code, right: Code): Code => [...left, ...right, ...left, ...right, 0x48, 0x1b],
   differs: (left: Code, right: Code): Code => [...left, ...right, 0x47],

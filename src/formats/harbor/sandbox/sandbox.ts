@@ -63,7 +63,7 @@ export interface FileOptions {
   signal: AbortSignal;
 }
 
-/** What a task says its container is made from, and what it may use. */
+/** What a task's container is made from, and the resources that it may use. */
 export interface SandboxImage {
   /** Name of an image. Null: it is built. */
   name: string | null;

@@ -45,7 +45,7 @@ export class ClientModel implements RolloutModel {
   readonly #onMisuse: (error: OpenRewardError) => void;
   #isWaiting = false;
 
-  /** `onMisuse` hears of model calls that no client could answer. */
+  /** `onMisuse` is called for model calls that no client could answer. */
   constructor(onTurn: (turn: Turn) => void, onMisuse: (error: OpenRewardError) => void) {
     this.#onTurn = onTurn;
     this.#onMisuse = onMisuse;

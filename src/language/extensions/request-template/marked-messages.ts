@@ -84,7 +84,7 @@ export function refuseForgedRoles(turns: readonly Turn[], special: ReadonlyMap<s
     if (isPlain && ![...special.keys()].some((text) => withoutBrackets(text) === role)) continue;
     throw new LanguageError(
       'special_token_in_role',
-      `messages: the role ${JSON.stringify(role)} could be mistaken for a special token of the model; use other letters, digits and spaces.`,
+      `\`messages\` has the role ${JSON.stringify(role)}, which could be mistaken for a special token of the model. Use other letters, digits and spaces.`,
     );
   }
 }

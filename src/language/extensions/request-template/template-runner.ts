@@ -2,8 +2,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { exactText } from '../../../util/exact-json.ts';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
+import { nextMessage } from '../../../util/next-message.ts';
 import { LanguageError } from '../../error.ts';
-import { nextMessage } from '../../next-message.ts';
 import type { LimitedTask, TemplateResult, TemplateTask } from './template-process.ts';
 
 /** Limits of a template that comes with a request, besides the length of its source. */
@@ -79,7 +79,7 @@ export class TemplateRunner {
 
 async function ready(child: ChildProcess): Promise<ChildProcess> {
   if ((await nextMessage(child, { timeoutMs: startTimeoutMs })).type !== 'message')
-    throw unavailable('The process that renders templates did not start; try again.');
+    throw unavailable('The process that renders templates did not start. Try again.');
   child.unref();
   child.channel?.unref();
   return child;
@@ -91,8 +91,8 @@ const busy = (why: Refusal) =>
   new LanguageError(
     'templates_busy',
     why === 'share_full'
-      ? 'Too many requests of this key with their own chat_template are waiting; send fewer at a time.'
-      : 'Too many requests with their own chat_template are waiting; try again.',
+      ? 'Too many requests of this key with their own chat_template are waiting. Send fewer at a time.'
+      : 'Too many requests with their own chat_template are waiting. Try again.',
   );
 
 const moduleUrl = new URL(
@@ -113,7 +113,7 @@ async function answerOf(child: ChildProcess, task: TemplateTask): Promise<Templa
   if (answer.type === 'message') return answer.message;
   // V8 ends a process with a full heap by another signal, so the system or a person ended this one.
   if (!child.killed && child.signalCode === 'SIGKILL')
-    throw unavailable('The process that renders templates was ended by the system; try again.');
+    throw unavailable('The process that renders templates was ended by the system. Try again.');
   return {
     type: 'failed',
     reason: `the template needs more than ${templateLimits.heapMegabytes} MB of memory or one operation of more than ${templateLimits.timeoutMs} ms; make its loops and texts shorter`,

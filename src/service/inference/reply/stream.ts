@@ -1,6 +1,6 @@
 import type { ChatCompletionChunk } from '../../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
-import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
+import type { ReplyDelta, ReplyParser } from '../../../language/index.ts';
 import type { Deadline } from '../../../util/deadline.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { reportSampling, reportTokens } from '../token-report.ts';

@@ -2,6 +2,7 @@ import type { ComparisonRow, ComparisonTable } from '../../../evaluation/compari
 import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import type { KeptEvaluation } from '../../api.ts';
 import { formatCost, formatCount, formatNumber, formatSeconds, formatSigned } from '../parts/format.ts';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { addressOf } from '../router.ts';
 
 interface RowsProps {
@@ -20,37 +21,19 @@ export function ComparisonRows({ table, evaluations, onFirst }: RowsProps) {
     <section class="panel" aria-label="Evaluations side by side">
       <div class="table-scroll">
         <table class="comparison">
-          <thead>
-            <tr>
-              <th scope="col">Evaluation</th>
-              <th scope="col" class="number">
-                {measure === 'success' ? 'Success' : 'Reward'}
-              </th>
-              <th scope="col">95 % interval</th>
-              <th scope="col" class="number">
-                Minus the first
-              </th>
-              <th
-                scope="col"
-                class="number"
-                title="Paired sign-flip test, corrected for the number of rows by Holm"
-              >
-                p (Holm)
-              </th>
-              <th scope="col" class="number">
-                Better, worse, same
-              </th>
-              <th scope="col" class="number">
-                Tokens per 1,000
-              </th>
-              <th scope="col" class="number">
-                Cost per 1,000
-              </th>
-              <th scope="col" class="number">
-                Median, p90
-              </th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              'Evaluation',
+              numbers(measure === 'success' ? 'Success' : 'Reward'),
+              '95 % interval',
+              numbers('Minus the first'),
+              numbers('p (Holm)', 'Paired sign-flip test, corrected for the number of rows by Holm'),
+              numbers('Better, worse, same'),
+              numbers('Tokens per 1,000'),
+              numbers('Cost per 1,000'),
+              numbers('Median, p90'),
+            ]}
+          />
           <tbody>
             {rows.map((row) => (
               <tr key={row.name} aria-current={row.difference ? undefined : 'true'}>

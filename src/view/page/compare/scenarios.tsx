@@ -3,6 +3,7 @@ import type { ComparisonTable, ScenarioRow } from '../../../evaluation/compariso
 import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import { counted, formatNumber } from '../parts/format.ts';
 import { Nothing } from '../parts/states.tsx';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { setQuery } from '../router.ts';
 
 /** Most scenarios in the table. */
@@ -34,16 +35,7 @@ export function ScenarioScores({ table, showsAll }: { table: ComparisonTable; sh
       ) : (
         <div class="table-scroll scenario-scores">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Scenario</th>
-                {rows.map(({ name }) => (
-                  <th key={name} scope="col" class="number">
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
+            <TableHead columns={['Scenario', ...rows.map(({ name }) => numbers(name))]} />
             <tbody>
               {shown.slice(0, maxShown).map(({ key, title, scores }) => (
                 <tr key={key}>

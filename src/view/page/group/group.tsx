@@ -5,6 +5,7 @@ import { formatNumber, formatSeconds, formatSigned, inWords } from '../parts/for
 import { useKeys } from '../parts/keys.ts';
 import { Near } from '../parts/near.tsx';
 import { Data } from '../parts/states.tsx';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { ModelText } from '../rollout/model-text.tsx';
 import { addressOf, goTo, type PanelProps } from '../router.ts';
@@ -100,34 +101,21 @@ function Rewards({ detail, cursor }: { detail: GroupDetail; cursor: number }) {
     <section class="panel" aria-label="Rewards">
       <div class="table-scroll">
         <table class="parts-table">
-          <thead>
-            <tr>
-              <th scope="col">Rollout</th>
-              <th scope="col" class="number">
-                Reward
-              </th>
-              <th scope="col" class="number">
-                Advantage
-              </th>
-              {names.map((name) => (
-                <th
-                  key={name}
-                  scope="col"
-                  class={lookOf[name]}
-                  title={isSame(name) ? 'The same for all' : undefined}
-                >
-                  {inWords(name)}
-                </th>
-              ))}
-              <th scope="col" class="number">
-                Tokens
-              </th>
-              <th scope="col" class="number">
-                Time
-              </th>
-              {hasStops && <th scope="col">Stopped by</th>}
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              'Rollout',
+              numbers('Reward'),
+              numbers('Advantage'),
+              ...names.map((name) => ({
+                label: inWords(name),
+                class: lookOf[name],
+                title: isSame(name) ? 'The same for all' : undefined,
+              })),
+              numbers('Tokens'),
+              numbers('Time'),
+              hasStops && 'Stopped by',
+            ]}
+          />
           <tbody>
             {rollouts.map((one, at) => (
               <tr

@@ -1,6 +1,7 @@
 import type { CandidateRow, OptimizationDetail, RunDetail } from '../../api.ts';
 import { branchesOf } from '../../branches.ts';
 import { counted, formatNumber, formatShare, inWords } from '../parts/format.ts';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { addressOf, setQuery } from '../router.ts';
 import { Scenarios } from './scenarios.tsx';
@@ -48,24 +49,16 @@ function Tree({
       </div>
       <div class="table-scroll">
         <table class="candidates">
-          <thead>
-            <tr>
-              <th scope="col">Candidate</th>
-              <th scope="col">Changed</th>
-              <th scope="col" class="number">
-                Reward
-              </th>
-              {hasSuccess && (
-                <th scope="col" class="number">
-                  Success
-                </th>
-              )}
-              <th scope="col" class="number">
-                Wins
-              </th>
-              <th scope="col">Rollouts</th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              'Candidate',
+              'Changed',
+              numbers('Reward'),
+              hasSuccess && numbers('Success'),
+              numbers('Wins'),
+              'Rollouts',
+            ]}
+          />
           <tbody>
             {branchesOf(candidates).map(({ candidate, depth }) => (
               <tr key={candidate.number} class={candidate === chosen ? 'cursor' : ''}>
@@ -114,21 +107,9 @@ function Iterations({ optimization: { iterations } }: { optimization: Optimizati
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
       <div class="table-scroll" tabIndex={0}>
         <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Iteration
-              </th>
-              <th scope="col" class="number">
-                Of candidate
-              </th>
-              <th scope="col">Text</th>
-              <th scope="col" class="number">
-                Minibatch
-              </th>
-              <th scope="col">Outcome</th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[numbers('Iteration'), numbers('Of candidate'), 'Text', numbers('Minibatch'), 'Outcome']}
+          />
           <tbody>
             {iterations.map(({ iteration, parent, text, before, after, outcome, because, candidate }) => (
               <tr key={iteration}>

@@ -1,5 +1,6 @@
 import type { OptimizationDetail } from '../../api.ts';
 import { counted, formatNumber } from '../parts/format.ts';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { addressOf } from '../router.ts';
 
 /** Most scenarios in the table. */
@@ -22,16 +23,12 @@ export function Scenarios({
       </div>
       <div class="table-scroll">
         <table class="winners">
-          <thead>
-            <tr>
-              <th scope="col">Scenario</th>
-              {candidates.map(({ number }) => (
-                <th key={number} scope="col" class="number" title={`Candidate ${number}`}>
-                  {number}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              'Scenario',
+              ...candidates.map(({ number }) => numbers(String(number), `Candidate ${number}`)),
+            ]}
+          />
           <tbody>
             {scenarios.slice(0, maxShown).map((title, at) => (
               <tr key={at}>

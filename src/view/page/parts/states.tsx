@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import type { Loaded } from '../api-client.ts';
 
-/** What stands where there is nothing to show: the reason, and what to do about it. */
+/** An empty state: why there is nothing to show, and what to do about it. */
 export function Nothing({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="state">

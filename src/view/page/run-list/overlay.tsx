@@ -4,6 +4,7 @@ import { differencesOf } from '../../differences.ts';
 import { useApi } from '../api-client.ts';
 import { Chart, type Line, LineSwatch, type Tone } from '../parts/chart.tsx';
 import { type Curve, curvesOf, valuesOf } from '../parts/curves.ts';
+import { TableHead } from '../parts/table-head.tsx';
 import { addressOf, setQuery } from '../router.ts';
 
 const tones: readonly Tone[] = ['series-1', 'series-2', 'series-3', 'series-4'];
@@ -88,16 +89,18 @@ function Differences({ runs }: { runs: readonly RunDetail[] }) {
     <div class="table-scroll">
       <table class="differences">
         <caption class="hidden-text">What differs in the configurations</caption>
-        <thead>
-          <tr>
-            <th scope="col">Differs</th>
-            {runs.map(({ id, name }, index) => (
-              <th key={id} scope="col">
-                <LineSwatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} /> {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            'Differs',
+            ...runs.map(({ name }, index) => ({
+              label: (
+                <>
+                  <LineSwatch tone={tones[index] ?? 'muted'} dashed={isDashed(index)} /> {name}
+                </>
+              ),
+            })),
+          ]}
+        />
         <tbody>
           {differences.map(({ path, values }) => (
             <tr key={path}>

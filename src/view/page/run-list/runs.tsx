@@ -6,6 +6,7 @@ import { useKeys } from '../parts/keys.ts';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
 import { StatusTag } from '../parts/status.tsx';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { subtitleOf } from '../parts/titles.ts';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { Overlay } from './overlay.tsx';
@@ -78,25 +79,17 @@ function RunTable({
       {chosen.length >= 2 && <Overlay ids={chosen} />}
       <div class="panel">
         <table class="runs">
-          <thead>
-            <tr>
-              <th scope="col">
-                <span class="hidden-text">Compare</span>
-              </th>
-              <th scope="col">Run</th>
-              <th scope="col">Status</th>
-              <th scope="col">Reward</th>
-              <th scope="col" class="number">
-                Step
-              </th>
-              <th scope="col" class="number">
-                Cost
-              </th>
-              <th scope="col" class="number">
-                Changed
-              </th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              { label: <span class="hidden-text">Compare</span> },
+              'Run',
+              'Status',
+              'Reward',
+              numbers('Step'),
+              numbers('Cost'),
+              numbers('Changed'),
+            ]}
+          />
           <tbody>
             {shown.map((run, index) => (
               <Row

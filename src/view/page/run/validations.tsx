@@ -1,6 +1,7 @@
 import type { RunDetail } from '../../api.ts';
 import { isExport } from '../export-answers.ts';
 import { formatNumber, formatShare } from '../parts/format.ts';
+import { numbers, TableHead } from '../parts/table-head.tsx';
 import { addressOf } from '../router.ts';
 import { stepTitle } from '../step/step-title.ts';
 
@@ -32,23 +33,15 @@ export function Validations({ run: { id, environment, evaluations, names } }: { 
       </div>
       <div class="table-scroll">
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Validation</th>
-              <th scope="col" class="number">
-                Reward
-              </th>
-              {hasSuccess && (
-                <th scope="col" class="number">
-                  Success
-                </th>
-              )}
-              <th scope="col" class="number">
-                Scenarios
-              </th>
-              <th scope="col">Policy</th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              'Validation',
+              numbers('Reward'),
+              hasSuccess && numbers('Success'),
+              numbers('Scenarios'),
+              'Policy',
+            ]}
+          />
           <tbody>
             {evaluations.map((one) => (
               <tr key={one.name}>

@@ -2,6 +2,7 @@ import type { ServiceDetail, ServiceJob, ServiceModel } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { counted, formatAge, formatNumber, formatSeconds, inWords } from '../parts/format.ts';
 import { Data, Nothing } from '../parts/states.tsx';
+import { TableHead } from '../parts/table-head.tsx';
 import { Tag } from '../parts/tag.tsx';
 import { type PanelProps, setQuery } from '../router.ts';
 import { Chat } from './chat.tsx';
@@ -54,13 +55,7 @@ function ModelPart({ model: { name, baseModel, checkpoints, jobs } }: { model: S
       </summary>
       <div class="table-scroll">
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Checkpoint</th>
-              <th scope="col">Last metrics of its job</th>
-              <th scope="col">Chat</th>
-            </tr>
-          </thead>
+          <TableHead columns={['Checkpoint', 'Last metrics of its job', 'Chat']} />
           <tbody>
             {checkpoints.map(({ step, name: pinned, metrics }) => (
               <tr key={step}>
@@ -105,15 +100,7 @@ function Jobs({ jobs }: { jobs: readonly ServiceJob[] }) {
   return (
     <div class="table-scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">Status</th>
-            <th scope="col">Checkpoint</th>
-            <th scope="col">Took</th>
-            <th scope="col">Created</th>
-          </tr>
-        </thead>
+        <TableHead columns={['Job', 'Status', 'Checkpoint', 'Took', 'Created']} />
         <tbody>
           {jobs.map(({ id, kind, status, step, created, seconds, error }) => (
             <tr key={id}>

@@ -1,5 +1,6 @@
 import type { StepDetail } from '../../api.ts';
 import { formatNumber } from '../parts/format.ts';
+import { TableHead } from '../parts/table-head.tsx';
 
 /** How the model did against each model that played a seat. */
 export function Opponents({ opponents }: Pick<NonNullable<StepDetail['report']>, 'opponents'>) {
@@ -7,14 +8,7 @@ export function Opponents({ opponents }: Pick<NonNullable<StepDetail['report']>,
     <section class="panel" aria-label="Opponents">
       <h2 class="panel-head">Opponents</h2>
       <table>
-        <thead>
-          <tr>
-            <th>Opponent</th>
-            <th>Seat</th>
-            <th>Rollouts</th>
-            <th>Reward against it</th>
-          </tr>
-        </thead>
+        <TableHead columns={['Opponent', 'Seat', 'Rollouts', 'Reward against it']} />
         <tbody>
           {opponents.map(({ seat, model, rollouts, reward }) => (
             <tr key={`${seat} ${model}`}>

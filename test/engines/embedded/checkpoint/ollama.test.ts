@@ -85,7 +85,7 @@ describe('a model that Ollama has', () => {
     '%j is no name',
     async (name) => {
       await expect(inspectCheckpoint({ folder: `ollama:${name}` })).rejects.toThrow(
-        /must be ollama:name or ollama:name:tag$/,
+        /^`checkpoints` has ollama:.*\. Pass ollama:name or ollama:name:tag\.$/,
       );
     },
   );

@@ -2,8 +2,7 @@ import { elementsOf } from '../../weights/safetensors.ts';
 import { blockOf, typeOf } from './formats.ts';
 
 /** How the matrices of a file that is written may be stored. */
-export const ggufTypes = ['f16', 'q8_0'] as const;
-export type GgufType = (typeof ggufTypes)[number];
+export type GgufType = 'f16' | 'q8_0';
 
 /** A field of the metadata with the type that readers expect. */
 export type GgufField =

@@ -19,7 +19,7 @@ export class GgufFile implements TensorFile {
   readonly #handle: FileHandle;
   /** The heads of tensors whose rows lie in another order, by where they start. */
   readonly #interleaved = new Map<number, number>();
-  /** What is added to the numbers of tensors, by where they start. */
+  /** What is added to the numbers of tensors, by the byte at which each starts. */
   readonly #added = new Map<number, number>();
 
   private constructor(path: string, handle: FileHandle, header: GgufHeader) {

@@ -99,7 +99,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
 /** The numbers of all published models of Llama 3; their factors differ. */
 const llama3 = { low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
 
-/** Llama 3's scaling. A file has only what comes of it, so its numbers are those that give the same. */
+/** Llama 3's scaling. A file has only the resulting factors, so this finds the settings that give the same factors. */
 function scalingOf(
   fields: GgufFields,
   own: (name: string) => string,

@@ -8,7 +8,7 @@ export type GgufValue = number | boolean | string | readonly GgufValue[];
 
 /** A tensor as the file has it. */
 interface GgufTensor {
-  /** Of its numbers, such as `Q4_K`. */
+  /** The format of its numbers, such as `Q4_K`. */
   format: string;
   /** Outermost first, so the other way round than in the file. */
   dimensions: readonly number[];

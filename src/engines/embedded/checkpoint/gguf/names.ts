@@ -50,7 +50,7 @@ const usual = { layer: layerNames, other: otherNames };
 const namesOf = (family: string): typeof usual => own[family] ?? usual;
 const own: Readonly<Record<string, typeof usual>> = {
   [gemma3]: { layer: gemmaNames, other: otherNames },
-  // llama.cpp calls the norm of the last states that of the embeddings, as the model does.
+  // As the model itself does, llama.cpp names the norm of the last states after the embeddings.
   [lfm2]: { layer: lfm2Names, other: { ...otherNames, 'model.embedding_norm': 'token_embd_norm' } },
 };
 
@@ -89,7 +89,7 @@ export const shapeInModel = (name: string, dimensions: readonly number[]): reado
     ? [dimensions[0] as number, 1, dimensions[1] as number]
     : dimensions;
 
-/** What is added to a tensor's numbers in files: norms of Gemma have their gains there, which are 1 more than their weights. */
+/** What files add to a tensor's numbers: they store the gains of Gemma's norms, which are 1 more than the weights. */
 export const addedInFile = (name: string, family: string): number =>
   family === gemma3 && name.endsWith('norm.weight') ? 1 : 0;
 

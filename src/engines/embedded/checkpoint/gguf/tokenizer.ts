@@ -1,5 +1,4 @@
-import type { ModelFiles } from '../../../../language/tokenizer/model-files.ts';
-import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, ModelFiles } from '../../../../language/index.ts';
 import { isObject } from '../../../../util/json.ts';
 import { badCheckpoint, JsonFields } from '../json-file.ts';
 import { characterScores, characterTokenizer, kinds } from './character-tokenizer.ts';
@@ -38,8 +37,8 @@ const llama: Words = {
 const qwen: Words = { ...usual, preTokenizer: { pretokenizers: [split(qwenWords), bytes(false)] } };
 
 /**
- * The kinds of words, by the name that llama.cpp gives them in `tokenizer.ggml.pre`. Only those of the families that
- * martingale runs, and whose tokens were compared with the published tokenizers.
+ * The kinds of words, by the name that llama.cpp gives them in `tokenizer.ggml.pre`. Only of
+ * families that martingale runs, and whose tokens were compared with the published tokenizers.
  */
 const wordsByName: Readonly<Record<string, Words>> = {
   'llama-bpe': llama,
@@ -129,7 +128,7 @@ export function tokenizerJson(fields: GgufFields): object {
   };
 }
 
-/** The same of a tokenizer of characters. */
+/** `tokenizer.json` of a tokenizer of characters. */
 function ofCharacters(fields: GgufFields): object {
   const { tokens, types } = tokensOf(fields);
   const { texts, parts } = characterTokenizer(fields, { tokens, types });

@@ -89,7 +89,7 @@ export class KeyValueCache implements SlotCache {
     this.#width = newWidth;
   }
 
-  /** As many slots as there are, or twice as many if slots are small. */
+  /** The number of slots to grow to: about twice as many while slots are small, else just enough. */
   #slotsFor(slots: number, width: number): number {
     if (slots <= this.#slots) return this.#slots;
     const elements = (this.blockSize / blockLength) * Math.max(width, this.#widest);

@@ -6,7 +6,7 @@ import { KeyValueCache } from './key-value-cache.ts';
 
 const masked = -1e9;
 
-/** Where the tokens of a run are in the padded batch [ranges, steps], and what they do not see of the cache. */
+/** Positions of a run's tokens in the padded batch [ranges, steps], and the parts of the cache that they do not see. */
 interface Layout {
   ranges: readonly TokenRange[];
   steps: number;
@@ -40,7 +40,7 @@ export class PaddedAttention implements CachedAttention {
     this.cache = new KeyValueCache(architecture);
   }
 
-  /** Of the attention's scores. */
+  /** Attention scores of one token. */
   get elementsPerToken(): number {
     return this.#architecture.heads * this.cache.width;
   }

@@ -14,7 +14,7 @@ export const lifeMs = 300_000;
 /** Longest time of a request, in milliseconds. */
 export const requestMs = 120_000;
 
-/** How long a command that was killed may take until what it has written is here, in milliseconds. */
+/** How long the output of a killed command may take to arrive, in milliseconds. */
 const flushMs = 5000;
 
 /** A sandbox of E2B that is open. */

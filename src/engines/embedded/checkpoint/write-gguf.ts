@@ -1,12 +1,8 @@
-import type { ChatFormat } from '../../../../language/tokenizer/tokenizer.ts';
-import { writeDurably } from '../../../../util/durable-files.ts';
-import type { Architecture } from '../../weights/architecture.ts';
-import { type Adapter, adapterTensors } from '../adapter.ts';
-import { type CheckpointConfig, type ModelType, readConfig } from '../config.ts';
-import { mergedValues, type TrainedChange, type WriteOptions } from '../merge.ts';
-import { selectTensors } from '../read-checkpoint.ts';
-import { rotaryFrequencies } from '../rotary-tables.ts';
-import type { CheckpointSource, CheckpointTensor } from '../tensor-files.ts';
+import type { ChatFormat } from '../../../language/index.ts';
+import { writeDurably } from '../../../util/durable-files.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { type Adapter, adapterTensors } from './adapter.ts';
+import { type CheckpointConfig, type ModelType, readConfig } from './config.ts';
 import {
   bytesOf,
   encodeGgufHeader,
@@ -14,13 +10,17 @@ import {
   type GgufTensorShape,
   type GgufType,
   padding,
-} from './encode-header.ts';
-import { pack } from './formats.ts';
-import { gemma3, gemma3Fields } from './gemma3.ts';
-import { ropeFactors } from './gguf-file.ts';
-import { lfm2Fields } from './lfm2.ts';
-import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './names.ts';
-import { tokenizerFields } from './tokenizer.ts';
+} from './gguf/encode-header.ts';
+import { pack } from './gguf/formats.ts';
+import { gemma3, gemma3Fields } from './gguf/gemma3.ts';
+import { ropeFactors } from './gguf/gguf-file.ts';
+import { lfm2Fields } from './gguf/lfm2.ts';
+import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './gguf/names.ts';
+import { tokenizerFields } from './gguf/tokenizer.ts';
+import { mergedValues, type TrainedChange, type WriteOptions } from './merge.ts';
+import { selectTensors } from './read-checkpoint.ts';
+import { rotaryFrequencies } from './rotary-tables.ts';
+import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
 
 /** llama.cpp's numbers of what most matrices of a file are. */
 const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
@@ -125,7 +125,7 @@ export async function writeGgufAdapter(
   await writeDurably(path, content());
 }
 
-/** Of all but matrices float32, which llama.cpp needs for kernels of convolutions. */
+/** float32 for everything that is no matrix: llama.cpp needs it for kernels of convolutions. */
 const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShape['format'] => {
   if (dimensions.length !== 2) return 'F32';
   return type === 'q8_0' && (dimensions.at(-1) ?? 0) % 32 === 0 ? 'Q8_0' : 'F16';

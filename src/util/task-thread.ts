@@ -1,6 +1,6 @@
 import { type Transferable, Worker } from 'node:worker_threads';
-import { FairMutex, type Refusal } from '../util/fair-mutex.ts';
-import type { Caller } from '../util/fair-queue.ts';
+import { FairMutex, type Refusal } from './fair-mutex.ts';
+import type { Caller } from './fair-queue.ts';
 import { type MessageOutcome, nextMessage } from './next-message.ts';
 
 /** On a busy machine, a task may take this many times its own time limit. */

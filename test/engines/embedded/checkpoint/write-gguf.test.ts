@@ -2,25 +2,22 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { type Adapter, adapterTensors } from '../../../../../src/engines/embedded/checkpoint/adapter.ts';
-import { readConfig } from '../../../../../src/engines/embedded/checkpoint/config.ts';
-import { gemma3Fields } from '../../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
-import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
-import { lfm2Fields } from '../../../../../src/engines/embedded/checkpoint/gguf/lfm2.ts';
-import {
-  writeGguf,
-  writeGgufAdapter,
-} from '../../../../../src/engines/embedded/checkpoint/gguf/write-gguf.ts';
-import { writeMerged } from '../../../../../src/engines/embedded/checkpoint/merge.ts';
-import { readCheckpoint } from '../../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
-import { openSource } from '../../../../../src/engines/embedded/checkpoint/source.ts';
-import { projections } from '../../../../../src/engines/embedded/checkpoint/tensors.ts';
-import { inspectCheckpoint } from '../../../../../src/engines/embedded/open-checkpoint.ts';
-import { Random } from '../../../../../src/engines/embedded/random.ts';
-import { temporaryFolder } from '../../../../support/files.ts';
-import { generateCheckpoint } from '../generated.ts';
+import { type Adapter, adapterTensors } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
+import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
+import { gemma3Fields } from '../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
+import { GgufFile } from '../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import { lfm2Fields } from '../../../../src/engines/embedded/checkpoint/gguf/lfm2.ts';
+import { writeMerged } from '../../../../src/engines/embedded/checkpoint/merge.ts';
+import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { openSource } from '../../../../src/engines/embedded/checkpoint/source.ts';
+import { projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
+import { writeGguf, writeGgufAdapter } from '../../../../src/engines/embedded/checkpoint/write-gguf.ts';
+import { inspectCheckpoint } from '../../../../src/engines/embedded/open-checkpoint.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { temporaryFolder } from '../../../support/files.ts';
+import { generateCheckpoint } from './generated.ts';
 
-const fixture = (name: string) => fileURLToPath(new URL(`fixtures/${name}.gguf`, import.meta.url));
+const fixture = (name: string) => fileURLToPath(new URL(`gguf/fixtures/${name}.gguf`, import.meta.url));
 const none: Adapter = { rank: 1, alpha: 1, targets: ['q_proj'], tensors: new Map() };
 
 async function randomAdapter(path: string): Promise<Adapter> {

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { nextMessage } from '../../src/language/next-message.ts';
+import { nextMessage } from '../../src/util/next-message.ts';
 
 /** A thread that follows the message. */
 function thread(): Worker {

@@ -1,0 +1,17 @@
+/**
+ * What needs neither templates nor grammars, as a second door: the harness, the command line and the service's threads for
+ * bodies come through it, and start without the rest.
+ */
+export { callText, type ReplyStyles, replyStyles } from './chat/call-text.ts';
+export {
+  type Conversation,
+  charactersIn,
+  choiceToTurn,
+  type Turn,
+  type TurnToolCall,
+  toTurn,
+} from './chat/conversation.ts';
+export { LanguageError, type Location } from './error.ts';
+export { unenforcedOf } from './grammar/json/keywords.ts';
+export { References } from './grammar/json/references.ts';
+export { type ChatFormat, type Tokenizer, tokenIdsHash } from './tokenizer/tokenizer.ts';

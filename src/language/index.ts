@@ -1,0 +1,21 @@
+export * from './basics.ts';
+export { chatTemplateNames, type GivenTemplate } from './chat/chat-templates.ts';
+export { CodedTemplate } from './chat/coded-template.ts';
+export { endsInReasoning } from './chat/prompt-reasoning.ts';
+export { type Language, openLanguage, readLanguage, type SharedLanguage } from './chat/read-language.ts';
+export { ConversationRenderer, type RenderOptions } from './chat/render.ts';
+export { type ReplyDelta, type ReplyOptions, ReplyParser } from './chat/reply-parser.ts';
+export type { ReplyFormat } from './chat/reply-reader.ts';
+export { StopStrings } from './chat/stop-strings.ts';
+export { contentLocation } from './constraint/content-grammar.ts';
+export {
+  type ConstraintFields,
+  hasContentGrammar,
+  hashConstraint,
+  toConstraint,
+} from './constraint/request-constraint.ts';
+export { renderWith, toTemplateValues } from './extensions/request-template/request-template.ts';
+export type { Constraint, Grammar, JsonSchema, Reply } from './grammar/constraint.ts';
+export { maxConstraintLength, toolsJson } from './grammar/limits.ts';
+export { compareVocabularies, type VocabularyDifference } from './tokenizer/compare-vocabularies.ts';
+export { filesOf, folderFiles, type ModelFiles } from './tokenizer/model-files.ts';
