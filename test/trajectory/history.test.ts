@@ -129,6 +129,26 @@ test('counts histories whose prompt was rewritten though the agent sent the same
   expect(rewrittenBy({ tools })).toBe(0);
 });
 
+test('tools and forms that an agent library makes anew for each call are kept once', () => {
+  const trajectory = new Trajectory();
+  const made = () => ({
+    tools: [{ type: 'function', function: { name: 'look' } }] satisfies Tool[],
+    askedForm: { tool_choice: 'required' } as const,
+  });
+  record(trajectory, { ...made(), promptTokenIds: [1, 2] });
+  record(trajectory, {
+    ...made(),
+    messages: [user('a'), assistant('b'), user('c')],
+    promptTokenIds: [1, 2, 3, 9, 4],
+  });
+  trajectory.seal();
+  const [first, second] = trajectory.log.calls;
+  expect(trajectory.histories).toHaveLength(1);
+  expect(second?.tools).toEqual(made().tools);
+  expect(second?.tools).toBe(first?.tools);
+  expect([first?.askedForm, second?.askedForm]).toEqual([made().askedForm, undefined]);
+});
+
 test('histories are in the order in which their first calls began, whichever was answered first', () => {
   const trajectory = new Trajectory();
   const first = trajectory.startCall();
