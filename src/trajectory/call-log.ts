@@ -1,28 +1,20 @@
-import type { Choice } from '../contract/index.ts';
 import { largestOf } from '../util/extremes.ts';
 import { History } from './history.ts';
-import { type ExternalCall, type RecordedCall, sampledMessage } from './recorded-call.ts';
-
-/** A call of the log. A call read from disk has no prompt token ids. */
-export interface LoggedCall extends RecordedCall {
-  promptTokens: number;
-  /** Sum of the call's step rewards; absent if it has none. */
-  reward?: number | undefined;
-}
+import type { RecordedCall } from './recorded-call.ts';
 
 /** The answered calls of one rollout, their histories and their step rewards. */
 export class CallLog {
   readonly #histories: History[];
-  readonly #calls = new Map<number, LoggedCall>();
+  readonly #calls = new Map<number, RecordedCall>();
   sampledTokens = 0;
   promptTokens = 0;
   /** Number of tool calls in the choices. */
   toolCalls = 0;
 
-  /** With arguments, restores calls read from disk. They share their choices with the histories. */
-  constructor(histories: readonly History[] = [], calls: readonly LoggedCall[] = []) {
+  /** With histories, restores calls read from disk. */
+  constructor(histories: readonly History[] = []) {
     this.#histories = [...histories];
-    for (const call of calls) this.#count(call);
+    for (const call of histories.flatMap(({ calls }) => calls)) this.#count(call);
   }
 
   /** Conversations in the order in which their first calls began. */
@@ -30,12 +22,12 @@ export class CallLog {
     return this.#histories;
   }
 
-  get(index: number): LoggedCall | undefined {
+  get(index: number): RecordedCall | undefined {
     return this.#calls.get(index);
   }
 
   /** Ordered by the start of the calls, not by their answers. */
-  get calls(): LoggedCall[] {
+  get calls(): RecordedCall[] {
     return [...this.#calls.values()].sort((a, b) => a.index - b.index);
   }
 
@@ -43,20 +35,14 @@ export class CallLog {
    * Adds a call to the history that it extends, or starts a new history. Returns whether the new one repeats the
    * messages of another, so that the chat template has rewritten them.
    */
-  add(call: RecordedCall, promptTokens = call.promptTokenIds.length): { isRewritten: boolean } {
-    this.#count({ ...call, promptTokens });
-    const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
+  add(call: RecordedCall, promptTokenIds: readonly number[] = []): { isRewritten: boolean } {
+    this.#count(call);
+    const history = this.#histories.find((candidate) => candidate.isExtendedBy(call, promptTokenIds));
     const isRewritten = !history && this.#histories.some((candidate) => candidate.isRepeatedBy(call));
-    if (history) history.extend(call);
-    else this.#histories.push(History.begin(call));
+    if (history) history.extend(call, promptTokenIds);
+    else this.#histories.push(History.begin(call, promptTokenIds));
     this.#histories.sort((a, b) => a.firstCall - b.firstCall);
     return { isRewritten };
-  }
-
-  /** Adds a call of an external model. */
-  addExternal({ promptTokens, sampledTokens, ...call }: ExternalCall): void {
-    const reply = sampledMessage(call.choice, { tokenIds: false });
-    this.add({ ...call, promptTokenIds: [], external: { reply, sampledTokens } }, promptTokens);
   }
 
   /** @throws RangeError for a reward that is not finite, or a call that has not been recorded. */
@@ -83,18 +69,17 @@ export class CallLog {
 
   /** Keeps of each call what figures need: its facts, and the token ids and the credit of its choice. */
   release(): void {
-    const lean = new Map<Choice, Choice>();
-    for (const [index, call] of this.#calls) {
-      const { token_ids, credited_reward, finish_reason, index: at } = call.choice;
+    for (const call of this.#calls.values()) {
+      const { token_ids, credited_reward, finish_reason, index } = call.choice;
       const message = { role: 'assistant', content: null } as const;
-      const choice: Choice = { index: at, message, finish_reason, token_ids, credited_reward };
-      lean.set(call.choice, choice);
-      this.#calls.set(index, { ...call, choice, messages: [], tools: undefined, promptTokenIds: [] });
+      call.choice = { index, message, finish_reason, token_ids, credited_reward };
+      call.messages = [];
+      call.tools = undefined;
     }
-    for (const history of this.#histories) history.release(lean);
+    for (const history of this.#histories) history.release();
   }
 
-  #count(call: LoggedCall): void {
+  #count(call: RecordedCall): void {
     this.#calls.set(call.index, call);
     this.promptTokens += call.promptTokens;
     this.sampledTokens += call.external?.sampledTokens ?? call.choice.token_ids?.length ?? 0;

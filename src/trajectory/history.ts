@@ -1,4 +1,5 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
+import { append } from '../util/extremes.ts';
 import { messageKey, type RecordedCall, reasoningOf, replyKey } from './recorded-call.ts';
 
 /** A history in JSON. */
@@ -10,33 +11,43 @@ export interface HistoryBody {
 /**
  * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call extends
  * the history only if its prompt begins with exactly the last prompt and the tokens sampled after it. So the choices of
- * a history are one token sequence, in the order of sampling. Replies of an external model are stored as messages,
- * because their tokens are unknown; its calls extend the history if they repeat the history's messages.
+ * a history are one token sequence, in the order of sampling, and only the last choice holds its prompt. Replies of an
+ * external model are stored as messages, because their tokens are unknown; its calls extend the history if they repeat
+ * the history's messages.
  */
 export class History {
   /** Index of the call that the history began with. */
   readonly firstCall: number;
+  readonly #calls: RecordedCall[];
   #entries: (Message | Choice)[];
   #tools: Tool[] | undefined;
-  /** Undefined in a restored history: its rollout has ended, so no call extends it. */
-  #last: RecordedCall | undefined;
+  /** Prompt of the last call. Undefined if the rollout has ended, so that no call extends the history. */
+  #prompt: readonly number[] | undefined;
 
-  private constructor(firstCall: number, entries: (Message | Choice)[], tools: Tool[] | undefined) {
-    this.firstCall = firstCall;
+  private constructor(calls: RecordedCall[], entries: (Message | Choice)[], tools: Tool[] | undefined) {
+    this.firstCall = calls[0]?.index ?? 0;
+    this.#calls = calls;
     this.#entries = entries;
     this.#tools = tools;
   }
 
   /** A new conversation that starts with this call. */
-  static begin(call: RecordedCall): History {
-    const history = new History(call.index, [...call.messages, replyOf(call)], call.tools);
-    history.#last = call;
+  static begin(call: RecordedCall, prompt: readonly number[]): History {
+    const history = new History([call], [...call.messages, replyOf(call)], call.tools);
+    history.#prompt = prompt;
     return history;
   }
 
-  /** A conversation read from disk. It cannot be extended. */
-  static restore(firstCall: number, { messages_and_choices, tools }: HistoryBody): History {
-    return new History(firstCall, messages_and_choices, tools);
+  /** A conversation read from disk, with its calls in order. It cannot be extended. */
+  static restore(calls: RecordedCall[], { messages_and_choices, tools }: HistoryBody): History {
+    const history = new History(calls, [...messages_and_choices], tools);
+    for (const [at, call] of calls.entries()) history.#dropPrompt(calls[at - 1], call);
+    return history;
+  }
+
+  /** In order. The reply of a call is the entry after its messages. */
+  get calls(): readonly RecordedCall[] {
+    return this.#calls;
   }
 
   get entries(): (Message | Choice)[] {
@@ -49,13 +60,13 @@ export class History {
   }
 
   get choices(): Choice[] {
-    return this.entries.filter((entry): entry is Choice => 'message' in entry);
+    return this.#calls.flatMap(({ external, choice }) => (external ? [] : [choice]));
   }
 
   /** Whether the call continues this conversation. */
-  isExtendedBy(call: RecordedCall): boolean {
-    if (!this.#last || call.messages.length < this.entries.length) return false;
-    return call.external ? this.#isSentAgain(call.messages) : this.#isPrefixOf(call, this.#last);
+  isExtendedBy(call: RecordedCall, prompt: readonly number[]): boolean {
+    if (!this.#prompt || call.messages.length < this.entries.length) return false;
+    return call.external ? this.#isSentAgain(call.messages) : this.#isPrefixOf(call, prompt, this.#prompt);
   }
 
   /**
@@ -63,7 +74,7 @@ export class History {
    * history, the chat template renders an earlier turn to other tokens than before.
    */
   isRepeatedBy({ messages, tools, external }: RecordedCall): boolean {
-    if (!this.#last || external || !isSameTools(tools, this.#tools)) return false;
+    if (!this.#prompt || external || !isSameTools(tools, this.#tools)) return false;
     return this.entries.every((entry, at) => {
       const message = messages[at];
       return message !== undefined && isUnedited(entry, message);
@@ -71,10 +82,9 @@ export class History {
   }
 
   /** Whether the call's prompt starts with the last prompt and the tokens that were sampled after it. */
-  #isPrefixOf({ messages, promptTokenIds: ids }: RecordedCall, last: RecordedCall): boolean {
+  #isPrefixOf({ messages }: RecordedCall, ids: readonly number[], prompt: readonly number[]): boolean {
     if (messages[this.entries.length - 1]?.role !== 'assistant') return false;
-    const prompt = last.promptTokenIds;
-    const sampled = last.choice.token_ids ?? [];
+    const sampled = this.#calls.at(-1)?.choice.token_ids ?? [];
     if (ids.length < prompt.length + sampled.length) return false;
     // Compare from the end: conversations of one agent share their beginning and differ late.
     for (let at = sampled.length - 1; at >= 0; at--)
@@ -94,31 +104,63 @@ export class History {
     return true;
   }
 
-  extend(call: RecordedCall): void {
-    for (let at = this.entries.length; at < call.messages.length; at++) {
-      const message = call.messages[at];
-      if (message) this.#entries.push(message);
-    }
+  extend(call: RecordedCall, prompt: readonly number[]): void {
+    this.#dropPrompt(this.#calls.at(-1), call);
+    // Agent libraries make the same schemas anew for each call.
+    if (isSameTools(call.tools, this.#tools)) call.tools = this.#tools;
+    if (call.index > this.firstCall) call.askedForm = undefined;
+    append(this.#entries, call.messages.slice(this.#entries.length));
     this.#entries.push(replyOf(call));
+    this.#calls.push(call);
     this.#tools = call.tools;
-    this.#last = call;
+    this.#prompt = prompt;
+  }
+
+  /** Replaces the choice of a call by one without its prompt, which the next choice has. */
+  #dropPrompt(call: RecordedCall | undefined, next: RecordedCall): void {
+    if (!call?.choice.prompt_token_ids || !next.choice.prompt_token_ids) return;
+    const { prompt_token_ids: _, ...choice } = call.choice;
+    call.choice = choice;
+    this.#entries[call.messages.length] = choice;
   }
 
   /** Freezes the history. Tools may be the user's objects, so their JSON is copied. */
   seal(): void {
-    this.#tools &&= JSON.parse(JSON.stringify(this.#tools));
+    this.#prompt = undefined;
+    const given = this.#tools;
+    this.#tools &&= JSON.parse(JSON.stringify(given));
+    for (const call of this.#calls) if (call.tools === given) call.tools = this.#tools;
     freezeAll(this.entries);
   }
 
-  /** Keeps the choices alone, in the form that they have in `lean`. */
-  release(lean: ReadonlyMap<Choice, Choice>): void {
-    this.#entries = this.choices.map((choice) => lean.get(choice) ?? choice);
+  /** Keeps the choices of the calls alone. */
+  release(): void {
+    this.#entries = this.choices;
     this.#tools = undefined;
-    this.#last = undefined;
+    this.#prompt = undefined;
   }
 
-  toBody(): HistoryBody {
+  /** The history as it is kept. */
+  toRecord(): HistoryBody {
     return { messages_and_choices: this.#entries, ...(this.#tools ? { tools: this.#tools } : {}) };
+  }
+
+  /** The history as it is sent: each choice with its prompt, as it was answered. */
+  toBody(): HistoryBody {
+    const record = this.toRecord();
+    const prompt = this.#calls.at(-1)?.choice.prompt_token_ids;
+    if (!prompt) return record;
+    const entries = [...record.messages_and_choices];
+    for (const { choice, messages, promptTokens } of this.#calls) {
+      if (choice.prompt_token_ids) continue;
+      const { credited_reward: credit, ...answered } = choice;
+      entries[messages.length] = {
+        ...answered,
+        prompt_token_ids: prompt.slice(0, promptTokens),
+        ...(credit === undefined ? {} : { credited_reward: credit }),
+      };
+    }
+    return { ...record, messages_and_choices: entries };
   }
 }
 
@@ -141,8 +183,11 @@ function isUnedited(entry: Message | Choice, message: Message): boolean {
 
 function freezeAll(value: unknown): void {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
+  // A list of fractions takes three times the memory once it is frozen, or `value[0]` has met lists of several kinds: so
+  // log-probabilities stay as they are.
+  const isNumbers = Array.isArray(value) && typeof value.at(0) === 'number';
+  if (isNumbers && !value.every(Number.isInteger)) return;
   Object.freeze(value);
-  // Arrays of numbers can have thousands of items and nothing to freeze.
-  if (Array.isArray(value) && typeof value[0] === 'number') return;
+  if (isNumbers) return;
   for (const part of Object.values(value)) freezeAll(part);
 }

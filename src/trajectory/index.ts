@@ -2,6 +2,7 @@ export { History } from './history.ts';
 export { addUses, type Observations, type ToolUses } from './observations.ts';
 export { readableMessage } from './readable-message.ts';
 export {
+  type AnsweredCall,
   type AskedForm,
   askedFormOf,
   assistantMessage,

@@ -21,31 +21,37 @@ export function askedFormOf(request: ChatCompletionRequest): AskedForm | undefin
   return asked.length === 0 ? undefined : Object.fromEntries(asked.map((name) => [name, request[name]]));
 }
 
-/** One answered model call, as sent over the wire. */
+/** One answered model call, as its trajectory keeps it. */
 export interface RecordedCall {
   /** Index of the call in the trajectory. Calls are numbered in the order they began. */
   index: number;
   /** Messages of the request. */
   messages: readonly Message[];
   tools: Tool[] | undefined;
-  /** Absent if the reply was free, and for all calls but the first of a trajectory that was read from disk. */
+  /** Absent if the reply was free, for a later call of a history, and on disk for all calls but the first. */
   askedForm?: AskedForm | undefined;
+  /** Has `prompt_token_ids` only if no later call of its history has them: its prompt is the beginning of theirs. */
   choice: Choice;
-  /** Token ids of the whole prompt, as rendered by the service. */
-  promptTokenIds: readonly number[];
+  promptTokens: number;
   /** Name of the model that answered, from the response. */
   model: string;
   /** Only for an external model, whose tokens are unknown: the history holds this message instead of the choice. */
   external?: { reply: Message; sampledTokens: number };
   /** Absent if they are not known. */
   times?: CallTimes | undefined;
+  /** Sum of the call's step rewards; absent if it has none. */
+  reward?: number | undefined;
+}
+
+/** One answered call of the policy, as sent over the wire. */
+export interface AnsweredCall extends Omit<RecordedCall, 'promptTokens' | 'external' | 'reward'> {
+  /** Token ids of the whole prompt, as rendered by the service. */
+  promptTokenIds: readonly number[];
 }
 
 /** One answered call of an external model. Its messages are known, its tokens are not. */
-export interface ExternalCall extends Omit<RecordedCall, 'promptTokenIds' | 'external'> {
-  /** As counted by the provider; 0 if it returns no count. */
-  promptTokens: number;
-  /** As counted by the provider; 0 if it returns no count. */
+export interface ExternalCall extends Omit<RecordedCall, 'external' | 'reward'> {
+  /** As counted by the provider; 0 if it returns no count, like `promptTokens`. */
   sampledTokens: number;
 }
 

@@ -1,6 +1,6 @@
 import { type Choice, type Message, type Tool, textOf } from '../contract/index.ts';
 import { append } from '../util/extremes.ts';
-import { CallLog, type LoggedCall } from './call-log.ts';
+import { CallLog } from './call-log.ts';
 import { History, type HistoryBody, isSameTools } from './history.ts';
 import { Observations, type ObservationsRecord } from './observations.ts';
 import { type AskedForm, type CallTimes, type RecordedCall, sampledMessage } from './recorded-call.ts';
@@ -43,7 +43,8 @@ interface CallRecord extends SentMessages {
 
 /**
  * A trajectory on disk, as plain JSON: the body used for training, plus `record`, which only the harness reads.
- * `reward` is absent if the rollout has none.
+ * `reward` is absent if the rollout has none. Of the choices of a conversation only the last has `prompt_token_ids`: the
+ * prompts of the others are its beginning.
  */
 export interface TrajectoryRecord extends UnrewardedTrajectory {
   reward?: number;
@@ -99,25 +100,24 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
   };
 }
 
-/** Restores a trajectory from its record, closed. Its body is the same to the byte. Prompt token ids are not kept. */
+/** Restores a trajectory from its record, closed. Its body is the same to the byte. */
 export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
   const { id, policy, seed, turns, milliseconds, violation, externalModel } = record.record;
   const conversations = [record, ...(record.additional_histories ?? [])];
-  const calls = record.record.calls.map((call, at) => ({
-    ...readCall(call, conversations, policy ?? ''),
-    ...(at === 0 ? { askedForm: record.record.asked_form } : {}),
-  }));
+  const calls = conversations.map((): RecordedCall[] => []);
+  for (const [at, call] of record.record.calls.entries()) {
+    const read = readCall(call, conversations, policy ?? '');
+    calls[call.history]?.push(at === 0 ? { ...read, askedForm: record.record.asked_form } : read);
+  }
   const histories = conversations.flatMap((conversation, at) => {
-    const [first] = record.record.calls
-      .filter(({ history }) => history === at)
-      .sort((a, b) => a.entry - b.entry);
-    return first ? [History.restore(first.index, conversation)] : [];
+    const own = (calls[at] ?? []).sort((a, b) => a.messages.length - b.messages.length);
+    return own.length > 0 ? [History.restore(own, conversation)] : [];
   });
   const startTime = record.start_time ? new Date(record.start_time) : new Date(0);
   const trajectory = Trajectory.restore(
     { id, seed, startTime, ...(policy === null ? {} : { policy }) },
     {
-      log: new CallLog(histories, calls),
+      log: new CallLog(histories),
       observations: new Observations(record.record.observations, record.record.refused_calls),
       turns,
       milliseconds,
@@ -133,37 +133,35 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
   return trajectory;
 }
 
-function callRecords(trajectory: Trajectory): CallRecord[] {
-  const { histories, policy } = trajectory;
-  const positions = new Map<Entry, { history: number; entry: number }>(
-    histories.flatMap(({ entries }, history) =>
-      entries.map((entry, at) => [entry, { history, entry: at }] as const),
-    ),
-  );
-  return trajectory.log.calls.flatMap((call): CallRecord[] => {
-    const { index, model, tools, messages, choice, external, promptTokens, reward, times } = call;
-    const position = positions.get(external?.reply ?? choice);
-    const history = position && histories[position.history];
-    if (!position || !history) return [];
-    return [
-      {
-        index,
-        ...position,
-        ...(model === policy ? {} : { model }),
-        prompt_tokens: promptTokens,
-        ...(external
-          ? { spoken: { sampled_tokens: external.sampledTokens, finish_reason: choice.finish_reason } }
-          : {}),
-        ...(reward === undefined ? {} : { reward }),
-        ...(times ? { milliseconds: times } : {}),
-        ...(isSameTools(tools, history.tools) ? {} : { tools: tools ?? null }),
-        ...packSentMessages(messages, history.entries.slice(0, position.entry)),
-      },
-    ];
-  });
+const callRecords = ({ histories, policy }: Trajectory): CallRecord[] =>
+  histories
+    .flatMap((history, at) => history.calls.map((call) => callRecord(call, history, at, policy)))
+    .sort((a, b) => a.index - b.index);
+
+function callRecord(
+  call: RecordedCall,
+  { entries, tools: ofHistory }: History,
+  history: number,
+  policy: string | undefined,
+): CallRecord {
+  const { index, model, tools, messages, choice, external, promptTokens, reward, times } = call;
+  return {
+    index,
+    history,
+    entry: messages.length,
+    ...(model === policy ? {} : { model }),
+    prompt_tokens: promptTokens,
+    ...(external
+      ? { spoken: { sampled_tokens: external.sampledTokens, finish_reason: choice.finish_reason } }
+      : {}),
+    ...(reward === undefined ? {} : { reward }),
+    ...(times ? { milliseconds: times } : {}),
+    ...(isSameTools(tools, ofHistory) ? {} : { tools: tools ?? null }),
+    ...packSentMessages(messages, entries),
+  };
 }
 
-function readCall(call: CallRecord, conversations: readonly HistoryBody[], policy: string): LoggedCall {
+function readCall(call: CallRecord, conversations: readonly HistoryBody[], policy: string): RecordedCall {
   const { index, history, entry, model = policy, milliseconds: times } = call;
   const conversation = conversations[history];
   const answer = conversation && readChoice(call, conversation);
@@ -175,7 +173,6 @@ function readCall(call: CallRecord, conversations: readonly HistoryBody[], polic
     index,
     messages: unpackSentMessages(call, conversation.messages_and_choices.slice(0, entry)),
     tools: call.tools === undefined ? conversation.tools : (call.tools ?? undefined),
-    promptTokenIds: [],
     model,
     ...answer,
     promptTokens: call.prompt_tokens,
@@ -213,7 +210,7 @@ function ownMetadata({ metadata, record }: TrajectoryRecord): TrajectoryRecord['
   return own;
 }
 
-/** `entries` is the history before the call's choice. */
+/** `entries` is the history. */
 function packSentMessages(sent: readonly Message[], entries: readonly Entry[]): SentMessages {
   const withIds = differences(sent, entries, true);
   if (withIds.length === 0) return {};

@@ -1,9 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { CallLog } from './call-log.ts';
-import type { History } from './history.ts';
+import type { History, HistoryBody } from './history.ts';
 import { type CallEnd, Observations } from './observations.ts';
-import type { ExternalCall, RecordedCall, TrajectoryCall } from './recorded-call.ts';
+import {
+  type AnsweredCall,
+  type ExternalCall,
+  sampledMessage,
+  type TrajectoryCall,
+} from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
 import { sendableNotes } from './sendable.ts';
 import {
@@ -92,7 +97,7 @@ export class Trajectory {
 
   /**
    * Closes and freezes the trajectory, so that the same data is written, logged and trained on. Later changes throw
-   * TrajectoryError, or TypeError for a change to an array or object.
+   * TrajectoryError, or TypeError for a change to an array or object; only lists of log-probabilities are not frozen.
    */
   seal(): void {
     if (this.#isSealed) return;
@@ -245,9 +250,11 @@ export class Trajectory {
    * @throws TrajectoryError if the call cannot be trained on (unless `onUnexpectedCall` is `warn`) or the rollout has
    * ended.
    */
-  record(call: RecordedCall): void {
+  record({ promptTokenIds, ...call }: AnsweredCall): void {
     this.#requireOpen();
-    const violation = checkCall(call, this.policy);
+    // The service reports the prompt twice. Of two lists that are equal, one is kept.
+    const prompt = call.choice.prompt_token_ids ?? promptTokenIds;
+    const violation = checkCall({ ...call, promptTokenIds: prompt }, this.policy);
     if (violation) {
       if (this.#onUnexpectedCall === 'error') {
         this.#violation ??= violation;
@@ -259,17 +266,19 @@ export class Trajectory {
     }
     for (const { id, function: called } of call.choice.message.tool_calls ?? [])
       this.observations.expectTool(id, called.name);
-    if (this.log.add(call).isRewritten) this.observations.rewrittenHistories++;
+    const { isRewritten } = this.log.add({ ...call, promptTokens: prompt.length }, prompt);
+    if (isRewritten) this.observations.rewrittenHistories++;
   }
 
   /**
    * Adds an answered call of an external model as messages, which can be scored but not trained on.
    * @throws TrajectoryError if the rollout has ended.
    */
-  recordMessages(call: ExternalCall): void {
+  recordMessages({ sampledTokens, ...call }: ExternalCall): void {
     this.#requireOpen();
     this.#externalModel ??= call.model;
-    this.log.addExternal(call);
+    const reply = sampledMessage(call.choice, { tokenIds: false });
+    this.log.add({ ...call, external: { reply, sampledTokens } });
   }
 
   /** Notes that the agent calls an external model at the model's own endpoint, where calls cannot be recorded. */
@@ -301,29 +310,33 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
-  /** The trajectory in its wire format, without its reward. @throws TypeError for a released trajectory. */
+  /** The trajectory as it is kept on disk, without its reward. @throws TypeError for a released trajectory. */
   toRecord(): UnrewardedTrajectory {
-    if (this.#isReleased)
-      throw new TypeError(`Trajectory ${this.id} was released: its conversations are on disk.`);
-    const [main, ...others] = this.histories;
-    const versions = this.policyVersions;
-    return {
-      messages_and_choices: [],
-      ...main?.toBody(),
-      ...(others.length > 0 ? { additional_histories: others.map((history) => history.toBody()) } : {}),
-      ...(versions.length > 0
-        ? { initial_policy_version: versions[0], final_policy_version: versions.at(-1) }
-        : {}),
-      ...sendableNotes(this),
-      start_time: this.startTime.toISOString(),
-    };
+    return this.#write((history) => history.toRecord());
   }
 
   /** The trajectory in its wire format, for logging and training. @throws TypeError while it has no reward. */
   toBody(): TrajectoryBody {
     if (this.reward === null)
       throw new TypeError(`Trajectory ${this.id} has no reward: its rollout has not completed.`);
-    return { ...this.toRecord(), reward: this.reward };
+    return { ...this.#write((history) => history.toBody()), reward: this.reward };
+  }
+
+  #write(form: (history: History) => HistoryBody): UnrewardedTrajectory {
+    if (this.#isReleased)
+      throw new TypeError(`Trajectory ${this.id} was released: its conversations are on disk.`);
+    const [main, ...others] = this.histories.map(form);
+    const versions = this.policyVersions;
+    return {
+      messages_and_choices: [],
+      ...main,
+      ...(others.length > 0 ? { additional_histories: others } : {}),
+      ...(versions.length > 0
+        ? { initial_policy_version: versions[0], final_policy_version: versions.at(-1) }
+        : {}),
+      ...sendableNotes(this),
+      start_time: this.startTime.toISOString(),
+    };
   }
 
   #requireUnsealed(): void {

@@ -47,9 +47,10 @@ describe('an agent that reasons', () => {
       expect.arrayContaining(['reasoning', 'tool-call', 'tool-result']),
       ['reasoning', 'text'],
     ]);
-    const [first, second] = trajectory.choices;
     expect(trajectory.histories).toHaveLength(1);
     expect(trajectory.choices).toHaveLength(2);
+    const sent = trajectory.histories[0]?.toBody().messages_and_choices ?? [];
+    const [first, second] = sent.filter((entry) => 'message' in entry);
     expect(first?.message.reasoning).toBe(steps[0]?.reasoningText);
     const before = [...(first?.prompt_token_ids ?? []), ...(first?.token_ids ?? [])];
     expect(before.length).toBeGreaterThan(10);
@@ -124,7 +125,7 @@ describe('an agent that reasons', () => {
     expect(trajectory.histories[0]?.entries[1]).toEqual({
       ...{ role: 'assistant', reasoning_content: 'it is warm', content: 'a cat' },
     });
-    const prompt = trajectory.log.get(0)?.promptTokenIds;
+    const prompt = trajectory.choices[0]?.prompt_token_ids;
     const { reasoning } = service.engine.chatFormat(baseModel);
     expect(prompt).toEqual(expect.arrayContaining([reasoning?.tokens?.open, reasoning?.tokens?.close]));
   });

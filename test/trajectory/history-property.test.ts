@@ -19,36 +19,38 @@ const callArbitrary = fc.record({
   sampled: fc.array(fc.integer({ min: 97, max: 98 }), { minLength: 1, maxLength: 4 }),
 });
 
-test('whatever the calls, each sampled token is in one history once, after the prompt it was sampled after', () => {
+test('whatever the calls, each choice is sent once, as it was answered, after the prompt it was sampled after', () => {
   fc.assert(
     fc.property(fc.array(callArbitrary, { maxLength: 25 }), (calls) => {
       const trajectory = new Trajectory();
       const conversations: Message[][] = [];
-      const recorded = new Map<Choice, number[]>();
+      const answered: Choice[] = [];
       for (const { from, fresh, asText, user, sampled } of calls) {
         const base = fresh ? [] : (conversations[from % Math.max(1, conversations.length)] ?? []);
         const messages: Message[] = [...base, { role: 'user', content: user }];
         const token_ids = [...sampled, 1_000_000];
         const content = String.fromCodePoint(...sampled);
+        const { index } = trajectory.startCall();
+        const promptTokenIds = render(messages);
         const choice: Choice = {
-          index: 0,
+          index,
           message: { role: 'assistant', content },
           finish_reason: 'stop',
           token_ids,
+          prompt_token_ids: [...promptTokenIds],
         };
-        const { index } = trajectory.startCall();
-        const promptTokenIds = render(messages);
         trajectory.record({ index, messages, tools: undefined, choice, promptTokenIds, model: 'm' });
-        recorded.set(choice, promptTokenIds);
+        answered.push(choice);
         const reply: Message = asText
           ? { role: 'assistant', content: `${content}!` }
           : { role: 'assistant', content, token_ids };
         conversations.push([...messages, reply]);
       }
 
-      expect(trajectory.choices).toHaveLength(recorded.size);
-      expect(new Set(trajectory.choices).size).toBe(recorded.size);
-      for (const { entries } of trajectory.histories) {
+      const sent = trajectory.histories.map((history) => history.toBody().messages_and_choices);
+      const choices = sent.flat().filter((entry) => 'message' in entry);
+      expect(choices.sort((a, b) => a.index - b.index)).toEqual(answered);
+      for (const entries of sent)
         for (const [at, entry] of entries.entries()) {
           if (!('message' in entry)) continue;
           const before = entries
@@ -57,9 +59,11 @@ test('whatever the calls, each sampled token is in one history once, after the p
               (earlier): Message =>
                 'message' in earlier ? { role: 'assistant', token_ids: earlier.token_ids } : earlier,
             );
-          expect(render(before)).toEqual(recorded.get(entry));
+          expect(render(before)).toEqual(entry.prompt_token_ids);
         }
-      }
+      // A history keeps the prompt of its last choice alone.
+      const kept = trajectory.choices.filter((choice) => choice.prompt_token_ids);
+      expect(kept).toHaveLength(trajectory.histories.length);
     }),
     { seed: 20261121, numRuns: 300 },
   );

@@ -1,6 +1,12 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Choice, Message, Tool } from '../../src/contract/index.ts';
-import { type RecordedCall, Trajectory, TrajectoryError } from '../../src/trajectory/index.ts';
+import {
+  type AnsweredCall,
+  fromTrajectoryRecord,
+  Trajectory,
+  TrajectoryError,
+  toTrajectoryRecord,
+} from '../../src/trajectory/index.ts';
 
 const choice = (content: string, token_ids: number[]): Choice => ({
   index: 0,
@@ -11,7 +17,7 @@ const choice = (content: string, token_ids: number[]): Choice => ({
 const user = (content: string): Message => ({ role: 'user', content });
 const assistant = (content: string): Message => ({ role: 'assistant', content });
 
-function record(trajectory: Trajectory, call: Partial<RecordedCall> & Pick<RecordedCall, 'promptTokenIds'>) {
+function record(trajectory: Trajectory, call: Partial<AnsweredCall> & Pick<AnsweredCall, 'promptTokenIds'>) {
   const { index } = trajectory.startCall();
   trajectory.record({
     index,
@@ -40,6 +46,54 @@ test('a call whose prompt begins with the last prompt and its sampled tokens ext
   ]);
 });
 
+describe('the prompts of a history', () => {
+  const carried = (content: string, token_ids: number[], prompt_token_ids: number[]): Choice => ({
+    ...choice(content, token_ids),
+    prompt_token_ids,
+  });
+  const answered = [carried('b', [3, 9], [1, 2]), carried('d', [5], [1, 2, 3, 9, 4]), carried('f', [6], [7])];
+  const conversations = [[user('a')], [user('a'), assistant('b'), user('c')], [user('e')]];
+  const prompts = (trajectory: Trajectory) => trajectory.choices.map((one) => one.prompt_token_ids);
+
+  function recorded(): Trajectory {
+    const trajectory = new Trajectory({ startTime: new Date(0) });
+    for (const [at, one] of answered.entries())
+      record(trajectory, {
+        messages: conversations[at] ?? [],
+        choice: one,
+        promptTokenIds: [...(one.prompt_token_ids ?? [])],
+      });
+    trajectory.creditCalls(new Map([[0, 0.5]]));
+    trajectory.reward = 1;
+    trajectory.seal();
+    return trajectory;
+  }
+
+  const whole = JSON.stringify([user('a'), { ...answered[0], credited_reward: 0.5 }, user('c'), answered[1]]);
+
+  test('are kept once, and sent with each choice as it was answered', () => {
+    const trajectory = recorded();
+    expect(prompts(trajectory)).toEqual([undefined, [1, 2, 3, 9, 4], [7]]);
+    expect(JSON.stringify(trajectory.toBody().messages_and_choices)).toBe(whole);
+    // What the caller of the model holds stays as it was.
+    expect(answered[0]).toHaveProperty('prompt_token_ids', [1, 2]);
+  });
+
+  test('are on disk once, and come back', () => {
+    const written = JSON.stringify(toTrajectoryRecord(recorded()));
+    expect(written.match(/"prompt_token_ids"/g)).toHaveLength(2);
+    const restored = fromTrajectoryRecord(JSON.parse(written));
+    expect(JSON.stringify(restored.toBody())).toBe(JSON.stringify(recorded().toBody()));
+  });
+
+  test('that a run of an earlier version has repeated are kept once when they are read', () => {
+    const repeated = { ...toTrajectoryRecord(recorded()), ...recorded().toBody() };
+    const restored = fromTrajectoryRecord(JSON.parse(JSON.stringify(repeated)));
+    expect(prompts(restored)).toEqual([undefined, [1, 2, 3, 9, 4], [7]]);
+    expect(JSON.stringify(restored.toBody())).toBe(JSON.stringify(recorded().toBody()));
+  });
+});
+
 test.each([
   ['a sampled token is another', [1, 2, 3, 8, 4]],
   ['the sampled end token is missing', [1, 2, 3, 4]],
@@ -60,7 +114,7 @@ test('counts histories whose prompt was rewritten though the agent sent the same
   };
   const sent: Message = { role: 'assistant', content: 'b', reasoning_content: 'c', token_ids: [3, 9] };
   const tools: Tool[] = [{ type: 'function', function: { name: 'look' } }];
-  const rewrittenBy = (call: Partial<RecordedCall>) => {
+  const rewrittenBy = (call: Partial<AnsweredCall>) => {
     const trajectory = new Trajectory();
     record(trajectory, { promptTokenIds: [1, 2], choice: thought });
     record(trajectory, { messages: [user('a'), sent, user('c')], promptTokenIds: [1, 2, 9, 4], ...call });
@@ -73,6 +127,26 @@ test('counts histories whose prompt was rewritten though the agent sent the same
   expect(rewrittenBy({ messages: [user('b'), sent, user('c')] })).toBe(0);
   expect(rewrittenBy({ messages: [user('a')] })).toBe(0);
   expect(rewrittenBy({ tools })).toBe(0);
+});
+
+test('tools and forms that an agent library makes anew for each call are kept once', () => {
+  const trajectory = new Trajectory();
+  const made = () => ({
+    tools: [{ type: 'function', function: { name: 'look' } }] satisfies Tool[],
+    askedForm: { tool_choice: 'required' } as const,
+  });
+  record(trajectory, { ...made(), promptTokenIds: [1, 2] });
+  record(trajectory, {
+    ...made(),
+    messages: [user('a'), assistant('b'), user('c')],
+    promptTokenIds: [1, 2, 3, 9, 4],
+  });
+  trajectory.seal();
+  const [first, second] = trajectory.log.calls;
+  expect(trajectory.histories).toHaveLength(1);
+  expect(second?.tools).toEqual(made().tools);
+  expect(second?.tools).toBe(first?.tools);
+  expect([first?.askedForm, second?.askedForm]).toEqual([made().askedForm, undefined]);
 });
 
 test('histories are in the order in which their first calls began, whichever was answered first', () => {

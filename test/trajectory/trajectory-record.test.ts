@@ -25,10 +25,7 @@ const shown = (trajectory: Trajectory) => ({
   histories: trajectory.histories.map((history) => [history.firstCall, history.toBody()]),
   choices: trajectory.choices,
   calls: trajectory.calls,
-  recorded: trajectory.log.calls.map(({ promptTokenIds: _, tools = null, ...call }) => ({
-    ...call,
-    tools,
-  })),
+  recorded: trajectory.log.calls.map(({ tools = null, ...call }) => ({ ...call, tools })),
   stepReward: trajectory.stepReward,
   policyVersions: trajectory.policyVersions,
   sampledTokens: trajectory.sampledTokens,

@@ -1,5 +1,5 @@
 import { RequestError } from '../../client/index.ts';
-import type { ChatCompletion, ChatCompletionRequest, Choice, Message } from '../../contract/index.ts';
+import type { ChatCompletion, ChatCompletionRequest, Message } from '../../contract/index.ts';
 import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
 import { append } from '../../util/extremes.ts';
@@ -83,21 +83,19 @@ export class RecordedReplies extends ReplaySource {
   }
 
   /**
-   * Prompt ids are not recorded. These placeholders have the same length, with the sampled tokens of the history at
-   * their positions, so that the same calls extend the same histories.
+   * The prompt, which a later choice of the history may hold. If none does, placeholders have the same length, with the
+   * sampled tokens of the history at their positions, so that the same calls extend the same histories.
    */
-  #promptIds({ choice }: RecordedCall): number[] {
-    const at = this.#trajectory.histories.findIndex(({ entries }) => entries.includes(choice));
-    const { log, histories } = this.#trajectory;
-    const lengths = new Map<Choice, number>(
-      log.calls.map(({ choice, promptTokens }) => [choice, promptTokens]),
-    );
+  #promptIds(call: RecordedCall): number[] {
+    const at = this.#trajectory.histories.findIndex(({ calls }) => calls.includes(call));
+    const calls = this.#trajectory.histories[at]?.calls ?? [];
+    const known = calls.at(-1)?.choice.prompt_token_ids;
+    if (known) return known.slice(0, call.promptTokens);
     const ids: number[] = [];
-    for (const earlier of histories[at]?.choices ?? []) {
-      const length = lengths.get(earlier) ?? 0;
-      while (ids.length < length) ids.push(-1 - at);
-      if (earlier === choice) break;
-      append(ids, earlier.token_ids ?? []);
+    for (const { choice, promptTokens } of calls) {
+      while (ids.length < promptTokens) ids.push(-1 - at);
+      if (choice === call.choice) break;
+      append(ids, choice.token_ids ?? []);
     }
     return ids;
   }
