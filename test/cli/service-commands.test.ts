@@ -107,13 +107,16 @@ it('the beginning of an id that several jobs have is refused with them', async (
 });
 
 it('a command asks a wrong address once, and names it', async () => {
+  let asked = 0;
   const { url, close } = await startServer((_, response) => {
+    asked++;
     response.writeHead(200, { 'content-type': 'text/html' }).end('<html><title>My shop</title></html>');
   });
   onTestFinished(close);
   const ask = (address: string) =>
     output(['models'], { MARTINGALE_BASE_URL: address, MARTINGALE_API_KEY: 'key' });
   await expect(ask(url)).rejects.toThrow(`What answers at ${url} is not a martingale service (text/html)`);
+  expect(asked).toBe(1);
   const nowhere = await unusedUrl();
   await expect(ask(nowhere)).rejects.toThrow(`${nowhere} cannot be reached: connect ECONNREFUSED`);
 });

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../../support/files.ts';
 import { start } from './started.ts';
 
 /** One gradient step of several seconds. */
-const examples = 600;
+const examples = 1200;
 const lines = Array.from({ length: examples }, (_, index) =>
   JSON.stringify({
     messages: [
