@@ -96,8 +96,8 @@ test('a short recipe trains, keeps its counts and says so in JSON lines', async 
 });
 
 describe('npm start', () => {
-  it('learns in 30 steps, keeps its counts and says so in JSON lines', { tags: ['long'] }, async () => {
-    const { before, after } = await trained({ recipe: 'desk' }, 30, 96);
+  it('learns in 40 steps, keeps its counts and says so in JSON lines', { tags: ['long'] }, async () => {
+    const { before, after } = await trained({ recipe: 'desk' }, 40, 96);
     expect(before.success).toBeLessThan(0.3);
     expect(after.reward).toBeGreaterThan(0.8);
     expect(after.success).toBeGreaterThan(0.6);
