@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { memoryFolder } from './test/support/memory-folder.ts';
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 const source = (file: string) => path(`./src/${file}`);
@@ -17,6 +18,8 @@ const isolated = [
   'test/engines/embedded/graphs/training.test.ts',
   'test/faults/machine/template-process.test.ts',
 ];
+
+const temporary = process.env.TMPDIR ? null : memoryFolder();
 
 export default defineConfig({
   resolve: {
@@ -38,8 +41,12 @@ export default defineConfig({
     ],
     pool: 'forks',
     maxWorkers: 2,
-    // The processes that tests start take compiled modules from here: half the time of their start.
-    env: { NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile') },
+    env: {
+      // The processes that tests start take compiled modules from here: half the time of their start.
+      NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile'),
+      // `TMPDIR` names another place, such as a disk.
+      ...(temporary === null ? {} : { TMPDIR: temporary }),
+    },
     setupFiles: [path('./test/support/quiet.ts')],
     restoreMocks: true,
     unstubEnvs: true,

@@ -2,7 +2,7 @@ import type { Health } from '../contract/index.ts';
 import { isObject } from '../util/json.ts';
 import { warn } from '../util/warning.ts';
 import type { Answer } from './call.ts';
-import { isRequestError } from './errors.ts';
+import { isRequestError, RequestError } from './errors.ts';
 import type { ClientOptions } from './options.ts';
 import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
@@ -52,9 +52,15 @@ export class Client {
     return this.#options;
   }
 
-  /** Resolves if the service is running. The body is not checked, because the interface does not define it. */
+  /**
+   * Resolves if the service is running. The body is not checked, because the interface does not define it; but an HTML
+   * page comes from something else.
+   */
   async health(options: CallOptions = {}): Promise<Health> {
-    await this.#requester.read('/health', options, () => undefined);
+    await this.#requester.read('/health', options, ({ facts }) => {
+      if (/^(?:text\/html|application\/xhtml)/i.test(facts.contentType ?? ''))
+        throw new RequestError('bad_response', { ...facts, detail: 'an HTML page' });
+    });
     return { status: 'ok' };
   }
 

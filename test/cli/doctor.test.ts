@@ -6,6 +6,7 @@ import type { MachineReport, ModelReport } from '../../src/cli/doctor/report.ts'
 import { checkSurroundings } from '../../src/cli/doctor/surroundings.ts';
 import { startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
 import { startServer, unusedUrl } from '../support/http-server.ts';
 import { fromSource, root } from '../support/programs.ts';
@@ -117,10 +118,10 @@ describe('martingale doctor', () => {
     [['--sampled', '400'], /--sampled is 400, but must be less than --sequence, 400/],
     [['--rollouts', '0'], /--rollouts.*whole number/],
   ])('refuses %j by name', async (flags, message) => {
-    const { output, errors, status } = await doctor(...flags);
-    expect(errors).toMatch(message);
-    expect(output).toBe('');
-    expect(status).toBe(1);
+    const { stdout, stderr, code } = await command(['doctor', ...flags]);
+    expect(stderr).toMatch(message);
+    expect(stdout).toBe('');
+    expect(code).toBe(1);
   });
 });
 

@@ -2,9 +2,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { afterAll, describe, expect, it } from 'vitest';
 import { RawClient } from '../formats/open-reward/serve/client.ts';
+import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
 import { fromSource, root } from '../support/programs.ts';
 
@@ -59,8 +59,7 @@ describe('martingale environments serve', () => {
       'it has `rollout`, so its agent is its own code',
     ],
   ] as const)('refuses %s %j with words', async ([file, flags, words]) => {
-    const child = start(file, ...flags);
-    const [errors, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    expect([errors, code]).toEqual([expect.stringContaining(words), 1]);
+    const { stderr, code } = await command(['environments', 'serve', file, '--port', '0', ...flags]);
+    expect([stderr, code]).toEqual([expect.stringContaining(words), 1]);
   });
 });

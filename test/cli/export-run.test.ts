@@ -6,8 +6,8 @@ import { SftExamples } from '../../src/cli/export/sft-examples.ts';
 import { sftExampleSchema } from '../../src/contract/index.ts';
 import type { GroupRecord } from '../../src/rollout/index.ts';
 import { readRun } from '../../src/training/index.ts';
+import { output } from '../support/command.ts';
 import { sharedFolder, temporaryFolder } from '../support/files.ts';
-import { runProgram } from '../support/programs.ts';
 import { makeRun } from '../view/make-run.ts';
 
 const folder = sharedFolder();
@@ -18,9 +18,7 @@ beforeAll(() =>
 
 async function exported(as: string, ...more: string[]): Promise<string> {
   const to = join(await temporaryFolder(), 'out.json');
-  await runProgram('src/cli/main.ts', {
-    args: ['export', 'desk', '--in', folder, '--to', as, '--out', to, ...more],
-  });
+  await output(['export', 'desk', '--in', folder, '--to', as, '--out', to, ...more]);
   return readFile(to, 'utf8');
 }
 
@@ -167,5 +165,5 @@ it('refuses a file that exists, a step that is not there, and an unknown form', 
     '--out',
     join(folder, 'desk', 'config.json'),
   ];
-  await expect(runProgram('src/cli/main.ts', { args })).rejects.toThrow('exists already');
+  await expect(output(args)).rejects.toThrow('exists already');
 });

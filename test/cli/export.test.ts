@@ -16,6 +16,7 @@ import { type RunningService, startService } from '../../src/service/index.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { readFixtureTensors } from '../engines/embedded/checkpoint/reference.ts';
 import { underFaults } from '../faults/driver/fault.ts';
+import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
 import { fromSource, root } from '../support/programs.ts';
 
@@ -75,13 +76,17 @@ afterAll(async () => {
 });
 
 /** `martingale export` to a folder, to its end. */
-async function run(
+async function run(to: string, flags: readonly string[]) {
+  const env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+  const { stdout, stderr, code } = await command(['export', '--out', to, ...flags], env);
+  return { output: stdout, errors: stderr, status: code };
+}
+
+/** The same in a process of its own, whose disk fails. */
+async function runUnder(
+  { execArgv, env }: { execArgv: readonly string[]; env: NodeJS.ProcessEnv },
   to: string,
   flags: readonly string[],
-  { execArgv, env }: { execArgv: readonly string[]; env: NodeJS.ProcessEnv } = {
-    execArgv: [],
-    env: process.env,
-  },
 ) {
   const program = [...fromSource, ...execArgv, 'src/cli/main.ts', 'export', '--out', to, ...flags];
   const child = spawn(process.execPath, program, {
@@ -277,7 +282,7 @@ describe('martingale export', () => {
     await mkdir(disk);
     const full = underFaults({ root: disk, mode: 'ENOSPC' });
     for (const flags of [['shop/agent'], [...merged, base]]) {
-      const { errors, status } = await run(join(disk, 'to'), flags, full);
+      const { errors, status } = await runUnder(full, join(disk, 'to'), flags);
       expect([errors, status]).toEqual([
         expect.stringMatching(/disk\/to could not be written.*Free disk space/),
         1,

@@ -1,24 +1,16 @@
-import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keyTable } from '../../src/cli/keys.ts';
 import { startService } from '../../src/service/index.ts';
+import { command } from '../support/command.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { fromSource } from '../support/programs.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 
-const root = new URL('../../', import.meta.url);
-const run = promisify(execFile);
-
-/** `martingale keys ...` in its own process. */
+/** `martingale keys ...` */
 async function keys(...words: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  const call = run(process.execPath, [...fromSource, 'src/cli/main.ts', 'keys', ...words], { cwd: root });
-  return call.then(
-    ({ stdout, stderr }) => ({ status: 0, stdout, stderr }),
-    ({ code, stdout, stderr }) => ({ status: code, stdout, stderr }),
-  );
+  const { code, ...said } = await command(['keys', ...words]);
+  return { status: code, ...said };
 }
 
 describe('martingale keys', () => {
@@ -81,21 +73,17 @@ describe('martingale keys', () => {
     const file = join(folder, 'file');
     await writeFile(file, '');
     const [atFile, belowFile, missing] = [file, join(file, 'data'), join(folder, 'missing')];
-    const [refusals, ofMissing, ofEmpty] = await Promise.all([
-      Promise.all([atFile, belowFile].map((data) => keys('create', '--data', data))),
-      keys('list', '--data', missing),
-      keys('list', '--data', folder),
-    ]);
-    for (const [index, { status, stderr }] of refusals.entries()) {
+    for (const data of [atFile, belowFile]) {
+      const { status, stderr } = await keys('create', '--data', data);
       expect(status).toBe(1);
-      expect(stderr).toContain(`cannot keep its data in ${[atFile, belowFile][index]}`);
+      expect(stderr).toContain(`cannot keep its data in ${data}`);
       expect(stderr).toContain('Choose another data folder. [bad_data_folder]');
     }
-    expect(ofMissing).toMatchObject({
+    expect(await keys('list', '--data', missing)).toMatchObject({
       ...{ status: 1, stdout: '' },
       stderr: `error: There is no data folder ${missing}. Check --data. [data_folder_not_found]\n`,
     });
-    expect(ofEmpty).toMatchObject({
+    expect(await keys('list', '--data', folder)).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('There are no keys.'),
     });

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
 import { plotLines } from '../../src/cli/run-commands/plot.ts';
+import { command, output } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { fromSource, outcomeOf, root, runProgram } from '../support/programs.ts';
 import { makeRun } from '../view/make-run.ts';
 
 const folder = sharedFolder();
@@ -21,7 +20,7 @@ beforeAll(async () => {
   });
 });
 
-const martingale = (...args: string[]) => runProgram('src/cli/main.ts', { args });
+const martingale = (...args: string[]) => output(args);
 
 it('runs lists the runs of a folder, newest first', async () => {
   const [head = '', ...rows] = (await martingale('runs', folder)).trimEnd().split('\n');
@@ -58,13 +57,12 @@ it.each([
   ['a checkpoint of its model', 'local/shop/desk:step1'],
   ['a part of its name', 'e'],
 ])('a run is found by %s; of several the newest, and this is said', async (_, name) => {
-  const args = [...fromSource, 'src/cli/main.ts', 'show', name, '--in', folder];
-  const { output, errors, code } = await outcomeOf(spawn(process.execPath, args, { cwd: root }));
-  expect([errors, code]).toEqual([
+  const { stdout, stderr, code } = await command(['show', name, '--in', folder]);
+  expect([stderr, code]).toEqual([
     `${name} may be other (local/shop/desk), desk (local/shop/desk). This is the newest of them, other.\n`,
     0,
   ]);
-  expect(output).toMatch(/^other {2}finished\n/);
+  expect(stdout).toMatch(/^other {2}finished\n/);
 });
 
 it('compare puts evaluations of runs, by their own names, into one table', async () => {

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { ScenarioSet } from 'martingale';
 import { recordedScenario } from 'martingale/records';
 import { expect, it } from 'vitest';
+import { output } from '../support/command.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { runProgram } from '../support/programs.ts';
 
 const fixtures = join(import.meta.dirname, '../formats/conversations/fixtures');
-const martingale = (...args: string[]) => runProgram('src/cli/main.ts', { args: ['scenarios', ...args] });
+const martingale = (...args: string[]) => output(['scenarios', ...args]);
 
 it('writes files that a ScenarioSet reads, and tells what it could not read', async () => {
   const out = join(await temporaryFolder(), 'new/scenarios');
@@ -42,8 +42,9 @@ it('takes a function from a module, and prints its report as JSON', async () => 
     { question: 'How many cups do you have?' },
   ]);
   expect(await readdir(out)).toEqual(['train.jsonl']);
-  await writeFile(map, 'export const other = 1;\n');
-  await expect(martingale(fixtures, '--out', join(folder, 'b'), '--map', map)).rejects.toThrow(
+  const other = join(folder, 'other.ts');
+  await writeFile(other, 'export const other = 1;\n');
+  await expect(martingale(fixtures, '--out', join(folder, 'b'), '--map', other)).rejects.toThrow(
     'exports no function by default',
   );
 });

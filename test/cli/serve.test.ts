@@ -4,8 +4,9 @@ import { realpath } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { welcome } from '../../src/cli/serve.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { fromSource, root } from '../support/programs.ts';
+import { fromSource, outcomeOf, root } from '../support/programs.ts';
 
 const data = sharedFolder();
 let running: ChildProcess | undefined;
@@ -64,19 +65,27 @@ describe('martingale serve', () => {
   it.each([
     [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
     [['--checkpoint', 'hf:qwen'], /hf:qwen\. Pass hf:owner\/name/],
+  ])('refuses %j by name', async (flags, message) => {
+    const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
+    const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    const { errors, code } = await outcomeOf(child);
+    expect(errors).toMatch(message);
+    expect(errors.trim().split('\n')).toHaveLength(1);
+    expect(code).toBe(1);
+  });
+
+  it.each([
     [['--train', 'some'], /--train.*Allowed choices are lora, all/],
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
     [['--tool-calls', 'xml'], /--tool-calls.*hermes, named, llama, json, none/],
     [['--device', 'cuda'], /--device.*cpu, webgpu/],
-  ])('refuses %j by name', async (flags, message) => {
-    const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
-    const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] });
-    let text = '';
-    for await (const chunk of child.stderr) text += chunk;
-    expect(text).toMatch(message);
-    expect(text.trim().split('\n')).toHaveLength(1);
+  ])('refuses the flags %j by name', async (flags, message) => {
+    const { stderr, code } = await command(['serve', '--port', '0', '--data', data, ...flags]);
+    expect(stderr).toMatch(message);
+    expect(stderr.trim().split('\n')).toHaveLength(1);
+    expect(code).toBe(1);
   });
 
   it.skipIf(process.platform !== 'linux')('says what is missing when there is no graphics card', async () => {

@@ -5,10 +5,10 @@ import { createClient } from 'martingale';
 import { type RunningService, startService } from 'martingale/service';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { printPieces } from '../../src/cli/service-commands/print-pieces.ts';
+import { output } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
 import { startServer, unusedUrl } from '../support/http-server.ts';
 import { withoutCheckpoints } from '../support/model-pages.ts';
-import { runProgram } from '../support/programs.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 
 const folder = sharedFolder();
@@ -25,10 +25,7 @@ beforeAll(async () => {
 afterAll(() => service?.close());
 
 const martingale = (...args: string[]) =>
-  runProgram('src/cli/main.ts', {
-    args,
-    env: { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey },
-  });
+  output(args, { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey });
 
 it('models and checkpoints list what a service has', async () => {
   expect(await martingale('models')).toMatch(/^MODEL.*\na\/shop\/desk +\S+ +\S+ +[\w-]{36}\n$/);
@@ -52,8 +49,7 @@ it('checkpoints says which steps it did not find, and that a model has none', as
   const { url, close } = await startServer(withoutCheckpoints);
   onTestFinished(close);
   const env = { MARTINGALE_BASE_URL: url, MARTINGALE_API_KEY: 'key' };
-  const checkpoints = (...args: string[]) =>
-    runProgram('src/cli/main.ts', { args: ['checkpoints', 'shop/desk', ...args], env });
+  const checkpoints = (...args: string[]) => output(['checkpoints', 'shop/desk', ...args], env);
   expect(await checkpoints('--delete', '0', '7', '--yes')).toBe('deleted 1; there is no step 7\n');
   expect(await checkpoints()).toBe('a/shop/desk has no checkpoints.\n');
   expect(await checkpoints('--json')).toBe('');
@@ -85,7 +81,7 @@ it('jobs lists those of all models or of one, newest first', async () => {
 it('jobs says that there is no such job, and a missing key is named', async () => {
   await expect(martingale('jobs', '00000000-0000-4000-8000-000000000000')).rejects.toThrow(/404/);
   const env = { MARTINGALE_API_KEY: '', MARTINGALE_BASE_URL: service.url };
-  await expect(runProgram('src/cli/main.ts', { args: ['models'], env })).rejects.toThrow(
+  await expect(output(['models'], env)).rejects.toThrow(
     `the key of the service at ${service.url} is missing`,
   );
 });
@@ -106,21 +102,21 @@ it('the beginning of an id that several jobs have is refused with them', async (
   });
   onTestFinished(close);
   const env = { MARTINGALE_BASE_URL: url, MARTINGALE_API_KEY: 'key' };
-  const asked = runProgram('src/cli/main.ts', { args: ['jobs', '4f1c'], env });
+  const asked = output(['jobs', '4f1c'], env);
   await expect(asked).rejects.toThrow(/2 jobs begin with 4f1c.*4f1c0000-.*4f1c1111-/);
 });
 
 it('a command asks a wrong address once, and names it', async () => {
+  let asked = 0;
   const { url, close } = await startServer((_, response) => {
+    asked++;
     response.writeHead(200, { 'content-type': 'text/html' }).end('<html><title>My shop</title></html>');
   });
   onTestFinished(close);
   const ask = (address: string) =>
-    runProgram('src/cli/main.ts', {
-      args: ['models'],
-      env: { MARTINGALE_BASE_URL: address, MARTINGALE_API_KEY: 'key' },
-    });
+    output(['models'], { MARTINGALE_BASE_URL: address, MARTINGALE_API_KEY: 'key' });
   await expect(ask(url)).rejects.toThrow(`What answers at ${url} is not a martingale service (text/html)`);
+  expect(asked).toBe(1);
   const nowhere = await unusedUrl();
   await expect(ask(nowhere)).rejects.toThrow(`${nowhere} cannot be reached: connect ECONNREFUSED`);
 });

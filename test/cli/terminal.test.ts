@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { describeFailure } from '../../src/cli/program-end.ts';
@@ -6,8 +5,8 @@ import { jsonLine, MartingaleError } from '../../src/contract/index.ts';
 import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { paint } from '../../src/progress/text.ts';
+import { command } from '../support/command.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { fromSource, root } from '../support/programs.ts';
 import { makeRun } from '../view/make-run.ts';
 
 /** Clears the screen, sets the title, hides text, changes its direction, returns to the start of the line. */
@@ -43,11 +42,8 @@ test('a folder with a hostile name cannot control the terminal of those who look
   const parent = await temporaryFolder();
   const folder = join(parent, hostile.replaceAll('\u0000', ''));
   await makeRun({ runDirectory: folder, steps: 1, groupsPerStep: 1, rolloutsPerGroup: 2 });
-  const program = [...fromSource, join(root, 'src/cli/main.ts')];
   for (const args of [['runs'], ['show'], ['show', '--step', '0'], ['compare', folder, folder]]) {
-    const { stdout, stderr } = spawnSync(process.execPath, [...program, ...args, '--in', parent], {
-      encoding: 'utf8',
-    });
+    const { stdout, stderr } = await command([...args, '--in', parent]);
     expect([args, `${stdout}${stderr}`]).toEqual([args, expect.not.stringMatching(active)]);
   }
 });

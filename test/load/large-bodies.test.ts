@@ -8,7 +8,7 @@ import { type LargeBody, largeJob, largeUpload } from './large-bodies.ts';
 import { ask, type ChildService, send, startChild } from './large-client.ts';
 
 const smallBytes = 8e6;
-const largeBytes = 24e6 * testScale;
+const largeBytes = 16e6 * testScale;
 /** Far less than a body parsed in one piece takes: the service holds only the tokens of a job, a fifth of it. */
 const heapMiB = (bytes: number) => Math.ceil(72 + (0.3 * bytes) / 1e6);
 const jobs = '/v1/preview/training-jobs';

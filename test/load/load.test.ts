@@ -63,16 +63,10 @@ async function retriesBeyondLimits(calls: number): Promise<void> {
 
 test(
   '150 requests beyond the limits get a 429 and finally an answer, and the limit in flight holds',
-  { tags: ['long'] },
-  () => retriesBeyondLimits(150),
-);
-
-test(
-  '500 requests beyond the limits get a 429 and finally an answer, and the limit in flight holds',
   {
     tags: ['long'],
   },
-  () => retriesBeyondLimits(500),
+  () => retriesBeyondLimits(150),
 );
 
 test('a model with a thousand requests does not delay another, whichever it is', {

@@ -33,10 +33,10 @@ async function summaryOf(recipe: string, steps: number) {
 
 describe('the recipes', { tags: ['long'] }, () => {
   it.each([
-    ['search', 3, 7 * 16],
-    ['sort', 2, 12 * 8],
-    ['tictactoe', 2, 32 * 8],
-    ['market', 2, 16 * 8],
+    ['search', 1, 7 * 16],
+    ['sort', 1, 12 * 8],
+    ['tictactoe', 1, 32 * 8],
+    ['market', 1, 16 * 8],
   ])('%s runs, and every rollout completes', async (recipe, steps, rollouts) => {
     const { steps: taken, counts } = await summaryOf(recipe, steps);
     expect(taken).toBe(steps);

@@ -141,7 +141,8 @@ describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2'])(
       await engine?.close();
     });
 
-    it('learns a choice through the service, from the tokens that it sampled', { timeout: 120_000 }, () =>
+    const options = { timeout: 120_000, ...(family === 'qwen3' ? {} : { tags: ['long'] }) };
+    it('learns a choice through the service, from the tokens that it sampled', options, () =>
       learn({ service, folder }, choice, { seed: 1, learningRate: 2e-3, steps: 30 }),
     );
 
@@ -156,7 +157,7 @@ describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2'])(
 
       it('is learned with one seed', { timeout: 120_000 }, () => learns(1));
 
-      it.each([2, 3, 4, 5])('is learned with seed %d', { tags: ['long'] }, learns);
+      it.each([2, 3])('is learned with seed %d', { tags: ['long'] }, learns);
     });
   },
 );

@@ -3,7 +3,7 @@ import type { GroupsResult } from '../../rollout/index.ts';
 /** A round that takes longer is not repeated: what it loads and compiles is little beside it. */
 const longRoundMs = 5000;
 /** How long to repeat rounds with a model in this process, where they cost nothing. */
-const repeatMs = 2000;
+const repeatMs = 1000;
 
 interface Pace {
   /** The round that has run. */
@@ -17,7 +17,7 @@ interface Pace {
 
 /**
  * Rollouts a second, of the fastest round. The first one loads modules, and V8 compiles what it runs as it goes, so quick
- * rounds run again: once, or for two seconds if the model is one of this process.
+ * rounds run again: once, or for a second if the model is one of this process.
  */
 export async function measurePace({ first, again, isFree, signal }: Pace): Promise<number> {
   let fastest = paceOf(first);

@@ -142,15 +142,15 @@ function answersAll({ baseModel, open }: TestedModel, { total, seed }: Size): vo
   });
 }
 
-describe('3,000 generated requests', () => answersAll(tinyModel, { total: 3_000, seed: testSeed + 1 }));
+describe('1,000 generated requests', () => answersAll(tinyModel, { total: 1_000, seed: testSeed + 1 }));
 
-describe('500 generated requests to a checkpoint', () =>
-  answersAll(checkpointModel, { total: 500, seed: testSeed + 2 }));
+describe('250 generated requests to a checkpoint', () =>
+  answersAll(checkpointModel, { total: 250, seed: testSeed + 2 }));
 
-describe(`${20_000 * testScale} generated requests`, { tags: ['long'] }, () =>
-  answersAll(tinyModel, { total: 20_000 * testScale, seed: testSeed }),
+describe(`${6_000 * testScale} generated requests`, { tags: ['long'] }, () =>
+  answersAll(tinyModel, { total: 6_000 * testScale, seed: testSeed }),
 );
 
-describe(`${5_000 * testScale} generated requests to a checkpoint`, { tags: ['long'] }, () =>
-  answersAll(checkpointModel, { total: 5_000 * testScale, seed: testSeed }),
+describe(`${1_500 * testScale} generated requests to a checkpoint`, { tags: ['long'] }, () =>
+  answersAll(checkpointModel, { total: 1_500 * testScale, seed: testSeed }),
 );

@@ -1,11 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { generateText } from 'ai';
-import { createClient, train } from 'martingale';
-import { createEmbeddedEngine } from 'martingale/embedded';
+import { runGroups } from 'martingale';
 import { harborTasks, localSandbox } from 'martingale/environments';
-import { startService } from 'martingale/service';
+import { scriptedModel } from 'martingale/testing';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { hasBubblewrap } from '../../formats/harbor/has-bubblewrap.ts';
 import { temporaryFolder } from '../../support/files.ts';
@@ -46,50 +45,40 @@ async function lightTasks(folder: string, interpreter: string, library: string):
   }
 }
 
-it('the tiny model learns task folders whose tests use harbor-rewardkit, from chance to above 0.9', {
+it('the tests of a task may use harbor-rewardkit: its grade is the reward', {
   tags: ['long'],
-  timeout: 600_000,
 }, async ({ skip }) => {
   if (!python) return skip('it cannot be installed');
   if (!hasBubblewrap) return skip('there is no bubblewrap');
   const folder = await temporaryFolder();
-  const library = join(folder, 'library');
-  await mkdir(library);
+  // In a sandbox, the machine's own `/dev` is not there.
+  const library = await mkdtemp('/tmp/library-');
+  onTestFinished(() => rm(library, { recursive: true, force: true }));
   await writeFile(join(library, 'litellm.py'), 'REASONING_EFFORT = str\n');
   await lightTasks(join(folder, 'tasks'), python, library);
   const base = execFileSync(python, ['-c', 'import sys; print(sys.base_prefix)']).toString().trim();
   const { environment, scenarios } = await harborTasks(join(folder, 'tasks'), {
-    sandbox: localSandbox({ maxSandboxes: 4, folders: [base, dirname(dirname(python)), library] }),
+    sandbox: localSandbox({ folders: [base, dirname(dirname(python)), library] }),
     agent: async ({ model, sandbox, instruction, signal }) => {
       const { text } = await generateText({
         model: model.languageModel,
         prompt: instruction,
-        providerOptions: { martingale: { structured_outputs: { choice: Object.values(signals) } } },
         abortSignal: signal,
       });
       await sandbox.write('/app/word.txt', text, { signal });
+      return text;
     },
   });
-  const engine = await createEmbeddedEngine();
-  onTestFinished(() => engine.close());
-  const service = await startService({ engine, dataFolder: join(folder, 'data') });
-  onTestFinished(() => service.close());
-  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
-  onTestFinished(() => client.close());
-  const { reports } = await train({
-    environment,
-    scenarios,
-    client,
-    model: { project: 'tasks', name: 'lights', baseModel: 'martingale-tiny' },
-    steps: 10,
-    groupsPerStep: 3,
-    rolloutsPerGroup: 8,
-    config: { learning_rate: 2e-3, entropy_coefficient: 0.01 },
-    seed: 1,
-    runDirectory: join(folder, 'run'),
-    progress: false,
+  // Right for one light of the three.
+  const { groups, counts } = await runGroups({
+    ...{ environment, scenarios, rolloutsPerGroup: 1 },
+    model: scriptedModel(() => 'stop'),
   });
-  expect(reports.every(({ completed }) => completed === 24)).toBe(true);
-  expect(reports[0]?.reward).toBeLessThan(0.6);
-  expect(Math.max(...reports.slice(-5).map(({ reward }) => reward))).toBeGreaterThan(0.9);
+  expect(counts).toMatchObject({ dispatched: 3, completed: 3 });
+  const rewards = groups.map(({ trajectories, scenario }) => [scenario, trajectories[0]?.reward]);
+  expect(rewards).toEqual([
+    [{ task: 'amber' }, 0],
+    [{ task: 'green' }, 0],
+    [{ task: 'red' }, 1],
+  ]);
 });

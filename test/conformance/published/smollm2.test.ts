@@ -118,7 +118,7 @@ describe('a published model', { tags: ['long'] }, () => {
         ]);
   });
 
-  it('learns in twenty steps, also when it is killed, and replies the same in llama.cpp', {
+  it('learns in eight steps, also when it is killed, and replies the same in llama.cpp', {
     timeout: 1_500_000,
   }, async ({ skip }) => {
     const [gguf, packages] = [await publishedGguf(what), await llamaCpp(what)];
@@ -132,7 +132,10 @@ describe('a published model', { tags: ['long'] }, () => {
       '--seed',
       '1',
       '--steps',
-      '20',
+      '8',
+      // So few steps have to be large ones.
+      '--learning-rate',
+      '0.001',
       '--run-directory',
       folder,
     ];
@@ -153,7 +156,7 @@ describe('a published model', { tags: ['long'] }, () => {
         timeout: 400_000,
         interval: 200,
       })
-      .toBeGreaterThanOrEqual(6);
+      .toBeGreaterThanOrEqual(3);
     killed.kill('SIGKILL');
     await ended(killed);
     const resumed = startRecipe([...flags, '--resume']);
@@ -170,9 +173,9 @@ describe('a published model', { tags: ['long'] }, () => {
     clearInterval(watch);
     expect(status).toBe(0);
     const summary = JSON.parse(resumed.lines.at(-1) ?? '');
-    expect(summary).toMatchObject({ type: 'summary', reason: 'finished', steps: 20 });
+    expect(summary).toMatchObject({ type: 'summary', reason: 'finished', steps: 8 });
     const { before, after } = summary.evaluation;
-    expect(after.success).toBeGreaterThanOrEqual(before.success + 0.3);
+    expect(after.success).toBeGreaterThanOrEqual(before.success + 0.2);
     const steps = [...killed.lines, ...resumed.lines].flatMap((line) =>
       line.includes('"type":"step"') ? [JSON.parse(line)] : [],
     );

@@ -56,7 +56,7 @@ describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 
         JSON.stringify({ eos_token_id: tokenizer.added.get(end) }),
       );
       const program = join(import.meta.dirname, 'reference.py');
-      const { stdout } = await run(python, [program, folder, String(3000 * testScale)], {
+      const { stdout } = await run(python, [program, folder, String(1000 * testScale)], {
         maxBuffer: 2 ** 30,
       });
       const reference: Reference = JSON.parse(stdout);

@@ -19,6 +19,7 @@ const { loss } = resolveRlConfig(
 );
 
 describe.each([1, 2])('a teacher in the process, with %i threads', (threads) => {
+  const options = threads === 1 ? {} : { tags: ['long'] };
   const folder = sharedFolder();
   let engine: Engine;
   let student: Weights;
@@ -74,7 +75,7 @@ describe.each([1, 2])('a teacher in the process, with %i threads', (threads) => 
   it.each([
     ['a tiny model', tiny],
     ['a checkpoint', { baseModel: 'student', folder: null }],
-  ] as const)('gives no gradient to %s that equals it', async (_, start) => {
+  ] as const)('gives no gradient to %s that equals it', options, async (_, start) => {
     const datums = await sample(start);
     // Away from the start, so that an adapter has values.
     const { to } = await train(start, { datums, reference: teacherOf(start), learningRate: 1e-2 });
@@ -95,6 +96,7 @@ describe.each([1, 2])('a teacher in the process, with %i threads', (threads) => 
     ['a checkpoint', { baseModel: 'student', folder: null }],
   ] as const)(
     'scores the tokens of %s as it would sample them, with their constraint and temperature',
+    options,
     async (_, weights) => {
       const letter: Constraint = {
         grammar: { type: 'regex', pattern: '[a-f]' },
@@ -121,7 +123,7 @@ describe.each([1, 2])('a teacher in the process, with %i threads', (threads) => 
     },
   );
 
-  it('refuses what is longer than its context, and a checkpoint that was deleted', async () => {
+  it('refuses what is longer than its context, and a checkpoint that was deleted', options, async () => {
     const [datum] = await sample(student);
     if (!datum) throw new Error('no datum');
     const filler = Array<number>(256).fill(70);

@@ -7,7 +7,7 @@ import type { FaultMode, FaultPoint } from '../driver/fault.ts';
 import { differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
 import { startRuns } from './runs.ts';
 
-const kills = 30 * testScale;
+const kills = 12 * testScale;
 const killModes: FaultMode[] = ['kill-before', 'kill-half', 'kill-after'];
 
 /** What only a resumed run does. */

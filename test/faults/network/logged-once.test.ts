@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { instead, loseReply, mute, reply } from './faults.ts';
 import type { ProxiedRequest } from './proxy.ts';
 import { createsJob, faultAt, startTrainingWorld } from './training-world.ts';
@@ -22,11 +22,19 @@ test('a resumed run does not log again what a service without keys has stored', 
 test('a run that was stopped before the answer arrived does not send it twice either, and says so', async () => {
   await using world = await startTrainingWorld({ knowsKeys: false });
   const stop = new AbortController();
+  const isLogging = Promise.withResolvers<void>();
   faultAt(world.proxy, mute, (request) => {
-    if (logs(request)) setImmediate(() => stop.abort());
+    if (logs(request)) isLogging.resolve();
     return logs(request);
   });
-  expect(await world.train({ steps: 1, signal: stop.signal })).toMatchObject({ reason: 'stopped' });
+  const running = world.train({ steps: 1, signal: stop.signal });
+  await isLogging.promise;
+  // The time that a stopped run gives its last calls.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  stop.abort();
+  await vi.advanceTimersByTimeAsync(10_001);
+  vi.useRealTimers();
+  expect(await running).toMatchObject({ reason: 'stopped' });
   const asked = faultAt(world.proxy, loseReply, logs, Number.POSITIVE_INFINITY);
   const warned = new Promise<string>((resolve) => process.once('warning', ({ message }) => resolve(message)));
   expect(await world.train({ steps: 1, resume: true })).toMatchObject({ reason: 'finished', finalStep: 1 });

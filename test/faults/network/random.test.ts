@@ -138,7 +138,7 @@ describe.each([true, false])('a network that fails at every fifth request, keys 
     expect(rejections).toEqual([]);
   });
 
-  const least = 1000 * testScale;
+  const least = 300 * testScale;
   test(`lets runs of ${least} requests train each step once`, {
     tags: ['long'],
     timeout: 1200 * least,

@@ -360,7 +360,7 @@ test.each([
 );
 
 const sumOf = (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0);
-const runs = 30 * testScale;
+const runs = 12 * testScale;
 
 test(`the service killed at random, one to three times in each of ${runs} runs, ends in the same state`, {
   tags: ['long'],

@@ -61,7 +61,7 @@ it('a stopped run ends within its grace, although the service is silent and an a
   const running = train({ ...options, signal: stop.signal, onEvent: ({ type }) => events.push(type) });
   await Promise.all([held.reached, secondStep.promise]);
   line.silence(true);
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   const asked = Promise.withResolvers<void>();
   const cancel = client.trainingJobs.cancel.bind(client.trainingJobs);
   vi.spyOn(client.trainingJobs, 'cancel').mockImplementation((...given) => {

@@ -17,11 +17,16 @@ const bash = (command: string): ScriptedReply => ({ toolCalls: [{ name: 'bash', 
 
 /** One rollout whose model runs commands, one in each turn, and then speaks. */
 async function rollOut(files: Record<string, string>, ...commands: string[]) {
+  return rollOutWith({}, files, ...commands);
+}
+
+async function rollOutWith(
+  options: { commandTimeoutMs?: number },
+  files: Record<string, string>,
+  ...commands: string[]
+) {
   const folder = await taskFolder(files);
-  const { environment, scenarios } = await harborTasks(folder, {
-    sandbox: localSandbox(),
-    commandTimeoutMs: 5000,
-  });
+  const { environment, scenarios } = await harborTasks(folder, { sandbox: localSandbox(), ...options });
   const read: string[] = [];
   const model = scriptedModel(({ messages }) => {
     read.splice(0, read.length, ...messages.map(({ content }) => JSON.stringify(content)));
@@ -70,9 +75,9 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
   });
 
   it('kills a command at its timeout with what it has started', async () => {
-    const { read } = await rollOut({}, 'sleep 1000 & sleep 1000');
-    expect(read).toContain('[killed after 5 s]');
-  }, 20_000);
+    const { read } = await rollOutWith({ commandTimeoutMs: 1000 }, {}, 'sleep 1000 & sleep 1000');
+    expect(read).toContain('[killed after 1 s]');
+  });
 
   it.each([
     ['no reward', '#!/bin/bash\necho here', 'wrote neither reward.json nor reward.txt'],

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -58,15 +59,16 @@ describe.skipIf(!hasBubblewrap)('a command in localSandbox', () => {
 
   it('shows nothing of itself or of its variables in the arguments of the machine', async () => {
     const run = await openSandbox({}, { TOKEN: 'tok-never-shown' });
-    const running = run('sleep 1.5; echo cmd-never-shown');
+    const running = run('until [ -e seen ]; do sleep 0.051; done; echo cmd-never-shown');
     const seen = await vi.waitFor(async () => {
       const ids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
       const lines = await Promise.all(
         ids.map((id) => readFile(`/proc/${id}/cmdline`, 'utf8').catch(() => '')),
       );
-      expect(lines.join('\n')).toContain('sleep\x001.5');
+      expect(lines.join('\n')).toContain('sleep\x000.051');
       return lines.join('\n');
-    });
+    }, 30_000);
+    await run('touch seen');
     expect((await running).text).toContain('cmd-never-shown');
     expect(seen).toContain('bwrap');
     expect(seen).not.toMatch(/never-shown/);
@@ -88,7 +90,8 @@ describe.skipIf(!hasBubblewrap)('a command in localSandbox', () => {
   });
 
   it('finds a folder of the machine where it was, whatever it did around it', async () => {
-    const outside = await mkdtemp(join(tmpdir(), 'shown-'));
+    // In a sandbox, the machine's own `/dev` is not there.
+    const outside = await mkdtemp('/tmp/shown-');
     onTestFinished(() => rm(outside, { recursive: true, force: true }));
     const inner = join(outside, 'deep', 'tools');
     await mkdir(inner, { recursive: true });
@@ -118,6 +121,24 @@ describe.skipIf(!hasBubblewrap)('a command in localSandbox', () => {
     const run = await openSandbox();
     expect((await run('ls /etc/ssl/private /etc/shadow /etc/sudoers')).text).not.toContain('private:');
     expect((await run('ls /etc/ssl')).text).toContain('certs');
+  });
+
+  it('cannot change what the tests see of the machine, and they see no keys of it either', async () => {
+    const sandbox = await localSandbox().create({
+      ...{ image: noImage, workdir: '/app', copies: [], env: {}, hasNetwork: true, signal },
+    });
+    onTestFinished(() => sandbox.close());
+    const run = async (command: string) =>
+      (await sandbox.exec(command, { timeoutMs, signal })).stdout.toString();
+    await run('echo evil > /etc/ld.so.preload; echo evil > /etc/passwd; mkdir -p /etc/ssl/private');
+    sandbox.endAgent?.();
+    const seen = await run(
+      'ls -A /etc /etc/ssl/private; cat /etc/passwd; touch /etc/x /etc/ssl/x || echo no',
+    );
+    expect(seen).toContain('root:');
+    expect(seen).toMatch(/no\n$/);
+    expect(seen).not.toMatch(/evil|preload/);
+    if (existsSync('/etc/ssl/private')) expect(seen).toContain('/etc/ssl/private:\nroot:');
   });
 
   it('leaves no folder behind that is too deep, or closed, to be deleted', async () => {

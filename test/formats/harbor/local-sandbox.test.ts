@@ -1,13 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { localSandbox } from 'martingale/environments';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { temporaryFolder } from '../../support/files.ts';
 import { hasBubblewrap } from './has-bubblewrap.ts';
 import { noImage } from './no-image.ts';
 
@@ -69,7 +68,9 @@ describe.skipIf(!hasBubblewrap)('localSandbox', () => {
   });
 
   it('shows the folders of the machine that it is told to show, and lets nobody write them', async () => {
-    const shown = await temporaryFolder();
+    // In a sandbox, the machine's own `/dev` is not there.
+    const shown = await mkdtemp('/tmp/shown-');
+    onTestFinished(() => rm(shown, { recursive: true, force: true }));
     await writeFile(join(shown, 'tool.txt'), 'a tool');
     const sandbox = await localSandbox({ folders: [shown] }).create(settings);
     const command = `cat ${shown}/tool.txt; touch ${shown}/more.txt || echo no`;

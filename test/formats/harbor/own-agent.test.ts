@@ -5,9 +5,9 @@ import { describe, expect, it } from 'vitest';
 import { hasBubblewrap } from './has-bubblewrap.ts';
 import { taskFolder } from './task-folder.ts';
 
-const shortTime = '[agent]\ntimeout_sec = 1\n[environment]\nnetwork_mode = "no-network"\n';
+const shortTime = '[agent]\ntimeout_sec = 0.4\n[environment]\nnetwork_mode = "no-network"\n';
 /** Tests that take a while after they have written the reward. */
-const slowTests = '#!/bin/bash\necho 0 > /logs/verifier/reward.txt; sleep 1\n';
+const slowTests = '#!/bin/bash\necho 0 > /logs/verifier/reward.txt; sleep 0.6\n';
 
 async function rollOut(agent: (context: HarborAgentContext) => Promise<unknown>) {
   const folder = await taskFolder({ 'task.toml': shortTime, 'tests/test.sh': slowTests });
@@ -44,7 +44,7 @@ describe.skipIf(!hasBubblewrap)('an agent of ours', () => {
       await ask(context);
       const { sandbox, signal } = context;
       const options = { timeoutMs: 60_000, signal: new AbortController().signal };
-      const before = sandbox.exec(`sleep 1.5; ${cheat}`, options).catch((error: unknown) => error);
+      const before = sandbox.exec(`sleep 0.8; ${cheat}`, options).catch((error: unknown) => error);
       await new Promise((done) => signal.addEventListener('abort', done));
       resolve([await before, await sandbox.exec(cheat, options).catch((error: unknown) => error)]);
     });

@@ -73,9 +73,9 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
     }
   });
 
-  it('takes time in proportion to the text', () => {
+  it('takes time in proportion to the text', { timeout: 20_000 }, () => {
     // Would take minutes if any rule were quadratic.
-    for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(200_000)))
+    for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(100_000)))
       expect(tokenizer.encode(`${text}x`).length).toBeGreaterThan(1000);
   });
 });

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import { z } from 'zod';
 import { temporaryFolder } from '../../support/files.ts';
-import { root } from '../../support/programs.ts';
+import { fromSource, root } from '../../support/programs.ts';
 
 const score = z.object({ reward: z.number(), success: z.number() });
 const evaluationSchema = z.object({ before: score, after: score });
@@ -25,10 +25,14 @@ afterEach(async () => {
 });
 
 /** `npm start -- --json ...` without npm: every line of standard output, and how it ended. */
-async function start(flags: string[], onLine: (line: Line) => void = () => {}, recipe = 'desk') {
+async function start(
+  flags: string[],
+  onLine: (line: Line) => void = () => {},
+  { recipe = 'desk', loader = ['--import', 'tsx'] as readonly string[] } = {},
+) {
   const started = spawn(
     process.execPath,
-    ['--import', 'tsx', `recipes/${recipe}/train.ts`, '--json', '--run-directory', folder, ...flags],
+    [...loader, `recipes/${recipe}/train.ts`, '--json', '--run-directory', folder, ...flags],
     { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   child = started;
@@ -48,8 +52,13 @@ async function start(flags: string[], onLine: (line: Line) => void = () => {}, r
 }
 
 /** Trains; gives the evaluation before and after. */
-async function trained(recipe: string, count: number, dispatched: number, ...flags: string[]) {
-  const { code, lines, errors } = await start(['--steps', String(count), ...flags], undefined, recipe);
+async function trained(
+  program: { recipe: string; loader?: readonly string[] },
+  count: number,
+  dispatched: number,
+  ...flags: string[]
+) {
+  const { code, lines, errors } = await start(['--steps', String(count), ...flags], undefined, program);
   expect(errors).toBe('');
   expect(code).toBe(0);
 
@@ -75,16 +84,20 @@ async function trained(recipe: string, count: number, dispatched: number, ...fla
 }
 
 test('a short recipe trains, keeps its counts and says so in JSON lines', async () => {
-  await trained('search', 2, 16, '--groups', '4', '--rollouts-per-group', '4');
+  await trained(
+    { recipe: 'search', loader: fromSource },
+    2,
+    16,
+    '--groups',
+    '4',
+    '--rollouts-per-group',
+    '4',
+  );
 });
 
 describe('npm start', () => {
-  it('trains, keeps its counts and says so in JSON lines', { tags: ['long'] }, async () => {
-    await trained('desk', 2, 16, '--groups', '4', '--rollouts-per-group', '4');
-  });
-
-  it('learns in 40 steps', { tags: ['long'] }, async () => {
-    const { before, after } = await trained('desk', 40, 96);
+  it('learns in 40 steps, keeps its counts and says so in JSON lines', { tags: ['long'] }, async () => {
+    const { before, after } = await trained({ recipe: 'desk' }, 40, 96);
     expect(before.success).toBeLessThan(0.3);
     expect(after.reward).toBeGreaterThan(0.8);
     expect(after.success).toBeGreaterThan(0.6);

@@ -87,7 +87,7 @@ it('a worker that joins while the service is away waits for it', async () => {
     awayMs: 12_000,
   });
   const result = run({ executor, model: new ModelHandle({ client, name: 'local/p/n:step1' }) });
-  await sleep(1500);
+  await sleep(900);
   const { hostname, port: served } = new URL(service.client.options.baseUrl);
   const relay = createServer((socket) => {
     const onward = connect(Number(served), hostname);

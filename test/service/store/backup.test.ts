@@ -14,7 +14,7 @@ const groups = [group(trajectory(1, [65, 258]), trajectory(0, [66, 258]))];
 test('a backup of a working service opens, and has all that was acknowledged before it began', async () => {
   const { service, dataFolder, call, createModel } = await open();
   const models: Json[] = [];
-  for (let index = 0; index < 6; index++) models.push(await createModel(`agent-${index}`));
+  for (let index = 0; index < 3; index++) models.push(await createModel(`agent-${index}`));
   const isAcknowledged = { jobs: new Set<string>(), logs: new Map<string, number>() };
   let isOver = false;
   /** Jobs and logs of one model, one after another. */
@@ -45,7 +45,7 @@ test('a backup of a working service opens, and has all that was acknowledged bef
   const working = Promise.all([...models.map(work), churn()]);
   const target = await temporaryFolder();
   const backups: { folder: string; jobs: string[]; logs: Map<string, number> }[] = [];
-  for (let index = 0; index < 5; index++) {
+  for (let index = 0; index < 3; index++) {
     await expect.poll(() => isAcknowledged.jobs.size).toBeGreaterThan(10 * (index + 1));
     const before = { jobs: [...isAcknowledged.jobs], logs: new Map(isAcknowledged.logs) };
     const folder = join(target, `copy-${index}`);

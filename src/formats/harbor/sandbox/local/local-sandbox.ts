@@ -107,7 +107,7 @@ class LocalSandbox implements BareSandbox {
       return new LocalSandbox(root, files, settings, onClose);
     } catch (error) {
       await removeFolder(root);
-      throw error;
+      throw withRemedy(error);
     }
   }
 
@@ -123,13 +123,8 @@ class LocalSandbox implements BareSandbox {
     this.#running.add(settled);
     try {
       return await running;
-    } catch (cause) {
-      if (!hasCode(cause, 'ENOENT')) throw cause;
-      throw new HarborError(
-        'sandbox_away',
-        'localSandbox() needs the program `bwrap`. Install bubblewrap (`apt install bubblewrap`).',
-        { cause },
-      );
+    } catch (error) {
+      throw withRemedy(error);
     } finally {
       this.#running.delete(settled);
     }
@@ -224,5 +219,15 @@ class LocalSandbox implements BareSandbox {
 }
 
 const defaultWorkdir = '/app';
+
+/** The error of a program that the machine does not have says what to install. */
+function withRemedy(cause: unknown): unknown {
+  if (!hasCode(cause, 'ENOENT')) return cause;
+  return new HarborError(
+    'sandbox_away',
+    'localSandbox() needs the programs `bwrap` and `cp`. Install bubblewrap (`apt install bubblewrap`).',
+    { cause },
+  );
+}
 
 class BoundExceeded extends Error {}
