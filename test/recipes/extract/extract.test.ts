@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { extract } from '../../../recipes/extract/environment.ts';
 import { type ExtractScenario, extractScenarios } from '../../../recipes/extract/scenarios.ts';
 import { ModelHandle, runGroups } from '../../../src/index.ts';
@@ -64,29 +64,40 @@ describe('the reward', () => {
   });
 });
 
-it('the program trains the checkpoint that it is given', async () => {
-  const folder = await generateCheckpoint(await temporaryFolder(), 'smollm2');
-  const flags = [
-    '--checkpoint',
-    folder,
-    '--steps',
-    '1',
-    '--groups',
-    '2',
-    '--rollouts-per-group',
-    '2',
-    '--json',
-  ];
-  const program = [
-    ...fromSource,
-    'recipes/extract/train.ts',
-    ...flags,
-    '--run-directory',
-    join(folder, 'run'),
-  ];
-  const { stdout } = await promisify(execFile)(process.execPath, program, { cwd: root });
-  expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({
-    type: 'summary',
-    reason: 'finished',
+describe('a checkpoint', () => {
+  let folder: string;
+  beforeEach(async () => {
+    folder = await generateCheckpoint(await temporaryFolder(), 'smollm2');
+  });
+
+  const run = async (file: string, ...flags: string[]) => {
+    const program = [
+      ...fromSource,
+      `recipes/extract/${file}`,
+      '--checkpoint',
+      folder,
+      '--steps',
+      '1',
+      ...flags,
+    ];
+    const { stdout } = await promisify(execFile)(process.execPath, program, { cwd: root });
+    return stdout.trimEnd();
+  };
+
+  it('is trained by the program', async () => {
+    const sizes = ['--groups', '2', '--rollouts-per-group', '2'];
+    const output = await run('train.ts', ...sizes, '--json', '--run-directory', join(folder, 'run'));
+    expect(JSON.parse(output.split('\n').at(-1) ?? '')).toMatchObject({
+      type: 'summary',
+      reason: 'finished',
+    });
+  });
+
+  it('goes all ways, into one table', { tags: ['long'] }, async () => {
+    const sizes = ['--context', '256', '--rollouts', '2', '--held', '3', '--directory', join(folder, 'ways')];
+    const output = await run('ways.ts', ...sizes);
+    for (const way of ['before', 'prompt', 'trained', 'taught', 'replies', 'both'])
+      expect(output).toMatch(new RegExp(`^ *${way} +\\d\\.\\d`, 'm'));
+    expect(output).toMatch(/taught, success by step: 0: \d\.\d\d/);
   });
 });
