@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { MessageChannel, type MessagePort, parentPort } from 'node:worker_threads';
+import type { SharedLanguage } from '../language/chat/read-language.ts';
 import { LanguageError } from '../language/error.ts';
 import { TaskThread } from '../language/task-thread.ts';
 import type { Refusal } from '../util/fair-mutex.ts';
@@ -11,14 +12,20 @@ const timeoutMs = 60_000;
 /** A large vocabulary takes some 300 MB, and the largest body about 3 GB. */
 const heapMegabytes = 4096;
 
-interface ReadingThreadOptions {
-  module: URL;
-  workerData: unknown;
-  /** What it reads, for errors. */
-  name: { one: string; many: string };
-}
+const module = new URL(`./reading-worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
+
+/** What a thread reads, as errors call it. */
+const names = {
+  text: { one: 'body', many: 'bodies' },
+  body: { one: 'body', many: 'bodies' },
+  group: { one: 'group', many: 'groups' },
+};
+
+/** What a thread does with its tasks. */
+type WorkName = keyof typeof names;
 
 interface Task<Sent> {
+  work: WorkName;
   task: Sent;
   /** Where the thread asks its questions. */
   questions: MessagePort;
@@ -43,16 +50,19 @@ interface TaskOptions {
 
 /** Reads what was sent to the service in a thread, with the errors of reading it here. */
 export class ReadingThread<Sent, Done> {
-  readonly #name: ReadingThreadOptions['name'];
+  readonly #work: WorkName;
   readonly #thread: TaskThread<Task<Sent>, Report<Done>>;
 
-  constructor({ name, ...options }: ReadingThreadOptions) {
-    this.#name = name;
+  /** @param language What the work needs of a base model. Default: nothing. */
+  constructor(work: WorkName, language?: SharedLanguage) {
+    this.#work = work;
+    const name = names[work];
     const refusal = (why: Refusal) =>
       this.#unavailable(
         `Too many ${name.many} ${why === 'share_full' ? 'of this key wait' : 'wait'} to be read.`,
       );
-    this.#thread = new TaskThread({ ...options, timeoutMs, heapMegabytes, maxWaiting: 4096, refusal });
+    const options = { module, workerData: language, timeoutMs, heapMegabytes, maxWaiting: 4096, refusal };
+    this.#thread = new TaskThread(options);
   }
 
   /**
@@ -72,8 +82,11 @@ export class ReadingThread<Sent, Done> {
       }
     });
     try {
-      const result = await this.#thread.run({ task, questions: port2 }, { caller, transfer: [port2] });
-      const { one } = this.#name;
+      const result = await this.#thread.run(
+        { work: this.#work, task, questions: port2 },
+        { caller, transfer: [port2] },
+      );
+      const { one } = names[this.#work];
       if (result.type === 'unstarted') throw this.#unavailable(`The thread that reads it did not start.`);
       if (result.type === 'starved') throw this.#unavailable(`The machine is too busy to read a ${one}.`);
       if (result.type !== 'message')
@@ -97,7 +110,7 @@ export class ReadingThread<Sent, Done> {
   }
 
   #unavailable(message: string): ServiceError {
-    return new ServiceError(503, `${this.#name.many}_busy`, `${message} Try again.`);
+    return new ServiceError(503, `${names[this.#work].many}_busy`, `${message} Try again.`);
   }
 }
 
@@ -111,15 +124,16 @@ function doneOf<Done>(report: Report<Done>): Done {
 }
 
 /** Asks the thread that sent a task. */
-type Ask = (question: unknown) => Promise<unknown>;
+export type Ask = (question: unknown) => Promise<unknown>;
 
-/** Works off the tasks of this thread. `work` also gives the buffers that go with what it has done. */
-export function workOff<Sent, Done>(
-  work: (task: Sent, ask: Ask) => Promise<{ done: Done; buffers: ArrayBuffer[] }>,
-): void {
+/** Does a task. Also gives the buffers that go with what is done. */
+type Work = (task: never, ask: Ask) => Promise<{ done: unknown; buffers: ArrayBuffer[] }>;
+
+/** Works off the tasks of this thread. */
+export function workOff(works: Readonly<Record<WorkName, Work>>): void {
   const port = parentPort;
   if (!port) throw new Error('this module runs in a worker thread');
-  port.on('message', async ({ task, questions }: Task<Sent>) => {
+  port.on('message', async ({ work, task, questions }: Task<never>) => {
     const ask = async (question: unknown) => {
       const answered = once(questions, 'message');
       questions.postMessage(question);
@@ -128,15 +142,15 @@ export function workOff<Sent, Done>(
       return answer;
     };
     try {
-      const { done, buffers } = await work(task, ask);
-      port.postMessage({ type: 'done', done } satisfies Report<Done>, buffers);
+      const { done, buffers } = await works[work](task, ask);
+      port.postMessage({ type: 'done', done } satisfies Report<unknown>, buffers);
     } catch (error) {
       port.postMessage(reportOf(error));
     } finally {
       questions.close();
     }
   });
-  port.postMessage({ type: 'ready' } satisfies Report<Done>);
+  port.postMessage({ type: 'ready' } satisfies Report<unknown>);
 }
 
 function reportOf(cause: unknown): Report<never> {

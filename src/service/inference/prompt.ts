@@ -1,4 +1,3 @@
-import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { BaseModel, Caller } from '../../engines/engine.ts';
 import { charactersIn, type Turn, toTurn } from '../../language/chat/conversation.ts';
 import type { RenderOptions } from '../../language/chat/render.ts';
@@ -7,6 +6,7 @@ import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
+import type { ChatRequest } from './chat-request.ts';
 import type { BaseModelTools } from './resolve-model.ts';
 
 /** The prompt of a reply. */
@@ -21,7 +21,7 @@ export interface Prompt {
  * not check whether a reply still fits.
  */
 export async function toPrompt(
-  request: ParsedChatCompletionRequest,
+  request: ChatRequest,
   { tools, base, caller }: { tools: BaseModelTools; base: BaseModel; caller?: Caller },
 ): Promise<Prompt> {
   const { renderer } = tools;
@@ -59,7 +59,7 @@ export async function toPrompt(
 
 /** A template that never looks at tools would leave them out in silence. */
 function checkTools(
-  { tools, tool_choice: choice, chat_template: own }: ParsedChatCompletionRequest,
+  { tools, tool_choice: choice, chat_template: own }: ChatRequest,
   { template, toolTemplate }: ChatFormat,
   baseModel: string,
 ): void {
@@ -72,7 +72,7 @@ function checkTools(
   );
 }
 
-const passesToTemplate = (request: ParsedChatCompletionRequest): boolean =>
+const passesToTemplate = (request: ChatRequest): boolean =>
   request.chat_template !== undefined ||
   request.chat_template_kwargs !== undefined ||
   request.documents !== undefined;
@@ -84,7 +84,7 @@ const passesToTemplate = (request: ParsedChatCompletionRequest): boolean =>
 const longText = 65_536;
 
 async function toTurns(
-  { messages }: Pick<ParsedChatCompletionRequest, 'messages'>,
+  { messages }: Pick<ChatRequest, 'messages'>,
   { inTimeSlices }: { inTimeSlices: boolean },
 ): Promise<Turn[]> {
   const slices = inTimeSlices ? new TimeSlices() : null;
@@ -96,7 +96,7 @@ async function toTurns(
   return turns;
 }
 
-function toRenderOptions(request: ParsedChatCompletionRequest, turns: readonly Turn[]): RenderOptions {
+function toRenderOptions(request: ChatRequest, turns: readonly Turn[]): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
   if (continueFinalMessage) checkContinued(request, turns);
   return {
@@ -106,7 +106,7 @@ function toRenderOptions(request: ParsedChatCompletionRequest, turns: readonly T
   };
 }
 
-function checkContinued(request: ParsedChatCompletionRequest, turns: readonly Turn[]): void {
+function checkContinued(request: ChatRequest, turns: readonly Turn[]): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
       ['add_generation_prompt'],
@@ -130,7 +130,7 @@ function checkContinued(request: ParsedChatCompletionRequest, turns: readonly Tu
 }
 
 /** Keeps the last tokens; a begin token is cut off like any other. */
-function truncate(tokens: number[], request: ParsedChatCompletionRequest, contextLength: number): number[] {
+function truncate(tokens: number[], request: ChatRequest, contextLength: number): number[] {
   const limit = request.truncate_prompt_tokens;
   if (limit === undefined) return tokens;
   if (limit === 0) throw invalidField(['truncate_prompt_tokens'], 'must be at least 1', 0);

@@ -1,15 +1,11 @@
 import { z } from 'zod';
-import {
-  chatLimits,
-  engineArgumentSchema,
-  type ParsedChatCompletionRequest,
-  type Sampling,
-} from '../../contract/index.ts';
+import { chatLimits, engineArgumentSchema, type Sampling } from '../../contract/index.ts';
 import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
+import type { ChatRequest } from './chat-request.ts';
 
 interface SamplingContext {
   tokenizer: Tokenizer;
@@ -24,10 +20,7 @@ interface SamplingContext {
  * The sampling parameters of a request. Temperature defaults to 1, as training assumes. Throws a 422 that
  * names an invalid field.
  */
-export function toSamplingParameters(
-  request: ParsedChatCompletionRequest,
-  context: SamplingContext,
-): SamplingParameters {
+export function toSamplingParameters(request: ChatRequest, context: SamplingContext): SamplingParameters {
   checkBiases(request.logit_bias, context.tokenizer);
   checkAllowed(request.allowed_token_ids, context);
   checkProcessors(request, context.processors);
@@ -36,7 +29,7 @@ export function toSamplingParameters(
 
 /** The token limit of a reply: the requested one, at most what the context leaves. */
 export function toMaxTokens(
-  request: Pick<ParsedChatCompletionRequest, 'max_completion_tokens' | 'max_tokens'>,
+  request: Pick<ChatRequest, 'max_completion_tokens' | 'max_tokens'>,
   promptLength: number,
   contextLength: number,
 ): number {
@@ -50,7 +43,7 @@ export function toMaxTokens(
   return Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left);
 }
 
-function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
+function checkBiases(biases: ChatRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
   const keys = Object.keys(biases ?? {});
   if (keys.length > chatLimits.biases)
     throw invalidField(
@@ -83,10 +76,7 @@ function checkAllowed(allowed: readonly number[] | undefined, { tokenizer, forma
       );
 }
 
-function checkProcessors(
-  { logits_processors, engine_xargs }: ParsedChatCompletionRequest,
-  known: readonly string[],
-): void {
+function checkProcessors({ logits_processors, engine_xargs }: ChatRequest, known: readonly string[]): void {
   const requested = logits_processors ?? [];
   for (const [index, processor] of requested.entries()) {
     const name = typeof processor === 'string' ? processor : processor.qualname;
@@ -114,7 +104,7 @@ function checkProcessors(
 }
 
 function toMinTokens(
-  { min_tokens: count = 0, stop_token_ids: stops }: ParsedChatCompletionRequest,
+  { min_tokens: count = 0, stop_token_ids: stops }: ChatRequest,
   { format, maxTokens }: SamplingContext,
 ): SamplingParameters['minTokens'] {
   if (count === 0) return null;

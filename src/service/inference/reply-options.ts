@@ -1,0 +1,59 @@
+import type { ParsedMessage } from '../../contract/index.ts';
+import { toTurn } from '../../language/chat/conversation.ts';
+import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
+import type { ReplyOptions } from '../../language/chat/reply-parser.ts';
+import type { ReplyFormat } from '../../language/chat/reply-reader.ts';
+import { hasContentGrammar } from '../../language/constraint/request-constraint.ts';
+import type { Constraint } from '../../language/grammar/constraint.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import type { ChatRequest } from './chat-request.ts';
+
+interface ReplyContext {
+  tokenizer: Tokenizer;
+  format: ChatFormat;
+  prompt: readonly number[];
+  constraint: Constraint | null;
+}
+
+/** How the replies of a request end, and how they are read. */
+export function toReplyOptions(request: ChatRequest, context: ReplyContext): ReplyOptions {
+  const { format } = context;
+  const { stop = [], stop_token_ids: stopTokens = [] } = request;
+  return {
+    endToken: format.endToken,
+    format: replyFormatOf(request, context),
+    stops: {
+      strings: typeof stop === 'string' ? [stop] : stop,
+      tokens: [...stopTokens, ...(request.ignore_eos ? [] : format.otherEndTokens)],
+    },
+    show: {
+      special: request.skip_special_tokens === false,
+      spaces: request.spaces_between_special_tokens !== false,
+      stop: request.include_stop_str_in_output === true,
+      reasoning: request.include_reasoning !== false,
+    },
+    echo: request.echo ? echoOf(request.messages) : '',
+  };
+}
+
+/** How the reasoning and the calls of a reply are written; null if it has neither. */
+function replyFormatOf(
+  { tools, tool_choice: choice, function_call: older }: ChatRequest,
+  { tokenizer, format, prompt, constraint }: ReplyContext,
+): ReplyFormat | null {
+  const mayCall = (tools?.length ?? 0) > 0 && (choice ?? older) !== 'none';
+  const calls = mayCall ? format.calls : null;
+  const reasoning = format.reasoning && {
+    ...format.reasoning,
+    opened: endsInReasoning(prompt, format.reasoning, tokenizer),
+  };
+  const callsFirst = hasContentGrammar(constraint);
+  return calls || reasoning ? { calls, callsFirst, reasoning } : null;
+}
+
+/** The text that `echo` repeats: the content of the last message, if it is the assistant's. */
+function echoOf(messages: readonly ParsedMessage[]): string {
+  const index = messages.length - 1;
+  const message = messages[index];
+  return message?.role === 'assistant' ? toTurn(message, ['messages', index]).content : '';
+}

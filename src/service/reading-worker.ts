@@ -1,0 +1,62 @@
+/** Reads long texts, large bodies or groups in a thread, one at a time. */
+import { workerData } from 'node:worker_threads';
+import { openLanguage, type SharedLanguage } from '../language/chat/read-language.ts';
+import { ConversationRenderer } from '../language/chat/render.ts';
+import { threadContent } from './bodies/bodies.ts';
+import { chatText } from './inference/chat-request.ts';
+import type { GroupTask } from './jobs/group-packer.ts';
+import { type BodyQuestion, type BodyTask, type CheckedAgainst, packHere } from './jobs/pack-body.ts';
+import { groupText, packGroup } from './jobs/pack-group.ts';
+import { trajectoryText } from './jobs/packed-trajectories.ts';
+import { exampleText } from './jobs/sft-job.ts';
+import { toolTexts } from './json/exact-tools.ts';
+import { toPieces } from './json/pieces.ts';
+import { jsonText, type TextTask } from './json/read-text.ts';
+import { type Ask, workOff } from './reading-thread.ts';
+
+const kinds = [jsonText, chatText, exampleText, groupText, trajectoryText];
+
+async function readText({ kind, content }: TextTask) {
+  const known = kinds.find(({ name }) => name === kind);
+  if (!known) throw new Error(`no text is read as ${kind}`);
+  const value = known.read(threadContent(content));
+  const pieces = toPieces(value);
+  return { done: { pieces, tools: toolTexts(value) }, buffers: pieces.map(({ buffer }) => buffer) };
+}
+
+async function readBody({ body, ...options }: BodyTask, ask: Ask) {
+  const answerTo = (question: BodyQuestion) => ask(question);
+  const packed = await packHere(threadContent(body), options, async (fields) => {
+    const against = (await answerTo({ fields: toPieces(fields) })) as CheckedAgainst;
+    return (
+      against && {
+        base: against.base,
+        engine: { logitsProcessors: against.logitsProcessors },
+        constraints: { find: async (hash) => ((await answerTo({ hash })) ? hash : undefined) },
+      }
+    );
+  });
+  // Its trajectories would have to be copied; the job reads them from its file.
+  return packed
+    ? { done: { ...packed, parts: null }, buffers: [packed.content.buffer] }
+    : { done: null, buffers: [] };
+}
+
+function toolsOf(shared: SharedLanguage) {
+  const { tokenizer, format } = openLanguage(shared);
+  return { format, renderer: new ConversationRenderer(tokenizer, format) };
+}
+
+/** Only a thread that reads groups has a language. */
+const tools = workerData ? toolsOf(workerData) : null;
+
+async function readGroup({ body, base, logitsProcessors }: GroupTask, ask: Ask) {
+  if (!tools) throw new Error('a thread without a language reads no groups');
+  const content = threadContent(body);
+  const constraints = { find: async (hash: string) => ((await ask(hash)) ? hash : undefined) };
+  const context = { base, tools, engine: { logitsProcessors }, constraints };
+  const done = await packGroup(content, groupText.read(content), context);
+  return { done, buffers: [done.content.buffer] };
+}
+
+workOff({ text: readText, body: readBody, group: readGroup });
