@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { type ChatCompletion, chatLimits, type Sampling } from '../../contract/index.ts';
+import type { ChatCompletion, Sampling } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine, GenerateRequest } from '../../engines/engine.ts';
 import type { ReplyOptions } from '../../language/chat/reply-parser.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
@@ -11,7 +11,7 @@ import type { Constraints } from './constraints.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
 import { toReplyOptions } from './reply-options.ts';
 import type { BaseModelTools, ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
+import { toReplySampling, toSampling } from './sampling.ts';
 import { type TokenReport, tokenReportOf } from './token-report.ts';
 
 /** A chat request as the engine samples it, and how its replies are read and reported. */
@@ -52,11 +52,20 @@ export async function prepareChat(
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
   if (base.isRemote) refuseScheduling(request, base.id);
   const prompt = await toPrompt(request, { tools, base, caller });
-  const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
-  refuseLongReports(request, maxTokens);
-  const processors = engine.logitsProcessors;
-  const sampling = toSamplingParameters(request, { tokenizer, format, maxTokens, processors });
-  const reading = toReplyOptions(request, { tokenizer, format, prompt: prompt.tokens, constraint });
+  const { maxTokens, sampling } = toReplySampling(request, {
+    tokenizer,
+    format,
+    processors: engine.logitsProcessors,
+    promptLength: prompt.tokens.length,
+    contextLength: base.contextLength,
+  });
+  const reported: Sampling = {
+    ...toSampling(sampling, checked?.hash ?? null),
+    prompt: tokenIdsHash(prompt.tokens),
+    ...(request.use_beam_search ? { beam_search: true } : {}),
+    ...(prompt.own ? { own_prompt: true } : {}),
+  };
+  const reading = toReplyOptions(request, { tokenizer, format, prompt, constraint });
   // Only after all checks: a refused request writes nothing to disk.
   if (checked) await constraints.keep(checked, access.entity ?? model.entity);
   return {
@@ -78,12 +87,7 @@ export async function prepareChat(
       tenant: access.tenant,
     },
     reading,
-    sampling: {
-      ...toSampling(sampling, checked?.hash ?? null),
-      prompt: tokenIdsHash(prompt.tokens),
-      ...(request.use_beam_search ? { beam_search: true } : {}),
-      ...(prompt.own ? { own_prompt: true } : {}),
-    },
+    sampling: reported,
     report: tokenReportOf(request, model),
     head: {
       id: `chatcmpl-${request.request_id ?? randomUUID()}`,
@@ -111,17 +115,6 @@ function refuseScheduling(request: ChatRequest, baseModel: string): void {
   if (refused === null) return;
   const message = `does not reach the training server that samples ${baseModel}; leave it out`;
   throw invalidField([refused], message, request[refused]);
-}
-
-/** Refuses so many alternatives per token that the answer would be hundreds of megabytes. */
-function refuseLongReports({ n = 1, top_logprobs: top = 0 }: ChatRequest, maxTokens: number): void {
-  const reported = n * maxTokens * (1 + top);
-  if (top === 0 || reported <= chatLimits.reported) return;
-  throw invalidField(
-    ['top_logprobs'],
-    `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities; the limit is ${chatLimits.reported}. Request fewer alternatives, choices or max_completion_tokens`,
-    top,
-  );
 }
 
 /**

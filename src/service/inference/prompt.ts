@@ -12,6 +12,8 @@ import type { BaseModelTools } from './resolve-model.ts';
 /** The prompt of a reply. */
 export interface Prompt {
   tokens: number[];
+  /** The messages that it shows. */
+  turns: readonly Turn[];
   /** Whether it differs from what the messages and tools alone render to. */
   own: boolean;
 }
@@ -29,7 +31,7 @@ export async function toPrompt(
   const characters = charactersIn([request.messages, request.documents, request.chat_template_kwargs]);
   renderer.checkSize(characters, contextLength);
   checkTools(request, tools.format, base.id);
-  const turns = await toTurns(request, { inTimeSlices: characters > longText });
+  const turns = await toTurns(request.messages);
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
@@ -54,7 +56,7 @@ export async function toPrompt(
     options.reasoningEffort !== undefined ||
     // A template with today's date renders otherwise tomorrow.
     tools.format.template.includes('strftime_now');
-  return { tokens, own };
+  return { tokens, turns, own };
 }
 
 /** A template that never looks at tools would leave them out in silence. */
@@ -77,20 +79,12 @@ const passesToTemplate = (request: ChatRequest): boolean =>
   request.chat_template_kwargs !== undefined ||
   request.documents !== undefined;
 
-/**
- * From this many characters on, parsing the tool calls of messages takes milliseconds, so it runs in time
- * slices.
- */
-const longText = 65_536;
-
-async function toTurns(
-  { messages }: Pick<ChatRequest, 'messages'>,
-  { inTimeSlices }: { inTimeSlices: boolean },
-): Promise<Turn[]> {
-  const slices = inTimeSlices ? new TimeSlices() : null;
+/** In time slices, because parsing the tool calls of long messages takes milliseconds. */
+async function toTurns(messages: ChatRequest['messages']): Promise<Turn[]> {
+  const slices = new TimeSlices();
   const turns: Turn[] = [];
   for (const [index, message] of messages.entries()) {
-    if (slices?.over) await slices.pause();
+    if (slices.over) await slices.pause();
     turns.push(toTurn(message, ['messages', index]));
   }
   return turns;

@@ -1,5 +1,3 @@
-import type { ParsedMessage } from '../../contract/index.ts';
-import { toTurn } from '../../language/chat/conversation.ts';
 import { endsInReasoning } from '../../language/chat/prompt-reasoning.ts';
 import type { ReplyOptions } from '../../language/chat/reply-parser.ts';
 import type { ReplyFormat } from '../../language/chat/reply-reader.ts';
@@ -7,17 +5,19 @@ import { hasContentGrammar } from '../../language/constraint/request-constraint.
 import type { Constraint } from '../../language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { ChatRequest } from './chat-request.ts';
+import type { Prompt } from './prompt.ts';
 
 interface ReplyContext {
   tokenizer: Tokenizer;
   format: ChatFormat;
-  prompt: readonly number[];
+  prompt: Prompt;
   constraint: Constraint | null;
 }
 
 /** How the replies of a request end, and how they are read. */
 export function toReplyOptions(request: ChatRequest, context: ReplyContext): ReplyOptions {
-  const { format } = context;
+  const { format, prompt } = context;
+  const last = prompt.turns.at(-1);
   const { stop = [], stop_token_ids: stopTokens = [] } = request;
   return {
     endToken: format.endToken,
@@ -32,7 +32,7 @@ export function toReplyOptions(request: ChatRequest, context: ReplyContext): Rep
       stop: request.include_stop_str_in_output === true,
       reasoning: request.include_reasoning !== false,
     },
-    echo: request.echo ? echoOf(request.messages) : '',
+    echo: request.echo && last?.role === 'assistant' ? last.content : '',
   };
 }
 
@@ -45,15 +45,8 @@ function replyFormatOf(
   const calls = mayCall ? format.calls : null;
   const reasoning = format.reasoning && {
     ...format.reasoning,
-    opened: endsInReasoning(prompt, format.reasoning, tokenizer),
+    opened: endsInReasoning(prompt.tokens, format.reasoning, tokenizer),
   };
   const callsFirst = hasContentGrammar(constraint);
   return calls || reasoning ? { calls, callsFirst, reasoning } : null;
-}
-
-/** The text that `echo` repeats: the content of the last message, if it is the assistant's. */
-function echoOf(messages: readonly ParsedMessage[]): string {
-  const index = messages.length - 1;
-  const message = messages[index];
-  return message?.role === 'assistant' ? toTurn(message, ['messages', index]).content : '';
 }
