@@ -1,8 +1,11 @@
 /** Reads long texts, large bodies or groups in a thread, one at a time. */
-import { workerData } from 'node:worker_threads';
+import { once } from 'node:events';
+import { parentPort, workerData } from 'node:worker_threads';
 import { openLanguage, type SharedLanguage } from '../language/chat/read-language.ts';
 import { ConversationRenderer } from '../language/chat/render.ts';
+import { LanguageError } from '../language/error.ts';
 import { threadContent } from './bodies/bodies.ts';
+import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 import { chatText } from './inference/chat-request.ts';
 import type { GroupTask } from './jobs/group-packer.ts';
 import { type BodyQuestion, type BodyTask, type CheckedAgainst, packHere } from './jobs/pack-body.ts';
@@ -12,7 +15,13 @@ import { exampleText } from './jobs/sft-job.ts';
 import { toolTexts } from './json/exact-tools.ts';
 import { toPieces } from './json/pieces.ts';
 import { jsonText, type TextTask } from './json/read-text.ts';
-import { type Ask, workOff } from './reading-thread.ts';
+import type { Answer, Report, SentTask } from './reading-thread.ts';
+
+/** Asks who has sent a task. */
+type Ask = (question: unknown) => Promise<unknown>;
+
+/** What is done of a task, and the buffers that go with it. */
+type Work = (task: never, ask: Ask) => Promise<{ done: unknown; buffers: ArrayBuffer[] }>;
 
 const kinds = [jsonText, chatText, exampleText, groupText, trajectoryText];
 
@@ -59,4 +68,32 @@ async function readGroup({ body, base, logitsProcessors }: GroupTask, ask: Ask) 
   return { done, buffers: [done.content.buffer] };
 }
 
-workOff({ text: readText, body: readBody, group: readGroup });
+function reportOf(cause: unknown): Report<never> {
+  const error = cause instanceof LanguageError ? fromLanguage(cause) : cause;
+  if (!(error instanceof ServiceError)) return { type: 'failed', message: String(error) };
+  const { status, code, message } = error;
+  const issues = error instanceof RequestValidationError ? error.issues : null;
+  return { type: 'refused', status, code, message, issues };
+}
+
+const works: Record<SentTask<never>['work'], Work> = { text: readText, body: readBody, group: readGroup };
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker thread');
+port.on('message', async ({ work, task, questions }: SentTask<never>) => {
+  const ask = async (question: unknown) => {
+    const answered = once(questions, 'message');
+    questions.postMessage(question);
+    const [answer]: Answer[] = await answered;
+    if (answer === undefined || answer === 'refused') throw new Error('the task was refused');
+    return answer.answer;
+  };
+  try {
+    const { done, buffers } = await works[work](task, ask);
+    port.postMessage({ type: 'done', done } satisfies Report<unknown>, buffers);
+  } catch (error) {
+    port.postMessage(reportOf(error));
+  } finally {
+    questions.close();
+  }
+});
+port.postMessage({ type: 'ready' } satisfies Report<never>);

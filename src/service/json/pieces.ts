@@ -18,30 +18,27 @@ const maxWeight = 4000;
 /** Cuts a value of JSON, or what a schema made of it, for another thread, which reads it in time slices. */
 export function toPieces(root: unknown): Pieces {
   const pieces: Pieces = [];
-  const send = (piece: Piece) => {
+  const send = (path: Path, isList: boolean, items: unknown[]) => {
+    const piece: Piece = { path, part: isList ? items : Object.fromEntries(items as [string, unknown][]) };
     pieces.push(Uint8Array.from(serialize(piece)));
   };
-  const cut = (path: Path, part: object, offset = 0): void => {
-    if (!isLarger(part, maxWeight, weightOfText)) {
-      send({ path, part });
-      return;
+  /** Sends some elements of a list, from `at` on, or entries of an object: in halves while they are too many. */
+  const cut = (path: Path, isList: boolean, items: unknown[], at = 0): void => {
+    const half = items.length >> 1;
+    if (!isLarger(items, maxWeight, weightOfText)) send(path, isList, items);
+    else if (half > 0) {
+      cut(path, isList, items.slice(0, half), at);
+      cut(path, isList, items.slice(half), at + half);
+    } else {
+      const [key, value] = isList ? [at, items[0]] : (items[0] as [string, unknown]);
+      const isCut = typeof value === 'object' && value !== null;
+      const sent = !isCut ? value : Array.isArray(value) ? [] : {};
+      send(path, isList, isList ? [sent] : [[key, sent]]);
+      if (isCut)
+        cut([...path, key], Array.isArray(value), Array.isArray(value) ? value : Object.entries(value));
     }
-    const isList = Array.isArray(part);
-    const all = isList ? part : Object.entries(part);
-    const half = all.length >> 1;
-    if (half > 0) {
-      const partOf = (items: typeof all) => (isList ? items : Object.fromEntries(items));
-      cut(path, partOf(all.slice(0, half)), offset);
-      cut(path, partOf(all.slice(half)), offset + half);
-      return;
-    }
-    const [key, value] = isList ? [offset, part[0]] : all[0];
-    const isCut = typeof value === 'object' && value !== null;
-    const first = !isCut ? value : Array.isArray(value) ? [] : {};
-    send({ path, part: isList ? [first] : Object.fromEntries([[key, first]]) });
-    if (isCut) cut([...path, key], value);
   };
-  cut([], { root });
+  cut([], false, [['root', root]]);
   return pieces;
 }
 
