@@ -114,22 +114,23 @@ async function* upTo(
 async function* decompressed(pieces: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
   const first = await pieces.next();
   if (first.done) return;
-  let isWhole = false;
+  const gunzip = createGunzip({ chunkSize: chunkBytes });
   const all = async function* () {
     yield first.value;
-    yield* pieces;
-    isWhole = true;
+    for await (const piece of pieces) {
+      if (gunzip.readableEnded) throw notGzip('data follows its end');
+      yield piece;
+    }
   };
-  const gunzip = createGunzip({ chunkSize: chunkBytes });
-  // The error also reaches who reads `gunzip`.
-  const ended = pipeline(all, gunzip).catch(() => {});
+  const ended = pipeline(all, gunzip);
+  // Most errors reach who reads `gunzip` first.
+  ended.catch(() => {});
   try {
     for await (const chunk of gunzip) yield chunk;
+    await ended;
   } catch (error) {
     throw error instanceof ServiceError ? error : notGzip(messageOf(error));
   }
-  await ended;
-  if (!isWhole) throw notGzip('data follows its end');
 }
 
 const notGzip = (reason: string) =>
