@@ -29,9 +29,7 @@ const started = [
   'language/compiler/compiler-thread',
   'language/extensions/request-template/template-process',
   'rollout/threads/thread',
-  'service/body-thread',
-  'service/jobs/pack-thread',
-  'service/text-thread',
+  'service/reading-worker',
 ];
 const nodeCheck = 'platform/check-node';
 

@@ -239,8 +239,7 @@ test.each([
   ['engines/embedded/sampler/worker.ts', ofLanguage],
   ['engines/embedded/trainer/worker.ts', ofLanguage],
   ['language/compiler/compiler-thread.ts', ofLanguage],
-  ['service/body-thread.ts', ['@opentelemetry/api', 'hono', 'zod']],
-  ['service/text-thread.ts', ['zod']],
+  ['service/reading-worker.ts', ['@huggingface/jinja', '@opentelemetry/api', 'hono', 'zod']],
 ])('importing %s loads only what it needs at once', async (entry, packages) => {
   expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
 });

@@ -1,6 +1,6 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Admission } from './admission/admission.ts';
-import type { Bodies, BodyLimits } from './bodies/bodies.ts';
+import type { BodyLimits } from './bodies/bodies.ts';
 import type { Connections } from './http/exchange.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { Constraints } from './inference/constraints.ts';
@@ -21,7 +21,6 @@ export interface ServiceContext {
   engine: Engine;
   store: Store;
   files: DataFiles;
-  bodies: Bodies;
   events: JobEvents;
   queue: JobQueue;
   groupPacker: GroupPacker;

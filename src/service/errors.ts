@@ -1,6 +1,7 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import type { LanguageError } from '../language/basics.ts';
+import { isLarger } from '../util/json.ts';
 import { showValue } from '../util/show-value.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
@@ -54,22 +55,6 @@ const shownObjects = new WeakMap<object, object>();
 
 const truncate = (text: string, length: number) =>
   text.length > length ? `${text.slice(0, length)}${omission}` : text;
-
-/** Whether a value holds more than `limit` values. A text counts as `weigh` says, by default as one. */
-export function isLarger(value: unknown, limit: number, weigh: (text: string) => number = () => 1): boolean {
-  const waiting = [value];
-  let count = 0;
-  while (waiting.length > 0) {
-    const next = waiting.pop();
-    count += typeof next === 'string' ? weigh(next) : 1;
-    if (count > limit) return true;
-    if (typeof next !== 'object' || next === null) continue;
-    const inner: unknown[] = Array.isArray(next) ? next : Object.values(next);
-    if (inner.length > limit) return true;
-    waiting.push(...inner);
-  }
-  return false;
-}
 
 /** A request that is malformed or invalid, with up to a hundred issues. Status 422. */
 export class RequestValidationError extends ServiceError {

@@ -1,7 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasCode } from '../util/error.ts';
-import { Bodies } from './bodies/bodies.ts';
 import type { ServiceContext } from './context.ts';
 import { messageOf, ServiceError } from './errors.ts';
 import { type FaultCode, faultCodeOf } from './faults.ts';
@@ -23,7 +22,6 @@ import { openSqliteStore } from './store/sqlite-store.ts';
 type OpenedPart =
   | 'store'
   | 'files'
-  | 'bodies'
   | 'events'
   | 'queue'
   | 'models'
@@ -69,12 +67,10 @@ export async function openService({
     log,
   });
   const idempotency = new Idempotency(store);
-  const bodies = new Bodies(files);
   return {
     ...parts,
     store,
     files,
-    bodies,
     events,
     queue,
     models,

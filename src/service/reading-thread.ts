@@ -1,38 +1,43 @@
-import { once } from 'node:events';
-import { MessageChannel, type MessagePort, parentPort } from 'node:worker_threads';
-import { LanguageError } from '../language/basics.ts';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { SharedLanguage } from '../language/index.ts';
 import type { Refusal } from '../util/fair-mutex.ts';
 import type { Caller } from '../util/fair-queue.ts';
 import { TaskThread } from '../util/task-thread.ts';
-import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
+import { RequestValidationError, ServiceError } from './errors.ts';
 
 /** Processor time that one text may take, in milliseconds: 60 MB take about two seconds. */
 const timeoutMs = 60_000;
 /** A large vocabulary takes some 300 MB, and the largest body about 3 GB. */
 const heapMegabytes = 4096;
 
-interface ReadingThreadOptions {
-  module: URL;
-  workerData: unknown;
-  /** What it reads, for errors. */
-  name: { one: string; many: string };
-}
+const module = new URL(`./reading-worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
 
-interface Task<Sent> {
-  task: Sent;
+/** What a thread may do with its tasks, and what errors call what it reads. */
+const names = {
+  text: { one: 'body', many: 'bodies' },
+  body: { one: 'body', many: 'bodies' },
+  group: { one: 'group', many: 'groups' },
+};
+
+/** A task as the thread gets it. */
+export interface SentTask<Task> {
+  work: keyof typeof names;
+  task: Task;
   /** Where the thread asks its questions. */
   questions: MessagePort;
 }
 
+/** What the thread gets back for a question. */
+export type Answer = { answer: unknown } | 'refused';
+
 /** What a thread sends: that it is ready, then what came of each task. */
-type Report<Done> =
+export type Report<Done> =
   | { type: 'ready' }
   | { type: 'done'; done: Done }
-  | {
-      type: 'refused';
-      refusal: Pick<ServiceError, 'status' | 'code' | 'message'>;
-      issues: RequestValidationError['issues'] | null;
-    }
+  | ({ type: 'refused'; issues: RequestValidationError['issues'] | null } & Pick<
+      ServiceError,
+      'status' | 'code' | 'message'
+    >)
   | { type: 'failed'; message: string };
 
 interface TaskOptions {
@@ -42,17 +47,19 @@ interface TaskOptions {
 }
 
 /** Reads what was sent to the service in a thread, with the errors of reading it here. */
-export class ReadingThread<Sent, Done> {
-  readonly #name: ReadingThreadOptions['name'];
-  readonly #thread: TaskThread<Task<Sent>, Report<Done>>;
+export class ReadingThread<Task, Done> {
+  readonly #work: keyof typeof names;
+  readonly #thread: TaskThread<SentTask<Task>, Report<Done>>;
 
-  constructor({ name, ...options }: ReadingThreadOptions) {
-    this.#name = name;
+  /** @param language What the work needs of a base model. Default: nothing. */
+  constructor(work: keyof typeof names, language?: SharedLanguage) {
+    this.#work = work;
     const refusal = (why: Refusal) =>
       this.#unavailable(
-        `Too many ${name.many} ${why === 'share_full' ? 'of this key wait' : 'wait'} to be read.`,
+        `Too many ${names[work].many} ${why === 'share_full' ? 'of this key wait' : 'wait'} to be read.`,
       );
-    this.#thread = new TaskThread({ ...options, timeoutMs, heapMegabytes, maxWaiting: 4096, refusal });
+    const options = { module, workerData: language, timeoutMs, heapMegabytes, maxWaiting: 4096, refusal };
+    this.#thread = new TaskThread(options);
   }
 
   /**
@@ -60,21 +67,22 @@ export class ReadingThread<Sent, Done> {
    * @throws what the thread's reader throws; ServiceError `…_too_large` for what takes too much time or memory, `…_busy` if
    * too many wait.
    */
-  async run(task: Sent, bytes: number, { caller, answer }: TaskOptions = {}): Promise<Done> {
+  async run(task: Task, bytes: number, { caller, answer }: TaskOptions = {}): Promise<Done> {
     const { port1, port2 } = new MessageChannel();
     let failure: { cause: unknown } | null = null;
     port1.on('message', async (question) => {
       try {
-        port1.postMessage({ answer: await answer?.(question) });
+        port1.postMessage({ answer: await answer?.(question) } satisfies Answer);
       } catch (cause) {
         failure = { cause };
-        port1.postMessage({ isRefused: true });
+        port1.postMessage('refused' satisfies Answer);
       }
     });
     try {
-      const result = await this.#thread.run({ task, questions: port2 }, { caller, transfer: [port2] });
-      const { one } = this.#name;
-      if (result.type === 'unstarted') throw this.#unavailable(`The thread that reads it did not start.`);
+      const sent = { work: this.#work, task, questions: port2 };
+      const result = await this.#thread.run(sent, { caller, transfer: [port2] });
+      const { one } = names[this.#work];
+      if (result.type === 'unstarted') throw this.#unavailable('The thread that reads it did not start.');
       if (result.type === 'starved') throw this.#unavailable(`The machine is too busy to read a ${one}.`);
       if (result.type !== 'message')
         throw new ServiceError(
@@ -82,7 +90,11 @@ export class ReadingThread<Sent, Done> {
           `${one}_too_large`,
           `Reading the ${one} of ${bytes} bytes takes more than ${timeoutMs} ms or ${heapMegabytes} MB. Send fewer or shorter trajectories.`,
         );
-      return doneOf(result.message);
+      const { message: report } = result;
+      if (report.type === 'done') return report.done;
+      if (report.type !== 'refused') throw new Error(report.type === 'failed' ? report.message : report.type);
+      const { status, code, message, issues } = report;
+      throw issues ? new RequestValidationError(issues) : new ServiceError(status, code, message);
     } catch (error) {
       const { cause } = failure ?? { cause: error };
       throw cause;
@@ -97,52 +109,6 @@ export class ReadingThread<Sent, Done> {
   }
 
   #unavailable(message: string): ServiceError {
-    return new ServiceError(503, `${this.#name.many}_busy`, `${message} Try again.`);
+    return new ServiceError(503, `${names[this.#work].many}_busy`, `${message} Try again.`);
   }
-}
-
-function doneOf<Done>(report: Report<Done>): Done {
-  if (report.type === 'done') return report.done;
-  if (report.type !== 'refused') throw new Error(report.type === 'failed' ? report.message : report.type);
-  const { refusal, issues } = report;
-  throw issues
-    ? new RequestValidationError(issues)
-    : new ServiceError(refusal.status, refusal.code, refusal.message);
-}
-
-/** Asks the thread that sent a task. */
-type Ask = (question: unknown) => Promise<unknown>;
-
-/** Works off the tasks of this thread. `work` also gives the buffers that go with what it has done. */
-export function workOff<Sent, Done>(
-  work: (task: Sent, ask: Ask) => Promise<{ done: Done; buffers: ArrayBuffer[] }>,
-): void {
-  const port = parentPort;
-  if (!port) throw new Error('this module runs in a worker thread');
-  port.on('message', async ({ task, questions }: Task<Sent>) => {
-    const ask = async (question: unknown) => {
-      const answered = once(questions, 'message');
-      questions.postMessage(question);
-      const [{ answer, isRefused }] = await answered;
-      if (isRefused) throw new Error('the task was refused');
-      return answer;
-    };
-    try {
-      const { done, buffers } = await work(task, ask);
-      port.postMessage({ type: 'done', done } satisfies Report<Done>, buffers);
-    } catch (error) {
-      port.postMessage(reportOf(error));
-    } finally {
-      questions.close();
-    }
-  });
-  port.postMessage({ type: 'ready' } satisfies Report<Done>);
-}
-
-function reportOf(cause: unknown): Report<never> {
-  const error = cause instanceof LanguageError ? fromLanguage(cause) : cause;
-  if (!(error instanceof ServiceError)) return { type: 'failed', message: String(error) };
-  const { status, code, message } = error;
-  const issues = error instanceof RequestValidationError ? error.issues : null;
-  return { type: 'refused', refusal: { status, code, message }, issues };
 }

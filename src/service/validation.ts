@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
-import { isObject, type JsonObject } from '../util/json.ts';
-import { invalidField, isLarger, maxIssues, RequestValidationError, unsupportedField } from './errors.ts';
+import { isLarger, isObject, type JsonObject } from '../util/json.ts';
+import { invalidField, maxIssues, RequestValidationError, unsupportedField } from './errors.ts';
 import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
 /** How often unknown null fields are removed and the value validated again. */

@@ -37,3 +37,27 @@ export function isDeeperThan(value: unknown, limit: number): boolean {
   }
   return true;
 }
+
+/** Whether a value holds more than `limit` values. A text counts as `weigh` says, by default as one. */
+export const isLarger = (value: unknown, limit: number, weigh: (text: string) => number = () => 1): boolean =>
+  roomLeft(value, limit, weigh) < 0;
+
+/** The weight of a text in work on it: this many of its characters take as long as one value. */
+export const weightOfText = ({ length }: string): number => 1 + length / 64;
+
+/** What is left of `room` after a value; it stops early when that is negative. */
+function roomLeft(value: unknown, room: number, weigh: (text: string) => number): number {
+  if (typeof value === 'string') return room - weigh(value);
+  let left = room - 1;
+  if (typeof value !== 'object' || value === null) return left;
+  // Indices, because iterators were a fifteenth of what a training step allocates.
+  if (Array.isArray(value))
+    for (let index = 0; index < value.length && left >= 0; index++)
+      left = roomLeft(value[index], left, weigh);
+  else
+    for (const key in value) {
+      if (left < 0) break;
+      left = roomLeft(Reflect.get(value, key), left, weigh);
+    }
+  return left;
+}

@@ -3,6 +3,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { chatCompletionChunkSchema } from '../../src/contract/index.ts';
 import type { GenerateRequest, Generation, GenerationDelta } from '../../src/engines/engine.ts';
+import { plainSampling } from '../../src/learning/index.ts';
 import { ReplyUpdates } from '../../src/service/inference/reply/reply-updates.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
@@ -196,6 +197,24 @@ test('continuous usage grows with the chunks; without it only the last chunk has
   expect(new Set(await usages({ include_usage: false }))).toEqual(new Set([undefined]));
 });
 
+/** An engine whose replies come from a function. */
+const engineThat = (
+  reply: (onDelta: (delta: GenerationDelta) => void) => Promise<Generation>,
+): ScriptedEngine =>
+  Object.assign(new ScriptedEngine(), {
+    generate: (_: GenerateRequest, onDelta: (delta: GenerationDelta) => void) => reply(onDelta),
+  });
+
+const sampled = {
+  ...{
+    weights: { baseModel: 'scripted-tiny', folder: null },
+    prompt: [1],
+    sampling: plainSampling,
+    maxTokens: 9,
+  },
+  ...{ stopStrings: [], stopTokens: [], constraint: null, topLogprobs: 0, priority: 0, cacheSalt: null },
+};
+
 test('unread chunks are merged for each choice, and nothing is lost', async () => {
   const deltaOf = (token: number): GenerationDelta => ({
     tokens: [token],
@@ -207,14 +226,11 @@ test('unread chunks are merged for each choice, and nothing is lost', async () =
     ...{ finishReason: 'stop', stop: null, cachedTokens: 0 },
   };
   const updates = new ReplyUpdates(
-    {
-      choices: 2,
-      search: null,
-      generate: async (_index, _signal, onDelta) => {
-        for (const token of [1, 2, 3]) onDelta?.(deltaOf(token));
-        return generation;
-      },
-    },
+    engineThat(async (onDelta) => {
+      for (const token of [1, 2, 3]) onDelta(deltaOf(token));
+      return generation;
+    }),
+    { request: { n: 2 }, generation: sampled },
     new AbortController().signal,
   );
   await new Promise(setImmediate);
@@ -240,19 +256,16 @@ test('the first delta is sent at once, the next ones together after an interval 
   let sample: (token: number) => void = () => {};
   const tokens: number[] = [];
   const updates = new ReplyUpdates(
-    {
-      choices: 1,
-      search: null,
-      generate: async (_index, _signal, onDelta) => {
-        sample = (token) => {
-          tokens.push(token);
-          onDelta?.({ tokens: [token], logprobs: [0], topLogprobs: [[]] });
-        };
-        await ended.promise;
-        const rest = { logprobs: tokens.map(() => 0), topLogprobs: tokens.map(() => []) };
-        return { tokens, ...rest, finishReason: 'stop', stop: null, cachedTokens: 0 };
-      },
-    },
+    engineThat(async (onDelta) => {
+      sample = (token) => {
+        tokens.push(token);
+        onDelta({ tokens: [token], logprobs: [0], topLogprobs: [[]] });
+      };
+      await ended.promise;
+      const rest = { logprobs: tokens.map(() => 0), topLogprobs: tokens.map(() => []) };
+      return { tokens, ...rest, finishReason: 'stop', stop: null, cachedTokens: 0 };
+    }),
+    { request: {}, generation: sampled },
     new AbortController().signal,
   );
   const taken: unknown[] = [];

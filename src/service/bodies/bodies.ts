@@ -20,22 +20,20 @@ export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 25
 /** The whole body of a request: in memory if small, else in a file that is deleted after the request. */
 export interface ReceivedBody {
   bytes: number;
-  /** The whole body, if it is in memory. */
-  memory: Buffer | null;
-  /** The file that holds the body, if it is not in memory. */
-  file: IncomingFile | null;
+  content: Buffer | IncomingFile;
   /** SHA-256 of the request's method, path and body, in hexadecimal. */
   fingerprint: string;
 }
 
 /** Reads a whole body into memory. Only for bodies whose length is bounded. */
-export const contentOf = async ({ memory, file }: ReceivedBody): Promise<Buffer> =>
-  memory ?? (file ? await file.read() : Buffer.alloc(0));
+export const contentOf = async ({ content }: ReceivedBody): Promise<Buffer> =>
+  Buffer.isBuffer(content) ? content : content.read();
 
 /** A body for another thread: itself, or the path of its file, so that nobody copies a large one. */
 export type ThreadBody = Uint8Array | { path: string };
 
-export const forThread = ({ memory, file }: ReceivedBody): ThreadBody => memory ?? { path: file?.path ?? '' };
+export const forThread = ({ content }: ReceivedBody): ThreadBody =>
+  Buffer.isBuffer(content) ? content : { path: content.path };
 
 /** The content of a body in the thread that it was sent to. @throws ServiceError `body_too_large` if no text is so long */
 export function threadContent(body: ThreadBody): Buffer {
@@ -55,42 +53,35 @@ const memoryBytes = 1024 ** 2;
 /** Chunks are buffered up to this size before they are written to the file. */
 const writeBytes = 262_144;
 
-export class Bodies {
-  readonly #files: DataFiles;
-
-  constructor(files: DataFiles) {
-    this.#files = files;
-  }
-
-  /**
-   * Receives a body and keeps it until `work` ends, then deletes it. A body over the limit gets a 413 as
-   * soon as that is known, a truncated one a 400. The fingerprint is of the decompressed body.
-   */
-  async receive<Result>(
-    context: Context,
-    options: BodyPiecesOptions,
-    work: (body: ReceivedBody) => Promise<Result>,
-  ): Promise<Result> {
-    const receiving = new Receiving(this.#files);
-    let failure: { error: unknown } | null = null;
-    try {
-      const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
-      for await (const chunk of bodyPieces(context, options)) {
-        hash.update(chunk);
-        if (failure) continue;
-        try {
-          await receiving.add(chunk);
-        } catch (error) {
-          // For example a full disk. The rest is read all the same: a slow client loses an answer sent
-          // before its body ends.
-          failure = { error };
-        }
+/**
+ * Receives a body and keeps it until `work` ends, then deletes it. A body over the limit gets a 413 as
+ * soon as that is known, a truncated one a 400. The fingerprint is of the decompressed body.
+ */
+export async function receiveBody<Result>(
+  files: DataFiles,
+  context: Context,
+  options: BodyPiecesOptions,
+  work: (body: ReceivedBody) => Promise<Result>,
+): Promise<Result> {
+  const receiving = new Receiving(files);
+  let failure: { error: unknown } | null = null;
+  try {
+    const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
+    for await (const chunk of bodyPieces(context, options)) {
+      hash.update(chunk);
+      if (failure) continue;
+      try {
+        await receiving.add(chunk);
+      } catch (error) {
+        // For example a full disk. The rest is read all the same: a slow client loses an answer sent
+        // before its body ends.
+        failure = { error };
       }
-      if (failure) throw failure.error;
-      return await work({ ...(await receiving.end()), fingerprint: hash.digest('hex') });
-    } finally {
-      await receiving.discard();
     }
+    if (failure) throw failure.error;
+    return await work({ ...(await receiving.end()), fingerprint: hash.digest('hex') });
+  } finally {
+    await receiving.discard();
   }
 }
 
@@ -112,12 +103,9 @@ class Receiving {
   }
 
   async end(): Promise<Omit<ReceivedBody, 'fingerprint'>> {
-    if (this.#file === null) {
-      const memory = Buffer.concat(this.#chunks);
-      return { bytes: memory.length, memory, file: null };
-    }
-    await this.#write();
-    return { bytes: this.#file.bytes, memory: null, file: this.#file };
+    if (this.#file) await this.#write();
+    const content = this.#file ?? Buffer.concat(this.#chunks);
+    return { bytes: Buffer.isBuffer(content) ? content.length : content.bytes, content };
   }
 
   async discard(): Promise<void> {

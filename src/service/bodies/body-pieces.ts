@@ -1,6 +1,7 @@
-import { createGunzip, type Gunzip } from 'node:zlib';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip } from 'node:zlib';
 import type { Context } from 'hono';
-import { ServiceError } from '../errors.ts';
+import { messageOf, ServiceError } from '../errors.ts';
 import { exchangeOf } from '../http/exchange.ts';
 
 /** The supported `Content-Encoding` of requests, besides `identity`. */
@@ -106,75 +107,29 @@ async function* upTo(
   }
 }
 
-/** An empty body counts as uncompressed: some clients send the header with every request. */
-async function* decompressed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const gunzip = new Decompression();
-  let isEmpty = true;
-  try {
-    for await (const piece of pieces) {
-      isEmpty = false;
-      yield* gunzip.write(piece);
-    }
-    if (!isEmpty) yield* gunzip.end();
-  } finally {
-    gunzip.close();
-  }
-}
-
 /**
- * Decompresses chunk by chunk in system threads. It holds only a chunk or two of output: the next is produced
- * once the previous ones are read.
+ * Decompresses in system threads, a chunk or two ahead of the reader. An empty body counts as uncompressed: some
+ * clients send the header with every request.
  */
-class Decompression {
-  readonly #gunzip: Gunzip = createGunzip({ chunkSize: chunkBytes });
-  #error: Error | null = null;
-  #wake = () => {};
-
-  constructor() {
-    const wake = () => this.#wake();
-    this.#gunzip.on('readable', wake).on('end', wake);
-    this.#gunzip.on('error', (error) => {
-      this.#error = error;
-      wake();
-    });
-  }
-
-  /** Decompresses a chunk of the input. */
-  async *write(piece: Uint8Array): AsyncGenerator<Uint8Array> {
-    let isRead = false;
-    this.#gunzip.write(piece, () => {
-      isRead = true;
-      this.#wake();
-    });
-    yield* this.#output(() => {
-      if (this.#gunzip.readableEnded) throw notGzip('data follows its end');
-      return isRead;
-    });
-  }
-
-  /** Ends the input and returns the remaining output. */
-  async *end(): AsyncGenerator<Uint8Array> {
-    this.#gunzip.end();
-    yield* this.#output(() => this.#gunzip.readableEnded);
-  }
-
-  close(): void {
-    this.#gunzip.destroy();
-  }
-
-  async *#output(isDone: () => boolean): AsyncGenerator<Uint8Array> {
-    for (;;) {
-      const chunk: unknown = this.#gunzip.read();
-      if (chunk instanceof Uint8Array) {
-        yield chunk;
-        continue;
-      }
-      if (this.#error) throw notGzip(this.#error.message);
-      if (isDone()) return;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
+async function* decompressed(pieces: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const first = await pieces.next();
+  if (first.done) return;
+  const gunzip = createGunzip({ chunkSize: chunkBytes });
+  const all = async function* () {
+    yield first.value;
+    for await (const piece of pieces) {
+      if (gunzip.readableEnded) throw notGzip('data follows its end');
+      yield piece;
     }
+  };
+  const ended = pipeline(all, gunzip);
+  // Most errors reach who reads `gunzip` first.
+  ended.catch(() => {});
+  try {
+    for await (const chunk of gunzip) yield chunk;
+    await ended;
+  } catch (error) {
+    throw error instanceof ServiceError ? error : notGzip(messageOf(error));
   }
 }
 

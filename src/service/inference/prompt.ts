@@ -1,4 +1,3 @@
-import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { BaseModel, Caller } from '../../engines/engine.ts';
 import {
   type ChatFormat,
@@ -12,11 +11,14 @@ import {
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
+import type { ChatRequest } from './chat-request.ts';
 import type { BaseModelTools } from './resolve-model.ts';
 
 /** The prompt of a reply. */
 export interface Prompt {
   tokens: number[];
+  /** The messages that it shows. */
+  turns: readonly Turn[];
   /** Whether it differs from what the messages and tools alone render to. */
   own: boolean;
 }
@@ -26,7 +28,7 @@ export interface Prompt {
  * not check whether a reply still fits.
  */
 export async function toPrompt(
-  request: ParsedChatCompletionRequest,
+  request: ChatRequest,
   { tools, base, caller }: { tools: BaseModelTools; base: BaseModel; caller?: Caller },
 ): Promise<Prompt> {
   const { renderer } = tools;
@@ -34,7 +36,7 @@ export async function toPrompt(
   const characters = charactersIn([request.messages, request.documents, request.chat_template_kwargs]);
   renderer.checkSize(characters, contextLength);
   checkTools(request, tools.format, base.id);
-  const turns = await toTurns(request, { inTimeSlices: characters > longText });
+  const turns = await toTurns(request.messages);
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
@@ -58,12 +60,12 @@ export async function toPrompt(
     options.reasoningEffort !== undefined ||
     // A template with today's date renders otherwise tomorrow.
     tools.format.template.includes('strftime_now');
-  return { tokens, own };
+  return { tokens, turns, own };
 }
 
 /** A template that never looks at tools would leave them out in silence. */
 function checkTools(
-  { tools, tool_choice: choice, chat_template: own }: ParsedChatCompletionRequest,
+  { tools, tool_choice: choice, chat_template: own }: ChatRequest,
   { template, toolTemplate }: ChatFormat,
   baseModel: string,
 ): void {
@@ -76,31 +78,23 @@ function checkTools(
   );
 }
 
-const passesToTemplate = (request: ParsedChatCompletionRequest): boolean =>
+const passesToTemplate = (request: ChatRequest): boolean =>
   request.chat_template !== undefined ||
   request.chat_template_kwargs !== undefined ||
   request.documents !== undefined;
 
-/**
- * From this many characters on, parsing the tool calls of messages takes milliseconds, so it runs in time
- * slices.
- */
-const longText = 65_536;
-
-async function toTurns(
-  { messages }: Pick<ParsedChatCompletionRequest, 'messages'>,
-  { inTimeSlices }: { inTimeSlices: boolean },
-): Promise<Turn[]> {
-  const slices = inTimeSlices ? new TimeSlices() : null;
+/** In time slices, because parsing the tool calls of long messages takes milliseconds. */
+async function toTurns(messages: ChatRequest['messages']): Promise<Turn[]> {
+  const slices = new TimeSlices();
   const turns: Turn[] = [];
   for (const [index, message] of messages.entries()) {
-    if (slices?.over) await slices.pause();
+    if (slices.over) await slices.pause();
     turns.push(toTurn(message, ['messages', index]));
   }
   return turns;
 }
 
-function toRenderOptions(request: ParsedChatCompletionRequest, turns: readonly Turn[]): RenderOptions {
+function toRenderOptions(request: ChatRequest, turns: readonly Turn[]): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
   if (continueFinalMessage) checkContinued(request, turns);
   return {
@@ -110,7 +104,7 @@ function toRenderOptions(request: ParsedChatCompletionRequest, turns: readonly T
   };
 }
 
-function checkContinued(request: ParsedChatCompletionRequest, turns: readonly Turn[]): void {
+function checkContinued(request: ChatRequest, turns: readonly Turn[]): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
       ['add_generation_prompt'],
@@ -134,7 +128,7 @@ function checkContinued(request: ParsedChatCompletionRequest, turns: readonly Tu
 }
 
 /** Keeps the last tokens; a begin token is cut off like any other. */
-function truncate(tokens: number[], request: ParsedChatCompletionRequest, contextLength: number): number[] {
+function truncate(tokens: number[], request: ChatRequest, contextLength: number): number[] {
   const limit = request.truncate_prompt_tokens;
   if (limit === undefined) return tokens;
   if (limit === 0) throw invalidField(['truncate_prompt_tokens'], 'must be at least 1', 0);

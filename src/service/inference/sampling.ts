@@ -1,45 +1,40 @@
 import { z } from 'zod';
-import {
-  chatLimits,
-  engineArgumentSchema,
-  type ParsedChatCompletionRequest,
-  type Sampling,
-} from '../../contract/index.ts';
+import { chatLimits, engineArgumentSchema, type Sampling } from '../../contract/index.ts';
 import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
 import type { ChatFormat, Tokenizer } from '../../language/basics.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
+import type { ChatRequest } from './chat-request.ts';
 
 interface SamplingContext {
   tokenizer: Tokenizer;
   format: ChatFormat;
   /** Names of the available logits processors. */
   processors: readonly string[];
-  /** Most tokens of the reply. */
-  maxTokens: number;
+  promptLength: number;
+  contextLength: number;
 }
 
 /**
- * The sampling parameters of a request. Temperature defaults to 1, as training assumes. Throws a 422 that
- * names an invalid field.
+ * How the replies to a prompt are sampled, and the most tokens that one may have. Temperature defaults to 1, as training
+ * assumes. Throws a 422 that names an invalid field, and a 400 if the prompt leaves no room for a reply.
  */
-export function toSamplingParameters(
-  request: ParsedChatCompletionRequest,
+export function toReplySampling(
+  request: ChatRequest,
   context: SamplingContext,
-): SamplingParameters {
+): { maxTokens: number; sampling: SamplingParameters } {
+  const maxTokens = toMaxTokens(request, context);
+  refuseLongReports(request, maxTokens);
   checkBiases(request.logit_bias, context.tokenizer);
   checkAllowed(request.allowed_token_ids, context);
   checkProcessors(request, context.processors);
-  return toParameters(request, toMinTokens(request, context));
+  const minTokens = toMinTokens(request, context.format, maxTokens);
+  return { maxTokens, sampling: toParameters(request, minTokens) };
 }
 
 /** The token limit of a reply: the requested one, at most what the context leaves. */
-export function toMaxTokens(
-  request: Pick<ParsedChatCompletionRequest, 'max_completion_tokens' | 'max_tokens'>,
-  promptLength: number,
-  contextLength: number,
-): number {
+function toMaxTokens(request: ChatRequest, { promptLength, contextLength }: SamplingContext): number {
   const left = contextLength - promptLength;
   if (left < 1)
     throw new ServiceError(
@@ -50,7 +45,18 @@ export function toMaxTokens(
   return Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left);
 }
 
-function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
+/** Refuses so many alternatives per token that the answer would be hundreds of megabytes. */
+function refuseLongReports({ n = 1, top_logprobs: top = 0 }: ChatRequest, maxTokens: number): void {
+  const reported = n * maxTokens * (1 + top);
+  if (top === 0 || reported <= chatLimits.reported) return;
+  throw invalidField(
+    ['top_logprobs'],
+    `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities; the limit is ${chatLimits.reported}. Request fewer alternatives, choices or max_completion_tokens`,
+    top,
+  );
+}
+
+function checkBiases(biases: ChatRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
   const keys = Object.keys(biases ?? {});
   if (keys.length > chatLimits.biases)
     throw invalidField(
@@ -83,10 +89,7 @@ function checkAllowed(allowed: readonly number[] | undefined, { tokenizer, forma
       );
 }
 
-function checkProcessors(
-  { logits_processors, engine_xargs }: ParsedChatCompletionRequest,
-  known: readonly string[],
-): void {
+function checkProcessors({ logits_processors, engine_xargs }: ChatRequest, known: readonly string[]): void {
   const requested = logits_processors ?? [];
   for (const [index, processor] of requested.entries()) {
     const name = typeof processor === 'string' ? processor : processor.qualname;
@@ -114,8 +117,9 @@ function checkProcessors(
 }
 
 function toMinTokens(
-  { min_tokens: count = 0, stop_token_ids: stops }: ParsedChatCompletionRequest,
-  { format, maxTokens }: SamplingContext,
+  { min_tokens: count = 0, stop_token_ids: stops }: ChatRequest,
+  format: ChatFormat,
+  maxTokens: number,
 ): SamplingParameters['minTokens'] {
   if (count === 0) return null;
   if (count > maxTokens)

@@ -1,12 +1,7 @@
-import type {
-  Choice,
-  Logprobs,
-  ParsedChatCompletionRequest,
-  PromptLogprob,
-  Sampling,
-} from '../../contract/index.ts';
+import type { Choice, Logprobs, PromptLogprob, Sampling, Usage } from '../../contract/index.ts';
 import type { GenerationDelta, ScoredToken } from '../../engines/engine.ts';
 import { type Tokenizer, tokenIdsHash } from '../../language/index.ts';
+import type { ChatRequest } from './chat-request.ts';
 
 /** What an answer reports about the sampled tokens. */
 export interface TokenReport {
@@ -28,10 +23,7 @@ export interface TokenReport {
  * clients do not request it and send the whole choice back.
  */
 export function tokenReportOf(
-  request: Pick<
-    ParsedChatCompletionRequest,
-    'logprobs' | 'return_token_ids' | 'return_token_logprobs' | 'stream'
-  >,
+  request: Pick<ChatRequest, 'logprobs' | 'return_token_ids' | 'return_token_logprobs' | 'stream'>,
   { entity }: { entity: string | null },
 ): TokenReport {
   const carries = entity !== null && request.return_token_ids === undefined;
@@ -48,7 +40,7 @@ export function tokenReportOf(
 
 /** The parts of a chat request that reports need. */
 interface ReportedChat {
-  request: ParsedChatCompletionRequest;
+  request: ChatRequest;
   tools: { texts: TokenTexts };
   prompt: { tokens: number[] };
   sampling: Sampling;
@@ -101,6 +93,20 @@ export function reportSampling(
 /** Ids of the prompt, if training may be unable to render them again from the messages. */
 function promptIdsOf({ prompt }: ReportedChat): Pick<Choice, 'prompt_token_ids'> {
   return { prompt_token_ids: prompt.tokens };
+}
+
+/** `cachedTokens`: null if not known yet. */
+export function toUsage(
+  { prompt }: Pick<ReportedChat, 'prompt'>,
+  completionTokens: number,
+  cachedTokens: number | null,
+): Usage {
+  return {
+    prompt_tokens: prompt.tokens.length,
+    completion_tokens: completionTokens,
+    total_tokens: prompt.tokens.length + completionTokens,
+    ...(cachedTokens === null ? {} : { prompt_tokens_details: { cached_tokens: cachedTokens } }),
+  };
 }
 
 interface TokenText {

@@ -1,15 +1,16 @@
 import type { SharedLanguage } from '../../language/index.ts';
 import type { Caller } from '../../util/fair-queue.ts';
-import { contentOf, forThread, type ReceivedBody } from '../bodies/bodies.ts';
+import { contentOf, forThread, type ReceivedBody, type ThreadBody } from '../bodies/bodies.ts';
 import { readText } from '../json/read-text.ts';
 import { ReadingThread } from '../reading-thread.ts';
 import { groupText, type PackedGroup, type PackGroupContext, packGroup } from './pack-group.ts';
-import type { PackTask } from './pack-thread.ts';
 
-const threadModule = new URL(
-  `./pack-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
-  import.meta.url,
-);
+/** A group to read. The thread asks whether the hashes of constraints are known. */
+export interface GroupTask {
+  body: ThreadBody;
+  base: PackGroupContext['base'];
+  logitsProcessors: readonly string[];
+}
 
 /**
  * Reads groups in a thread for each base model whose language can be shared, one at a time, with tenants alternating.
@@ -17,7 +18,7 @@ const threadModule = new URL(
  */
 export class GroupPacker {
   readonly #languageOf: (baseModel: string) => SharedLanguage | undefined;
-  readonly #threads = new Map<string, ReadingThread<PackTask, PackedGroup>>();
+  readonly #threads = new Map<string, ReadingThread<GroupTask, PackedGroup>>();
 
   /** @param languageOf `sharedLanguage` of the engine. */
   constructor(languageOf: (baseModel: string) => SharedLanguage | undefined) {
@@ -29,13 +30,12 @@ export class GroupPacker {
     const { base, engine, constraints } = context;
     let thread = this.#threads.get(base.id);
     if (!thread) {
-      const workerData = this.#languageOf(base.id);
-      if (workerData === undefined) {
+      const language = this.#languageOf(base.id);
+      if (language === undefined) {
         const content = await contentOf(body);
         return packGroup(content, await readText(groupText, content), context);
       }
-      const name = { one: 'group', many: 'groups' };
-      thread = new ReadingThread({ module: threadModule, workerData, name });
+      thread = new ReadingThread('group', language);
       this.#threads.set(base.id, thread);
     }
     const { logitsProcessors } = engine;

@@ -6,10 +6,9 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { forThread, type ReceivedBody, type ThreadBody } from '../bodies/bodies.ts';
 import { invalidField, omitted, RequestValidationError } from '../errors.ts';
 import { textWithTools } from '../json/exact-tools.ts';
-import { parseJson } from '../json/parse.ts';
+import { limitsOfParts, parseJson } from '../json/parse.ts';
 import { fromPieces, type Pieces } from '../json/pieces.ts';
 import { wholeBytes } from '../json/read-text.ts';
-import { limitsOfParts } from '../json/shape.ts';
 import { ReadingThread } from '../reading-thread.ts';
 import { refuseUnknownFields } from '../validation.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
@@ -57,8 +56,8 @@ export async function packBody(
   { caller, ...options }: PackOptions & { caller: Caller },
   decide: Decide,
 ): Promise<PackedBody | null> {
-  const { memory, bytes } = received;
-  if (memory && bytes <= wholeBytes) return packHere(memory, options, decide);
+  const { content, bytes } = received;
+  if (Buffer.isBuffer(content) && bytes <= wholeBytes) return packHere(content, options, decide);
   let context: ChoiceContext | null = null;
   const answer = async (asked: unknown): Promise<unknown> => {
     const question = asked as BodyQuestion;
@@ -78,11 +77,7 @@ export type BodyQuestion = { fields: Pieces } | { hash: string };
 /** The answer about the fields. */
 export type CheckedAgainst = { base: BaseModel; logitsProcessors: readonly string[] } | null;
 
-const thread = new ReadingThread<BodyTask, PackedBody | null>({
-  module: new URL(`../body-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url),
-  workerData: null,
-  name: { one: 'body', many: 'bodies' },
-});
+const thread = new ReadingThread<BodyTask, PackedBody | null>('body');
 
 /** Reads a body in this thread. */
 export async function packHere(

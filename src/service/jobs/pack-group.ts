@@ -1,8 +1,7 @@
 import type { ParsedTrajectory } from '../../contract/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { parseJson, withoutMark } from '../json/parse.ts';
+import { limitsOfParts, parseJson, withoutMark } from '../json/parse.ts';
 import type { TextKind } from '../json/read-text.ts';
-import { limitsOfParts } from '../json/shape.ts';
 import type { GroupRecord } from '../store/store.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { GroupColumns } from './group-columns.ts';

@@ -2,9 +2,8 @@ import { type ParsedTrajectory, trajectorySchema } from '../../contract/index.ts
 import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
-import { parseJson } from '../json/parse.ts';
+import { limitsOfParts, parseJson } from '../json/parse.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
-import { limitsOfParts } from '../json/shape.ts';
 import { readItem } from '../validation.ts';
 
 /** Largest text in bytes of the payloads that are kept in memory. Their objects take about four times as much. */

@@ -28,11 +28,7 @@ export interface TextRead {
 }
 
 /** One thread for all services of the process, since a text says all that is needed to read it. */
-const thread = new ReadingThread<TextTask, TextRead>({
-  module: new URL(`../text-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url),
-  workerData: null,
-  name: { one: 'body', many: 'bodies' },
-});
+const thread = new ReadingThread<TextTask, TextRead>('text');
 
 /**
  * Reads a text: a short one at once, a long one in a thread, which hands the value over in pieces. So a text does not

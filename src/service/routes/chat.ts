@@ -2,37 +2,38 @@ import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
 import { Deadline } from '../../util/deadline.ts';
 import { dataFrame } from '../../util/event-stream.ts';
-import { accessOf, tenantOf } from '../access.ts';
+import { accessOf } from '../access.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { errorFor, toErrorBody } from '../faults.ts';
 import { exchangeOf } from '../http/exchange.ts';
-import { type PreparedChat, prepareChat } from '../inference/chat.ts';
+import { readChatRequest } from '../inference/chat-request.ts';
+import { type PreparedChat, prepareChat } from '../inference/prepare-chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
-import { readChatRequest } from './chat-request.ts';
 import type { Register } from './route.ts';
 
 /** A chat request from its admission to its answer. */
 export function chatRoutes(on: Register, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
-    const admitted = service.admission.chat(tenantOf(context));
+    const access = accessOf(context);
+    const admitted = service.admission.chat(access.tenant);
     let isStreamed = false;
     try {
       const signal = exchangeOf(context).signalWhileNeeded();
+      const caller = { tenant: access.tenant, signal };
       const body = await readBytes(context, service.bodyLimits.chat, admitted);
       const { priorityScheduling } = service;
-      const caller = { tenant: tenantOf(context), signal };
-      const { request, seed } = await readChatRequest(body, { priorityScheduling, caller });
+      const request = await readChatRequest(body, { priorityScheduling, caller });
       admitted.replies(request.n ?? 1);
-      const chat = await prepareChat(service, request, { access: accessOf(context), seed, signal });
+      const chat = await prepareChat(service, request, { access, caller });
       logRequest(service, chat);
       isStreamed = request.stream ?? false;
       if (isStreamed) return streamed(service, context, chat, admitted.release);
-      const completion = await traceInference(chat.model.pinnedName, () => complete(chat, signal));
+      const completion = await traceInference(chat.head.model, () => complete(service.engine, chat, signal));
       const json = await completionJson(completion);
       return new Response(json, { headers: { 'content-type': 'application/json' } });
     } finally {
@@ -57,8 +58,8 @@ function streamed(
     disconnected.addEventListener('abort', () => ending.abort(disconnected.reason));
     if (disconnected.aborted) ending.abort(disconnected.reason);
     try {
-      for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, ending), parent))
-        yield dataFrame(chunk);
+      const chunks = stream(service.engine, chat, ending);
+      for await (const chunk of traceStreamed(chat.head.model, chunks, parent)) yield dataFrame(chunk);
       yield 'data: [DONE]\n\n';
     } catch (error) {
       if (disconnected.aborted) return;
@@ -71,14 +72,14 @@ function streamed(
   return serverSentEvents(context, frames, { log: service.log, ended });
 }
 
-function logRequest({ log }: ServiceContext, { id, request, model, choices }: PreparedChat): void {
+function logRequest({ log }: ServiceContext, { request, head }: PreparedChat): void {
   const { user, safety_identifier, prompt_cache_key, metadata } = request;
   log({
     level: 'info',
     event: 'chat_requested',
-    id,
-    model: model.pinnedName,
-    choices,
+    id: head.id,
+    model: head.model,
+    choices: request.n ?? 1,
     ...(user === undefined ? {} : { user }),
     ...(safety_identifier === undefined ? {} : { safety_identifier }),
     ...(prompt_cache_key === undefined ? {} : { prompt_cache_key }),

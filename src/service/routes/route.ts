@@ -3,7 +3,7 @@ import { matchedRoutes } from 'hono/route';
 import type { BlankEnv } from 'hono/types';
 import type { Page, ValidationIssue } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
-import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
+import { contentOf, type ReceivedBody, receiveBody } from '../bodies/bodies.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
@@ -116,7 +116,7 @@ export async function answerBodyOnce(
 ): Promise<Response> {
   const slots = service.admission.body(tenantOf(context));
   try {
-    return await service.bodies.receive(context, { limit, count: slots }, async (body) => {
+    return await receiveBody(service.files, context, { limit, count: slots }, async (body) => {
       const request = {
         key: context.req.header('idempotency-key'),
         fingerprint: body.fingerprint,

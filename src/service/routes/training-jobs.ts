@@ -93,10 +93,10 @@ export function trainingJobRoutes(on: Register, service: ServiceContext): void {
   );
 
   on(operations.upload, (context) =>
-    answerBodyOnce(service, context, async ({ file: large, memory }) => {
-      const file = large ?? (await service.files.createIncoming());
+    answerBodyOnce(service, context, async ({ content }) => {
+      const file = Buffer.isBuffer(content) ? await service.files.createIncoming() : content;
       try {
-        if (memory) await file.append(memory);
+        if (Buffer.isBuffer(content)) await file.append(content);
         const { entity } = accessOf(context);
         const data = await checkTrainingData(service, file, entity);
         const { sha256, bytes } = await keepTrainingData(service, file, { data, entity });

@@ -18,8 +18,8 @@ const context = {
 };
 
 function received(value: unknown): ReceivedBody {
-  const memory = Buffer.from(JSON.stringify(value));
-  return { bytes: memory.length, memory, file: null, fingerprint: '' };
+  const content = Buffer.from(JSON.stringify(value));
+  return { bytes: content.length, content, fingerprint: '' };
 }
 
 /** One that reads in a thread, and one that does not. */

@@ -35,9 +35,9 @@ it.each([
 ])('so do those of trajectories, from the body to its lines: %s', async (_, count) => {
   const trajectory = `{"messages_and_choices":[${Array(count).fill('{"role":"user","content":"hello"}').join()}],"reward":1.5,"tools":${tools},"additional_histories":[{"messages_and_choices":[],"tools":${tools}}]}`;
   const body = `{"trajectory_groups":[{"trajectories":[${trajectory},${trajectory}]}]}`;
-  const memory = Buffer.from(body);
+  const content = Buffer.from(body);
   const packed = await packBody(
-    { memory, bytes: memory.length, file: null, fingerprint: '' },
+    { content, bytes: content.length, fingerprint: '' },
     { form: 'job', known: new Set(), caller: {} },
     async () => null,
   );

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { checkShape } from '../../../src/service/json/shape.ts';
+import { checkShape } from '../../../src/service/json/parse.ts';
 
 interface Shape {
   depth: number;

@@ -1,14 +1,20 @@
-import type { ChatCompletion, Choice, PromptLogprob } from '../../../contract/index.ts';
-import type { Generation } from '../../../engines/engine.ts';
+import type { ChatCompletion, Choice } from '../../../contract/index.ts';
+import type { Engine, Generation } from '../../../engines/engine.ts';
+import { ReplyParser } from '../../../language/index.ts';
 import { largestOf } from '../../../util/extremes.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
-import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { reportSampling, reportTokens } from '../token-report.ts';
+import type { PreparedChat } from '../prepare-chat.ts';
+import { reportSampling, reportTokens, toUsage } from '../token-report.ts';
+import { sampleAll } from './sample.ts';
 
 /** Samples all choices of a request and returns the whole answer. */
-export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {
-  const { generations, promptLogprobs } = await sample(chat, signal);
+export async function complete(
+  engine: Engine,
+  chat: PreparedChat,
+  signal: AbortSignal,
+): Promise<ChatCompletion> {
+  const { generations, promptLogprobs } = await sampleAll(engine, chat, signal);
   // Many replies may end in the same tick.
   await tickTime();
   const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -23,48 +29,17 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
     choices.push(toChoice(chat, generation, index));
   }
   return {
-    id: chat.id,
+    ...chat.head,
     object: 'chat.completion',
-    created: chat.created,
-    model: chat.model.pinnedName,
     choices,
     usage: toUsage(chat, completionTokens, cachedTokens),
-    system_fingerprint: chat.fingerprint,
-    ...tierOf(chat),
     ...(promptLogprobs ? { prompt_logprobs: promptLogprobs } : {}),
     ...(chat.request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
   };
 }
 
-async function sample(
-  chat: PreparedChat,
-  signal: AbortSignal,
-): Promise<{ generations: Generation[]; promptLogprobs?: (PromptLogprob | null)[] }> {
-  // Most requests have a single part.
-  if (chat.choices === 1 && !chat.search && !chat.scorePrompt)
-    return { generations: [await chat.generate(0, signal)] };
-  const stop = new AbortController();
-  const either = AbortSignal.any([signal, stop.signal]);
-  try {
-    const [generations, promptLogprobs] = await Promise.all([
-      generateAll(chat, either),
-      chat.scorePrompt?.(either),
-    ]);
-    return promptLogprobs ? { generations, promptLogprobs } : { generations };
-  } catch (error) {
-    // One part failed; abort the rest, whose results nobody needs.
-    stop.abort(error);
-    throw error;
-  }
-}
-
-function generateAll(chat: PreparedChat, signal: AbortSignal): Promise<Generation[]> {
-  if (chat.search) return chat.search(signal);
-  return Promise.all(Array.from({ length: chat.choices }, (_, index) => chat.generate(index, signal)));
-}
-
 function toChoice(chat: PreparedChat, generation: Generation, index: number): Choice {
-  const parser = chat.parser();
+  const parser = new ReplyParser(chat.tools.tokenizer, chat.reading);
   parser.push(generation.tokens);
   parser.end(generation);
   return {

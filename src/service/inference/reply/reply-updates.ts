@@ -1,5 +1,5 @@
-import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
-import type { PreparedChat } from '../chat.ts';
+import type { Engine, Generation, GenerationDelta } from '../../../engines/engine.ts';
+import { type SampledChat, sampleChoice, searchChoices } from './sample.ts';
 
 /** An update of one choice. */
 type ReplyUpdate =
@@ -33,32 +33,32 @@ export class ReplyUpdates {
   /** Runs while deltas are held back. */
   #interval: NodeJS.Timeout | null = null;
 
-  constructor(chat: Pick<PreparedChat, 'choices' | 'generate' | 'search'>, signal: AbortSignal) {
-    this.#open = chat.choices;
+  constructor(engine: Engine, chat: SampledChat, signal: AbortSignal) {
+    const { n: choices = 1, use_beam_search: isSearched } = chat.request;
+    this.#open = choices;
     const fail = (error: unknown) => {
       this.#failure = { error };
       this.#release();
     };
-    if (chat.search) {
-      chat.search(signal).then((found) => {
+    if (isSearched) {
+      searchChoices(engine, chat, signal).then((found) => {
         this.#open = found.length;
         for (const [index, generation] of found.entries()) this.#finish(index, generation, 0);
         this.#release();
       }, fail);
       return;
     }
-    for (let index = 0; index < chat.choices; index++) {
+    for (let index = 0; index < choices; index++) {
       let sent = 0;
-      chat
-        .generate(index, signal, (delta) => {
-          sent += delta.tokens.length;
-          this.#add(index, delta);
-          if (!this.#interval) this.#wake();
-        })
-        .then((generation) => {
-          this.#finish(index, generation, sent);
-          this.#release();
-        }, fail);
+      const onDelta = (delta: GenerationDelta) => {
+        sent += delta.tokens.length;
+        this.#add(index, delta);
+        if (!this.#interval) this.#wake();
+      };
+      sampleChoice(engine, chat, { index, signal, onDelta }).then((generation) => {
+        this.#finish(index, generation, sent);
+        this.#release();
+      }, fail);
     }
   }
 

@@ -1,10 +1,11 @@
 import type { ChatCompletionChunk } from '../../../contract/index.ts';
-import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
-import type { ReplyDelta, ReplyParser } from '../../../language/index.ts';
+import type { Engine, Generation, GenerationDelta } from '../../../engines/engine.ts';
+import { type ReplyDelta, ReplyParser } from '../../../language/index.ts';
 import type { Deadline } from '../../../util/deadline.ts';
-import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { reportSampling, reportTokens } from '../token-report.ts';
+import type { PreparedChat } from '../prepare-chat.ts';
+import { reportSampling, reportTokens, toUsage } from '../token-report.ts';
 import { ReplyUpdates } from './reply-updates.ts';
+import { scorePrompt } from './sample.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
@@ -12,28 +13,29 @@ type ChunkChoice = ChatCompletionChunk['choices'][number];
  * Samples all choices of a request until `ending` and streams the answer: the role, the deltas, the finish reason, and
  * the usage if requested. Aborts `ending` if it fails or the consumer stops early.
  */
-export async function* stream(chat: PreparedChat, ending: Deadline): AsyncGenerator<ChatCompletionChunk> {
+export async function* stream(
+  engine: Engine,
+  chat: PreparedChat,
+  ending: Deadline,
+): AsyncGenerator<ChatCompletionChunk> {
   const { signal } = ending;
-  const { id, created, model, fingerprint, request } = chat;
+  const { head, request } = chat;
   const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
   let isWhole = false;
   let completionTokens = 0;
   let cachedTokens: number | null = null;
   const usage = () => toUsage(chat, completionTokens, cachedTokens);
   const chunkOf = (choices: ChunkChoice[]): ChatCompletionChunk => ({
-    id,
+    ...head,
     object: 'chat.completion.chunk',
-    created,
-    model: model.pinnedName,
-    ...tierOf(chat),
-    system_fingerprint: fingerprint,
     choices,
     ...(always ? { usage: usage() } : last ? { usage: null } : {}),
   });
   try {
-    const updates = new ReplyUpdates(chat, signal);
+    const updates = new ReplyUpdates(engine, chat, signal);
+    const promptLogprobs = await scorePrompt(engine, chat, signal);
     const first = {
-      ...(chat.scorePrompt ? { prompt_logprobs: await chat.scorePrompt(signal) } : {}),
+      ...(promptLogprobs ? { prompt_logprobs: promptLogprobs } : {}),
       ...(request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
     const parsers = new Map<number, ReplyParser>();
@@ -41,14 +43,14 @@ export async function* stream(chat: PreparedChat, ending: Deadline): AsyncGenera
     const started = new Set<number>();
     const begin = (index: number): ChatCompletionChunk[] => {
       const extra = parsers.size === 0 ? first : {};
-      parsers.set(index, chat.parser());
+      parsers.set(index, new ReplyParser(chat.tools.tokenizer, chat.reading));
       return beginChoices(chat, index).map((choice, position) => ({
         ...chunkOf([choice]),
         ...(position === 0 ? extra : {}),
       }));
     };
     // A beam search may find fewer replies than requested.
-    if (!chat.search) for (let index = 0; index < chat.choices; index++) yield* begin(index);
+    if (!request.use_beam_search) for (let index = 0; index < (request.n ?? 1); index++) yield* begin(index);
     for await (const update of updates.all()) {
       if (!parsers.has(update.index)) yield* begin(update.index);
       const parser = parsers.get(update.index);
@@ -73,7 +75,7 @@ export async function* stream(chat: PreparedChat, ending: Deadline): AsyncGenera
 }
 
 /** The role, then the text that `echo` puts before the reply. */
-function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
+function beginChoices({ reading: { echo } }: PreparedChat, index: number): ChunkChoice[] {
   const role: ChunkChoice = {
     index,
     delta: { role: 'assistant', content: '', refusal: null },

@@ -12,24 +12,21 @@ import { parseJson, withoutMark } from '../json/parse.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { renameAliases, validateBody } from '../validation.ts';
 
-interface ChatRequest {
-  request: ParsedChatCompletionRequest;
-  /** The request's seed with all its digits. */
-  seed: number | bigint | undefined;
-}
+/** A valid chat request. Its seed has all its digits. */
+export type ChatRequest = Omit<ParsedChatCompletionRequest, 'seed'> & { seed?: number | bigint | undefined };
 
 /** Parses and validates a chat request, and checks that its fields fit together. */
 export async function readChatRequest(
   content: Buffer,
   { priorityScheduling, caller }: { priorityScheduling: boolean; caller: Caller },
 ): Promise<ChatRequest> {
-  const { exactSeed, ...request } = await readText(chatText, content, { caller });
+  const request = await readText(chatText, content, { caller });
   checkCombinations(request, priorityScheduling);
-  return { request, seed: exactSeed ?? request.seed };
+  return request;
 }
 
-/** The body of a chat request. `exactSeed`: its seed, if a number of JavaScript has not all of its digits. */
-export const chatText: TextKind<ParsedChatCompletionRequest & { exactSeed?: bigint }> = {
+/** The body of a chat request. */
+export const chatText: TextKind<ChatRequest> = {
   name: 'chat',
   read(content) {
     const sent = parseJson(content);
@@ -39,7 +36,7 @@ export const chatText: TextKind<ParsedChatCompletionRequest & { exactSeed?: bigi
     const { seed } = request;
     if (seed === undefined || Number.isSafeInteger(seed)) return request;
     if (!Number.isInteger(seed)) throw invalidField(['seed'], 'Input should be a valid integer', seed);
-    return { ...request, exactSeed: exactSeed(content, seed) };
+    return { ...request, seed: exactSeed(content, seed) };
   },
 };
 
@@ -53,7 +50,7 @@ function refuseForeignFields(body: JsonObject): void {
 }
 
 /** Refuses fields that contradict the rest of the request or that this service does not support. */
-function checkCombinations(request: ParsedChatCompletionRequest, priorityScheduling: boolean): void {
+function checkCombinations(request: ChatRequest, priorityScheduling: boolean): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
   if (request.return_token_logprobs && request.logprobs)
