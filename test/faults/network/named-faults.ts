@@ -271,10 +271,8 @@ const bodies: NamedFault[] = [
     // Where no service has answered yet, a page says that the address is wrong: the call is not repeated. These two have
     // answers of the service before their own.
     once: ({ name, kind }) =>
-      name === 'health' || (kind !== 'sampling' && ['create SFT job', 'follow'].includes(name))
-        ? 'succeeds'
-        : 'bad_response',
-    always: ({ name }) => (name === 'health' ? 'succeeds' : 'bad_response'),
+      kind !== 'sampling' && ['create SFT job', 'follow'].includes(name) ? 'succeeds' : 'bad_response',
+    always: fails('bad_response'),
   },
   {
     name: 'bytes that are no HTTP',
