@@ -239,7 +239,7 @@ test.each([
   ['engines/embedded/sampler/worker.ts', ofLanguage],
   ['engines/embedded/trainer/worker.ts', ofLanguage],
   ['language/compiler/compiler-thread.ts', ofLanguage],
-  ['service/reading-worker.ts', ['@huggingface/jinja', '@opentelemetry/api', 'hono', 'zod']],
+  ['service/reading-worker.ts', [...ofLanguage, '@opentelemetry/api', 'hono', 'zod']],
 ])('importing %s loads only what it needs at once', async (entry, packages) => {
   expect(await packagesLoadedBy(entry)).toEqual(packages.toSorted());
 });
