@@ -7,9 +7,6 @@ import { root } from './support/programs.ts';
 const namedInDeclarations = [
   'src/rollout/group-record.ts FailureRecord',
   'src/rollout/group-record.ts RolloutRecord',
-  'src/service/inference/prompt.ts Prompt',
-  'src/service/inference/resolve-model.ts ResolvedModel',
-  'src/service/inference/token-report.ts TokenReport',
 ];
 
 /** A file that imports a name, or exports it again as another one. */

@@ -21,7 +21,7 @@ export interface TextTask {
   content: Uint8Array;
 }
 
-export interface TextRead {
+interface TextRead {
   pieces: Pieces;
   /** What `toolTexts` knows of the value. */
   tools: (string | null)[];
