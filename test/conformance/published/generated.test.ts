@@ -53,7 +53,7 @@ it.for(families)(
     const prompts = (JSON.parse(file) as [string, number[]][])
       // llama.cpp tells ▁ from a space in Gemma's tokenizer.
       .filter(([text]) => text !== '' && !text.includes('▁'))
-      .slice(0, 30)
+      .slice(0, 80)
       .map(([text]) => ({ text, tokens: [begin, ...tokenizer.encode(text)].slice(0, 40) }));
     const program = join(import.meta.dirname, 'llama.mjs');
     const { stdout } = spawnSync(process.execPath, [program, packages, gguf], {
