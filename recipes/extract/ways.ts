@@ -37,9 +37,18 @@ const { values } = parseArgs({
     directory: { type: 'string' },
   },
 });
-if (values.checkpoint === undefined) throw new Error('Pass --checkpoint, a folder or a GGUF file.');
-const [seed, steps, held] = [Number(values.seed), Number(values.steps), Number(values.held)];
-const rolloutsPerGroup = Number(values.rollouts);
+const { checkpoint } = values;
+if (checkpoint === undefined) throw new Error('`--checkpoint` is missing. Pass a folder or a GGUF file.');
+
+function wholeNumber(flag: 'context' | 'seed' | 'steps' | 'rollouts' | 'held', least = 1): number {
+  const value = Number(values[flag]);
+  if (Number.isInteger(value) && value >= least) return value;
+  throw new Error(`\`--${flag}\` is ${values[flag]}. Pass a whole number of at least ${least}.`);
+}
+
+const contextLength = wholeNumber('context');
+const [seed, steps, held] = [wholeNumber('seed', 0), wholeNumber('steps'), wholeNumber('held')];
+const rolloutsPerGroup = wholeNumber('rollouts');
 const directory = values.directory ?? `runs/extract-ways/seed-${seed}`;
 const config = { learning_rate: 3e-4, entropy_coefficient: 0.01 };
 
@@ -61,7 +70,7 @@ function writeExample({ text, examples }: ReflectionRequest): string | null {
 }
 
 const engine = await createEmbeddedEngine({
-  checkpoints: [{ folder: values.checkpoint, id: 'base', contextLength: Number(values.context) }],
+  checkpoints: [{ folder: checkpoint, id: 'base', contextLength }],
 });
 const service = await startService({ engine, dataFolder: join(directory, 'service'), log: () => undefined });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });

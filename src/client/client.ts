@@ -2,7 +2,7 @@ import type { Health } from '../contract/index.ts';
 import { isObject } from '../util/json.ts';
 import { warn } from '../util/warning.ts';
 import type { Answer } from './call.ts';
-import { isRequestError, RequestError } from './errors.ts';
+import { isHtml, isRequestError, RequestError } from './errors.ts';
 import type { ClientOptions } from './options.ts';
 import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
@@ -58,7 +58,7 @@ export class Client {
    */
   async health(options: CallOptions = {}): Promise<Health> {
     await this.#requester.read('/health', options, ({ facts }) => {
-      if (/^(?:text\/html|application\/xhtml)/i.test(facts.contentType ?? ''))
+      if (isHtml(facts.contentType))
         throw new RequestError('bad_response', { ...facts, detail: 'an HTML page' });
     });
     return { status: 'ok' };

@@ -81,9 +81,11 @@ export interface RequestErrorDetails {
 const addressOptions = '`--base-url` on the command line, `baseUrl` in a program';
 const checkAddress = `Check the address: ${addressOptions}.`;
 
+/** Whether a response is an HTML page. */
+export const isHtml = (contentType = ''): boolean => /^(?:text\/html|application\/xhtml)/i.test(contentType);
+
 /** Whether a response is a page or plain text, which no service of this interface sends. */
-export const isPage = (contentType: string | undefined): boolean =>
-  /^(?:text\/(?:html|plain)|application\/xhtml)/i.test(contentType ?? '');
+export const isPage = (contentType = ''): boolean => isHtml(contentType) || /^text\/plain/i.test(contentType);
 
 type Remedy = string | ((facts: CallFacts, details: RequestErrorDetails) => string);
 

@@ -93,6 +93,12 @@ describe('a checkpoint', () => {
     });
   });
 
+  it('goes no way with a wrong flag, which is named', async () => {
+    await expect(run('ways.ts', '--held', '0')).rejects.toThrow(
+      '`--held` is 0. Pass a whole number of at least 1.',
+    );
+  });
+
   it('goes all ways, into one table', { tags: ['long'] }, async () => {
     const sizes = ['--context', '256', '--rollouts', '2', '--held', '3', '--directory', join(folder, 'ways')];
     const output = await run('ways.ts', ...sizes);
