@@ -18,11 +18,11 @@ export const free: ProcessCost = {
 
 const atLeastZero = (value: number) => Math.max(0, value);
 
-/** What one process of each costs, with groups of 8. */
+/** What the main thread of one process of each costs, with groups of 8. */
 export function costsOf(units: MeasuredUnits): Costs {
   const costOf = (part: 'harness' | 'service', processes = 1): ProcessCost => {
-    const running = units[`CPU of the ${part} while rollouts run, ms`];
-    const job = units[`CPU of the ${part} for the job, ms`];
+    const running = units[`main thread of the ${part} while rollouts run, ms`];
+    const job = units[`main thread of the ${part} for the job, ms`];
     return {
       processes,
       rolloutMs: atLeastZero(running.rollout + running.group / 8 + job.rollout + job.group / 8),

@@ -25,8 +25,15 @@ export function heapBytes(): number {
   return heapUsed + external;
 }
 
-/** CPU time of all threads of this process. */
-export function cpuMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1000;
+/** CPU milliseconds of a process: of its main thread, and of all others. */
+export interface CpuTimes {
+  main: number;
+  others: number;
+}
+
+/** CPU time of this process so far; asked in its main thread. */
+export function cpuTimes(): CpuTimes {
+  const msOf = ({ user, system }: NodeJS.CpuUsage) => (user + system) / 1000;
+  const main = msOf(process.threadCpuUsage());
+  return { main, others: msOf(process.cpuUsage()) - main };
 }

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { generateText, type ModelMessage } from 'ai';
 import { z } from 'zod';
 import { defineEnvironment, train } from '../../../src/index.ts';
-import { cpuMs, diskBytes, heapBytes } from './figures.ts';
+import { type CpuTimes, cpuTimes, diskBytes, heapBytes } from './figures.ts';
 import type { ServiceFigures } from './service.ts';
 import type { SimulatedRun } from './simulate.ts';
 import type { SetTimes } from './timed-engine.ts';
@@ -22,10 +22,10 @@ export interface RealRun
   rolloutsPerGroup: number;
 }
 
-/** CPU milliseconds of the harness, which is this process, and of the service. */
-interface CpuTimes {
-  harness: number;
-  service: number;
+/** Of the harness, which is this process, and of the service. */
+export interface Both<Figure> {
+  harness: Figure;
+  service: Figure;
 }
 
 export interface RealFigures {
@@ -36,11 +36,11 @@ export interface RealFigures {
   staleness: number;
   tokens: number;
   /** CPU time of each step, until its rollouts have ended and after that. Only true without staleness. */
-  cpu: { rollouts: CpuTimes; job: CpuTimes }[];
-  /** Bytes on disk and on the wire of one step, and of the heap at the end of its rollouts, before its job. */
-  disk: CpuTimes;
+  cpu: { rollouts: Both<CpuTimes>; job: Both<CpuTimes> }[];
+  /** Bytes on disk and on the wire of one step, and of the heap when it was asked for. */
+  disk: Both<number>;
   wire: ServiceFigures['wire'];
-  held: CpuTimes;
+  held: Both<number>;
 }
 
 /** Starts a service with a timed engine in a process of its own. */
@@ -69,7 +69,7 @@ export async function startTimedService(times: SetTimes) {
     apiKey,
     set: (set: SetTimes) => ask<ServiceFigures>(set),
     figures: () => ask<ServiceFigures>('figures'),
-    cpuMs: () => ask<number>('cpu'),
+    cpu: () => ask<CpuTimes>('cpu'),
     [Symbol.asyncDispose]: async () => {
       const exited = once(child, 'exit');
       child.disconnect();
@@ -101,7 +101,7 @@ class TimeMean {
 }
 
 /** An AI SDK agent of so many calls. Its reward is 1 if its last reply begins with a letter, which is chance. */
-function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean) {
+function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, onFirstReply: () => void) {
   return defineEnvironment({
     name: 'sizing',
     scenario: z.object({ id: z.number() }),
@@ -111,6 +111,7 @@ function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean) {
         const messages: ModelMessage[] = [{ role: 'user', content: `Question ${scenario.id}: what is it?` }];
         for (let call = 1; ; call++) {
           const { text } = await generateText({ model: model.languageModel, messages, abortSignal: signal });
+          if (call === 1) onFirstReply();
           if (call === calls) return text;
           messages.push({ role: 'assistant', content: text }, { role: 'user', content: 'And what else?' });
           if (toolMs > 0) await sleep(-toolMs * Math.log(1 - Math.random()));
@@ -125,36 +126,44 @@ function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean) {
 
 /**
  * Trains through a service, with the times of a simulated run.
- * @param heap When to measure the heap: at the end of the last step's rollouts, or so many milliseconds after the start.
- * It costs CPU time.
+ * @param heap When to measure the heap: so many milliseconds after the start, or when all rollouts of the first step have
+ * their first reply, or have ended. The run ends then.
  */
 export async function realRun(
   service: TimedService,
   run: RealRun,
-  heap?: 'rollouts' | { afterMs: number },
+  heap?: { after: 'start' | 'replies' | 'rollouts'; ms: number },
 ): Promise<RealFigures> {
   const before = await service.set({ reply: run.reply, sampling: run.sampling, training: run.training });
   const runDirectory = await mkdtemp(join(tmpdir(), 'martingale-sizing-run-'));
   const heapBefore = heapBytes();
-  const marks: Promise<CpuTimes>[] = [];
+  const marks: Promise<Both<CpuTimes>>[] = [];
   const mark = () => {
-    const harness = cpuMs();
-    marks.push(service.cpuMs().then((ms) => ({ harness, service: ms })));
+    const harness = cpuTimes();
+    marks.push(service.cpu().then((times) => ({ harness, service: times })));
   };
   const held = { harness: 0, service: 0 };
   let holding: Promise<void> | undefined;
+  const stop = new AbortController();
   const hold = () => {
     held.harness = heapBytes() - heapBefore;
     holding = service.figures().then((figures) => {
       held.service = figures.heapBytes - before.heapBytes;
+      stop.abort();
     });
   };
   const inFlight = new TimeMean();
   let begun = 0;
+  let replied = 0;
   const rollouts = run.groupsPerStep * run.rolloutsPerGroup;
+  const holdAfter = (moment: NonNullable<typeof heap>['after']) => {
+    if (heap?.after === moment) setTimeout(hold, heap.ms);
+  };
   const total = { staleness: 0 };
   const { usage } = await train({
-    environment: agentOf(run, inFlight),
+    environment: agentOf(run, inFlight, () => {
+      if (++replied === rollouts) holdAfter('replies');
+    }),
     scenarios: Array.from({ length: 10_000 }, (_, id) => ({ id })),
     model: { project: 'sizing', name: `run-${randomUUID()}`, baseModel: 'scripted-tiny' },
     baseUrl: service.url,
@@ -166,15 +175,16 @@ export async function realRun(
     concurrency: run.concurrency,
     runDirectory,
     progress: false,
+    signal: stop.signal,
     onEvent: (event) => {
       if (event.type === 'run_started') {
         begun = performance.now();
         mark();
-        if (typeof heap === 'object') setTimeout(hold, heap.afterMs);
+        holdAfter('start');
       }
       if (event.type === 'rollouts' && event.done === rollouts) {
         mark();
-        if (heap === 'rollouts' && event.step === run.steps - 1) hold();
+        holdAfter('rollouts');
       }
       if (event.type !== 'step') return;
       total.staleness += event.staleness.mean;
@@ -190,10 +200,15 @@ export async function realRun(
   };
   await rm(runDirectory, { recursive: true, force: true });
   const cpu = await Promise.all(marks);
-  const between = (from: number, to: number): CpuTimes => ({
-    harness: (cpu[to]?.harness ?? 0) - (cpu[from]?.harness ?? 0),
-    service: (cpu[to]?.service ?? 0) - (cpu[from]?.service ?? 0),
-  });
+  const between = (from: number, to: number): Both<CpuTimes> => {
+    const differenceOf = (part: keyof Both<CpuTimes>, threads: keyof CpuTimes) =>
+      (cpu[to]?.[part][threads] ?? 0) - (cpu[from]?.[part][threads] ?? 0);
+    const timesOf = (part: keyof Both<CpuTimes>) => ({
+      main: differenceOf(part, 'main'),
+      others: differenceOf(part, 'others'),
+    });
+    return { harness: timesOf('harness'), service: timesOf('service') };
+  };
   const perStep = (kind: keyof ServiceFigures['wire']) => ({
     received: (after.wire[kind].received - before.wire[kind].received) / run.steps,
     sent: (after.wire[kind].sent - before.wire[kind].sent) / run.steps,

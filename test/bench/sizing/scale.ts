@@ -20,6 +20,7 @@ export const sizes: readonly Size[] = [
 export const runOf = ({ inFlight, gpus }: Size): Omit<SimulatedRun, 'harness' | 'service'> => ({
   steps: 8,
   rolloutsPerStep: inFlight / 2,
+  rolloutsPerGroup: 8,
   maxStaleness: 3,
   concurrency: inFlight,
   calls: 4,
@@ -47,7 +48,7 @@ export interface Scaled {
   parts: Part[];
 }
 
-const cpuOf = { harness: 'CPU of the harness', service: 'CPU of the service' };
+const mainThreadOf = { harness: 'main thread of the harness', service: 'main thread of the service' };
 
 interface Measured {
   units: MeasuredUnits;
@@ -85,19 +86,29 @@ function partsOf(
     'training job, to the service, bytes',
     'log, to the service, bytes',
   );
-  const held = bytesOf('heap of the harness at the end of the rollouts, bytes');
+  const heapOf = {
+    open: units['heap of the harness, of groups that are not complete, bytes'],
+    ended: units['heap of the harness, of groups that have arrived, bytes'],
+  };
+  const held =
+    waiting.harness * inFlight + heapOf.open.token * run.held.open + heapOf.ended.token * run.held.ended;
+  const group = bytesOf('groups, to the service, bytes') / (perStep.rollouts / 8);
+  const othersOf = (part: 'harness' | 'service') => {
+    const { token, call, rollout, step } = units[`other threads of the ${part}, ms`];
+    return (
+      (token * perStep.tokens + call * perStep.calls + rollout * perStep.rollouts + step) *
+      (stepsPerSecond / 1000)
+    );
+  };
   return [
-    { part: cpuOf.harness, demand: cores(costs.harness), limit: 1, unit: 'core' },
-    { part: cpuOf.service, demand: cores(costs.service), limit: 1, unit: 'core' },
+    { part: mainThreadOf.harness, demand: cores(costs.harness), limit: 1, unit: 'core' },
+    { part: 'other threads of the harness', demand: othersOf('harness'), limit: 1, unit: 'core' },
+    { part: mainThreadOf.service, demand: cores(costs.service), limit: 1, unit: 'core' },
+    { part: 'other threads of the service', demand: othersOf('service'), limit: 1, unit: 'core' },
+    { part: 'body of a group', demand: group / mib, limit: defaultBodyLimits.preview / mib, unit: 'MiB' },
     {
-      part: 'body of a training job',
-      demand: bytesOf('training job, to the service, bytes') / mib,
-      limit: defaultBodyLimits.preview / mib,
-      unit: 'MiB',
-    },
-    {
-      part: 'heap of the harness: three steps held, all rollouts waiting',
-      demand: (3 * held + waiting.harness * inFlight) / mib,
+      part: 'heap of the harness: all rollouts waiting, and the most tokens held',
+      demand: held / mib,
       limit: heap,
       unit: 'MiB',
     },
@@ -141,7 +152,7 @@ export function scale(size: Size, measured: Measured): Scaled {
   const parts = partsOf(size, unbound, run.steps, measured);
   // A process that is busy for more than half of the time keeps others waiting.
   const neededOf = (part: string) => Math.ceil((parts.find((one) => one.part === part)?.demand ?? 0) / 0.5);
-  const needed = { harness: neededOf(cpuOf.harness), service: neededOf(cpuOf.service) };
+  const needed = { harness: neededOf(mainThreadOf.harness), service: neededOf(mainThreadOf.service) };
   const enough = { ...needed, figures: withProcesses(needed.harness, needed.service) };
   return { size, free: unbound, single, enough, parts };
 }

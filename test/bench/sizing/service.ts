@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startService } from '../../../src/service/index.ts';
-import { cpuMs, diskBytes, heapBytes } from './figures.ts';
+import { cpuTimes, diskBytes, heapBytes } from './figures.ts';
 import { type SetTimes, TimedEngine } from './timed-engine.ts';
 
 export type CallKind = 'chat' | 'group' | 'job' | 'log' | 'other';
@@ -21,7 +21,6 @@ export interface WireBytes {
 
 /** Sums since the start of the process. */
 export interface ServiceFigures {
-  cpuMs: number;
   /** Heap after a garbage collection, with buffers outside it, in bytes. */
   heapBytes: number;
   diskBytes: number;
@@ -64,10 +63,9 @@ async function serve(times: SetTimes): Promise<void> {
   const engine = new TimedEngine(times);
   const service = await startService({ engine, dataFolder });
   process.on('message', async (message: SetTimes | 'figures' | 'cpu') => {
-    if (message === 'cpu') return void process.send?.(cpuMs());
+    if (message === 'cpu') return void process.send?.(cpuTimes());
     if (message !== 'figures') engine.set(message);
     const figures: ServiceFigures = {
-      cpuMs: cpuMs(),
       heapBytes: heapBytes(),
       diskBytes: await diskBytes(dataFolder),
       wire,

@@ -8,6 +8,7 @@ const free = { processes: 1, rolloutMs: 0, callMs: 0, tokenMs: 0, step: { baseMs
 const plain: SimulatedRun = {
   steps: 4,
   rolloutsPerStep: 8,
+  rolloutsPerGroup: 4,
   maxStaleness: 0,
   concurrency: 100,
   calls: 1,
@@ -116,6 +117,14 @@ describe('the simulation', () => {
     }
     expect(waited / count).toBeCloseTo(0.5, 1);
     expect(core.utilisation(now)).toBeCloseTo(0.5, 2);
+  });
+
+  it('counts the tokens of groups that run and of ended ones until their step has trained', () => {
+    // Rollouts of 100 tokens, one after the other: a group is complete with the fourth, a step with its second group.
+    expect(simulate({ ...plain, concurrency: 1 }).held).toEqual({ open: 400, ended: 800 });
+    // The rollouts of the next step end before the job of the first one.
+    const late = { ...plain, concurrency: 1, maxStaleness: 1, training: { baseMs: 850, tokenMs: 0 } };
+    expect(simulate(late).held).toEqual({ open: 400, ended: 1600 });
   });
 
   it('repeats itself by seed', () => {

@@ -3,11 +3,11 @@ import { Cores, Gpu, type GpuSpeed, Heap } from './queues.ts';
 /** CPU milliseconds of one process of ours. */
 export interface ProcessCost {
   processes: number;
-  /** While rollouts run: of a rollout, of a call, of a sampled token. */
+  /** While rollouts run, which includes sending and reading their groups: of a rollout, of a call, of a sampled token. */
   rolloutMs: number;
   callMs: number;
   tokenMs: number;
-  /** When they have ended, for the training job and the log: of a step, and of a sampled token in it. */
+  /** When they have ended, for the training job: of a step, and of a sampled token in it. */
   step: { baseMs: number; tokenMs: number };
 }
 
@@ -15,6 +15,7 @@ export interface ProcessCost {
 export interface SimulatedRun {
   steps: number;
   rolloutsPerStep: number;
+  rolloutsPerGroup: number;
   maxStaleness: number;
   /** Rollouts in flight at most. */
   concurrency: number;
@@ -43,6 +44,8 @@ export interface SimulatedFigures {
   rollouts: number;
   tokens: number;
   calls: number;
+  /** The most sampled tokens at any time: of groups with a rollout that still runs, and of ended groups that have not trained. */
+  held: { open: number; ended: number };
   /** Mean number of training jobs between sampling and training, over the steps. */
   staleness: number;
   /** Share of the time in which each is busy. */
@@ -81,6 +84,15 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
   const waiting: { step: number; index: number }[] = [];
   const left = Array.from({ length: run.steps }, () => run.rolloutsPerStep);
   const tokensOfStep = left.map(() => 0);
+  /** By step and group: rollouts that have not ended, and tokens sampled so far. */
+  const groups = left.map(() =>
+    Array.from({ length: Math.ceil(run.rolloutsPerStep / run.rolloutsPerGroup) }, (_, index) => ({
+      left: Math.min(run.rolloutsPerGroup, run.rolloutsPerStep - index * run.rolloutsPerGroup),
+      tokens: 0,
+    })),
+  );
+  const held = { open: 0, ended: 0 };
+  const most = { ...held };
   const ends: number[] = [];
   const sums = { inFlight: 0, rollouts: 0, staleness: 0, training: 0, calls: 0, rolloutMs: 0 };
   let now = 0;
@@ -89,6 +101,14 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
   let inFlight = 0;
   let isTraining = false;
 
+  const groupOf = ({ step, index }: { step: number; index: number }) =>
+    groups[step]![Math.floor(index / run.rolloutsPerGroup)]!;
+  const hold = (more: typeof held) => {
+    for (const kind of ['open', 'ended'] as const) {
+      held[kind] += more[kind];
+      most[kind] = Math.max(most[kind], held[kind]);
+    }
+  };
   const admit = () => {
     for (; admitted < run.steps && admitted <= ends.length + run.maxStaleness; admitted++)
       for (let index = 0; index < run.rolloutsPerStep; index++) waiting.push({ step: admitted, index });
@@ -109,14 +129,22 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
       cost.callMs + cost.tokenMs * tokens + (rollout.left === 0 ? cost.rolloutMs : 0);
     const sample = () => {
       const gpu = gpus.reduce((least, other) => (other.load < least.load ? other : least));
-      gpu.add(now, tokens, () => (rollout.left > 0 ? pause(rollout) : end(rollout)));
+      gpu.add(now, tokens, () => {
+        groupOf(rollout).tokens += tokens;
+        hold({ open: tokens, ended: 0 });
+        if (rollout.left > 0) pause(rollout);
+        else end(rollout);
+      });
     };
     const serve = () => events.push(service.work(now, rollout.index, costOf(run.service)), sample);
     events.push(harness.work(now, rollout.index, costOf(run.harness)), serve);
   };
   const pause = (rollout: Parameters<typeof call>[0]) =>
     events.push(now - run.toolMs * Math.log(1 - random()), () => call(rollout));
-  const end = ({ step, begun }: Parameters<typeof call>[0]) => {
+  const end = (rollout: Parameters<typeof call>[0]) => {
+    const { step, begun } = rollout;
+    const group = groupOf(rollout);
+    if (--group.left === 0) hold({ open: -group.tokens, ended: group.tokens });
     inFlight--;
     sums.rollouts++;
     sums.rolloutMs += now - begun;
@@ -136,6 +164,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
     events.push(ms + service.share(sent, stepMs(run.service)), () => {
       isTraining = false;
       ends.push(now);
+      hold({ open: 0, ended: -tokensOfStep[step]! });
       admit();
       train();
     });
@@ -164,6 +193,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
     rollouts: sums.rollouts,
     tokens: tokensOfStep.reduce((sum, tokens) => sum + tokens, 0),
     calls: sums.calls,
+    held: most,
     staleness: sums.staleness / run.steps,
     busy: {
       gpus: gpus.reduce((sum, { busyMs }) => sum + busyMs, 0) / now / gpus.length,

@@ -1,4 +1,5 @@
-import { type RealFigures, type RealRun, realRun, type TimedService } from './real-run.ts';
+import type { CpuTimes } from './figures.ts';
+import { type Both, type RealFigures, type RealRun, realRun, type TimedService } from './real-run.ts';
 
 /** What one of each adds. A step is one training job and its log. */
 export interface Units {
@@ -11,20 +12,18 @@ export interface Units {
 
 type Counts = Units;
 
-/** Sampling and training take next to no time, so that only our own work is measured. */
-const unmeasured: Omit<RealRun, 'groupsPerStep' | 'rolloutsPerGroup' | 'calls' | 'reply'> = {
-  steps: 5,
-  maxStaleness: 0,
-  concurrency: 256,
-  toolMs: 0,
-  sampling: { gpus: 1, batch: 10_000, baseMs: 0.001, eachMs: 0 },
-  training: { baseMs: 0, tokenMs: 0 },
-};
+/**
+ * One group is in flight, and takes 40 ms whatever its replies. So all but the last group of a step are sent, received
+ * and read while rollouts run, as in runs whose sampling takes its time, and what is counted for the job is of the job.
+ */
+const groupMs = 40;
 
 const design = (groupsPerStep: number, rolloutsPerGroup: number, calls: number, tokens: number): RealRun => ({
-  ...unmeasured,
+  ...{ steps: 5, maxStaleness: 0, concurrency: rolloutsPerGroup, toolMs: 0 },
   ...{ groupsPerStep, rolloutsPerGroup, calls },
   reply: { median: tokens, sigma: 0, most: tokens },
+  sampling: { gpus: 1, batch: 10_000, baseMs: groupMs / calls / tokens, eachMs: 0 },
+  training: { baseMs: 0, tokenMs: 0 },
 });
 
 /** Each differs from the others in what no other does. */
@@ -87,31 +86,34 @@ const median = (values: number[]) => values.sort((a, b) => a - b)[values.length 
 const exact = { by: [0, 1, 2, 3, 4], told: names } as const;
 const rough = { by: [0, 1, 2, 4], told: ['token', 'call', 'rollout', 'step'] } as const;
 const grown = { by: [0, 1, 4], told: ['token', 'rollout', 'step'] } as const;
-const held = { by: [0, 1], told: ['token', 'rollout'] } as const;
 
 interface Quantity {
   of: (figures: RealFigures) => number;
   fit: { by: readonly number[]; told: readonly Name[] };
 }
 
+const cpuOf = (
+  part: keyof Both<CpuTimes>,
+  threads: keyof CpuTimes,
+  phase?: 'rollouts' | 'job',
+): Quantity => ({
+  of: ({ cpu }) =>
+    median(
+      cpu.map(({ rollouts, job }) =>
+        phase ? { rollouts, job }[phase][part][threads] : rollouts[part][threads] + job[part][threads],
+      ),
+    ),
+  fit: rough,
+});
+
 /** The measured quantities of a step, by what they are called on the page. CPU in milliseconds, the rest in bytes. */
 const quantities = {
-  'CPU of the harness while rollouts run, ms': {
-    of: ({ cpu }) => median(cpu.map(({ rollouts }) => rollouts.harness)),
-    fit: rough,
-  },
-  'CPU of the harness for the job, ms': {
-    of: ({ cpu }) => median(cpu.map(({ job }) => job.harness)),
-    fit: rough,
-  },
-  'CPU of the service while rollouts run, ms': {
-    of: ({ cpu }) => median(cpu.map(({ rollouts }) => rollouts.service)),
-    fit: rough,
-  },
-  'CPU of the service for the job, ms': {
-    of: ({ cpu }) => median(cpu.map(({ job }) => job.service)),
-    fit: rough,
-  },
+  'main thread of the harness while rollouts run, ms': cpuOf('harness', 'main', 'rollouts'),
+  'main thread of the harness for the job, ms': cpuOf('harness', 'main', 'job'),
+  'other threads of the harness, ms': cpuOf('harness', 'others'),
+  'main thread of the service while rollouts run, ms': cpuOf('service', 'main', 'rollouts'),
+  'main thread of the service for the job, ms': cpuOf('service', 'main', 'job'),
+  'other threads of the service, ms': cpuOf('service', 'others'),
   'chats, to the service, bytes': { of: ({ wire }) => wire.chat.received, fit: exact },
   'chats, from the service, bytes': { of: ({ wire }) => wire.chat.sent, fit: exact },
   'groups, to the service, bytes': { of: ({ wire }) => wire.group.received, fit: exact },
@@ -119,14 +121,15 @@ const quantities = {
   'log, to the service, bytes': { of: ({ wire }) => wire.log.received, fit: exact },
   "the run's folder, bytes": { of: ({ disk }) => disk.harness, fit: exact },
   "the service's data folder, bytes": { of: ({ disk }) => disk.service, fit: grown },
-  'heap of the harness at the end of the rollouts, bytes': {
-    of: (figures) => figures.held.harness,
-    fit: held,
-  },
 } satisfies Record<string, Quantity>;
 
-export type QuantityName = keyof typeof quantities;
-export type MeasuredUnits = Record<QuantityName, Units>;
+/** Heap of the harness while rollouts wait between two calls, and once all groups have arrived at the service. */
+const heaps = {
+  'heap of the harness, of groups that are not complete, bytes': 'replies',
+  'heap of the harness, of groups that have arrived, bytes': 'rollouts',
+} as const;
+
+export type MeasuredUnits = Record<keyof typeof quantities | keyof typeof heaps, Units>;
 
 /** The sum of a step of the first design, to which single units are compared. */
 const sumOf = (units: Units): number => {
@@ -147,18 +150,8 @@ export async function measureUnits(service: TimedService): Promise<MeasuredUnits
   // The code gets several times faster over its first thousand calls.
   await realRun(service, designs[2]!);
   const figures: RealFigures[] = [];
-  for (const run of designs) {
-    const plain = await realRun(service, run);
-    if (!held.by.some((index) => designs[index] === run)) {
-      figures.push(plain);
-      continue;
-    }
-    // Four times as many, as what earlier runs left to collect would count.
-    const many = { ...run, steps: 1, groupsPerStep: 4 * run.groupsPerStep };
-    const { harness, service: ofService } = (await realRun(service, many, 'rollouts')).held;
-    figures.push({ ...plain, held: { harness: harness / 4, service: ofService / 4 } });
-  }
-  const entries = Object.entries<Quantity>(quantities).map(([name, { of, fit }]) => [
+  for (const run of designs) figures.push(await realRun(service, run));
+  const measured = Object.entries<Quantity>(quantities).map(([name, { of, fit }]) => [
     name,
     unitsOf(
       fit.by.map((index) => countsOf(designs[index]!)),
@@ -166,18 +159,34 @@ export async function measureUnits(service: TimedService): Promise<MeasuredUnits
       fit.told,
     ),
   ]);
-  return Object.fromEntries(entries);
+  const held: [string, Units][] = [];
+  for (const [name, moment] of Object.entries(heaps)) held.push([name, await measureHeap(service, moment)]);
+  return Object.fromEntries([...measured, ...held]);
+}
+
+/** Heap of the harness, from long replies, beside which what earlier runs left to collect is small. */
+async function measureHeap(service: TimedService, moment: 'replies' | 'rollouts'): Promise<Units> {
+  const bytesOf = async (run: RealRun) => {
+    // Between two calls all wait for a tool; after the last one, for the job.
+    const waits =
+      moment === 'replies'
+        ? { calls: 2, concurrency: 10_000, toolMs: 1e7 }
+        : { training: { baseMs: 60_000, tokenMs: 0 } };
+    return (await realRun(service, { ...run, ...waits, steps: 1 }, { after: moment, ms: 3_000 })).held
+      .harness;
+  };
+  const [short, long] = [design(128, 8, 1, 16), design(128, 8, 1, 2064)];
+  return unitsOf(
+    [countsOf(short), countsOf(long)],
+    [await bytesOf(short), await bytesOf(long)],
+    ['token', 'rollout'],
+  );
 }
 
 /** Bytes of heap that each of so many rollouts takes in the harness and in the service while it waits for its call. */
 export async function measureWaiting(service: TimedService, rollouts: number) {
   const run = design(rollouts / 8, 8, 1, 1);
-  const waitMs = 12_000;
-  const sampling = { ...run.sampling, baseMs: waitMs };
-  const { held } = await realRun(
-    service,
-    { ...run, steps: 1, concurrency: rollouts, sampling },
-    { afterMs: waitMs - 3_000 },
-  );
+  const waits = { ...run, steps: 1, concurrency: rollouts, sampling: { ...run.sampling, baseMs: 12_000 } };
+  const { held } = await realRun(service, waits, { after: 'start', ms: 9_000 });
   return { harness: held.harness / rollouts, service: held.service / rollouts };
 }
