@@ -75,11 +75,14 @@ export class Client {
   }
 
   /**
-   * Whether the service stores single groups (`models.storeGroup`), by its OpenAPI document. False without asking for
-   * `dialect: 'deployed'`, and for a service without such a document.
+   * Whether the service stores single groups (`models.storeGroup`), also with choices that have what they add to a prompt
+   * (`added_prompt_token_ids`), by its OpenAPI document. False without asking for `dialect: 'deployed'`, and for a service
+   * without such a document.
    */
   storesGroups(options: CallOptions = {}): Promise<boolean> {
-    return this.#describes(['paths', '/v1/preview/models/{model_id}/groups'], options);
+    const choice = ['components', 'schemas', 'Choice', 'properties'];
+    const added = [...choice, 'added_prompt_token_ids'];
+    return this.#describes([['paths', '/v1/preview/models/{model_id}/groups'], added], options);
   }
 
   /**
@@ -88,16 +91,16 @@ export class Client {
    */
   returnsTokenLists(options: CallOptions = {}): Promise<boolean> {
     const request = ['components', 'schemas', 'ChatCompletionRequest', 'properties'];
-    return this.#describes([...request, 'return_token_logprobs'], options);
+    return this.#describes([[...request, 'return_token_logprobs']], options);
   }
 
-  /** Whether the service's OpenAPI document has something at a path. */
-  async #describes(path: readonly string[], options: CallOptions): Promise<boolean> {
+  /** Whether the service's OpenAPI document has something at each path. */
+  async #describes(paths: readonly (readonly string[])[], options: CallOptions): Promise<boolean> {
     if (this.#requester.dialect === 'deployed') return false;
     try {
-      let found: unknown = await this.openApi(options);
-      for (const name of path) found = isObject(found) ? found[name] : undefined;
-      return found !== undefined;
+      const document: unknown = await this.openApi(options);
+      const at = (found: unknown, name: string) => (isObject(found) ? found[name] : undefined);
+      return paths.every((path) => path.reduce(at, document) !== undefined);
     } catch (error) {
       const { code, status } = isRequestError(error) ? error : { code: null, status: null };
       if (code === 'bad_response' || [404, 405, 501].includes(status ?? 0)) return false;

@@ -5,13 +5,7 @@
 export const requestLimits = {
   /** Nesting depth of arrays and objects in the JSON of a body. */
   depth: 1000,
-  /** Arrays and objects in the JSON of a body that is read in one piece. */
-  containers: 524_288,
-  /** Members of all objects in such a body together. */
-  members: 262_144,
-  /** Members of one object in the JSON of any body. Names take far longer to read than elements of a list. */
-  membersOfObject: 16_384,
-  /** Members and elements in such a body together. */
+  /** Values in the JSON of a body that is read in one piece: arrays, objects and what is in them. */
   values: 4_194_304,
   /** A text written by a person or a model: the content of a message, the arguments of a call, a description. */
   text: 2 ** 24,

@@ -223,8 +223,8 @@ export class RolloutGroup<Scenario = unknown> {
   }
 
   /** Lets most of the memory of its trajectories go: see `Trajectory.release`. */
-  release(): void {
-    for (const trajectory of this.rollouts.flatMap(trajectoriesOf)) trajectory.release();
+  release(options?: Parameters<Trajectory['release']>[0]): void {
+    for (const trajectory of this.rollouts.flatMap(trajectoriesOf)) trajectory.release(options);
   }
 
   /** Whether enough rollouts completed. A group with equal rewards is trainable too, though it teaches nothing. */

@@ -12,16 +12,12 @@ const heapMegabytes = 4096;
 
 const module = new URL(`./reading-worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
 
-/** What a thread may do with its tasks, and what errors call what it reads. */
-const names = {
-  text: { one: 'body', many: 'bodies' },
-  body: { one: 'body', many: 'bodies' },
-  group: { one: 'group', many: 'groups' },
-};
+/** What a thread may do with its tasks. */
+type Work = 'text' | 'body' | 'group';
 
 /** A task as the thread gets it. */
 export interface SentTask<Task> {
-  work: keyof typeof names;
+  work: Work;
   task: Task;
   /** Where the thread asks its questions. */
   questions: MessagePort;
@@ -48,15 +44,18 @@ interface TaskOptions {
 
 /** Reads what was sent to the service in a thread, with the errors of reading it here. */
 export class ReadingThread<Task, Done> {
-  readonly #work: keyof typeof names;
+  readonly #work: Work;
+  /** What errors call what it reads. */
+  readonly #name: { one: string; many: string };
   readonly #thread: TaskThread<SentTask<Task>, Report<Done>>;
 
   /** @param language What the work needs of a base model. Default: nothing. */
-  constructor(work: keyof typeof names, language?: SharedLanguage) {
+  constructor(work: Work, language?: SharedLanguage) {
     this.#work = work;
+    this.#name = work === 'group' ? { one: 'group', many: 'groups' } : { one: 'body', many: 'bodies' };
     const refusal = (why: Refusal) =>
       this.#unavailable(
-        `Too many ${names[work].many} ${why === 'share_full' ? 'of this key wait' : 'wait'} to be read.`,
+        `Too many ${this.#name.many} ${why === 'share_full' ? 'of this key wait' : 'wait'} to be read.`,
       );
     const options = { module, workerData: language, timeoutMs, heapMegabytes, maxWaiting: 4096, refusal };
     this.#thread = new TaskThread(options);
@@ -81,7 +80,7 @@ export class ReadingThread<Task, Done> {
     try {
       const sent = { work: this.#work, task, questions: port2 };
       const result = await this.#thread.run(sent, { caller, transfer: [port2] });
-      const { one } = names[this.#work];
+      const { one } = this.#name;
       if (result.type === 'unstarted') throw this.#unavailable('The thread that reads it did not start.');
       if (result.type === 'starved') throw this.#unavailable(`The machine is too busy to read a ${one}.`);
       if (result.type !== 'message')
@@ -109,6 +108,6 @@ export class ReadingThread<Task, Done> {
   }
 
   #unavailable(message: string): ServiceError {
-    return new ServiceError(503, `${names[this.#work].many}_busy`, `${message} Try again.`);
+    return new ServiceError(503, `${this.#name.many}_busy`, `${message} Try again.`);
   }
 }

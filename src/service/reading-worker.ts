@@ -18,6 +18,11 @@ import type { Answer, Report, SentTask } from './reading-thread.ts';
 /** Asks who has sent a task. */
 type Ask = (question: unknown) => Promise<unknown>;
 
+/** The hashes of constraints of which whoever sent the task says that they are known. */
+const knownHashes = (ask: (hash: string) => Promise<unknown>) => ({
+  find: async (hash: string) => ((await ask(hash)) ? hash : undefined),
+});
+
 /** What is done of a task, and the buffers that go with it. */
 type Work = (task: never, ask: Ask) => Promise<{ done: unknown; buffers: ArrayBuffer[] }>;
 
@@ -39,7 +44,7 @@ async function readBody({ body, ...options }: BodyTask, ask: Ask) {
       against && {
         base: against.base,
         engine: { logitsProcessors: against.logitsProcessors },
-        constraints: { find: async (hash) => ((await answerTo({ hash })) ? hash : undefined) },
+        constraints: knownHashes((hash) => answerTo({ hash })),
       }
     );
   });
@@ -60,8 +65,7 @@ const tools = workerData ? toolsOf(workerData) : null;
 async function readGroup({ body, base, logitsProcessors }: GroupTask, ask: Ask) {
   if (!tools) throw new Error('a thread without a language reads no groups');
   const content = threadContent(body);
-  const constraints = { find: async (hash: string) => ((await ask(hash)) ? hash : undefined) };
-  const context = { base, tools, engine: { logitsProcessors }, constraints };
+  const context = { base, tools, engine: { logitsProcessors }, constraints: knownHashes(ask) };
   const done = await packGroup(content, groupText.read(content), context);
   return { done, buffers: [done.content.buffer] };
 }

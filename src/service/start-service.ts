@@ -142,7 +142,6 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
       port,
       receiveTimeoutMs,
       stallTimeoutMs,
-      maxBodyBytes: maxBody,
       log,
     });
   } catch (error) {

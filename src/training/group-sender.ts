@@ -21,7 +21,7 @@ import {
 } from '../rollout/index.ts';
 import { fromTrajectoryRecord, type Trajectory, toTrajectoryRecord } from '../trajectory/index.ts';
 import type { RunContext } from './run-context.ts';
-import { type GroupsToSend, storeGroup } from './submit-training.ts';
+import { type GroupsToSend, sendGroup } from './submit-training.ts';
 
 /** Most groups of a step that are sent at once. */
 const concurrency = 4;
@@ -137,7 +137,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     if (known && Date.now() - known.at < freshMs[known.isNamed ? 'named' : 'unnamed']) return known.sending;
     const sending = this.#queue.add(async () => {
       const whole = group.isReleased ? await this.#run.directory.readGroup(this.#step, group.index) : group;
-      return storeGroup({ model, group: whole.toTrajectoryGroup(), signal });
+      return sendGroup({ model, group: whole.toTrajectoryGroup(), signal }, this.#run.state.prompts);
     });
     this.#stored.set(key, { sending, at: Date.now(), isNamed: false });
     // A repeat may succeed, for example after a stop, with the time that is left for a log.

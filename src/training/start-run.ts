@@ -63,7 +63,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   if (state.storesGroups && !(await doStoreGroups(models, signal)))
     throw new RunError(
       'resume_refused',
-      `The run in ${directory.path} sends each group to the service when it ends, which this service does not know. Resume with the service of the run, in the same or a later version.`,
+      `The run in ${directory.path} sends each group to the service when it ends, in a form that this service does not know. Resume with the service of the run, in the same or a later version.`,
     );
   const learners = toLearners(models, state.learners);
   state.learners = statesOf(learners);
@@ -107,6 +107,7 @@ const newState = (learners: Learners, position: JsonValue, storesGroups: boolean
   draws: [],
   evaluations: [],
   storesGroups,
+  prompts: 'added',
   seconds: 0,
 });
 

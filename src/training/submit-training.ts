@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { LogRequest, RlConfig, StoredGroup } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
-import type { TrajectoryGroup } from '../trajectory/index.ts';
+import type { PromptForm, TrajectoryGroup } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { invalidRunOption } from './errors.ts';
@@ -26,9 +26,16 @@ const storeNames = { model: true, group: true, signal: true } satisfies OptionNa
  */
 export async function storeGroup(options: StoreGroupOptions): Promise<StoredGroup> {
   checkOptionNames('storeGroup()', options, storeNames);
-  const { model, group, signal } = options;
+  return sendGroup(options, 'added');
+}
+
+/** `storeGroup` with the prompts in one of their forms. */
+export function sendGroup(
+  { model, group, signal }: StoreGroupOptions,
+  prompts: PromptForm,
+): Promise<StoredGroup> {
   seal(group);
-  return model.client.models.storeGroup(requireModelId(model), group.toBody(), { signal });
+  return model.client.models.storeGroup(requireModelId(model), group.toBody(prompts), { signal });
 }
 
 function seal({ trajectories }: TrajectoryGroup): void {

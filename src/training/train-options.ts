@@ -289,7 +289,10 @@ export interface TrainResult<Scenario = unknown> {
   counts: RolloutCounts;
   /** Tokens of all finished steps and validations, and their cost. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
-  /** The validations before the first and after the last step; null if there is none, or it was stopped. */
+  /**
+   * The validations before the first and after the last step; null if there is none, or it was stopped. Their trajectories
+   * have messages and figures; prompts and log-probabilities of their tokens are in the run directory.
+   */
   validation: { before: Evaluation<Scenario> | null; after: Evaluation<Scenario> | null };
   /** Wall-clock seconds, including those before a resume. */
   seconds: number;

@@ -24,7 +24,7 @@ export async function resumeValidation<Schema extends z.ZodType, Outcome>(
   const { validation } = run.settings;
   if (!validation || !before) return;
   const model = run.learners[0].model.at(before.checkpoint);
-  run.validation.before = await evaluateStored(run, { validation, model, finishedSteps: 0 });
+  run.validation.before = released(await evaluateStored(run, { validation, model, finishedSteps: 0 }));
 }
 
 /** Runs the validation that is due before the next step. Returns null if none is due, or it has already run. */
@@ -114,10 +114,16 @@ async function validate<Schema extends z.ZodType, Outcome>(
   });
   const alarm = failedValidation({ name, finishedSteps, groups: evaluation.groups, counts });
   if (alarm) emit({ type: 'alarm', ...alarm });
-  if (name === 'before' || name === 'after') run.validation[name] = evaluation;
+  if (name === 'before' || name === 'after') run.validation[name] = released(evaluation);
   const usage = usageOf(evaluation.groups);
   const checkpoint = model.step ?? 0;
   return { name, step: finishedSteps, policy: model.name, checkpoint, ...score, failedShare, usage };
+}
+
+/** The evaluation as it is kept while the run goes on: its files have the tokens. */
+function released<Scenario>(evaluation: Evaluation<Scenario>): Evaluation<Scenario> {
+  for (const group of evaluation.groups) group.release({ keepsTexts: true });
+  return evaluation;
 }
 
 const endsOf = (estimate: Estimate | null): [number, number] | null =>

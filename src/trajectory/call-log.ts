@@ -67,16 +67,14 @@ export class CallLog {
     }
   }
 
-  /** Keeps of each call what figures need: its facts, and the token ids and the credit of its choice. */
-  release(): void {
+  /** Keeps of each call its facts, and the token ids and the credit of its choice; with `keepsTexts` its texts too. */
+  release(keepsTexts: boolean): void {
     for (const call of this.#calls.values()) {
-      const { token_ids, credited_reward, finish_reason, index } = call.choice;
-      const message = { role: 'assistant', content: null } as const;
-      call.choice = { index, message, finish_reason, token_ids, credited_reward };
-      call.messages = [];
-      call.tools = undefined;
+      const { message, token_ids, credited_reward, finish_reason, index } = call.choice;
+      const kept = keepsTexts ? message : ({ role: 'assistant', content: null } as const);
+      call.choice = { index, message: kept, finish_reason, token_ids, credited_reward };
     }
-    for (const history of this.#histories) history.release();
+    for (const history of this.#histories) history.release(keepsTexts);
   }
 
   #count(call: RecordedCall): void {

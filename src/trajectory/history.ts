@@ -9,6 +9,12 @@ export interface HistoryBody {
 }
 
 /**
+ * How choices are sent with their prompts: `whole`, as they were answered, which every service reads; or `added`, with
+ * what a prompt adds to the prompt and the reply of the choice before, which a service that stores groups reads in these.
+ */
+export type PromptForm = 'whole' | 'added';
+
+/**
  * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call extends
  * the history only if its prompt begins with exactly the last prompt and the tokens sampled after it. So the choices of
  * a history are one token sequence, in the order of sampling, and only the last choice holds its prompt. Replies of an
@@ -133,11 +139,14 @@ export class History {
     freezeAll(this.entries);
   }
 
-  /** Keeps the choices of the calls alone. */
-  release(): void {
-    this.#entries = this.choices;
-    this.#tools = undefined;
+  /** Keeps the choices of the calls as they are now, and with `keepsTexts` the messages and tools. */
+  release(keepsTexts: boolean): void {
     this.#prompt = undefined;
+    this.#entries = keepsTexts ? [...this.#entries] : this.choices;
+    if (!keepsTexts) this.#tools = undefined;
+    for (const call of this.#calls)
+      if (!keepsTexts) Object.assign(call, { messages: [], tools: undefined });
+      else if (!call.external) this.#entries[call.messages.length] = call.choice;
   }
 
   /** The history as it is kept. */
@@ -145,18 +154,22 @@ export class History {
     return { messages_and_choices: this.#entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 
-  /** The history as it is sent: each choice with its prompt, as it was answered. */
-  toBody(): HistoryBody {
+  /** The history as it is sent: each choice with its prompt, whole, or what it adds to the choice before. */
+  toBody(prompts: PromptForm = 'whole'): HistoryBody {
     const record = this.toRecord();
     const prompt = this.#calls.at(-1)?.choice.prompt_token_ids;
     if (!prompt) return record;
     const entries = [...record.messages_and_choices];
-    for (const { choice, messages, promptTokens } of this.#calls) {
-      if (choice.prompt_token_ids) continue;
-      const { credited_reward: credit, ...answered } = choice;
+    let known = 0;
+    for (const { external, choice, messages, promptTokens } of this.#calls) {
+      const from = prompts === 'added' ? known : 0;
+      known = promptTokens + (choice.token_ids?.length ?? 0);
+      if (external || (from === 0 && choice.prompt_token_ids)) continue;
+      const { prompt_token_ids: _, credited_reward: credit, ...answered } = choice;
+      const ids = prompt.slice(from, promptTokens);
       entries[messages.length] = {
         ...answered,
-        prompt_token_ids: prompt.slice(0, promptTokens),
+        ...(from > 0 ? { added_prompt_token_ids: ids } : { prompt_token_ids: ids }),
         ...(credit === undefined ? {} : { credited_reward: credit }),
       };
     }

@@ -1,5 +1,6 @@
 import { requestLimits, type TrajectoryGroupBody, trainingLimits } from '../contract/index.ts';
 import { hasSignal } from '../learning/index.ts';
+import type { PromptForm } from './history.ts';
 import { shorten } from './sendable.ts';
 import type { Trajectory } from './trajectory.ts';
 
@@ -37,9 +38,10 @@ export class TrajectoryGroup {
     );
   }
 
-  toBody(): TrajectoryGroupBody {
+  /** The group in its wire format. @param prompts Default `whole`. */
+  toBody(prompts?: PromptForm): TrajectoryGroupBody {
     return {
-      trajectories: this.trajectories.map((trajectory) => trajectory.toBody()),
+      trajectories: this.trajectories.map((trajectory) => trajectory.toBody(prompts)),
       metadata: this.metadata,
       ...(this.exceptions.length > 0 ? { exceptions: sendableExceptions(this.exceptions) } : {}),
     };

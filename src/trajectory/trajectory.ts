@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { CallLog } from './call-log.ts';
-import type { History, HistoryBody } from './history.ts';
+import type { History, HistoryBody, PromptForm } from './history.ts';
 import { type CallEnd, Observations } from './observations.ts';
 import {
   type AnsweredCall,
@@ -48,6 +48,7 @@ export class Trajectory {
   #reward: number | null = null;
   #isSealed = false;
   #isReleased = false;
+  #hasTokens = true;
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
   readonly #startedMs = performance.now();
@@ -114,13 +115,15 @@ export class Trajectory {
   }
 
   /**
-   * Lets the messages, prompts and log-probabilities of a sealed trajectory go, which are most of its memory. What is
-   * left serves figures. The trajectory can no longer be written or sent, so its record must be on disk.
+   * Lets the messages, prompts and log-probabilities of a trajectory go, which are most of its memory. What is left serves
+   * figures. The trajectory can no longer be written or trained on, so its record must be on disk.
+   * @param options.keepsTexts Keeps the messages, so that the conversations can still be read. Default false.
    */
-  release(): void {
+  release({ keepsTexts = false } = {}): void {
     if (this.#isReleased) return;
-    this.#isReleased = true;
-    this.log.release();
+    this.#isReleased = !keepsTexts;
+    this.#hasTokens = false;
+    this.log.release(keepsTexts);
   }
 
   get isReleased(): boolean {
@@ -291,8 +294,14 @@ export class Trajectory {
     return this.#externalModel;
   }
 
-  /** @throws TrajectoryError of code `not_trainable` if the rollout called an external model. */
+  /** @throws TrajectoryError of code `not_trainable` if the rollout called an external model, or was released. */
   requireTrainable(): void {
+    if (!this.#hasTokens)
+      throw new TrajectoryError(
+        'not_trainable',
+        `Trajectory ${this.id} has let its prompts and log-probabilities go, as those of a validation do when they are ` +
+          'stored and logged: it can be read and compared, but not trained on. Run the rollouts for training again.',
+      );
     if (this.#externalModel === undefined) return;
     throw new TrajectoryError(
       'not_trainable',
@@ -316,10 +325,10 @@ export class Trajectory {
   }
 
   /** The trajectory in its wire format, for logging and training. @throws TypeError while it has no reward. */
-  toBody(): TrajectoryBody {
+  toBody(prompts?: PromptForm): TrajectoryBody {
     if (this.reward === null)
       throw new TypeError(`Trajectory ${this.id} has no reward: its rollout has not completed.`);
-    return { ...this.#write((history) => history.toBody()), reward: this.reward };
+    return { ...this.#write((history) => history.toBody(prompts)), reward: this.reward };
   }
 
   #write(form: (history: History) => HistoryBody): UnrewardedTrajectory {

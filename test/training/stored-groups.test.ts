@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gunzip } from 'node:zlib';
-import { generateText } from 'ai';
+import { generateText, type ModelMessage } from 'ai';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import type { GenerateRequest } from '../../src/engines/engine.ts';
@@ -20,7 +20,7 @@ import { readRecord } from './resume/run-child.ts';
 /** Tosses a coin once `before` has passed. */
 const coins = (
   before: (id: number) => Promise<void> = async () => {},
-  onReward: (rewarded: { trajectory: Trajectory; scenario: { id: number } }) => void = () => {},
+  onReward: (trajectory: Trajectory) => void = () => {},
 ) =>
   defineEnvironment({
     name: 'coin toss',
@@ -31,14 +31,32 @@ const coins = (
       return text;
     },
     rewards: {
-      success: ({ outcome, trajectory, scenario }) => {
-        onReward({ trajectory, scenario });
+      success: ({ outcome, trajectory }) => {
+        onReward(trajectory);
         return Number(outcome);
       },
     },
   });
 
 const environment = coins();
+
+/** Tosses three coins in one conversation. */
+const threeCoins = defineEnvironment({
+  name: 'coin tosses',
+  scenario: z.object({ id: z.number() }),
+  rollout: async ({ scenario: { id }, model }) => {
+    const messages: ModelMessage[] = [];
+    let tossed = '';
+    for (const toss of [1, 2, 3]) {
+      messages.push({ role: 'user', content: `toss ${id} ${toss}` });
+      const { text, response } = await generateText({ model: model.languageModel, messages });
+      messages.push(...response.messages);
+      tossed += text;
+    }
+    return tossed;
+  },
+  rewards: { success: ({ outcome }) => Number(outcome === '101') },
+});
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
@@ -61,23 +79,27 @@ const answer =
     await send(Buffer.from(head + text));
   };
 
-const listsAlone = {
-  schemas: { ChatCompletionRequest: { properties: { return_token_logprobs: {} } } },
-};
+const lists = { ChatCompletionRequest: { properties: { return_token_logprobs: {} } } };
+const addedPrompts = { Choice: { properties: { added_prompt_token_ids: {} } } };
 
 /**
  * A service whose requests are recorded, with a client. Its OpenAPI document does not name what it hides: single groups,
  * tokens as lists.
  */
-async function serve({ engine = new CoinEngine(), hidesGroups = false, hidesLists = false } = {}) {
+async function serve({
+  engine = new CoinEngine(),
+  hidesGroups = false,
+  hidesLists = false,
+  hidesAdded = false,
+} = {}) {
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, log: () => undefined });
   onTestFinished(() => service.close());
   const proxy = await FaultyProxy.start(service.url);
   onTestFinished(() => proxy[Symbol.asyncDispose]());
-  const components = hidesLists ? {} : listsAlone;
+  const components = { schemas: { ...(hidesLists ? {} : lists), ...(hidesAdded ? {} : addedPrompts) } };
   const paths = hidesGroups ? {} : { '/v1/preview/models/{model_id}/groups': {} };
-  if (hidesGroups || hidesLists)
+  if (hidesGroups || hidesLists || hidesAdded)
     proxy.fault = ({ path }) =>
       path.endsWith('/openapi.json') ? answer(200, { openapi: '3.1.0', paths, components }) : pass;
   const client = createClient({ baseUrl: proxy.url, apiKey: service.apiKey, backoffMs: 1 });
@@ -155,6 +177,45 @@ describe('a run on a service that stores groups', () => {
     },
   );
 
+  test('sends of a conversation what each call adds, and trains on the same to the digit', async () => {
+    const [storing, whole] = [await serve(), await serve({ hidesGroups: true })];
+    const several = { ...settings, environment: threeCoins, steps: 2 };
+    const [one, other] = [await trained(storing, several), await trained(whole, several)];
+    const facts = ({ reason, counts, usage, record, trained: datums }: typeof one.facts) => ({
+      ...{ reason, counts, usage, record, datums },
+    });
+    expect(facts(one.facts)).toEqual(facts(other.facts));
+    expect(one.facts.trained).toHaveLength(2);
+    const count = (logs: unknown, name: string) => JSON.stringify(logs).split(`"${name}"`).length - 1;
+    const forms = [one, other].map(({ facts: { logs } }) =>
+      ['prompt_token_ids', 'added_prompt_token_ids'].map((name) => count(logs[0], name)),
+    );
+    const rollouts = 2 * settings.groupsPerStep * settings.rolloutsPerGroup;
+    expect(forms).toEqual([
+      [rollouts, 2 * rollouts],
+      [3 * rollouts, 0],
+    ]);
+  });
+
+  test('that an earlier version began sends whole prompts to its end, so that a repeated log is the same', async () => {
+    const served = await serve();
+    const several = { ...settings, environment: threeCoins };
+    const { model, runDirectory } = await trained(served, { ...several, steps: 1 });
+    const file = join(runDirectory, 'state.json');
+    const { prompts, ...state } = JSON.parse(await readFile(file, 'utf8'));
+    expect(prompts).toBe('added');
+    await writeFile(file, JSON.stringify(state));
+    await train({ ...several, steps: 2, client: served.client, runDirectory, resume: true });
+    const logged = (await served.logged(model.id)).map((group) => JSON.stringify(group));
+    expect(logged.map((group) => group.includes('"added_prompt_token_ids"'))).toEqual([true, true, false, false]);
+  });
+
+  test('but reads no prompts by what they add gets the groups with the job', async () => {
+    const served = await serve({ hidesAdded: true });
+    expect((await trained(served, { steps: 1 })).facts.reason).toBe('finished');
+    expect(served.asked(/\/groups$/)).toBe(0);
+  });
+
   test('sends a group while the others of its step still run', async () => {
     const served = await serve();
     let release = () => {};
@@ -205,9 +266,7 @@ describe('a run on a service that stores groups', () => {
     const held: WeakRef<object>[] = [];
     const watched = coins(
       async () => {},
-      ({ trajectory, scenario }) => {
-        // The result of the run has the validations.
-        if (scenario.id >= 8) return;
+      (trajectory) => {
         for (const { choice } of trajectory.calls)
           if (choice.token_logprobs) held.push(new WeakRef(choice.token_logprobs));
       },
@@ -223,7 +282,8 @@ describe('a run on a service that stores groups', () => {
         await pass(exchange);
       };
     await trained(served, { environment: watched, steps: 1 });
-    expect(held).toHaveLength(settings.groupsPerStep * settings.rolloutsPerGroup);
+    // The validations before and after the step have two rollouts each.
+    expect(held).toHaveLength(settings.groupsPerStep * settings.rolloutsPerGroup + 4);
     expect(left).toBe(0);
   });
 

@@ -19,6 +19,18 @@ const callArbitrary = fc.record({
   sampled: fc.array(fc.integer({ min: 97, max: 98 }), { minLength: 1, maxLength: 4 }),
 });
 
+/** The entries of a history with the prompts that its choices have by what they add. */
+function withWholePrompts(entries: (Message | Choice)[]): (Message | Choice)[] {
+  let known: number[] = [];
+  return entries.map((entry) => {
+    if (!('message' in entry)) return entry;
+    const { added_prompt_token_ids: added, prompt_token_ids: whole, ...choice } = entry;
+    const prompt = whole ?? [...known, ...(added ?? [])];
+    known = [...prompt, ...(choice.token_ids ?? [])];
+    return { ...choice, prompt_token_ids: prompt };
+  });
+}
+
 test('whatever the calls, each choice is sent once, as it was answered, after the prompt it was sampled after', () => {
   fc.assert(
     fc.property(fc.array(callArbitrary, { maxLength: 25 }), (calls) => {
@@ -61,6 +73,8 @@ test('whatever the calls, each choice is sent once, as it was answered, after th
             );
           expect(render(before)).toEqual(entry.prompt_token_ids);
         }
+      const added = trajectory.histories.map((history) => history.toBody('added').messages_and_choices);
+      expect(added.map(withWholePrompts)).toEqual(sent);
       // A history keeps the prompt of its last choice alone.
       const kept = trajectory.choices.filter((choice) => choice.prompt_token_ids);
       expect(kept).toHaveLength(trajectory.histories.length);

@@ -79,6 +79,28 @@ describe('the prompts of a history', () => {
     expect(answered[0]).toHaveProperty('prompt_token_ids', [1, 2]);
   });
 
+  test('are sent as what they add to the choice before, if asked so', () => {
+    const { messages_and_choices: entries, additional_histories: others } = recorded().toBody('added');
+    expect(entries).toEqual([
+      ...[user('a'), { ...answered[0], credited_reward: 0.5 }],
+      ...[user('c'), { ...choice('d', [5]), added_prompt_token_ids: [4] }],
+    ]);
+    expect(others).toEqual([{ messages_and_choices: [user('e'), answered[2]] }]);
+  });
+
+  test('go when the trajectory is released, which can still be read but not trained on', () => {
+    const trajectory = recorded();
+    trajectory.release({ keepsTexts: true });
+    expect(prompts(trajectory)).toEqual([undefined, undefined, undefined]);
+    const { messages_and_choices: entries } = trajectory.toBody();
+    expect(entries).toEqual([user('a'), { ...choice('b', [3, 9]), credited_reward: 0.5 }, user('c'), choice('d', [5])]);
+    expect(trajectory.calls.map(({ messages }) => messages)).toEqual(conversations);
+    expect(() => trajectory.requireTrainable()).toThrow(/has let its prompts and log-probabilities go/);
+    trajectory.release();
+    expect(trajectory.calls.map(({ messages }) => messages)).toEqual([[], [], []]);
+    expect(() => trajectory.toBody()).toThrow(/was released/);
+  });
+
   test('are on disk once, and come back', () => {
     const written = JSON.stringify(toTrajectoryRecord(recorded()));
     expect(written.match(/"prompt_token_ids"/g)).toHaveLength(2);

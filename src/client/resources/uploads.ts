@@ -1,5 +1,4 @@
 import { type Upload, uploadSchema } from '../../contract/index.ts';
-import { textInSlices } from '../json-slices.ts';
 import { parserOf } from '../parse.ts';
 import { type IdempotentCallOptions, Resource } from '../requester.ts';
 
@@ -11,8 +10,7 @@ export class Uploads extends Resource {
    */
   async create(jsonLines: string | Uint8Array, options: IdempotentCallOptions = {}): Promise<Upload> {
     const headers = { 'content-type': 'application/jsonl' };
-    const body = typeof jsonLines === 'string' ? await textInSlices(jsonLines, options.signal) : jsonLines;
-    const posted = { body, headers, isRepeatable: true };
+    const posted = { body: jsonLines, headers, isRepeatable: true };
     return this.requester.post('/preview/uploads', options, parserOf(uploadSchema), posted);
   }
 }

@@ -195,6 +195,11 @@ export const choiceSchema = z
         "Added by us, only in training requests: the reward credited to this choice, instead of its trajectory's reward.",
       ),
     prompt_token_ids: promptIds(),
+    added_prompt_token_ids: answeredTokens()
+      .nullish()
+      .describe(
+        'Added by us, only in a group that is sent by itself (POST /v1/preview/models/{model_id}/groups), in place of prompt_token_ids: the ids of the prompt that follow the prompt and the reply of the choice before it in the same conversation.',
+      ),
   })
   .meta({ id: 'Choice' });
 

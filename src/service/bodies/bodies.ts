@@ -54,8 +54,9 @@ const memoryBytes = 1024 ** 2;
 const writeBytes = 262_144;
 
 /**
- * Receives a body and keeps it until `work` ends, then deletes it. A body over the limit gets a 413 as
- * soon as that is known, a truncated one a 400. The fingerprint is of the decompressed body.
+ * Receives a body and keeps it until `work` ends, then deletes it. Once there are many chunks, the earlier ones go to a
+ * file. A body over the limit gets a 413 as soon as that is known, a truncated one a 400. The fingerprint is of the
+ * decompressed body.
  */
 export async function receiveBody<Result>(
   files: DataFiles,
@@ -63,61 +64,26 @@ export async function receiveBody<Result>(
   options: BodyPiecesOptions,
   work: (body: ReceivedBody) => Promise<Result>,
 ): Promise<Result> {
-  const receiving = new Receiving(files);
-  let failure: { error: unknown } | null = null;
+  const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
+  let chunks: Uint8Array[] = [];
+  let waiting = 0;
+  let file: IncomingFile | undefined;
   try {
-    const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
     for await (const chunk of bodyPieces(context, options)) {
       hash.update(chunk);
-      if (failure) continue;
-      try {
-        await receiving.add(chunk);
-      } catch (error) {
-        // For example a full disk. The rest is read all the same: a slow client loses an answer sent
-        // before its body ends.
-        failure = { error };
-      }
+      chunks.push(chunk);
+      waiting += chunk.byteLength;
+      if (waiting <= (file ? writeBytes : memoryBytes)) continue;
+      file ??= await files.createIncoming();
+      await file.append(Buffer.concat(chunks));
+      chunks = [];
+      waiting = 0;
     }
-    if (failure) throw failure.error;
-    return await work({ ...(await receiving.end()), fingerprint: hash.digest('hex') });
+    const rest = Buffer.concat(chunks);
+    await file?.append(rest);
+    const bytes = file?.bytes ?? rest.length;
+    return await work({ bytes, content: file ?? rest, fingerprint: hash.digest('hex') });
   } finally {
-    await receiving.discard();
-  }
-}
-
-/** A body being received: the latest chunks in memory, the earlier ones in a file once there are too many. */
-class Receiving {
-  readonly #files: DataFiles;
-  #chunks: Uint8Array[] = [];
-  #waiting = 0;
-  #file: IncomingFile | null = null;
-
-  constructor(files: DataFiles) {
-    this.#files = files;
-  }
-
-  async add(chunk: Uint8Array): Promise<void> {
-    this.#chunks.push(chunk);
-    this.#waiting += chunk.byteLength;
-    if (this.#waiting > (this.#file ? writeBytes : memoryBytes)) await this.#write();
-  }
-
-  async end(): Promise<Omit<ReceivedBody, 'fingerprint'>> {
-    if (this.#file) await this.#write();
-    const content = this.#file ?? Buffer.concat(this.#chunks);
-    return { bytes: Buffer.isBuffer(content) ? content.length : content.bytes, content };
-  }
-
-  async discard(): Promise<void> {
-    this.#chunks = [];
-    await this.#file?.discard();
-  }
-
-  async #write(): Promise<void> {
-    this.#file ??= await this.#files.createIncoming();
-    const content = Buffer.concat(this.#chunks);
-    this.#chunks = [];
-    this.#waiting = 0;
-    await this.#file.append(content);
+    await file?.discard();
   }
 }

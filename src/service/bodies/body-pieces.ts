@@ -28,8 +28,8 @@ export interface BodyPiecesOptions {
 }
 
 /**
- * Reads a request's body in chunks and decompresses gzip. `limit` and `count` apply to the decompressed
- * bytes, so that a decompression bomb is refused early.
+ * Reads a request's body in chunks and decompresses gzip. `limit` applies to what is sent and to the
+ * decompressed bytes, so that a decompression bomb is refused early; `count` to the latter.
  *
  * @throws ServiceError `body_too_large` (413), `unsupported_encoding` (415), `body_not_gzip` (400), and
  * the errors of the connection.
@@ -38,10 +38,10 @@ export async function* bodyPieces(
   context: Context,
   { limit, count }: BodyPiecesOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { isCompressed, maxSent } = checkHeaders(context, { limit, count });
-  const sent = upTo(maxSent, exchangeOf(context).pieces(), limit);
+  const isCompressed = checkHeaders(context, { limit, count });
+  const sent = exchangeOf(context).pieces();
   let bytes = 0;
-  for await (const piece of isCompressed ? decompressed(sent) : sent) {
+  for await (const piece of isCompressed ? decompressed(upTo(limit, sent)) : sent) {
     bytes += piece.byteLength;
     if (bytes > limit) throw tooLarge(limit);
     count.bytes(bytes);
@@ -49,44 +49,26 @@ export async function* bodyPieces(
   }
 }
 
-/**
- * Reads a body of at most `limit` bytes into memory. A longer one gets a 413, before reading if its length is
- * declared.
- */
+/** Reads a body of at most `limit` bytes into memory. @throws what `bodyPieces` throws */
 export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
-  const options = { limit, count };
-  const arrived = checkHeaders(context, options).isCompressed ? null : exchangeOf(context).arrived();
-  if (!arrived) {
-    const pieces: Uint8Array[] = [];
-    for await (const piece of bodyPieces(context, options)) pieces.push(piece);
-    return Buffer.concat(pieces);
-  }
-  if (arrived.length > limit) throw tooLarge(limit);
-  count.bytes(arrived.length);
-  return arrived;
+  const pieces: Uint8Array[] = [];
+  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
+  return Buffer.concat(pieces);
 }
 
-/** Refuses a body whose headers already say that it cannot be read. */
-function checkHeaders(context: Context, { limit, count }: BodyPiecesOptions) {
+/** Whether a body is compressed. Refuses one whose headers already say that it cannot be read. */
+function checkHeaders(context: Context, { limit, count }: BodyPiecesOptions): boolean {
   const isCompressed = isGzip(context.req.header('content-encoding'));
-  const maxSent = isCompressed ? maxCompressedBytes(limit) : limit;
   const declared = Number(context.req.header('content-length') ?? 0);
-  if (declared > maxSent) throw tooLarge(limit);
-  count.expect(Math.min(declared, limit));
-  return { isCompressed, maxSent };
+  if (declared > limit) throw tooLarge(limit);
+  count.expect(declared);
+  return isCompressed;
 }
-
-/** Upper bound of the gzip size of `limit` bytes: incompressible data grows by less than this. */
-const maxCompressedBytes = (limit: number) => limit + Math.ceil(limit / 256) + 1024;
 
 function isGzip(header = ''): boolean {
-  const encodings = header
-    .split(',')
-    .map((name) => name.trim().toLowerCase())
-    .filter((name) => name !== '' && name !== 'identity');
-  const [first] = encodings;
-  if (first === undefined) return false;
-  if (encodings.length === 1 && gzipNames.has(first)) return true;
+  const encoding = header.trim().toLowerCase();
+  if (encoding === '' || encoding === 'identity') return false;
+  if (gzipNames.has(encoding)) return true;
   throw new ServiceError(
     415,
     'unsupported_encoding',
@@ -94,15 +76,12 @@ function isGzip(header = ''): boolean {
   );
 }
 
-async function* upTo(
-  maxBytes: number,
-  pieces: AsyncIterable<Uint8Array>,
-  limit: number,
-): AsyncGenerator<Uint8Array> {
+/** Bounds what is sent, because a gzip file without content can be endless. */
+async function* upTo(limit: number, pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const piece of pieces) {
     bytes += piece.byteLength;
-    if (bytes > maxBytes) throw tooLarge(limit);
+    if (bytes > limit) throw tooLarge(limit);
     yield piece;
   }
 }

@@ -5,54 +5,39 @@ import type { ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { HttpExchange } from './exchange.ts';
 
-export interface LingeringOptions {
-  /** How long a connection is read after its answer, in milliseconds. */
-  limitMs: number;
-  /** Most bytes discarded per request. */
-  bytes: number;
-  /** Most lingering connections; any further one is closed right after its answer. */
-  connections: number;
-}
-
 /**
  * Reads and discards the rest of requests that were answered early. If a connection is closed with unread
  * data, the system resets it, and a client that sends everything first loses the answer (RFC 9112, 9.6).
  */
 export class Lingering {
-  readonly #options: LingeringOptions;
+  readonly #limitMs: number;
   readonly #leaving = new Set<() => void>();
 
-  constructor(options: LingeringOptions) {
-    this.#options = options;
+  /** `limitMs`: how long a connection is read after its answer. */
+  constructor(limitMs = 30_000) {
+    this.#limitMs = limitMs;
   }
 
   /** Call this before the answer, which must include `connection: close`. */
   begin(incoming: IncomingMessage): void {
-    const { limitMs, bytes, connections } = this.#options;
-    if (this.#leaving.size >= connections || incoming.destroyed) return;
+    if (incoming.destroyed) return;
     const { socket } = incoming;
     const close = socket.destroySoon.bind(socket);
     let isAnswered = false;
     const leave = () => {
-      if (!this.#leaving.delete(leave)) return;
+      this.#leaving.delete(leave);
       clearTimeout(timer);
-      socket.off('close', leave);
       socket.destroySoon = close;
       if (isAnswered) close();
     };
     this.#leaving.add(leave);
-    const timer = setTimeout(leave, limitMs);
+    const timer = setTimeout(leave, this.#limitMs);
     socket.once('close', leave);
     // Node calls this to close a connection after its last answer.
     socket.destroySoon = () => {
       isAnswered = true;
       socket.end();
     };
-    let thrown = 0;
-    incoming.on('data', (piece: Uint8Array) => {
-      thrown += piece.byteLength;
-      if (thrown > bytes) leave();
-    });
     incoming.once('end', leave);
     incoming.resume();
   }
@@ -83,12 +68,6 @@ export function cutStalledReader(answer: ServerResponse, limitMs: number, onCut:
 /** For requests up to this size, the rest is read after the answer and the connection stays open. */
 const shortBytes = 65_536;
 
-/** How long, and on how many connections, the rest of larger requests is discarded. */
-const lingeringLimits = { limitMs: 30_000, connections: 1024 };
-
-/** At most this many times the largest body is discarded per request. */
-const refusedBodies = 4;
-
 /** Requests in progress get their last answer at most this long before the deadline. */
 const lastAnswersMs = 1000;
 
@@ -96,8 +75,6 @@ export interface AnsweringOptions {
   fetch: (request: Request, env: { exchange: HttpExchange }) => Response | Promise<Response>;
   /** How long a client may pause while sending a body or reading an answer, in milliseconds. */
   stallTimeoutMs: number;
-  /** Largest body, in bytes. */
-  maxBodyBytes: number;
   log: ServiceLog;
 }
 
@@ -106,13 +83,12 @@ export class Answering {
   readonly #options: AnsweringOptions;
   readonly #exchanges = new Set<HttpExchange>();
   #reason: ServiceError | null = null;
-  readonly #lingering: Lingering;
+  readonly #lingering = new Lingering();
   #isClosing = false;
   #deadline: NodeJS.Timeout | undefined;
 
   constructor(options: AnsweringOptions) {
     this.#options = options;
-    this.#lingering = new Lingering({ ...lingeringLimits, bytes: refusedBodies * options.maxBodyBytes });
   }
 
   /** The listener of a server. `host` is used for requests without one. */

@@ -80,14 +80,6 @@ export class HttpExchange {
     }
   }
 
-  /** The body if all of it has arrived and none was read: a short one mostly has. Null if there is more to wait for. */
-  arrived(): Buffer | null {
-    const { complete, destroyed, readableDidRead } = this.#incoming;
-    if (!complete || destroyed || readableDidRead) return null;
-    const body: unknown = this.#incoming.read();
-    return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-  }
-
   /**
    * A signal that aborts when the answer is no longer needed or must be sent at once. After this call, a
    * client that closed its sending side counts as disconnected: the two cannot be distinguished.

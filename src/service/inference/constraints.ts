@@ -242,10 +242,12 @@ function refuseLongFields(fields: ConstraintFields): void {
 
 /** Parses JSON inside a text field; undefined if it is invalid. */
 function parseFieldJson(text: string, location: Location): unknown {
-  checkShape(Buffer.from(text), { at: ['body', ...location.map(String)] });
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     return undefined;
   }
+  checkShape(value, { at: ['body', ...location.map(String)] });
+  return value;
 }

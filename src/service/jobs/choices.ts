@@ -1,6 +1,8 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { choiceToTurn, type Location, tokenIdsHash } from '../../language/basics.ts';
+import { append } from '../../util/extremes.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
@@ -10,7 +12,7 @@ import { rangeOf, refuseForeignTokens } from '../validation.ts';
  * happens when a client assembled the choice from a stream, or requested token ids in place of the tokens' texts.
  * @throws RequestValidationError when the token ids are not one sampled reply.
  */
-export function wholeChoice(choice: Choice, path: Location): Choice {
+function wholeChoice(choice: Choice, path: Location): Choice {
   const entries = choice.logprobs?.content ?? [];
   const ids = entries.flatMap(({ token_id: id }) => id ?? []);
   const isStreamed = ids.length > 0 && ids.length === entries.length;
@@ -66,11 +68,56 @@ function idsInTexts(entries: Entries): number[] | undefined {
   return ids.length > 0 && ids.every((id) => id !== undefined) ? ids.map(Number) : undefined;
 }
 
+/** The first tokens of a list, which the prompts of a history may share. */
+export interface Prompt {
+  tokens: readonly number[];
+  length: number;
+}
+
+/**
+ * The entries of a history with their paths. A choice is whole, and has its prompt if that is known: from
+ * `prompt_token_ids`, or from what it adds to the prompt and the reply of the choice before.
+ * @throws RequestValidationError when a choice is none that was sampled, or adds to a prompt that is not known.
+ */
+export function* entriesOf({ messages_and_choices: entries }: ParsedHistory, path: Location) {
+  let before: { prompt: Prompt; reply: readonly number[] } | null = null;
+  /** The tokens so far of the choices that add to each other. */
+  let shared: number[] = [];
+  for (const [index, item] of entries.entries()) {
+    const at = [...path, 'messages_and_choices', index];
+    if (!('message' in item)) {
+      yield { item, at, prompt: null };
+      continue;
+    }
+    const choice = wholeChoice(item, at);
+    const { prompt_token_ids: own, added_prompt_token_ids: added, token_ids: reply } = choice;
+    let prompt: Prompt | null = own ? { tokens: own, length: own.length } : null;
+    if (added) {
+      const field = [...at, 'added_prompt_token_ids'];
+      if (own) throw invalidField(field, 'is another form of prompt_token_ids; send only one of them', added);
+      if (!before)
+        throw invalidField(
+          field,
+          'adds to a choice before it whose prompt and token_ids are known, and there is none; send prompt_token_ids',
+          added,
+        );
+      if (before.prompt.tokens !== shared) shared = [...before.prompt.tokens];
+      append(shared, before.reply);
+      append(shared, added);
+      prompt = { tokens: shared, length: shared.length };
+    }
+    before = prompt && reply ? { prompt, reply } : null;
+    yield { item: choice, at, prompt };
+  }
+}
+
 export interface ChoiceContext {
   engine: Pick<Engine, 'logitsProcessors'>;
   /** The constraints that the request's key may use. Only their presence counts. */
   constraints: KnownConstraints<unknown>;
   base: BaseModel;
+  /** Whether a choice may have what it adds to the choice before, in place of its prompt. Default false. */
+  takesAdded?: boolean;
 }
 
 /** Refuses choices that cannot be trained on, before the job is accepted. The error names the field. */
@@ -80,10 +127,11 @@ export async function checkTrajectory(
   context: ChoiceContext,
 ): Promise<void> {
   const { vocabularySize } = context.base;
+  const slices = new TimeSlices();
   for (const { history, path } of historiesOf(trajectory, location))
-    for (const [index, item] of history.messages_and_choices.entries()) {
-      const at = [...path, 'messages_and_choices', index];
-      if ('message' in item) await checkChoice(wholeChoice(item, at), at, context);
+    for (const { item, at, prompt } of entriesOf(history, path)) {
+      if (slices.over) await slices.pause();
+      if ('message' in item) await checkChoice(item, prompt, at, context);
       else if ('token_ids' in item) refuseForeignTokens(item.token_ids, vocabularySize, [...at, 'token_ids']);
     }
 }
@@ -91,12 +139,17 @@ export async function checkTrajectory(
 /** The logarithm of a probability is at most 0; this allows for rounding. */
 const maxLogprob = 1e-6;
 
-async function checkChoice(choice: Choice, path: Location, context: ChoiceContext): Promise<void> {
+async function checkChoice(
+  choice: Choice,
+  prompt: Prompt | null,
+  path: Location,
+  context: ChoiceContext,
+): Promise<void> {
   const { base, constraints } = context;
   const { tokenIds } = choiceToTurn(choice, path);
   refuseForeignTokens(tokenIds, base.vocabularySize, [...path, 'token_ids']);
   checkLogprobs(choice, tokenIds?.length ?? 0, path);
-  checkPrompt(choice, tokenIds?.length ?? 0, path, base);
+  checkPrompt(choice, prompt, path, context);
   checkSampling(choice, [...path, 'sampling'], context);
   await findConstraint(choice, path, constraints);
 }
@@ -125,27 +178,42 @@ function checkLogprobs(choice: Choice, tokens: number, path: Location): void {
     );
 }
 
-function checkPrompt(choice: Choice, replyLength: number, at: Location, base: BaseModel): void {
-  const { prompt_token_ids: prompt } = choice;
-  const path = [...at, 'prompt_token_ids'];
+function checkPrompt(
+  { sampling, token_ids: reply, prompt_token_ids: own, added_prompt_token_ids: added }: Choice,
+  prompt: Prompt | null,
+  at: Location,
+  { base, takesAdded }: ChoiceContext,
+): void {
+  const path = [...at, added ? 'added_prompt_token_ids' : 'prompt_token_ids'];
   if (!prompt) {
-    if (!choice.sampling?.own_prompt) return;
+    if (!sampling?.own_prompt) return;
     throw invalidField(
       path,
       'the choice was sampled after its own prompt (sampling.own_prompt), which its messages do not contain; request it with return_token_ids: true when sampling, and send the choice back unchanged',
-      choice.sampling,
+      sampling,
     );
   }
-  if (prompt.length === 0) throw invalidField(path, 'a prompt has at least one token', prompt);
-  refuseForeignTokens(prompt, base.vocabularySize, path);
-  const length = prompt.length + replyLength;
+  if (added && !takesAdded)
+    throw invalidField(path, 'only a group that is sent by itself may have it; send prompt_token_ids', added);
+  if (prompt.length === 0) throw invalidField(path, 'a prompt has at least one token', own);
+  refuseForeignTokens(added ?? own ?? [], base.vocabularySize, path);
+  const length = prompt.length + (reply?.length ?? 0);
   if (length > base.contextLength)
     throw invalidField(
       path,
       `prompt and reply have ${length} tokens; the model's context is ${base.contextLength}`,
-      prompt,
+      added ?? own,
+    );
+  if (added && sampling?.prompt && sampling.prompt !== tokenIdsHash(tokensOf(prompt)))
+    throw invalidField(
+      path,
+      'does not give the prompt that the choice was sampled after, which sampling.prompt names; send the choices of a conversation in their order, or with their prompt_token_ids',
+      added,
     );
 }
+
+/** A copy of the tokens of a prompt. */
+export const tokensOf = ({ tokens, length }: Prompt): number[] => tokens.slice(0, length);
 
 function checkSampling({ sampling }: Choice, path: Location, { base, engine }: ChoiceContext): void {
   if (!sampling) return;

@@ -6,7 +6,7 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { forThread, type ReceivedBody, type ThreadBody } from '../bodies/bodies.ts';
 import { invalidField, omitted, RequestValidationError } from '../errors.ts';
 import { textWithTools } from '../json/exact-tools.ts';
-import { limitsOfParts, parseJson } from '../json/parse.ts';
+import { parseJson } from '../json/parse.ts';
 import { fromPieces, type Pieces } from '../json/pieces.ts';
 import { wholeBytes } from '../json/read-text.ts';
 import { ReadingThread } from '../reading-thread.ts';
@@ -87,7 +87,7 @@ export async function packHere(
 ): Promise<PackedBody | null> {
   const slices = new TimeSlices();
   if (slices.over) await slices.pause();
-  const body = parseJson(content, { limits: limitsOfParts });
+  const body = parseJson(content, { maxValues: Number.POSITIVE_INFINITY });
   const { fields, list } = fieldsOf(body, known);
   const context = await decide(fields);
   if (list === null) return null;

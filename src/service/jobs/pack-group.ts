@@ -1,13 +1,13 @@
 import type { ParsedTrajectory } from '../../contract/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { limitsOfParts, parseJson, withoutMark } from '../json/parse.ts';
+import { parseJson, withoutMark } from '../json/parse.ts';
 import type { TextKind } from '../json/read-text.ts';
 import type { GroupRecord } from '../store/store.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { GroupColumns } from './group-columns.ts';
 import { gzip, joined } from './gzip.ts';
 import { checkedParts, readGroups } from './read-groups.ts';
-import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
+import { maxRepeatedTokens, type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 
 /** What the choices of a group are checked against, and rendered with. */
 export type PackGroupContext = ChoiceContext & Pick<TrajectoryDependencies, 'tools'>;
@@ -23,7 +23,7 @@ export interface PackedGroup
 export const groupText: TextKind<ParsedTrajectory[]> = {
   name: 'group',
   read(content) {
-    const value = parseJson(content, { limits: limitsOfParts });
+    const value = parseJson(content, { maxValues: Number.POSITIVE_INFINITY });
     const parts = [...checkedParts(readGroups([{ value, path: [] }]))];
     return parts.flatMap((part) => (part.type === 'trajectory' ? part.read : []));
   },
@@ -45,10 +45,11 @@ export async function packGroup(
   const constraints = {
     find: async (hash: string) => ((await context.constraints.find(hash)) ? hash : undefined),
   };
+  const room = { tokens: maxRepeatedTokens };
   for (const [index, trajectory] of trajectories.entries()) {
     const path = ['trajectories', index];
-    await checkTrajectory(trajectory, path, context);
-    const sequences = await trajectorySequences(trajectory, path, { ...context, constraints });
+    await checkTrajectory(trajectory, path, { ...context, takesAdded: true });
+    const sequences = await trajectorySequences(trajectory, path, { ...context, constraints, room });
     columns.add({ reward: trajectory.reward, sequences });
     if (slices.over) await slices.pause();
   }

@@ -2,7 +2,7 @@ import { type ParsedTrajectory, trajectorySchema } from '../../contract/index.ts
 import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
-import { limitsOfParts, parseJson } from '../json/parse.ts';
+import { parseJson } from '../json/parse.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { readItem } from '../validation.ts';
 
@@ -47,7 +47,7 @@ export class RecentPayloads {
 export const trajectoryText: TextKind<ParsedTrajectory> = {
   name: 'trajectory',
   read(content) {
-    const result = readItem(trajectorySchema, parseJson(content, { limits: limitsOfParts }), ['body']);
+    const result = readItem(trajectorySchema, parseJson(content, { maxValues: Number.POSITIVE_INFINITY }), ['body']);
     if ('issues' in result) throw new RequestValidationError(result.issues);
     return result.value;
   },

@@ -16,7 +16,15 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { fromSampling } from '../inference/sampling.ts';
-import { findConstraint, historiesOf, logprobsOf, type ParsedHistory, wholeChoice } from './choices.ts';
+import {
+  entriesOf,
+  findConstraint,
+  historiesOf,
+  logprobsOf,
+  type ParsedHistory,
+  type Prompt,
+  tokensOf,
+} from './choices.ts';
 
 /** How a turn that trains was sampled. */
 interface Sampled<Found = Constraint> {
@@ -35,7 +43,7 @@ export interface TrainingConversation<Found = Constraint> extends Conversation {
   /** Passed to the chat template, if set. */
   reasoningEffort?: string | undefined;
   /** Whether a turn trains after these tokens; if not, it is context. Absent: it does. */
-  trainsAfter?: (turn: number, prefix: readonly number[]) => boolean;
+  trainsAfter?: (turn: number, prefix: Prompt) => boolean;
 }
 
 /**
@@ -62,14 +70,14 @@ export async function toSequence<Found>(
     if (!sampling) continue;
     if (!splice) {
       // It trains after its own prompt, if that is known.
-      if (trainsAfter && !trainsAfter(index, [])) continue;
+      if (trainsAfter && !trainsAfter(index, { tokens: [], length: 0 })) continue;
       throw new ServiceError(
         422,
         'chat_template_failed',
         `${conversation.location.join('.')}: the chat template does not write reply ${index} as it was sampled, because other messages follow. Put the prompt_token_ids of its response into the choice, or send it as the last message of a conversation of its own.`,
       );
     }
-    if (trainsAfter && !trainsAfter(index, tokens.slice(0, splice.start))) continue;
+    if (trainsAfter && !trainsAfter(index, { tokens, length: splice.start })) continue;
     checkSpliced(tokens, splice.start, turn.tokenIds, format, conversation);
     spans.push({ start: splice.start, length: splice.length, ...sampling });
   }
@@ -100,10 +108,15 @@ function checkSpliced(
     );
 }
 
+/** Most tokens of prompts that a group has not sent whole and that become sequences of their own. */
+export const maxRepeatedTokens = 2 ** 26;
+
 export interface TrajectoryDependencies<Found = Constraint> {
   constraints: KnownConstraints<Found>;
   tools: Pick<BaseModelTools, 'renderer' | 'format'>;
   base: BaseModel;
+  /** How many tokens prompts may still repeat that were not sent whole; it shrinks. Absent: none was. */
+  room?: { tokens: number };
 }
 
 /**
@@ -128,7 +141,7 @@ export async function trajectorySequences<Found>(
 async function historySequences<Found>(
   history: ParsedHistory,
   location: Location,
-  { constraints, tools, base }: TrajectoryDependencies<Found>,
+  { constraints, tools, base, room }: TrajectoryDependencies<Found>,
   choicesBefore: number,
 ): Promise<SampledSequence<Found>[]> {
   const conversation: TrainingConversation<Found> = {
@@ -137,38 +150,47 @@ async function historySequences<Found>(
     location,
     sampled: [],
   };
-  /** For each turn its choice, or null for a message. */
-  const choices: (Choice | null)[] = [];
+  /** For each turn its choice with its prompt, or null for a message. */
+  const choices: ({ choice: Choice; prompt: Prompt | null; at: Location } | null)[] = [];
   let number = choicesBefore;
   const own: SampledSequence<Found>[] = [];
+  const addOwn = (choice: Choice, prompt: Prompt, sampled: Sampled<Found>, at: Location) => {
+    if (room && choice.added_prompt_token_ids) {
+      room.tokens -= prompt.length;
+      if (room.tokens < 0)
+        throw invalidField(
+          [...at, 'added_prompt_token_ids'],
+          `gives a prompt that the messages do not render to, and such prompts of a group have more than ${maxRepeatedTokens} tokens together; send fewer trajectories in one group`,
+          choice.added_prompt_token_ids,
+        );
+    }
+    own.push(ownSequence(prompt, choice.token_ids ?? [], sampled));
+  };
   const slices = new TimeSlices();
-  for (const [index, item] of history.messages_and_choices.entries()) {
+  for (const { item, at, prompt } of entriesOf(history, location)) {
     if (slices.over) await slices.pause();
-    const at = [...location, 'messages_and_choices', index];
     if (!('message' in item)) {
       conversation.turns.push(toTurn(item, at));
       conversation.sampled.push(null);
       choices.push(null);
       continue;
     }
-    const choice = wholeChoice(item, at);
-    choices.push(choice);
-    const turn = choiceToTurn(choice, at);
+    choices.push({ choice: item, prompt, at });
+    const turn = choiceToTurn(item, at);
     conversation.turns.push(turn);
-    const sampled = { ...(await toSampled(choice, turn.tokenIds ?? [], at, constraints)), choice: number++ };
-    const { prompt_token_ids: prompt } = choice;
-    const hasOwnPrompt = prompt && choice.sampling?.own_prompt;
-    if (hasOwnPrompt) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));
+    const sampled = { ...(await toSampled(item, turn.tokenIds ?? [], at, constraints)), choice: number++ };
+    const hasOwnPrompt = prompt && item.sampling?.own_prompt;
+    if (hasOwnPrompt) addOwn(item, prompt, sampled, at);
     conversation.sampled.push(hasOwnPrompt ? null : sampled);
   }
   conversation.trainsAfter = (index, prefix) => {
-    const choice = choices[index];
+    const one = choices[index];
     const sampled = conversation.sampled[index];
-    if (!choice || !sampled) return true;
-    const { prompt_token_ids: prompt } = choice;
-    if (!prompt) checkPrefix(choice, prefix, [...location, 'messages_and_choices', index]);
+    if (!one || !sampled) return true;
+    const { choice, prompt, at } = one;
+    if (!prompt) checkPrefix(choice, prefix, at);
     if (!prompt || equal(prompt, prefix)) return true;
-    own.push(ownSequence(prompt, conversation.turns[index]?.tokenIds ?? [], sampled));
+    addOwn(choice, prompt, sampled, at);
     return false;
   };
   if (conversation.sampled.every((sampled) => sampled === null)) return own;
@@ -177,8 +199,8 @@ async function historySequences<Found>(
 }
 
 /** Refuses a choice that was sampled after another prompt: its log-probabilities would not fit. */
-function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Location): void {
-  if (!sampling?.prompt || sampling.prompt === tokenIdsHash(prefix)) return;
+function checkPrefix({ sampling }: Choice, prefix: Prompt, at: Location): void {
+  if (!sampling?.prompt || sampling.prompt === tokenIdsHash(tokensOf(prefix))) return;
   throw invalidField(
     at,
     'was not sampled after the messages and tools before it; send the messages, tools and token_ids of earlier replies unchanged, or put the prompt_token_ids of its response into the choice',
@@ -186,16 +208,20 @@ function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Locati
   );
 }
 
-const equal = (one: readonly number[], other: readonly number[]) =>
-  one.length === other.length && one.every((token, index) => token === other[index]);
+function equal(one: Prompt, other: Prompt): boolean {
+  if (one.length !== other.length) return false;
+  for (let at = 0; at < one.length; at++) if (one.tokens[at] !== other.tokens[at]) return false;
+  return true;
+}
 
 function ownSequence<Found>(
-  prompt: readonly number[],
+  prompt: Prompt,
   reply: readonly number[],
   sampled: Sampled<Found>,
 ): SampledSequence<Found> {
-  const tokens = [...prompt, ...reply];
-  return { tokens, spans: [{ start: prompt.length, length: tokens.length - prompt.length, ...sampled }] };
+  const tokens = tokensOf(prompt);
+  append(tokens, reply);
+  return { tokens, spans: [{ start: prompt.length, length: reply.length, ...sampled }] };
 }
 
 async function toSampled<Found>(

@@ -176,7 +176,7 @@ export const operations = {
     tag: 'training',
     ...keyed,
     description:
-      'An extension of this service. Stores one group of trajectories for jobs and logs of the model, which then name it in `groups`. It is checked as a job would check it, and tokenized: what cannot be trained on is refused here. Equal content is the same group. It is kept while an unfinished job needs it, for 24 hours until it is named, for an hour after it was last named, and at most as long as its model.',
+      'An extension of this service. Stores one group of trajectories for jobs and logs of the model, which then name it in `groups`. It is checked as a job would check it, and tokenized: what cannot be trained on is refused here. Its choices may have `added_prompt_token_ids` in place of `prompt_token_ids`. Equal content is the same group. It is kept while an unfinished job needs it, for 24 hours until it is named, for an hour after it was last named, and at most as long as its model.',
     body: { schema: contract.trajectoryGroupSchema, example: examples.group },
     answer: { schema: contract.storedGroupSchema, example: examples.storedGroup },
     errors: [404, 409],

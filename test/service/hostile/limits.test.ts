@@ -56,7 +56,7 @@ describe('a value that is too large is refused with its field, its size and the 
     ],
     [
       'a schema as text',
-      { structured_outputs: { json: `{"not":${'['.repeat(2000)}` } },
+      { structured_outputs: { json: `{"not":${'['.repeat(2000)}${']'.repeat(2000)}}` } },
       'body.structured_outputs.json',
       /more than 1000 levels of nesting/,
     ],
@@ -80,11 +80,10 @@ describe('a value that is too large is refused with its field, its size and the 
     expect(msg).toMatch(says);
   });
 
-  it('nesting, names and values of the JSON itself', async () => {
+  it('nesting and values of the JSON itself', async () => {
     const { call } = await start();
     for (const body of [
-      `{"messages":[],"metadata":${'['.repeat(1_000_000)}`,
-      `{"messages":[]${',"a":1'.repeat(300_000)}}`,
+      `{"messages":[],"metadata":${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}}`,
       `{"messages":[${'0,'.repeat(4_300_000)}0]}`,
     ]) {
       const answer = await call('POST', '/v1/chat/completions', body);
