@@ -27,7 +27,8 @@ export function* jsonParts(value: unknown, maxWeight = maxPartWeight): Generator
       yield* jsonParts(member, maxWeight);
       before = ',';
     }
-  yield isList ? ']' : '}';
+  // Without members, nothing has opened it.
+  yield `${before === ',' ? '' : before}${isList ? ']' : '}'}`;
 }
 
 /** Whether a value can be written member by member. Objects with `toJSON` cannot. */

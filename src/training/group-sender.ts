@@ -137,7 +137,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     if (known && Date.now() - known.at < freshMs[known.isNamed ? 'named' : 'unnamed']) return known.sending;
     const sending = this.#queue.add(async () => {
       const whole = group.isReleased ? await this.#run.directory.readGroup(this.#step, group.index) : group;
-      return sendGroup({ model, group: whole.toTrajectoryGroup(), signal }, this.#run.state.prompts);
+      return sendGroup({ model, group: whole.toTrajectoryGroup(), signal }, this.#run.state.groupForm);
     });
     this.#stored.set(key, { sending, at: Date.now(), isNamed: false });
     // A repeat may succeed, for example after a stop, with the time that is left for a log.

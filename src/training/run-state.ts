@@ -49,8 +49,8 @@ const stateSchema = z.object({
    * because a repeated request must be identical.
    */
   storesGroups: z.boolean().default(false),
-  /** How these groups have their prompts. A run of an earlier version sends them whole to its end. */
-  prompts: z.enum(['whole', 'added']).default('whole'),
+  /** How these groups are sent. A run that an earlier version began sends them whole to its end. */
+  groupForm: z.enum(['whole', 'compact']).default('whole'),
   /** Wall-clock seconds of the run until the state was written, including those before a resume. */
   seconds: z.number().nonnegative(),
 });

@@ -107,7 +107,7 @@ const newState = (learners: Learners, position: JsonValue, storesGroups: boolean
   draws: [],
   evaluations: [],
   storesGroups,
-  prompts: 'added',
+  groupForm: 'compact',
   seconds: 0,
 });
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { LogRequest, RlConfig, StoredGroup } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
-import type { PromptForm, TrajectoryGroup } from '../trajectory/index.ts';
+import type { BodyForm, TrajectoryGroup } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { invalidRunOption } from './errors.ts';
@@ -26,16 +26,13 @@ const storeNames = { model: true, group: true, signal: true } satisfies OptionNa
  */
 export async function storeGroup(options: StoreGroupOptions): Promise<StoredGroup> {
   checkOptionNames('storeGroup()', options, storeNames);
-  return sendGroup(options, 'added');
+  return sendGroup(options, 'compact');
 }
 
-/** `storeGroup` with the prompts in one of their forms. */
-export function sendGroup(
-  { model, group, signal }: StoreGroupOptions,
-  prompts: PromptForm,
-): Promise<StoredGroup> {
+/** `storeGroup` in either form. */
+export function sendGroup({ model, group, signal }: StoreGroupOptions, form: BodyForm): Promise<StoredGroup> {
   seal(group);
-  return model.client.models.storeGroup(requireModelId(model), group.toBody(prompts), { signal });
+  return model.client.models.storeGroup(requireModelId(model), group.toBody(form), { signal });
 }
 
 function seal({ trajectories }: TrajectoryGroup): void {

@@ -9,10 +9,11 @@ export interface HistoryBody {
 }
 
 /**
- * How choices are sent with their prompts: `whole`, as they were answered, which every service reads; or `added`, with
- * what a prompt adds to the prompt and the reply of the choice before, which a service that stores groups reads in these.
+ * How choices are sent: `whole`, as they were answered, which every service reads; or `compact`, for a service that stores
+ * groups: with what a prompt adds to the prompt and the reply of the choice before, and without the texts of tokens, which
+ * the message repeats.
  */
-export type PromptForm = 'whole' | 'added';
+export type BodyForm = 'whole' | 'compact';
 
 /**
  * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call extends
@@ -154,18 +155,21 @@ export class History {
     return { messages_and_choices: this.#entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 
-  /** The history as it is sent: each choice with its prompt, whole, or what it adds to the choice before. */
-  toBody(prompts: PromptForm = 'whole'): HistoryBody {
+  /** The history as it is sent. Without prompts it has only one form. */
+  toBody(form: BodyForm = 'whole'): HistoryBody {
     const record = this.toRecord();
     const prompt = this.#calls.at(-1)?.choice.prompt_token_ids;
     if (!prompt) return record;
+    const isCompact = form === 'compact';
     const entries = [...record.messages_and_choices];
+    /** Tokens up to the end of the last reply. */
     let known = 0;
     for (const { external, choice, messages, promptTokens } of this.#calls) {
-      const from = prompts === 'added' ? known : 0;
+      const from = isCompact ? known : 0;
       known = promptTokens + (choice.token_ids?.length ?? 0);
-      if (external || (from === 0 && choice.prompt_token_ids)) continue;
+      if (external || (choice.prompt_token_ids && !isCompact)) continue;
       const { prompt_token_ids: _, credited_reward: credit, ...answered } = choice;
+      if (isCompact) delete answered.token_texts;
       const ids = prompt.slice(from, promptTokens);
       entries[messages.length] = {
         ...answered,

@@ -1,4 +1,4 @@
-export { History, type PromptForm } from './history.ts';
+export { type BodyForm, History } from './history.ts';
 export { addUses, type Observations, type ToolUses } from './observations.ts';
 export { readableMessage } from './readable-message.ts';
 export {

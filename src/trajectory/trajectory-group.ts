@@ -1,6 +1,6 @@
 import { requestLimits, type TrajectoryGroupBody, trainingLimits } from '../contract/index.ts';
 import { hasSignal } from '../learning/index.ts';
-import type { PromptForm } from './history.ts';
+import type { BodyForm } from './history.ts';
 import { shorten } from './sendable.ts';
 import type { Trajectory } from './trajectory.ts';
 
@@ -38,10 +38,10 @@ export class TrajectoryGroup {
     );
   }
 
-  /** The group in its wire format. @param prompts Default `whole`. */
-  toBody(prompts?: PromptForm): TrajectoryGroupBody {
+  /** The group in its wire format. @param form Default `whole`. */
+  toBody(form?: BodyForm): TrajectoryGroupBody {
     return {
-      trajectories: this.trajectories.map((trajectory) => trajectory.toBody(prompts)),
+      trajectories: this.trajectories.map((trajectory) => trajectory.toBody(form)),
       metadata: this.metadata,
       ...(this.exceptions.length > 0 ? { exceptions: sendableExceptions(this.exceptions) } : {}),
     };

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { CallLog } from './call-log.ts';
-import type { History, HistoryBody, PromptForm } from './history.ts';
+import type { BodyForm, History, HistoryBody } from './history.ts';
 import { type CallEnd, Observations } from './observations.ts';
 import {
   type AnsweredCall,
@@ -325,10 +325,10 @@ export class Trajectory {
   }
 
   /** The trajectory in its wire format, for logging and training. @throws TypeError while it has no reward. */
-  toBody(prompts?: PromptForm): TrajectoryBody {
+  toBody(form?: BodyForm): TrajectoryBody {
     if (this.reward === null)
       throw new TypeError(`Trajectory ${this.id} has no reward: its rollout has not completed.`);
-    return { ...this.#write((history) => history.toBody(prompts)), reward: this.reward };
+    return { ...this.#write((history) => history.toBody(form)), reward: this.reward };
   }
 
   #write(form: (history: History) => HistoryBody): UnrewardedTrajectory {

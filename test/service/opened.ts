@@ -38,7 +38,6 @@ export async function open({ dataFolder, limits, trainingData }: OpenedOptions =
   const { fetch: answer } = createApp(service);
   const listening = await Listening.start({
     ...{ fetch: answer, host: '127.0.0.1', port: 0, receiveTimeoutMs: 60_000, stallTimeoutMs: 60_000 },
-    maxBodyBytes,
     log: service.log,
   });
   const close = async () => {

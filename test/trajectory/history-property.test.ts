@@ -73,7 +73,7 @@ test('whatever the calls, each choice is sent once, as it was answered, after th
             );
           expect(render(before)).toEqual(entry.prompt_token_ids);
         }
-      const added = trajectory.histories.map((history) => history.toBody('added').messages_and_choices);
+      const added = trajectory.histories.map((history) => history.toBody('compact').messages_and_choices);
       expect(added.map(withWholePrompts)).toEqual(sent);
       // A history keeps the prompt of its last choice alone.
       const kept = trajectory.choices.filter((choice) => choice.prompt_token_ids);

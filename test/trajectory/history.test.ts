@@ -80,7 +80,7 @@ describe('the prompts of a history', () => {
   });
 
   test('are sent as what they add to the choice before, if asked so', () => {
-    const { messages_and_choices: entries, additional_histories: others } = recorded().toBody('added');
+    const { messages_and_choices: entries, additional_histories: others } = recorded().toBody('compact');
     expect(entries).toEqual([
       ...[user('a'), { ...answered[0], credited_reward: 0.5 }],
       ...[user('c'), { ...choice('d', [5]), added_prompt_token_ids: [4] }],
@@ -93,7 +93,12 @@ describe('the prompts of a history', () => {
     trajectory.release({ keepsTexts: true });
     expect(prompts(trajectory)).toEqual([undefined, undefined, undefined]);
     const { messages_and_choices: entries } = trajectory.toBody();
-    expect(entries).toEqual([user('a'), { ...choice('b', [3, 9]), credited_reward: 0.5 }, user('c'), choice('d', [5])]);
+    expect(entries).toEqual([
+      user('a'),
+      { ...choice('b', [3, 9]), credited_reward: 0.5 },
+      user('c'),
+      choice('d', [5]),
+    ]);
     expect(trajectory.calls.map(({ messages }) => messages)).toEqual(conversations);
     expect(() => trajectory.requireTrainable()).toThrow(/has let its prompts and log-probabilities go/);
     trajectory.release();

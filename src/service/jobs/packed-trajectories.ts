@@ -47,7 +47,9 @@ export class RecentPayloads {
 export const trajectoryText: TextKind<ParsedTrajectory> = {
   name: 'trajectory',
   read(content) {
-    const result = readItem(trajectorySchema, parseJson(content, { maxValues: Number.POSITIVE_INFINITY }), ['body']);
+    const result = readItem(trajectorySchema, parseJson(content, { maxValues: Number.POSITIVE_INFINITY }), [
+      'body',
+    ]);
     if ('issues' in result) throw new RequestValidationError(result.issues);
     return result.value;
   },

@@ -17,7 +17,7 @@ export const withoutMark = (content: Buffer): Buffer =>
  * large as another body.
  * @throws RequestValidationError for invalid or empty text, too deep nesting and too many values.
  */
-export function parseJson(content: Buffer, { maxValues = requestLimits.values } = {}): unknown {
+export function parseJson(content: Buffer, { maxValues }: Pick<ShapeOptions, 'maxValues'> = {}): unknown {
   if (!isUtf8(content)) throw malformed('the text is not valid UTF-8');
   const text = withoutMark(content).toString('utf8');
   let value: unknown;
@@ -41,7 +41,7 @@ export const isBlank = (content: Buffer): boolean => !/[^ \n\r\t]/.test(content.
 
 interface ShapeOptions {
   /** Default: that of a body of one part. */
-  maxValues?: number;
+  maxValues?: number | undefined;
   /** Location of the value in the request, for errors. Default: the body. */
   at?: string[];
 }
@@ -52,7 +52,7 @@ interface ShapeOptions {
  */
 export function checkShape(
   value: unknown,
-  { maxValues = requestLimits.values, at: loc = ['body'] }: ShapeOptions = {},
+  { maxValues = requestLimits.values, at: loc = ['body'] }: ShapeOptions,
 ): void {
   const refuse = (type: 'too_deep' | 'too_long', limit: number, what: string) => {
     const ctx = { [type === 'too_deep' ? 'max_depth' : 'max_length']: limit };

@@ -57,7 +57,9 @@ const rewarded = (...conversations: Json[][]) =>
 test('choices that add to each other train as those with whole prompts, to the digit, and stay as sent in the log', async () => {
   const { call, entries, store, train, model, dataFolder } = await conversed();
   const changed = (prompts: Json[]) =>
-    prompts.map((prompt) => (prompt.message ? { ...prompt, sampling: { ...prompt.sampling, prompt: null } } : prompt));
+    prompts.map((prompt) =>
+      prompt.message ? { ...prompt, sampling: { ...prompt.sampling, prompt: null } } : prompt,
+    );
   // Prompts that the messages do not render to become sequences of their own.
   const edited = (prompts: Json[]) =>
     changed(prompts).map((entry, at) => (at === 2 ? { role: 'user', content: 'another' } : entry));
@@ -72,7 +74,9 @@ test('choices that add to each other train as those with whole prompts, to the d
   expect(await train([compact.body.id])).toEqual(batch);
 
   await call('POST', `/v1/preview/models/${model.id}/log`, { split: 'val', groups: [compact.body.id] });
-  const log = gunzipSync(await readFile(join(dataFolder, 'models', model.id, 'logs', 'val.jsonl.gz'))).toString();
+  const log = gunzipSync(
+    await readFile(join(dataFolder, 'models', model.id, 'logs', 'val.jsonl.gz')),
+  ).toString();
   expect(JSON.parse(log).trajectories).toEqual(form(added));
 });
 
@@ -119,10 +123,14 @@ test('sequences that repeat prompts that were not sent whole are bounded', async
   };
   // Its messages render to other prompts.
   const messages_and_choices = added(entries).map((entry: Json) =>
-    entry.message ? { ...entry, sampling: { ...entry.sampling, prompt: null } } : { role: 'user', content: 'another' },
+    entry.message
+      ? { ...entry, sampling: { ...entry.sampling, prompt: null } }
+      : { role: 'user', content: 'another' },
   );
   const trajectory = trajectorySchema.parse({ messages_and_choices, reward: 1 });
-  const own = entries.slice(2).reduce((sum: number, entry: Json) => sum + (entry.prompt_token_ids?.length ?? 0), 0);
+  const own = entries
+    .slice(2)
+    .reduce((sum: number, entry: Json) => sum + (entry.prompt_token_ids?.length ?? 0), 0);
   const made = (tokens: number) => trajectorySequences(trajectory, ['at'], { ...context, room: { tokens } });
   expect(await made(own)).toHaveLength(3);
   await expect(made(own - 1)).rejects.toMatchObject({

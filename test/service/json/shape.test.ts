@@ -9,7 +9,8 @@ const refuses = (text: string, maxValues?: number) => {
     parseJson(Buffer.from(text), { maxValues });
     return false;
   } catch (error) {
-    if (error instanceof RequestValidationError) return /^The JSON has more than/.test(error.issues[0]?.msg ?? '');
+    if (error instanceof RequestValidationError)
+      return /^The JSON has more than/.test(error.issues[0]?.msg ?? '');
     throw error;
   }
 };
@@ -30,7 +31,8 @@ it('JSON is refused exactly when it has more values than the limit', () => {
 
 it('JSON may reach the limits and not exceed them, in arrays and in objects', () => {
   const { depth, values } = requestLimits;
-  const nested = (open: string, close: string, times: number) => `${open.repeat(times)}1${close.repeat(times)}`;
+  const nested = (open: string, close: string, times: number) =>
+    `${open.repeat(times)}1${close.repeat(times)}`;
   for (const [fits, exceeds] of [
     [nested('[', ']', depth), nested('[', ']', depth + 1)],
     [nested('{"a":', '}', depth), nested('{"a":', '}', 50 * depth)],
