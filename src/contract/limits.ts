@@ -5,6 +5,8 @@
 export const requestLimits = {
   /** Nesting depth of arrays and objects in the JSON of a body. */
   depth: 1000,
+  /** Members of one object in the JSON of any body. */
+  membersOfObject: 16_384,
   /** Values in the JSON of a body that is read in one piece: arrays, objects and what is in them. */
   values: 4_194_304,
   /** A text written by a person or a model: the content of a message, the arguments of a call, a description. */

@@ -65,6 +65,18 @@ const loads: [string, Load][] = [
     { path: log, body: () => logged({ ...trajectory(10), ...names(200_000) }), status: 422 },
   ],
   [
+    'a model with 200,000 names',
+    {
+      path: () => '/v1/preview/models',
+      body: () => ({ project: 'p', base_model: 'scripted-tiny', more: names(200_000) }),
+      status: 422,
+    },
+  ],
+  [
+    'a chat request with 800,000 names',
+    { path: chat, body: () => ({ messages: [hi], metadata: names(800_000) }), status: 422 },
+  ],
+  [
     'a long chat request that is refused',
     { path: chat, body: () => ({ messages: [hi], more: Array(1_500_000).fill(1.25678) }), status: 422 },
   ],

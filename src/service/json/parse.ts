@@ -47,8 +47,8 @@ interface ShapeOptions {
 }
 
 /**
- * Refuses JSON that is nested too deeply or has too many values: who reads it may call itself, and what a thread has read
- * must fit here.
+ * Refuses JSON that is nested too deeply, because who reads it may call itself, and what a thread could not hand over: too
+ * many values, or members of one object, which take far longer to add than elements of a list.
  */
 export function checkShape(
   value: unknown,
@@ -59,13 +59,16 @@ export function checkShape(
     const msg = `The JSON has more than ${limit} ${what}, the limit.`;
     return new RequestValidationError([{ loc, msg, type, input: null, ctx }]);
   };
+  const { depth, membersOfObject } = requestLimits;
   let values = 0;
   const count = (inner: unknown, room: number): void => {
     if (++values > maxValues) throw refuse('too_long', maxValues, 'values');
     if (typeof inner !== 'object' || inner === null) return;
-    if (room === 0) throw refuse('too_deep', requestLimits.depth, 'levels of nesting');
-    if (Array.isArray(inner)) for (const item of inner) count(item, room - 1);
-    else for (const name in inner) count(Reflect.get(inner, name), room - 1);
+    if (room === 0) throw refuse('too_deep', depth, 'levels of nesting');
+    const parts = Array.isArray(inner) ? inner : Object.values(inner);
+    if (parts !== inner && parts.length > membersOfObject)
+      throw refuse('too_long', membersOfObject, 'members of one object');
+    for (const part of parts) count(part, room - 1);
   };
-  count(value, requestLimits.depth);
+  count(value, depth);
 }

@@ -80,10 +80,11 @@ describe('a value that is too large is refused with its field, its size and the 
     expect(msg).toMatch(says);
   });
 
-  it('nesting and values of the JSON itself', async () => {
+  it('nesting, names and values of the JSON itself', async () => {
     const { call } = await start();
     for (const body of [
       `{"messages":[],"metadata":${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}}`,
+      `{"messages":[]${Array.from({ length: 300_000 }, (_, at) => `,"a${at}":1`).join('')}}`,
       `{"messages":[${'0,'.repeat(4_300_000)}0]}`,
     ]) {
       const answer = await call('POST', '/v1/chat/completions', body);

@@ -30,10 +30,13 @@ it('JSON is refused exactly when it has more values than the limit', () => {
 });
 
 it('JSON may reach the limits and not exceed them, in arrays and in objects', () => {
-  const { depth, values } = requestLimits;
+  const { depth, membersOfObject, values } = requestLimits;
+  const object = (members: number) =>
+    JSON.stringify(Object.fromEntries(Array.from({ length: members }, (_, at) => [`a${at}`, 1])));
   const nested = (open: string, close: string, times: number) =>
     `${open.repeat(times)}1${close.repeat(times)}`;
   for (const [fits, exceeds] of [
+    [object(membersOfObject), object(membersOfObject + 1)],
     [nested('[', ']', depth), nested('[', ']', depth + 1)],
     [nested('{"a":', '}', depth), nested('{"a":', '}', 50 * depth)],
     [`[${'1,'.repeat(values - 2)}1]`, `[${'1,'.repeat(values - 1)}1]`],
