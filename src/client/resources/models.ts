@@ -88,7 +88,8 @@ export class Models extends Resource {
   /**
    * Stores a group of trajectories for jobs and logs of the model, which name it by its id: `groups` in
    * `trainingJobs.create` and `log`. Equal content is the same group. It is kept for a day until it is
-   * named, for an hour after that, and while an unfinished job needs it. An extension: `client.storesGroups()` tells whether the service has it.
+   * named, for an hour after that, and while an unfinished job needs it. A choice may have `added_prompt_token_ids` in place of
+   * `prompt_token_ids`. An extension: `client.storesGroups()` tells whether the service has it.
    *
    * @throws RequestError of code `unprocessable` or `context_length_exceeded` for what cannot be trained on.
    */
