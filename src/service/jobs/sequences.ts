@@ -16,15 +16,8 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { fromSampling } from '../inference/sampling.ts';
-import {
-  entriesOf,
-  findConstraint,
-  historiesOf,
-  logprobsOf,
-  type ParsedHistory,
-  type Prompt,
-  tokensOf,
-} from './choices.ts';
+import { findConstraint, logprobsOf } from './choices.ts';
+import { entriesOf, historiesOf, type ParsedHistory, type Prompt, tokensOf } from './whole-choices.ts';
 
 /** How a turn that trains was sampled. */
 interface Sampled<Found = Constraint> {
