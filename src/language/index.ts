@@ -18,4 +18,5 @@ export { renderWith, toTemplateValues } from './extensions/request-template/requ
 export type { Constraint, Grammar, JsonSchema, Reply } from './grammar/constraint.ts';
 export { maxConstraintLength, toolsJson } from './grammar/limits.ts';
 export { compareVocabularies, type VocabularyDifference } from './tokenizer/compare-vocabularies.ts';
-export { filesOf, folderFiles, type ModelFiles } from './tokenizer/model-files.ts';
+export { JsonFields } from './tokenizer/json-fields.ts';
+export { folderFiles, type ModelFiles } from './tokenizer/model-files.ts';

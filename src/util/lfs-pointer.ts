@@ -1,5 +1,5 @@
 /** What is wrong with a file of a checkpoint that is a pointer of Git LFS. */
-export const lfsProblem = 'is a pointer of Git LFS, not the file itself: run `git lfs pull`';
+export const lfsProblem = 'is a pointer of Git LFS, not the file itself. Run `git lfs pull`';
 
 const beginning = 'version https://git-lfs';
 

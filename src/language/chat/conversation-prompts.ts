@@ -175,7 +175,7 @@ export class ConversationPrompts {
   }
 }
 
-/** What stays of a reply to continue: nothing of an empty one, where a template may write empty reasoning. */
+/** The part of a reply that is continued. An empty reply has none: a template may have written empty reasoning there. */
 const openOf = ({ content, reasoning }: Turn, written: CodedPart[]): CodedPart[] =>
   content.trim() === '' && !reasoning ? [] : written;
 

@@ -1,8 +1,7 @@
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { LanguageError } from '../error.ts';
 import { Template } from '../jinja/template.ts';
-import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
+import { findText, JsonFields, unsupported } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './call-text.ts';
@@ -19,8 +18,8 @@ const configFile = 'tokenizer_config.json';
  * `config.json`, and the tokenizer's `eos_token`).
  *
  * @param given A template in place of the checkpoint's own.
- * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the folder has no
- * template, or one that does not end replies with such a token.
+ * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names the file, the field and its value, also if
+ * the folder has no template, or one that does not end replies with such a token.
  */
 export function readChatFormat(
   source: string | ModelFiles,
@@ -29,7 +28,7 @@ export function readChatFormat(
   given?: GivenTemplate,
 ): ChatFormat {
   const files = filesOf(source);
-  const config = CheckpointFile.find(files, configFile);
+  const config = JsonFields.find(files, configFile);
   const { template, toolTemplate, from } = given
     ? { template: sourceOf(given, tokenizer), toolTemplate: null, from: given.name }
     : templatesOf(files, config);
@@ -134,25 +133,21 @@ function naming<Result>(file: string, run: () => Result): Result {
   try {
     return run();
   } catch (cause) {
-    throw new LanguageError(
-      'checkpoint_unsupported',
-      `${file}: the chat template cannot be used: ${messageOf(cause)}`,
-      { cause },
-    );
+    throw unsupported(`${file}: the chat template cannot be used. ${messageOf(cause)}`, { cause });
   }
 }
 
 function templatesOf(
   files: ModelFiles,
-  config: CheckpointFile | null,
+  config: JsonFields | undefined,
 ): Pick<ChatFormat, 'template' | 'toolTemplate'> & { from: string } {
-  const text = CheckpointFile.findText(files, templateFile);
+  const text = findText(files, templateFile);
   if (text !== null) {
-    const tools = CheckpointFile.findText(files, 'additional_chat_templates/tool_use.jinja');
+    const tools = findText(files, 'additional_chat_templates/tool_use.jinja');
     return { template: text, toolTemplate: tools, from: files.pathOf(templateFile) };
   }
   const from = files.pathOf(configFile);
-  const value = config?.value('chat_template');
+  const value = config?.get('chat_template');
   if (typeof value === 'string') return { template: value, toolTemplate: null, from };
   const named = new Map<unknown, unknown>(
     Array.isArray(value) ? value.filter(isObject).map(({ name, template }) => [name, template]) : [],
@@ -161,39 +156,31 @@ function templatesOf(
   if (typeof template === 'string')
     return { template, toolTemplate: typeof tools === 'string' ? tools : null, from };
   if (config && value !== undefined)
-    config.refuse(
-      'chat_template',
-      value,
-      'it must be a template, or a list of templates with one named default',
-    );
-  throw new LanguageError(
-    'checkpoint_unsupported',
+    throw config.wrong('chat_template', 'a template, or a list of templates with one named default');
+  throw unsupported(
     `${files.path} has no chat template: neither ${templateFile} nor chat_template in ${configFile}. Take an instruct model, or give a template with --chat-template.`,
   );
 }
 
 /** The special tokens that templates get as variables. */
-function specialTexts(config: CheckpointFile | null): Record<string, string> {
+function specialTexts(config: JsonFields | undefined): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const name of ['bos_token', 'eos_token', 'unk_token', 'pad_token']) {
-    const value = config?.value(name);
-    const text = isObject(value) ? value.content : value;
+    const value = config?.get(name);
+    const text = (isObject(value) ? value.content : value) ?? undefined;
     if (typeof text === 'string') texts[name] = text;
-    else if (text !== undefined && text !== null)
-      config?.refuse(name, value, 'it must be the text of a token');
+    else if (config && text !== undefined) throw config.wrong(name, 'the text of a token');
   }
   return texts;
 }
 
 /** All tokens that end a reply. */
 function endTokensOf(files: ModelFiles, tokenizer: Tokenizer, eosText: string | undefined): number[] {
-  const configs = ['generation_config.json', 'config.json'].map((name) => CheckpointFile.find(files, name));
-  const file = configs.find((candidate) => (candidate?.value('eos_token_id') ?? null) !== null);
-  const value = file?.value('eos_token_id');
-  const ids = new Set<number>();
-  for (const id of Array.isArray(value) ? value : value === undefined ? [] : [value])
-    if (typeof id === 'number' && id >= 0 && id < tokenizer.vocabularySize) ids.add(id);
-    else file?.refuse('eos_token_id', value, 'it must be ids of the tokenizer');
+  const configs = ['generation_config.json', 'config.json'].map((name) => JsonFields.find(files, name));
+  const file = configs.find((candidate) => candidate?.get('eos_token_id') !== undefined);
+  const ids = new Set(file?.tokens('eos_token_id'));
+  if (file && [...ids].some((id) => id >= tokenizer.vocabularySize))
+    throw file.wrong('eos_token_id', `ids below ${tokenizer.vocabularySize}, which the tokenizer has`);
   const eos = eosText === undefined ? undefined : tokenizer.added.get(eosText);
   if (eos !== undefined) ids.add(eos);
   return [...ids];
@@ -208,17 +195,16 @@ function endTokenOf(
   const answer = reply.findIndex((part) => part.type === 'text' && part.text.includes('answer'));
   const end = reply.slice(answer).find((part) => part.type === 'special');
   if (answer >= 0 && end?.type === 'special' && ends.includes(end.token)) return end.token;
-  const listed = ends.length === 0 ? 'there is none' : `they are ${ends.join(', ')}`;
-  throw new LanguageError(
-    'checkpoint_unsupported',
-    `${folder}: the chat template ends a reply with ${end?.type === 'special' ? `token ${end.token}` : 'no special token'}, which is not an end token (eos_token_id in generation_config.json; ${listed})`,
+  const listed = ends.length === 0 ? 'there is none' : `those are ${ends.join(', ')}`;
+  throw unsupported(
+    `${folder}: the chat template ends a reply with ${end?.type === 'special' ? `token ${end.token}` : 'no special token'}, which is not an end token (${listed}). Name it in eos_token_id of generation_config.json.`,
   );
 }
 
 /** The token that the tokenizer itself puts before a text: a `TemplateProcessing` of `tokenizer.json`. */
 function beginTokenOf(files: ModelFiles, tokenizer: Tokenizer): number | null {
-  const file = CheckpointFile.read(files, 'tokenizer.json');
-  const processor = file.value('post_processor');
+  const file = JsonFields.read(files, 'tokenizer.json');
+  const processor = file.get('post_processor');
   const steps =
     isObject(processor) && Array.isArray(processor.processors) ? processor.processors : [processor];
   for (const step of steps) {

@@ -1,4 +1,4 @@
-import { CheckpointFile } from '../tokenizer/checkpoint-file.ts';
+import { JsonFields, readBytes } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { rowsOf, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
@@ -26,7 +26,7 @@ export interface SharedLanguage {
  * `shared` in place of reading the files again. Reading 150,000 tokens takes about a second, so callers keep the result.
  * `styles`: parts of the format that are set and not looked for; `template`: replaces the checkpoint's own.
  *
- * @throws LanguageError (`checkpoint_unsupported`) that names file, field and value.
+ * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export function readLanguage(
   from: string | ModelFiles,
@@ -35,9 +35,9 @@ export function readLanguage(
 ): Language & { shared: SharedLanguage } {
   const files = filesOf(from);
   const path = files.pathOf('tokenizer.json');
-  const content = CheckpointFile.bytes(files, 'tokenizer.json');
+  const content = readBytes(files, 'tokenizer.json');
   const rows = rowsOf(files);
-  const tokenizer = tokenizerOf(CheckpointFile.parse(path, content), rows);
+  const tokenizer = tokenizerOf(JsonFields.parse(path, content), rows);
   const format = readChatFormat(files, tokenizer, styles, template);
   const file = new Uint8Array(new SharedArrayBuffer(content.length));
   file.set(content);
@@ -46,5 +46,5 @@ export function readLanguage(
 
 /** The language that another thread has read. */
 export function openLanguage({ path, file, rows, format }: SharedLanguage): Language {
-  return { tokenizer: tokenizerOf(CheckpointFile.parse(path, Buffer.from(file.buffer)), rows), format };
+  return { tokenizer: tokenizerOf(JsonFields.parse(path, Buffer.from(file.buffer)), rows), format };
 }

@@ -9,7 +9,7 @@ export type ReplyPiece =
   /** More of the latest call's arguments. */
   | { type: 'arguments'; text: string };
 
-/** How a reply's text is read; null for what it does not have. */
+/** How a reply's text is read. A part that replies do not have is null. */
 export interface ReplyFormat {
   calls: Pick<CallStyle, 'form' | 'open' | 'close'> | null;
   /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
@@ -119,7 +119,7 @@ export class ReplyReader {
     }
   }
 
-  /** Whether what may be the beginning of a tag is not to be passed on: more may come, or would have come. */
+  /** Whether to hold back text that may be the beginning of a tag: more may come, or would have come. */
   #isUndecided(isEnd: boolean): boolean {
     return !isEnd || this.#isCut;
   }

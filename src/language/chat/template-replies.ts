@@ -44,7 +44,7 @@ function checkHeader(header: CodedPart[]): CodedPart[] {
   if (header[0]?.type === 'special') return header;
   throw new LanguageError(
     'checkpoint_unsupported',
-    'The chat template does not begin replies with a special token, as in <|im_start|>assistant; such templates are not supported.',
+    'The chat template does not begin replies with a special token, as in <|im_start|>assistant. Give another one with --chat-template.',
   );
 }
 

@@ -40,7 +40,7 @@ export class Writable {
     }
   }
 
-  /** The part of the language that can be written; a choice of nothing if there is none. */
+  /** The part of the language that can be written; an empty choice if there is no such part. */
   partOf({ start, rules }: GrammarSource): GrammarSource {
     const part = (expression: GrammarSource['start']) =>
       withLeaves(expression, (leaf) => {

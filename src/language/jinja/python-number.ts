@@ -11,7 +11,7 @@ const prefixes: Readonly<Record<number, { prefix: string; digit: string }>> = {
   16: { prefix: '0x', digit: '[\\da-f]' },
 };
 
-/** Python's `int(text, base)`; null if the text is none. */
+/** Python's `int(text, base)`; null if the text is not a whole number. */
 export function parseInteger(text: string, base: number): bigint | null {
   const trimmed = strip(text, null).toLowerCase();
   if (base === 10)
@@ -25,7 +25,7 @@ export function parseInteger(text: string, base: number): bigint | null {
   return found[1] === '-' ? -size : size;
 }
 
-/** Python's `float(text)`; null if the text is none. */
+/** Python's `float(text)`; null if the text is not a number. */
 export function parseFloatText(text: string): number | null {
   const trimmed = strip(text, null);
   if (float.test(trimmed)) return Number(trimmed.replaceAll('_', ''));

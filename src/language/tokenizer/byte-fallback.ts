@@ -1,5 +1,5 @@
 import type { AddedToken, TextRules, Writing } from './bpe.ts';
-import type { CheckpointFile } from './checkpoint-file.ts';
+import type { JsonFields } from './json-fields.ts';
 
 /** What vocabularies made by SentencePiece have in place of a space. */
 const space = '▁';
@@ -7,7 +7,7 @@ const space = '▁';
 const byteToken = (byte: number) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;
 
 /** Whether a file has words in characters, with spaces of their own, as Gemma's. */
-export const isOfCharacters = (file: CheckpointFile): boolean => file.value('normalizer.type') === 'Replace';
+export const isOfCharacters = (file: JsonFields): boolean => file.get('normalizer.type') === 'Replace';
 
 /**
  * The rules of a vocabulary in characters, in which a character that is no token becomes its bytes. Tokens that a user of
@@ -17,7 +17,7 @@ export const isOfCharacters = (file: CheckpointFile): boolean => file.value('nor
  * @param defined The tokens that were defined so.
  */
 export function byteFallback(
-  file: CheckpointFile,
+  file: JsonFields,
   vocab: Record<string, number>,
   defined: readonly AddedToken[],
 ): { rules: TextRules; writing: Writing } {
@@ -47,19 +47,22 @@ export function byteFallback(
   };
 }
 
-function refuseOthers(file: CheckpointFile, vocab: Record<string, number>): void {
-  file.expect('normalizer.pattern.String', ' ', 'only spaces may be replaced');
-  file.expect('normalizer.content', space, `spaces may be replaced by "${space}" only`);
+function refuseOthers(file: JsonFields, vocab: Record<string, number>): void {
+  file.expect('normalizer.pattern.String', ' ', 'martingale runs a normalizer that replaces spaces.');
+  file.expect('normalizer.content', space, `martingale runs a normalizer that makes "${space}" of spaces.`);
   // After the normalizer it finds no space.
-  if ((file.value('pre_tokenizer') ?? null) !== null) {
-    file.expect('pre_tokenizer.type', 'Split', 'only a Split at spaces is supported beside this normalizer');
-    file.expect('pre_tokenizer.pattern.String', ' ', 'only a Split at spaces is supported');
+  if (file.get('pre_tokenizer') !== undefined) {
+    file.expect('pre_tokenizer.type', 'Split', 'martingale runs a Split at spaces beside this normalizer.');
+    file.expect(
+      'pre_tokenizer.pattern.String',
+      ' ',
+      'martingale runs a Split at spaces beside this normalizer.',
+    );
   }
-  if (file.value('model.byte_fallback') !== true)
-    file.refuse('model.byte_fallback', file.value('model.byte_fallback'), 'it must be true');
+  file.expect('model.byte_fallback', true, 'martingale reads tokenizers of characters with byte fallback.');
   for (let byte = 0; byte < 256; byte++)
     if (!Object.hasOwn(vocab, byteToken(byte)))
-      file.refuse('model.vocab', `no token ${byteToken(byte)}`, 'every byte must have a token');
+      throw file.wrong('model.vocab', `complete, but the byte ${byteToken(byte)} has no token`, vocab);
 }
 
 /** Splits a text at whole tokens, and between them where no token crosses: before spaces, mostly. */

@@ -1,11 +1,10 @@
 import { createContext, Script } from 'node:vm';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { messageOf } from '../../util/error.ts';
-import { isObject } from '../../util/json.ts';
 import { type AddedToken, BpeTokenizer, type TokenizerFile } from './bpe.ts';
 import { byteFallback, isOfCharacters } from './byte-fallback.ts';
 import { BYTE_SYMBOLS, byteLevel } from './byte-level.ts';
-import { CheckpointFile } from './checkpoint-file.ts';
+import { isTokenId, JsonFields } from './json-fields.ts';
 import { filesOf, type ModelFiles } from './model-files.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
@@ -22,22 +21,22 @@ const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{
  * Reads `tokenizer.json` of a checkpoint's folder: byte-level BPE as of GPT-2, SmolLM2, Llama 3 and Qwen, with its own
  * words, normalizer and added tokens; or BPE of characters with byte fallback, as of Gemma.
  *
- * @throws LanguageError (`checkpoint_unsupported`) that names the file, the field and its value if the file is missing
- * or of another kind.
+ * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names the file, the field and its value if the
+ * file is of another kind, broken or missing.
  */
 export function readTokenizer(from: string | ModelFiles): Tokenizer {
   const files = filesOf(from);
-  return tokenizerOf(CheckpointFile.read(files, 'tokenizer.json'), rowsOf(files));
+  return tokenizerOf(JsonFields.read(files, 'tokenizer.json'), rowsOf(files));
 }
 
 /** The ids for which a checkpoint has embeddings, by `config.json`; undefined if that says nothing. */
 export function rowsOf(files: ModelFiles): number | undefined {
-  const size = CheckpointFile.find(files, 'config.json')?.value('vocab_size');
+  const size = JsonFields.find(files, 'config.json')?.get('vocab_size');
   return typeof size === 'number' ? size : undefined;
 }
 
 /** `readTokenizer` for a file that was read before. @param rows See `rowsOf`. */
-export function tokenizerOf(file: CheckpointFile, rows = Number.POSITIVE_INFINITY): Tokenizer {
+export function tokenizerOf(file: JsonFields, rows = Number.POSITIVE_INFINITY): Tokenizer {
   const added = addedTokensOf(file);
   if (isOfCharacters(file)) return characterTokenizer(file, added, rows);
   const model = modelOf(file, added);
@@ -49,7 +48,7 @@ export function tokenizerOf(file: CheckpointFile, rows = Number.POSITIVE_INFINIT
 }
 
 /** Gemma's token of an image has no embedding in models without images: such special tokens are left out. */
-function characterTokenizer(file: CheckpointFile, added: readonly AddedToken[], rows: number): Tokenizer {
+function characterTokenizer(file: JsonFields, added: readonly AddedToken[], rows: number): Tokenizer {
   const known = added.filter(({ id, special }) => !special || id < rows);
   const model = modelOf(file, known);
   const special = known.filter((token) => token.special);
@@ -60,9 +59,9 @@ function characterTokenizer(file: CheckpointFile, added: readonly AddedToken[], 
   return new BpeTokenizer({ added_tokens: special, model: { ...model, vocab } }, rules, writing);
 }
 
-function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerFile['model'] {
+function modelOf(file: JsonFields, added: readonly AddedToken[]): TokenizerFile['model'] {
   const model = file.object('model');
-  file.expect('model.type', 'BPE', 'only BPE is supported');
+  file.expect('model.type', 'BPE', 'martingale reads tokenizers of the type BPE.');
   for (const field of [
     ...(isOfCharacters(file) ? [] : ['byte_fallback']),
     'dropout',
@@ -75,22 +74,21 @@ function modelOf(file: CheckpointFile, added: readonly AddedToken[]): TokenizerF
     if (field === 'unk_token' && typeof value === 'string' && added.some(({ content }) => content === value))
       continue;
     if (value !== undefined && value !== null && value !== false && value !== '')
-      file.refuse(`model.${field}`, value, 'it must be absent');
+      throw file.unsupported(`model.${field}`, 'martingale reads tokenizers without this setting.');
   }
-  const { vocab, ignore_merges: ignoreMerges } = model;
-  if (!isObject(vocab)) return file.refuse('model.vocab', vocab, 'it must be an object of token ids');
+  const vocab = file.object('model.vocab');
   checkVocabulary(file, vocab, added);
   checkMerges(file, vocab);
   return {
     vocab: vocab as Record<string, number>,
     merges: file.list('model.merges') as TokenizerFile['model']['merges'],
-    ignore_merges: ignoreMerges === true,
+    ignore_merges: model.ignore_merges === true,
   };
 }
 
 /** Every id once, without gaps, and no token that is not bytes. */
 function checkVocabulary(
-  file: CheckpointFile,
+  file: JsonFields,
   vocab: Record<string, unknown>,
   added: readonly AddedToken[],
 ): void {
@@ -98,62 +96,67 @@ function checkVocabulary(
   const contents = new Set(added.map(({ content }) => content));
   const ids = new Set<number>(added.map(({ id }) => id));
   for (const [token, id] of Object.entries(vocab)) {
-    if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 0)
-      file.refuse(`model.vocab.${token}`, id, 'it must be a token id');
-    else if (token.length > maxTokenBytes)
-      file.refuse(
+    if (!isTokenId(id)) throw file.wrong(`model.vocab.${token}`, 'a token id', id);
+    if (token.length > maxTokenBytes)
+      throw file.unsupported(
         `model.vocab.${token.slice(0, 40)}...`,
+        `martingale reads tokens of at most ${maxTokenBytes} bytes.`,
         id,
-        `the token has more than ${maxTokenBytes} bytes`,
       );
-    else if (!contents.has(token)) {
-      if (ids.has(id)) file.refuse(`model.vocab.${token}`, id, 'another token has the same id');
-      ids.add(id);
-      if ((symbols && ![...token].every((symbol) => symbols.has(symbol))) || token === '')
-        file.refuse(`model.vocab.${token}`, id, 'the token is not written in the bytes of byte-level BPE');
-    }
+    if (contents.has(token)) continue;
+    if (ids.has(id)) throw file.wrong(`model.vocab.${token}`, 'an id that no other token has', id);
+    ids.add(id);
+    if ((symbols && ![...token].every((symbol) => symbols.has(symbol))) || token === '')
+      throw file.wrong(
+        `model.vocab.${token}`,
+        'the id of a token written in the bytes of byte-level BPE',
+        id,
+      );
   }
   for (let id = 0; id < ids.size; id++)
-    if (!ids.has(id)) file.refuse('model.vocab', `no token with id ${id}`, 'ids must have no gaps');
+    if (!ids.has(id)) throw file.wrong('model.vocab', `without gaps, but no token has the id ${id}`, vocab);
 }
 
 /** Two tokens each, whose texts together are a token. */
-function checkMerges(file: CheckpointFile, vocab: Record<string, unknown>): void {
+function checkMerges(file: JsonFields, vocab: Record<string, unknown>): void {
   for (const [index, merge] of file.list('model.merges').entries()) {
     const parts: unknown[] = typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? merge : [];
     const isMerge =
       parts.length === 2 &&
       [...parts, parts.join('')].every((token) => typeof token === 'string' && Object.hasOwn(vocab, token));
     if (!isMerge)
-      file.refuse(`model.merges.${index}`, merge, 'it must be two tokens whose texts together are a token');
+      throw file.wrong(`model.merges.${index}`, 'two tokens whose texts together are a token', merge);
   }
 }
 
-function addedTokensOf(file: CheckpointFile): AddedToken[] {
+function addedTokensOf(file: JsonFields): AddedToken[] {
   const tokens = file.list('added_tokens');
   if (tokens.length > maxAddedTokens)
-    file.refuse('added_tokens', tokens.length, `there may be ${maxAddedTokens} at most`);
-  return tokens.map((token, index) => {
+    throw file.unsupported(
+      'added_tokens.length',
+      `martingale reads at most ${maxAddedTokens}.`,
+      tokens.length,
+    );
+  return tokens.map((_, index) => {
     const at = `added_tokens.${index}`;
-    if (!isObject(token)) return file.refuse(at, token, 'it must be an object');
-    const { id, content, special, lstrip, rstrip, single_word: singleWord } = token;
-    if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 0)
-      return file.refuse(`${at}.id`, id, 'it must be a token id');
-    if (typeof content !== 'string' || content === '')
-      return file.refuse(`${at}.content`, content, 'it must be a text');
+    const { id, content, special, ...more } = file.object(at);
+    if (!isTokenId(id)) throw file.wrong(`${at}.id`, 'a token id');
+    if (typeof content !== 'string' || content === '') throw file.wrong(`${at}.content`, 'a text');
     if (content.length > maxTokenBytes)
-      return file.refuse(`${at}.content`, content, `it may have ${maxTokenBytes} characters at most`);
-    for (const [name, value] of Object.entries({ lstrip, rstrip, single_word: singleWord }))
-      if (value === true)
-        file.refuse(`${at}.${name}`, value, 'tokens that take text around them are not supported');
+      throw file.unsupported(
+        `${at}.content`,
+        `martingale reads tokens of at most ${maxTokenBytes} characters.`,
+      );
+    for (const name of ['lstrip', 'rstrip', 'single_word'])
+      if (more[name] === true)
+        throw file.unsupported(`${at}.${name}`, 'martingale reads tokens that take no text around them.');
     return { id, content, special: special === true };
   });
 }
 
-function normalizerOf(file: CheckpointFile): ((text: string) => string) | null {
-  const normalizer = file.value('normalizer');
-  if (normalizer === undefined || normalizer === null) return null;
-  file.expect('normalizer.type', 'NFC', 'only NFC is supported');
+function normalizerOf(file: JsonFields): ((text: string) => string) | null {
+  if (file.get('normalizer') === undefined) return null;
+  file.expect('normalizer.type', 'NFC', 'martingale normalizes texts by NFC, or not at all.');
   return (text) => text.normalize('NFC');
 }
 
@@ -161,21 +164,21 @@ function normalizerOf(file: CheckpointFile): ((text: string) => string) | null {
  * The splits into words, one after the other. All become patterns of the library's `Split`, which has Rust's classes of
  * characters; its `Digits` and `ByteLevel` have JavaScript's, which differ.
  */
-function splitterOf(file: CheckpointFile): (text: string) => string[] {
-  const type = file.value('pre_tokenizer.type');
+function splitterOf(file: JsonFields): (text: string) => string[] {
+  const type = file.get('pre_tokenizer.type');
   const names =
     type === 'Sequence'
       ? file.list('pre_tokenizer.pretokenizers').map((_, index) => `pre_tokenizer.pretokenizers.${index}`)
       : ['pre_tokenizer'];
   const patterns = names.flatMap((name) => patternOf(file, name) ?? []);
-  if (!names.some((name) => file.value(`${name}.type`) === 'ByteLevel'))
-    file.refuse('pre_tokenizer.type', type, 'only byte-level tokenizers are supported');
+  if (!names.some((name) => file.get(`${name}.type`) === 'ByteLevel'))
+    throw file.unsupported('pre_tokenizer.type', 'martingale reads byte-level tokenizers.');
   if (patterns.length === 0) return (text) => [text];
   checkPatterns(file, names);
   return splitterBy(patterns);
 }
 
-/** @throws the library's error for a pattern that is none */
+/** @throws the library's error for an invalid pattern */
 function splitterBy(patterns: readonly string[]): (text: string) => string[] {
   const pretokenizers = patterns.map((Regex) => ({
     type: 'Split',
@@ -201,17 +204,16 @@ function splitterBy(patterns: readonly string[]): (text: string) => string[] {
 const probeMs = 1000;
 
 /**
- * Refuses a pattern that is none, and one that takes more time the longer a text is than in proportion to it, such as
- * `(a+)+$`: texts of callers run through it. The probes are long runs of what patterns tell apart, and of each character
- * that the pattern names.
+ * Refuses an invalid pattern, and one whose time grows faster than the text, such as `(a+)+$`: callers choose the texts.
+ * The probes are long runs of one character: of each kind that patterns tell apart, and of each that the pattern names.
  */
-function checkPatterns(file: CheckpointFile, names: readonly string[]): void {
+function checkPatterns(file: JsonFields, names: readonly string[]): void {
   for (const name of names) {
     const pattern = patternOf(file, name);
     if (pattern === null || pattern === gpt2Words) continue;
-    const field = `${name}.pattern`;
+    const field = `${name}.pattern.Regex`;
     if (pattern.length > maxPattern)
-      file.refuse(field, pattern, `it may have ${maxPattern} characters at most`);
+      throw file.unsupported(field, `martingale runs patterns of at most ${maxPattern} characters.`);
     const probes = [...new Set([...'aA1 \n\t.é中', ...pattern])].flatMap((character) => [
       `${character.repeat(3000)}\u0000`,
       `${`${character}a`.repeat(1500)}\u0000`,
@@ -231,29 +233,30 @@ function checkPatterns(file: CheckpointFile, names: readonly string[]): void {
         error !== null &&
         'code' in error &&
         error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
-      file.refuse(
+      throw file.unsupported(
         field,
-        pattern,
-        isSlow ? 'it takes too long for texts of some thousand characters' : messageOf(error),
+        isSlow
+          ? 'It takes too long for texts of some thousand characters.'
+          : `It does not work: ${messageOf(error)}`,
       );
     }
   }
 }
 
 /** The pattern of one step of the pre-tokenizer; null if it does not split. */
-function patternOf(file: CheckpointFile, name: string): string | null {
-  const type = file.value(`${name}.type`);
+function patternOf(file: JsonFields, name: string): string | null {
+  const type = file.get(`${name}.type`);
   if (type === 'ByteLevel') {
-    if (file.value(`${name}.add_prefix_space`) !== false)
-      file.refuse(`${name}.add_prefix_space`, file.value(`${name}.add_prefix_space`), 'it must be false');
-    return file.value(`${name}.use_regex`) === false ? null : gpt2Words;
+    file.expect(`${name}.add_prefix_space`, false, 'martingale puts no space before a text.');
+    return file.get(`${name}.use_regex`) === false ? null : gpt2Words;
   }
-  if (type === 'Digits') return file.value(`${name}.individual_digits`) === true ? '\\p{N}' : '\\p{N}+';
-  if (type !== 'Split') return file.refuse(`${name}.type`, type, 'ByteLevel, Digits and Split are supported');
-  file.expect(`${name}.behavior`, 'Isolated', 'only Isolated is supported');
-  if (file.value(`${name}.invert`) === true) file.refuse(`${name}.invert`, true, 'it must be false');
-  const pattern = file.value(`${name}.pattern.Regex`);
-  return typeof pattern === 'string'
-    ? pattern
-    : file.refuse(`${name}.pattern`, file.value(`${name}.pattern`), 'it must be a Regex');
+  if (type === 'Digits') return file.get(`${name}.individual_digits`) === true ? '\\p{N}' : '\\p{N}+';
+  if (type !== 'Split')
+    throw file.unsupported(`${name}.type`, 'martingale runs ByteLevel, Digits and Split.');
+  file.expect(`${name}.behavior`, 'Isolated', 'martingale runs a Split that is "Isolated".');
+  if (file.flag(`${name}.invert`, false))
+    throw file.unsupported(`${name}.invert`, 'martingale runs a Split at its pattern, not between.');
+  const pattern = file.get(`${name}.pattern.Regex`);
+  if (typeof pattern === 'string') return pattern;
+  throw file.unsupported(`${name}.pattern`, 'martingale runs a Split at a Regex.');
 }

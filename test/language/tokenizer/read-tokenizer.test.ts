@@ -155,39 +155,39 @@ describe('a tokenizer of another kind', () => {
       (file) => (file.added_tokens[0]!.lstrip = true),
       /added_tokens\.0\.lstrip is true/,
     ],
-    ['an id without a token', (file) => delete file.model.vocab['!'], /model\.vocab is "no token with id 0"/],
+    ['an id without a token', (file) => delete file.model.vocab['!'], /no token has the id 0\./],
     [
       'a token of 5,000 bytes',
       (file) => (file.model.vocab['a'.repeat(5000)] = file.model.vocab[tokenOf(file, 600)]!),
-      /model\.vocab\.a{40}\.\.\. is 600; the token has more than 4096 bytes/,
+      /model\.vocab\.a{40}\.\.\. is 600\. martingale reads tokens of at most 4096 bytes/,
     ],
     [
       'an added token of 5,000 characters',
       (file) => (file.added_tokens[0]!.content = 'a'.repeat(5000)),
-      /added_tokens\.0\.content is .*; it may have 4096 characters at most/,
+      /added_tokens\.0\.content is .*martingale reads tokens of at most 4096 characters/,
     ],
     [
       '65,537 added tokens',
       (file) => (file.added_tokens = Array(65_537).fill(file.added_tokens[0])),
-      /added_tokens is 65537; there may be 65536 at most/,
+      /added_tokens\.length is 65537\. martingale reads at most 65536/,
     ],
     [
       'a catastrophic pattern',
       withPattern('(a+)+$'),
-      /pretokenizers\.0\.pattern is "\(a\+\)\+\$"; it takes too long/,
+      /pretokenizers\.0\.pattern\.Regex is "\(a\+\)\+\$"\. It takes too long/,
     ],
-    ['another', withPattern('(?:x+x+)+y|\\s+'), /pattern is .*; it takes too long/],
+    ['another', withPattern('(?:x+x+)+y|\\s+'), /pattern\.Regex is .*\. It takes too long/],
     [
       'an endless pattern',
       withPattern('a'.repeat(4097)),
-      /pretokenizers\.0\.pattern is .*; it may have 4096 characters at most/,
+      /pretokenizers\.0\.pattern\.Regex is .*martingale runs patterns of at most 4096 characters/,
     ],
     [
       'a pattern that is none',
       withPattern('(unclosed'),
-      /pretokenizers\.0\.pattern is "\(unclosed"; Invalid regular/,
+      /pretokenizers\.0\.pattern\.Regex is "\(unclosed"\. It does not work: Invalid regular/,
     ],
-    ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token with id 600/],
+    ['a gap', (file) => delete file.model.vocab[tokenOf(file, 600)], /no token has the id 600/],
   ];
   it.each(refusals)('is refused: %s', (_, change, message) => {
     expect(() => readTokenizer(changed('qwen2', change))).toThrow(message);
@@ -201,12 +201,12 @@ describe('a tokenizer of another kind', () => {
         model.vocab['<0x4g>'] = model.vocab['<0x41>']!;
         delete model.vocab['<0x41>'];
       },
-      /model\.vocab is "no token <0x41>"/,
+      /the byte <0x41> has no token/,
     ],
     [
       'another space',
       (file) => Object.assign(file.normalizer ?? {}, { content: '_' }),
-      /normalizer\.content is "_"; spaces may be replaced by "▁" only/,
+      /normalizer\.content is "_"\. martingale runs a normalizer that makes "▁" of spaces/,
     ],
     [
       'other words',
@@ -234,7 +234,7 @@ describe('a file that is a pointer of Git LFS', () => {
       cpSync(folderOf('qwen3'), folder, { recursive: true });
       writeFileSync(join(folder, name), pointer);
       expect(() => readChatFormat(folder, readTokenizer(folder))).toThrow(
-        `${join(folder, name)} is a pointer of Git LFS, not the file itself: run \`git lfs pull\``,
+        `${join(folder, name)} is a pointer of Git LFS, not the file itself. Run \`git lfs pull\`.`,
       );
     },
   );

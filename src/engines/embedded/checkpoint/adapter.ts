@@ -1,8 +1,8 @@
 import { join } from 'node:path';
+import { JsonFields } from '../../../language/index.ts';
 import { isObject } from '../../../util/json.ts';
 import { type Architecture, kindOf } from '../weights/architecture.ts';
 import { encodeHeader, SafetensorsFile } from '../weights/safetensors.ts';
-import { JsonFields } from './json-file.ts';
 import { readTensor, TensorFiles } from './tensor-files.ts';
 import {
   allProjections,
@@ -90,7 +90,7 @@ const plain: Readonly<Record<string, readonly unknown[]>> = {
  * `adapter_model.safetensors`, in float32, bfloat16 or float16. Settings of its training, such as `lora_dropout`, are
  * not taken over.
  *
- * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
+ * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export async function readAdapter(
   folder: string,
@@ -111,7 +111,7 @@ export async function readAdapter(
     ),
   );
   if (targets.length === 0)
-    throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')}`);
+    throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')}.`);
   const shapes = adapterTensors(architecture, { rank, targets }).map(({ name, dimensions }) => ({
     name: `${peftPrefix}${name}`,
     dimensions,
@@ -133,10 +133,10 @@ function refuseVariants(config: JsonFields, modules: readonly string[]): void {
   if (Array.isArray(targets))
     for (const target of targets)
       if (!modules.some((module) => module === String(target).split('.').at(-1)))
-        throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only`);
+        throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only.`);
   for (const [field, value] of Object.entries(fields)) {
     const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
-    if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting');
+    if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting.');
   }
 }
 

@@ -1,8 +1,7 @@
-import type { ModelFiles } from '../../../language/index.ts';
-import { EngineError } from '../../engine.ts';
+import { JsonFields, type ModelFiles } from '../../../language/index.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
+import { badCheckpoint } from './bad-checkpoint.ts';
 import { gemma3Defaults, gemma3Options } from './gemma3.ts';
-import { badCheckpoint, JsonFields } from './json-file.ts';
 import { lfm2Defaults, lfm2Options } from './lfm2.ts';
 import { mostPositions, readPositions } from './rotary-settings.ts';
 
@@ -12,8 +11,8 @@ const modelTypes = ['llama', 'qwen2', 'qwen3', 'gemma3_text', 'lfm2'] as const;
 export type ModelType = (typeof modelTypes)[number];
 
 /**
- * Most of what a configuration may say: a few times what published models have, so that a wrong number is told before it
- * takes memory. Sizes beyond what the tensors have are refused with the tensors.
+ * The largest sizes of a configuration: a few times larger than in published models, so that a wrong number is refused
+ * before it takes memory. A size that the tensors do not have is refused when they are read.
  */
 const most = {
   layers: 1024,
@@ -35,28 +34,28 @@ export interface CheckpointConfig {
 /** Models of the same families that martingale does not run. */
 const otherTypes: Readonly<Record<string, string>> = {
   gemma3:
-    'martingale runs Gemma 3 without images, gemma3_text: choose its 270M or 1B, or a GGUF file, which has the text part alone',
-  gemma3n: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
-  gemma3n_text: 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B (gemma3_text)',
-  lfm2_moe: 'martingale runs LFM2 without experts: choose its 350M, 700M or 1.2B (lfm2)',
-  lfm2_vl: 'martingale runs LFM2 without images: choose its 350M, 700M or 1.2B (lfm2)',
+    'martingale runs Gemma 3 without images, gemma3_text. Choose its 270M or 1B, or a GGUF file, which has the text part alone.',
+  gemma3n: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
+  gemma3n_text: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
+  lfm2_moe: 'martingale runs LFM2 without experts. Choose its 350M, 700M or 1.2B (lfm2).',
+  lfm2_vl: 'martingale runs LFM2 without images. Choose its 350M, 700M or 1.2B (lfm2).',
 };
 
 /** Fields that change the model when they have another value than these. Missing and null mean the first. */
 const fixed: readonly (readonly [field: string, values: readonly unknown[], remedy: string])[] = [
-  ['hidden_act', ['silu'], 'martingale runs MLPs with "silu" only'],
-  ['attention_bias', [false], 'martingale runs biases of queries, keys and values in qwen2 only'],
-  ['mlp_bias', [false], 'martingale runs MLPs without biases'],
-  ['num_experts', [0, 1], 'martingale runs models without experts: choose a dense checkpoint'],
-  ['num_local_experts', [0, 1], 'martingale runs models without experts: choose a dense checkpoint'],
-  ['partial_rotary_factor', [1], 'martingale rotates whole heads only'],
+  ['hidden_act', ['silu'], 'martingale runs MLPs with "silu" only.'],
+  ['attention_bias', [false], 'martingale runs biases of queries, keys and values in qwen2 only.'],
+  ['mlp_bias', [false], 'martingale runs MLPs without biases.'],
+  ['num_experts', [0, 1], 'martingale runs models without experts. Choose a dense checkpoint.'],
+  ['num_local_experts', [0, 1], 'martingale runs models without experts. Choose a dense checkpoint.'],
+  ['partial_rotary_factor', [1], 'martingale rotates whole heads only.'],
 ];
 
 /**
  * Reads `config.json` and `generation_config.json` of a checkpoint in Hugging Face form. Both forms of the rotary
  * settings are read: `rope_theta` with `rope_scaling`, and `rope_parameters` of transformers 5.
  *
- * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
+ * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export function readConfig(from: string | ModelFiles): CheckpointConfig {
   const config = JsonFields.read(from, 'config.json');
@@ -72,7 +71,7 @@ function modelTypeOf(config: JsonFields): ModelType {
   const modelType = modelTypes.find((name) => name === config.get('model_type'));
   const remedy =
     otherTypes[String(config.get('model_type'))] ??
-    `martingale runs ${modelTypes.join(', ')}: choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2)`;
+    `martingale runs ${modelTypes.join(', ')}. Choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2).`;
   if (!modelType) throw config.unsupported('model_type', remedy);
   return modelType;
 }
@@ -81,7 +80,7 @@ function refuseUnsupported(config: JsonFields, modelType: ModelType): void {
   if (config.get('quantization_config') !== undefined)
     throw config.unsupported(
       'quantization_config',
-      'martingale reads float32, bfloat16 and float16: choose the checkpoint that is not quantized',
+      'martingale reads float32, bfloat16 and float16. Choose the checkpoint that is not quantized.',
     );
   for (const [field, values, remedy] of fixed) {
     // Gemma's is hidden_activation.
@@ -97,7 +96,7 @@ function refuseWindows(config: JsonFields): void {
   const layerTypes = config.get('layer_types');
   if (layerTypes !== undefined) {
     if (Array.isArray(layerTypes) && layerTypes.every((type) => type === 'full_attention')) return;
-    throw config.unsupported('layer_types', 'martingale runs layers of "full_attention" only');
+    throw config.unsupported('layer_types', 'martingale runs layers of "full_attention" only.');
   }
   if (!config.flag('use_sliding_window', false) || config.get('sliding_window') === undefined) return;
   // The default of transformers.
@@ -105,7 +104,7 @@ function refuseWindows(config: JsonFields): void {
   if (typeof fullLayers === 'number' && fullLayers >= config.count('num_hidden_layers', most.layers)) return;
   throw config.unsupported(
     'use_sliding_window',
-    'martingale runs attention without windows. Set it to false if sequences stay shorter than sliding_window',
+    'martingale runs attention without windows. Set it to false if sequences stay shorter than sliding_window.',
   );
 }
 
@@ -121,9 +120,7 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   const keyValueHeads = config.count('num_key_value_heads', most.heads, usualHeads);
   const isDivided = (field: string, size: number, divisorField: string, divisor: number) => {
     if (size % divisor === 0) return;
-    throw badCheckpoint(
-      `${config.path}: ${field} is ${size}, but must be a multiple of ${divisorField}, ${divisor}`,
-    );
+    throw config.wrong(field, `a multiple of ${divisorField}, ${divisor}`, size);
   };
   isDivided('num_attention_heads', heads, 'num_key_value_heads', keyValueHeads);
   // The default of transformers' Qwen3Config is 128.
@@ -136,8 +133,8 @@ function architectureOf(config: JsonFields, modelType: ModelType): Architecture 
   const headWidth = isDerived ? width / heads : config.count('head_dim', most.headWidth, fallback ?? 0);
   if (headWidth % 2 !== 0)
     throw badCheckpoint(
-      `${config.path}: the width of a head, head_dim or hidden_size / num_attention_heads, is ${headWidth}, ` +
-        'but must be even, because rotary positions turn pairs of elements',
+      `${config.path}: the width of a head, head_dim or hidden_size / num_attention_heads, is ${headWidth}. ` +
+        'It must be even, because rotary positions turn pairs of elements.',
     );
   const layers = config.count('num_hidden_layers', most.layers);
   return {
@@ -181,9 +178,6 @@ function endTokensOf(file: JsonFields | undefined, { vocabularySize }: Architect
   const tokens = file?.tokens('eos_token_id') ?? [];
   const outside = tokens.find((token) => token >= vocabularySize);
   if (file && outside !== undefined)
-    throw new EngineError(
-      'bad_checkpoint',
-      `${file.path}: eos_token_id ${outside} is outside the vocabulary of ${vocabularySize} tokens`,
-    );
+    throw file.wrong('eos_token_id', `below vocab_size, ${vocabularySize}`, outside);
   return tokens;
 }

@@ -151,7 +151,7 @@ async function fetchFile(file: FileFetch, options: FetchOptions): Promise<void> 
     }
   if (!(await isIntact(entry, partial))) {
     await rm(partial);
-    throw new EngineError('checkpoint_corrupt', `${path} has another hash than on the hub: fetch it again`);
+    throw new EngineError('checkpoint_corrupt', `${path} has another hash than on the hub. Fetch it again.`);
   }
   await rename(partial, path);
   report(entry.size);

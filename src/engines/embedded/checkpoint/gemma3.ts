@@ -1,6 +1,6 @@
+import type { JsonFields } from '../../../language/index.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { fromFloat32, toFloat32 } from '../weights/number-formats.ts';
-import { badCheckpoint, type JsonFields } from './json-file.ts';
 import { mostPositions, readPositions } from './rotary-settings.ts';
 
 /** The defaults of transformers' Gemma3TextConfig. */
@@ -15,10 +15,14 @@ const defaults = {
 
 /** Fields that change the model when they have another value. Missing and null mean this one. */
 const fixed: readonly (readonly [field: string, value: unknown, remedy: string])[] = [
-  ['hidden_activation', 'gelu_pytorch_tanh', 'martingale runs MLPs of Gemma 3 with "gelu_pytorch_tanh" only'],
-  ['attn_logit_softcapping', null, 'martingale runs attention without a cap of its scores'],
-  ['final_logit_softcapping', null, 'martingale runs heads without a cap of their logits'],
-  ['use_bidirectional_attention', false, 'martingale runs attention to earlier tokens only'],
+  [
+    'hidden_activation',
+    'gelu_pytorch_tanh',
+    'martingale runs MLPs of Gemma 3 with "gelu_pytorch_tanh" only.',
+  ],
+  ['attn_logit_softcapping', null, 'martingale runs attention without a cap of its scores.'],
+  ['final_logit_softcapping', null, 'martingale runs heads without a cap of their logits.'],
+  ['use_bidirectional_attention', false, 'martingale runs attention to earlier tokens only.'],
 ];
 
 type Gemma3Options = Pick<
@@ -37,7 +41,7 @@ type Gemma3Options = Pick<
 
 /**
  * What the `config.json` of a text model of Gemma 3 says beside its sizes.
- * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
+ * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export function gemma3Options(
   config: JsonFields,
@@ -100,10 +104,8 @@ function localLayersOf(config: JsonFields, layers: number): boolean[] {
   }
   const [local, global] = ['sliding_attention', 'full_attention'];
   if (!Array.isArray(types) || !types.every((type) => type === local || type === global))
-    throw config.unsupported('layer_types', `martingale runs layers of "${local}" and "${global}"`);
+    throw config.unsupported('layer_types', `martingale runs layers of "${local}" and "${global}".`);
   if (types.length !== layers)
-    throw badCheckpoint(
-      `${config.path}: layer_types has ${types.length} layers, but num_hidden_layers is ${layers}`,
-    );
+    throw config.wrong('layer_types', `a list of ${layers} layers (num_hidden_layers)`);
   return types.map((type) => type === local);
 }

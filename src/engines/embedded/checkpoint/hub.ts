@@ -97,7 +97,7 @@ async function publicFetch(): Promise<typeof fetch> {
 const lie = ({ hubUrl = defaultHubUrl }: HubOptions, what: string): EngineError =>
   new EngineError(
     'hub_refused',
-    `${hubUrl} ${what}. Check HF_ENDPOINT, or give the folder of a checkpoint that is here`,
+    `${hubUrl} ${what}. Check HF_ENDPOINT, or give the folder of a checkpoint that is here.`,
   );
 
 /** The hub's answer, or undefined for an error of the connection. */
@@ -116,18 +116,18 @@ export function hubError(
   { hubUrl = defaultHubUrl }: HubOptions,
 ): EngineError {
   if (EngineError.isInstance(cause)) return cause;
-  // `fetch` has the error of a connection as the cause of its own; others are of what was answered.
+  // If no connection failed, which `fetch` would give as the cause, then the answer was wrong.
   const isAnswer = cause instanceof SyntaxError || (cause instanceof TypeError && cause.cause === undefined);
   if (isAnswer) return lie({ hubUrl }, `answers hf:${address} with what is not of a hub: ${cause.message}`);
   // `fetch` wraps the errors of connections in its own.
   if (isSystemError(cause))
-    return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}`, { cause });
+    return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}.`, { cause });
   const status = statusOf(cause);
   if (status !== undefined && status < 500) {
     const remedy =
       status === 401 || status === 403
-        ? 'Accept its terms on the hub and set HF_TOKEN, or check the name'
-        : 'Check the name and the revision';
+        ? 'Accept its terms on the hub and set HF_TOKEN, or check the name.'
+        : 'Check the name and the revision.';
     return new EngineError(
       'hub_refused',
       `hf:${address}: ${hubUrl} answered ${status}: ${messageOf(cause)}. ${remedy}`,
@@ -137,6 +137,6 @@ export function hubError(
   const reason = messageOf(cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause);
   const message =
     `hf:${address} cannot be fetched: ${hubUrl} is not reachable (${reason}). ` +
-    'Try again, which continues where it stopped, or give the folder of a checkpoint that is here';
+    'Try again, which continues where it stopped, or give the folder of a checkpoint that is here.';
   return new EngineError('hub_unreachable', message, { cause });
 }

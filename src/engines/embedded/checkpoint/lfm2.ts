@@ -1,5 +1,5 @@
+import type { JsonFields } from '../../../language/index.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
-import { badCheckpoint, type JsonFields } from './json-file.ts';
 import { readPositions } from './rotary-settings.ts';
 
 /** The defaults of transformers' Lfm2Config. */
@@ -23,14 +23,14 @@ type Lfm2Options = Omit<
 /**
  * What the `config.json` of an LFM2 says beside its sizes.
  * @param most Of the width of the MLP.
- * @throws EngineError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
+ * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
 export function lfm2Options(
   config: JsonFields,
   { layers, most }: { layers: number; most: number },
 ): Lfm2Options {
   if (config.flag('conv_bias', false))
-    throw config.unsupported('conv_bias', 'martingale runs convolutions without biases');
+    throw config.unsupported('conv_bias', 'martingale runs convolutions without biases.');
   const tied = config.flag('tie_word_embeddings', true);
   return {
     ...usualOptions,
@@ -65,9 +65,9 @@ function mlpWidthOf(config: JsonFields, most: number): number {
   const multiple = config.count('block_multiple_of', most, defaults.multiple);
   const width = multiple * Math.ceil(Math.trunc(factor * Math.trunc((2 * given) / 3)) / multiple);
   if (width >= 1 && width <= most) return width;
-  throw badCheckpoint(
-    `${config.path}: ${field} is ${given}, which block_ffn_dim_multiplier and block_multiple_of make an MLP of width ` +
-      `${width}, but it must be of 1 to ${most}`,
+  throw config.unsupported(
+    field,
+    `With block_ffn_dim_multiplier and block_multiple_of it makes an MLP of width ${width}, which must be 1 to ${most}.`,
   );
 }
 
@@ -78,15 +78,13 @@ function convolutionsOf(config: JsonFields, layers: number): boolean[] {
     const attention = config.get('full_attn_idxs');
     if (attention === undefined) return Array.from({ length: layers }, () => false);
     if (!Array.isArray(attention) || !attention.every((layer) => Number.isSafeInteger(layer)))
-      throw badCheckpoint(`${config.path}: full_attn_idxs must be a list of layers`);
+      throw config.wrong('full_attn_idxs', 'a list of layers');
     return Array.from({ length: layers }, (_, layer) => !attention.includes(layer));
   }
   const [convolution, attention] = ['conv', 'full_attention'];
   if (!Array.isArray(types) || !types.every((type) => type === convolution || type === attention))
-    throw config.unsupported('layer_types', `martingale runs layers of "${convolution}" and "${attention}"`);
+    throw config.unsupported('layer_types', `martingale runs layers of "${convolution}" and "${attention}".`);
   if (types.length !== layers)
-    throw badCheckpoint(
-      `${config.path}: layer_types has ${types.length} layers, but num_hidden_layers is ${layers}`,
-    );
+    throw config.wrong('layer_types', `a list of ${layers} layers (num_hidden_layers)`);
   return types.map((type) => type === convolution);
 }

@@ -43,7 +43,7 @@ export async function writeMerged(
   await selectTensors(files, config);
   const total = files.files.reduce((sum, { tensors }) => sum + tensors.size, 0);
   if (!(await isFree(folder)))
-    throw new EngineError('bad_option', `${folder} exists already: name a new or an empty folder`);
+    throw new EngineError('bad_option', `${folder} exists already. Name a new or an empty folder.`);
   let written = 0;
   await writeNewFolder(folder, async (unfinished) => {
     for (const name of await source.sharedFiles()) {

@@ -1,10 +1,10 @@
 import { access } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { folderFiles } from '../../../language/index.ts';
+import { folderFiles, JsonFields } from '../../../language/index.ts';
 import { isObject } from '../../../util/json.ts';
 import { EngineError } from '../../engine.ts';
-import { badCheckpoint, JsonFields } from './json-file.ts';
+import { badCheckpoint } from './bad-checkpoint.ts';
 
 /** Where Ollama keeps models: of the user, and of its service on Linux. */
 export const ollamaFolders = ({ OLLAMA_MODELS }: NodeJS.ProcessEnv): string[] => [
@@ -19,7 +19,7 @@ const layers = 'application/vnd.ollama.image.';
  * The GGUF file of a model that Ollama has on this machine.
  * @param name As `ollama run` takes it: `name`, `name:tag`, `user/name:tag` or `host/user/name:tag`.
  * @param folders Where to look, in this order.
- * @throws EngineError (`checkpoint_not_found`, `checkpoint_unsupported`, `bad_checkpoint`)
+ * @throws EngineError or LanguageError (`checkpoint_not_found`, `checkpoint_unsupported`, `bad_checkpoint`)
  */
 export async function ollamaFile(name: string, folders: readonly string[]): Promise<string> {
   const [, path = '', tag = 'latest'] = /^([\w.-]+(?:\/[\w.-]+){0,2})(?::([\w.-]+))?$/.exec(name) ?? [];
@@ -37,7 +37,7 @@ export async function ollamaFile(name: string, folders: readonly string[]): Prom
   }
   throw new EngineError(
     'checkpoint_not_found',
-    `Ollama has no ${path}:${tag} on this machine (looked in ${folders.join(', ')}). "ollama list" shows what it has, "ollama pull ${name}" fetches it`,
+    `Ollama has no ${path}:${tag} on this machine (looked in ${folders.join(', ')}). "ollama list" shows what it has, "ollama pull ${name}" fetches it.`,
   );
 }
 
@@ -50,11 +50,11 @@ async function blobOf(manifest: JsonFields, blobs: string): Promise<string> {
   if (extra)
     throw new EngineError(
       'checkpoint_unsupported',
-      `${manifest.path}: a layer is ${extra.mediaType}: martingale runs models without adapters and projectors`,
+      `${manifest.path}: a layer is ${extra.mediaType}. martingale runs models without adapters and projectors.`,
     );
   const digest = all.find(({ mediaType }) => mediaType === `${layers}model`)?.digest;
   if (typeof digest !== 'string' || !/^sha256:[0-9a-f]{64}$/.test(digest))
-    throw badCheckpoint(`${manifest.path} names no model: pull it again`);
+    throw badCheckpoint(`${manifest.path} names no model. Pull it again.`);
   const name = digest.replace(':', '-');
   if (
     !(await access(join(blobs, name)).then(
@@ -63,7 +63,7 @@ async function blobOf(manifest: JsonFields, blobs: string): Promise<string> {
     ))
   )
     throw badCheckpoint(
-      `${join(blobs, name)} does not exist, but ${manifest.path} names it: pull the model again`,
+      `${join(blobs, name)} does not exist, but ${manifest.path} names it. Pull the model again.`,
     );
   return name;
 }

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { EngineError } from '../../engine.ts';
 import { usableMemory } from '../memory.ts';
 import { elementsOf } from '../weights/safetensors.ts';
+import { badCheckpoint } from './bad-checkpoint.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
-import { badCheckpoint } from './json-file.ts';
 import { openSource } from './source.ts';
 import {
   type CheckpointSource,
@@ -41,7 +41,7 @@ export async function readCheckpoint(
   return { folder: source.path, ...config, weights };
 }
 
-/** A file may be longer than what is stored of it, so that sizes alone say nothing of what weights take. */
+/** Refuses weights that do not fit, by the sizes of their tensors: a sparse file may be longer than what it stores. */
 function checkMemory(folder: string, tensors: readonly CheckpointTensor[]): void {
   const needed = tensors.reduce((sum, { dimensions }) => sum + 4 * elementsOf(dimensions), 0);
   const usable = usableMemory();
@@ -49,7 +49,7 @@ function checkMemory(folder: string, tensors: readonly CheckpointTensor[]): void
   const [needs, has] = [needed, usable].map((bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`);
   throw new EngineError(
     'checkpoint_unsupported',
-    `${folder}: its weights take ${needs} as float32, and this machine has ${has}: choose a smaller checkpoint, or a training server`,
+    `${folder}: its weights take ${needs} as float32, and this machine has ${has}. Choose a smaller checkpoint, or a training server.`,
   );
 }
 
@@ -130,7 +130,7 @@ export async function selectTensors(
   const last = rest.pop();
   if (!table || !last || !(await areEqual(table, last)))
     throw badCheckpoint(
-      `${copy.path}: ${headTensor} differs from ${embeddingTensor}, but tie_word_embeddings in config.json is true: set it to false`,
+      `${copy.path}: ${headTensor} differs from ${embeddingTensor}, but tie_word_embeddings in config.json is true. Set it to false.`,
     );
   return [table, ...rest];
 }

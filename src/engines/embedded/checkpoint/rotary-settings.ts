@@ -1,5 +1,5 @@
+import type { JsonFields } from '../../../language/index.ts';
 import type { RotaryPositions, RotaryScaling } from '../weights/architecture.ts';
-import { badCheckpoint, type JsonFields } from './json-file.ts';
 
 /** Most positions of a context. */
 export const mostPositions = 1 << 27;
@@ -26,7 +26,7 @@ export function readPositions(
   if (!rope) return { theta, scaling: null };
   const partial = rope.get('partial_rotary_factor');
   if (partial !== undefined && partial !== 1)
-    throw rope.unsupported('partial_rotary_factor', 'martingale rotates whole heads only');
+    throw rope.unsupported('partial_rotary_factor', 'martingale rotates whole heads only.');
   // Early configurations call it `type`.
   const typeField =
     rope.get('rope_type') === undefined && rope.get('type') !== undefined ? 'type' : 'rope_type';
@@ -41,7 +41,7 @@ export function readPositions(
     default:
       throw rope.unsupported(
         typeField,
-        `martingale runs ${kinds.map((kind) => `"${kind}"`).join(' and ')}: choose another checkpoint`,
+        `martingale runs ${kinds.map((kind) => `"${kind}"`).join(' and ')}. Choose another checkpoint.`,
       );
   }
 }
@@ -54,8 +54,5 @@ function scalingOf(rope: JsonFields): RotaryScaling {
     originalContextLength: rope.count('original_max_position_embeddings', mostPositions),
   };
   if (scaling.highFrequencyFactor > scaling.lowFrequencyFactor) return scaling;
-  throw badCheckpoint(
-    `${rope.path}: high_freq_factor of the rotary settings is ${scaling.highFrequencyFactor}, but must be above ` +
-      `low_freq_factor, ${scaling.lowFrequencyFactor}`,
-  );
+  throw rope.wrong('high_freq_factor', `above low_freq_factor, ${scaling.lowFrequencyFactor}`);
 }

@@ -1,10 +1,10 @@
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import type { ModelFiles } from '../../../language/index.ts';
+import { JsonFields, type ModelFiles } from '../../../language/index.ts';
 import { hasCode, messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { elementsOf, SafetensorsFile, type StoredTensor, type TensorFile } from '../weights/safetensors.ts';
-import { badCheckpoint, JsonFields } from './json-file.ts';
+import { badCheckpoint } from './bad-checkpoint.ts';
 import type { NamedShape } from './tensors.ts';
 
 const singleFile = 'model.safetensors';
@@ -43,28 +43,26 @@ export class TensorFiles {
 
   static async openFile(path: string): Promise<TensorFiles> {
     const file = await openIfExists(path);
-    if (!file) throw badCheckpoint(`${path} does not exist`);
+    if (!file) throw badCheckpoint(`${path} does not exist. Fetch it.`);
     return new TensorFiles([file]);
   }
 
   private static async openShards(folder: string, index: JsonFields): Promise<TensorFiles> {
     const places = Object.entries(index.nested('weight_map')?.fields ?? {});
     if (places.length === 0)
-      throw badCheckpoint(`${index.path} has no weight_map with the file of each tensor`);
+      throw badCheckpoint(`${index.path} has no weight_map with the file of each tensor. Fetch it again.`);
     const files = new Map<unknown, SafetensorsFile>();
     try {
       for (const [tensor, name] of places.toSorted(([, a], [, b]) => (String(a) < String(b) ? -1 : 1))) {
         if (typeof name !== 'string' || basename(name) !== name || !name.endsWith('.safetensors'))
-          throw badCheckpoint(
-            `${index.path}: weight_map.${tensor} is ${JSON.stringify(name)}, but must be the name of a safetensors file`,
-          );
+          throw index.wrong(`weight_map.${tensor}`, 'the name of a safetensors file', name);
         const file = files.get(name) ?? (await openIfExists(join(folder, name)));
         if (!file)
-          throw badCheckpoint(`${join(folder, name)} does not exist, but ${indexFile} names it: fetch it`);
+          throw badCheckpoint(`${join(folder, name)} does not exist, but ${indexFile} names it. Fetch it.`);
         files.set(name, file);
         if (!file.tensors.has(tensor))
           throw badCheckpoint(
-            `${file.path} has no tensor ${tensor}, but ${indexFile} says so: fetch both again`,
+            `${file.path} has no tensor ${tensor}, but ${indexFile} says so. Fetch both again.`,
           );
       }
       return new TensorFiles([...files.values()]);
@@ -92,24 +90,26 @@ export class TensorFiles {
         if (ignores(name)) continue;
         const expected = missing.get(name);
         if (selected.has(name))
-          throw badCheckpoint(`${file.path} has tensor ${name} once more: fetch the files again`);
+          throw badCheckpoint(`${file.path} has tensor ${name} once more. Fetch the files again.`);
         if (!expected)
-          throw badCheckpoint(`${file.path} has tensor ${name}, which the model by ${by} does not have`);
+          throw badCheckpoint(
+            `${file.path} has tensor ${name}, which the model by ${by} does not have. Take all files from the same checkpoint.`,
+          );
         if (tensor.dimensions.join() !== expected.join())
           throw badCheckpoint(
-            `${file.path}: tensor ${name} is [${tensor.dimensions}], but must be [${expected}] by ${by}`,
+            `${file.path}: tensor ${name} is [${tensor.dimensions}]. It must be [${expected}] by ${by}.`,
           );
         if (!file.formats.includes(tensor.format))
           throw new EngineError(
             'checkpoint_unsupported',
-            `${file.path}: tensor ${name} is ${tensor.format}. martingale reads ${file.formats.join(', ')}: choose such a checkpoint`,
+            `${file.path}: tensor ${name} is ${tensor.format}. martingale reads ${file.formats.join(', ')}. Choose such a checkpoint.`,
           );
         missing.delete(name);
         selected.set(name, { ...tensor, name, file });
       }
     for (const name of missing.keys())
       throw badCheckpoint(
-        `${this.files.map(({ path }) => path).join(', ')}: no tensor ${name}, which the model by ${by} has`,
+        `${this.files.map(({ path }) => path).join(', ')} has no tensor ${name}, which the model by ${by} has. Take all files from the same checkpoint.`,
       );
     return shapes.flatMap(({ name }) => selected.get(name) ?? []);
   }
@@ -152,9 +152,9 @@ async function noWeights(folder: string): Promise<EngineError> {
   const files = await readdir(folder).catch(() => []);
   const other = files.find((name) => /\.(bin|pth?|gguf|onnx|msgpack|h5)$/.test(name));
   const remedy = other
-    ? `${other} is in another form: save it with transformers' save_pretrained, or choose the checkpoint in safetensors`
-    : 'fetch the weights';
-  return badCheckpoint(`${folder} has neither ${singleFile} nor ${indexFile}: ${remedy}`);
+    ? `${other} is in another form: save it with transformers' save_pretrained, or choose the checkpoint in safetensors.`
+    : 'Fetch the weights.';
+  return badCheckpoint(`${folder} has neither ${singleFile} nor ${indexFile}. ${remedy}`);
 }
 
 async function closeAll(files: Iterable<TensorFile>): Promise<void> {

@@ -22,7 +22,7 @@ import { selectTensors } from './read-checkpoint.ts';
 import { rotaryFrequencies } from './rotary-tables.ts';
 import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
 
-/** llama.cpp's numbers of what most matrices of a file are. */
+/** llama.cpp's number (`general.file_type`) for the format of most matrices of a file. */
 const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
 
 /** llama.cpp's name of a family. */

@@ -40,15 +40,15 @@ export function toTemplateValues(
       `has ${bytes} bytes; the maximum is ${chatLimits.template}`,
       source,
     );
-  const hasSwitch = source === undefined && mentions(ownTemplate, thinkingSwitch);
   for (const [name, value] of Object.entries(variables)) {
+    const isSwitch = name === thinkingSwitch && source === undefined && mentions(ownTemplate, name);
     const wrong =
-      name === thinkingSwitch && !hasSwitch ? null : problemOf(name, value, request.reasoning_effort);
+      name === thinkingSwitch && !isSwitch ? null : problemOf(name, value, request.reasoning_effort);
     if (wrong) throw invalidField(['chat_template_kwargs', name], wrong, value);
   }
   if (source !== undefined) return { source, documents, variables };
   const seen = Object.entries(variables).filter(([name]) => mentions(ownTemplate, name));
-  const shown = mentions(ownTemplate, 'documents') ? documents : [];
+  const shown = documents.length > 0 && mentions(ownTemplate, 'documents') ? documents : [];
   if (seen.length === 0 && shown.length === 0) return null;
   return { documents: shown, variables: Object.fromEntries(seen) };
 }

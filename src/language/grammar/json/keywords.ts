@@ -126,7 +126,7 @@ export const pointerStep = (name: string): string => name.replaceAll('~', '~0').
 
 /**
  * What a schema and those within it say that JSON Schema gives no meaning, such as `"markdownDescription"` or
- * `"format": "color"`. JSON Schema takes it for annotations, so nothing of it is enforced.
+ * `"format": "color"`. To JSON Schema these are annotations, so they are not enforced.
  */
 export function unenforcedOf(schema: unknown): string[] {
   const found = new Set<string>();

@@ -96,7 +96,7 @@ describe('merging', () => {
     await writeFile(join(folder, 'mine'), '');
     await expect(writeMerged(fixtureFolder('llama'), adapter, folder)).rejects.toMatchObject({
       code: 'bad_option',
-      message: `${folder} exists already: name a new or an empty folder`,
+      message: `${folder} exists already. Name a new or an empty folder.`,
     });
   });
 
@@ -171,13 +171,13 @@ describe('an adapter is refused with file, field and value', () => {
   it('that adapts what LFM2 does not have, or the kernels of its convolutions', async () => {
     for (const target of ['o_proj', 'conv'])
       expect(await withConfig({ target_modules: [target] }, 'lfm2')).toContain(
-        `target_modules is ["${target}"]: martingale adapts q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2 only`,
+        `target_modules is ["${target}"]. martingale adapts q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2 only`,
       );
   });
 
   it('that contradicts itself or is missing', async () => {
     expect(await withConfig({ r: 8 })).toMatch(
-      /^bad_checkpoint adapter_model\.safetensors: tensor .*lora_A\.weight is \[4,(\d+)\], but must be \[8,\1\] by adapter/,
+      /^bad_checkpoint adapter_model\.safetensors: tensor .*lora_A\.weight is \[4,(\d+)\]. It must be \[8,\1\] by adapter/,
     );
     expect(await withConfig({ r: 0 })).toContain('bad_checkpoint adapter_config.json: r is 0');
     expect(await withConfig({ lora_alpha: null })).toContain('adapter_config.json has no lora_alpha');

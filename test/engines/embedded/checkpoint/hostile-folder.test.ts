@@ -44,20 +44,20 @@ const scaling = {
 
 describe('a hostile or broken checkpoint is refused by file and field', () => {
   it.each<[Record<string, unknown>, string]>([
-    [{ num_hidden_layers: 1e9 }, 'num_hidden_layers is 1000000000, but must be a whole number of 1 to 1024'],
+    [{ num_hidden_layers: 1e9 }, 'num_hidden_layers is 1000000000. It must be a whole number of 1 to 1024'],
     [{ max_position_embeddings: 1e12 }, 'max_position_embeddings is 1000000000000'],
     [{ vocab_size: 1e9 }, 'vocab_size is 1000000000'],
     [{ num_attention_heads: 1e9, num_key_value_heads: 1e9 }, 'num_attention_heads is 1000000000'],
     [{ head_dim: 1e9 }, 'head_dim is 1000000000'],
     [{ hidden_size: 2 ** 40 }, 'hidden_size is 1099511627776'],
     [{ intermediate_size: 2 ** 40 }, 'intermediate_size is 1099511627776'],
-    [{ rms_norm_eps: 1e30 }, 'rms_norm_eps is 1e+30, but must be a number of 1e-12 to 1'],
+    [{ rms_norm_eps: 1e30 }, 'rms_norm_eps is 1e+30. It must be a number of 1e-12 to 1'],
     [{ rms_norm_eps: 1e-300 }, 'rms_norm_eps is 1e-300'],
     [{ rope_theta: 1e-10 }, 'rope_theta is 1e-10'],
     [{ rope_scaling: { ...scaling, factor: 1e-30 } }, 'rope_scaling.factor is 1e-30'],
     [
       { rope_scaling: { ...scaling, low_freq_factor: 4, high_freq_factor: 1 } },
-      'high_freq_factor of the rotary settings is 1, but must be above low_freq_factor, 4',
+      'rope_scaling.high_freq_factor is 1. It must be above low_freq_factor, 4',
     ],
   ])('a number that no model has: %j', async (fields, message) => {
     expect(await outcome(merge('config.json', fields))).toContain(`bad_checkpoint config.json: ${message}`);
@@ -80,7 +80,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
 
   it.each([
     ['chat_template.jinja', 256 * 1024],
-    ['config.json', 64 * 1024 * 1024],
+    ['config.json', 128 * 1024 * 1024],
     ['tokenizer.json', 128 * 1024 * 1024],
   ])('a %s of more than %i bytes', async (name, most) => {
     const found = await outcome(
@@ -142,7 +142,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
     ["{{ 'x' | nothing }}", 'chat_template.jinja: the chat template cannot be used'],
     [
       '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}',
-      "cannot be used: The model's chat template refuses this conversation: it would run for more than 4194304 steps",
+      "cannot be used. The model's chat template refuses this conversation: it would run for more than 4194304 steps",
     ],
     ['{{ messages | tojson(indent=500000000) }}', 'it would make more than 16777216 characters'],
     ["{{ 'a' * 10**15 }}", 'it would make more than 16777216 characters'],
@@ -157,7 +157,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
     [
       'tokens that are not there',
       ['a nothing-like-it'],
-      'model.merges.0 is "a nothing-like-it"; it must be two tokens',
+      'model.merges.0 is "a nothing-like-it". It must be two tokens',
     ],
   ])('merges of %s', async (_, merges, message) => {
     const found = await outcome(async (folder) => {

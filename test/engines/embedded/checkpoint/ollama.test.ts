@@ -63,16 +63,16 @@ describe('a model that Ollama has', () => {
     await expect(inspectCheckpoint({ folder: 'ollama:none' })).rejects.toMatchObject({
       code: 'checkpoint_not_found',
       message: expect.stringMatching(
-        /^Ollama has no none:latest on this machine \(looked in .*"ollama pull none" fetches it$/,
+        /^Ollama has no none:latest on this machine \(looked in .*"ollama pull none" fetches it\.$/,
       ),
     });
     await addModel('registry.ollama.ai/library/gone/latest', [], 'cd'.repeat(32));
     await expect(inspectCheckpoint({ folder: 'ollama:gone' })).rejects.toThrow(
-      /sha256-(cd)+ does not exist, but .* names it: pull/,
+      /sha256-(cd)+ does not exist, but .* names it\. Pull/,
     );
     await addModel('registry.ollama.ai/library/odd/latest', [], '../../../etc/passwd');
     await expect(inspectCheckpoint({ folder: 'ollama:odd' })).rejects.toThrow(
-      'names no model: pull it again',
+      'names no model. Pull it again',
     );
     const adapter = { mediaType: 'application/vnd.ollama.image.adapter', digest: 'sha256:22', size: 1 };
     await addModel('registry.ollama.ai/library/tuned/latest', [adapter]);

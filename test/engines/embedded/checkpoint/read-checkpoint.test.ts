@@ -292,19 +292,19 @@ describe('a folder is refused with file, field and value', () => {
   it.each<[Record<string, unknown>, string]>([
     [
       { model_type: 'mistral' },
-      'model_type is "mistral": martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
+      'model_type is "mistral". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
     ],
     [
       { model_type: 'qwen3_5' },
-      'model_type is "qwen3_5": martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
+      'model_type is "qwen3_5". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
     ],
-    [{ model_type: 'lfm2_moe' }, 'model_type is "lfm2_moe": martingale runs LFM2 without experts'],
-    [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl": martingale runs LFM2 without images'],
+    [{ model_type: 'lfm2_moe' }, 'model_type is "lfm2_moe". martingale runs LFM2 without experts'],
+    [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl". martingale runs LFM2 without images'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
     [{ model_type: undefined }, 'config.json has no model_type'],
-    [{ model_type: 'gemma3' }, 'model_type is "gemma3": martingale runs Gemma 3 without images, gemma3_text'],
-    [{ model_type: 'gemma3n' }, 'model_type is "gemma3n": martingale does not run Gemma 3n'],
-    [{ model_type: 'gemma3n_text' }, 'martingale does not run Gemma 3n: choose Gemma 3 270M or 1B'],
+    [{ model_type: 'gemma3' }, 'model_type is "gemma3". martingale runs Gemma 3 without images, gemma3_text'],
+    [{ model_type: 'gemma3n' }, 'model_type is "gemma3n". martingale does not run Gemma 3n'],
+    [{ model_type: 'gemma3n_text' }, 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B'],
     [{ model_type: 'gemma2' }, 'martingale runs llama, qwen2, qwen3, gemma3_text'],
     [{ num_experts: 8 }, 'num_experts is 8'],
     [{ num_local_experts: 8 }, 'num_local_experts is 8'],
@@ -346,12 +346,12 @@ describe('a folder is refused with file, field and value', () => {
   });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ layer_types: ['full_attention'] }, 'layer_types has 1 layers, but num_hidden_layers is 3'],
+    [{ layer_types: ['full_attention'] }, 'It must be a list of 3 layers (num_hidden_layers)'],
     [{ sliding_window: 0 }, 'sliding_window is 0'],
     [{ sliding_window_pattern: 'six' }, 'sliding_window_pattern is "six"'],
     [{ query_pre_attn_scalar: 0 }, 'query_pre_attn_scalar is 0'],
     [{ rope_local_base_freq: 'x' }, 'rope_local_base_freq is "x"'],
-    [{ head_dim: null }, 'is [16], but must be [256] by config.json'],
+    [{ head_dim: null }, 'is [16]. It must be [256] by config.json'],
   ])('that is a Gemma 3 that contradicts itself: %j', async (fields, message) => {
     const error = await withConfig(fields, 'gemma3');
     expect(error).toMatch(/^bad_checkpoint /);
@@ -359,19 +359,22 @@ describe('a folder is refused with file, field and value', () => {
   });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ conv_bias: true }, 'checkpoint_unsupported config.json: conv_bias is true: martingale runs'],
+    [{ conv_bias: true }, 'checkpoint_unsupported config.json: conv_bias is true. martingale runs'],
     [
       { layer_types: ['conv', 'sliding_attention', 'conv'] },
       'checkpoint_unsupported config.json: layer_types',
     ],
     [{ rope_scaling: { rope_type: 'yarn' } }, 'checkpoint_unsupported config.json: rope_scaling.rope_type'],
-    [{ layer_types: ['conv'] }, 'layer_types has 1 layers, but num_hidden_layers is 3'],
-    [{ full_attn_idxs: 'all' }, 'full_attn_idxs must be a list of layers'],
+    [{ layer_types: ['conv'] }, 'It must be a list of 3 layers (num_hidden_layers)'],
+    [{ full_attn_idxs: 'all' }, 'full_attn_idxs is "all". It must be a list of layers'],
     [{ full_attn_idxs: [0] }, 'has tensor model.layers.0.conv.conv.weight, which the model'],
     [{ conv_L_cache: 0 }, 'conv_L_cache is 0'],
-    [{ conv_L_cache: 4 }, 'model.layers.0.conv.conv.weight is [32,1,3], but must be [32,1,4]'],
-    [{ block_ff_dim: 1 }, 'block_ff_dim is 1, which'],
-    [{ block_auto_adjust_ff_dim: false }, 'feed_forward.w1.weight is [64,32], but must be [84,32]'],
+    [{ conv_L_cache: 4 }, 'model.layers.0.conv.conv.weight is [32,1,3]. It must be [32,1,4]'],
+    [
+      { block_ff_dim: 1 },
+      'block_ff_dim is 1. With block_ffn_dim_multiplier and block_multiple_of it makes an MLP of width 0',
+    ],
+    [{ block_auto_adjust_ff_dim: false }, 'feed_forward.w1.weight is [64,32]. It must be [84,32]'],
   ])('that is an LFM2 that is not supported, or contradicts itself: %j', async (fields, message) => {
     expect(await withConfig(fields, 'lfm2')).toContain(message);
   });
@@ -381,26 +384,23 @@ describe('a folder is refused with file, field and value', () => {
   });
 
   it.each<[Record<string, unknown>, string]>([
-    [{ hidden_size: '32' }, 'hidden_size is "32", but must be a whole number of 1 to 131072'],
-    [{ num_hidden_layers: undefined }, 'config.json has no num_hidden_layers, but must be'],
+    [{ hidden_size: '32' }, 'hidden_size is "32". It must be a whole number of 1 to 131072'],
+    [{ num_hidden_layers: undefined }, 'config.json has no num_hidden_layers. It must be'],
     [{ vocab_size: 0.5 }, 'vocab_size is 0.5'],
     [{ rms_norm_eps: null }, 'config.json has no rms_norm_eps'],
     [{ rope_theta: -1 }, 'rope_theta is -1'],
-    [{ rope_scaling: 'llama3' }, 'rope_scaling is "llama3", but must be an object'],
+    [{ rope_scaling: 'llama3' }, 'rope_scaling is "llama3". It must be an object'],
     [{ rope_scaling: { rope_type: 'llama3', factor: 8 } }, 'config.json has no rope_scaling.low_freq_factor'],
-    [
-      { num_key_value_heads: 3 },
-      'num_attention_heads is 4, but must be a multiple of num_key_value_heads, 3',
-    ],
-    [{ hidden_size: 34 }, 'hidden_size is 34, but must be a multiple of num_attention_heads, 4'],
-    [{ head_dim: 7 }, 'hidden_size / num_attention_heads, is 7, but must be even'],
-    [{ tie_word_embeddings: 'yes' }, 'tie_word_embeddings is "yes", but must be true or false'],
-    [{ eos_token_id: 'end' }, 'eos_token_id is "end", but must be a token id'],
-    [{ eos_token_id: 320 }, 'eos_token_id 320 is outside the vocabulary of 320 tokens'],
-    [{ intermediate_size: 81 }, 'tensor model.layers.0.mlp.down_proj.weight is [32,80], but must be [32,81]'],
+    [{ num_key_value_heads: 3 }, 'num_attention_heads is 4. It must be a multiple of num_key_value_heads, 3'],
+    [{ hidden_size: 34 }, 'hidden_size is 34. It must be a multiple of num_attention_heads, 4'],
+    [{ head_dim: 7 }, 'hidden_size / num_attention_heads, is 7. It must be even'],
+    [{ tie_word_embeddings: 'yes' }, 'tie_word_embeddings is "yes". It must be true or false'],
+    [{ eos_token_id: 'end' }, 'eos_token_id is "end". It must be a token id'],
+    [{ eos_token_id: 320 }, 'eos_token_id is 320. It must be below vocab_size, 320'],
+    [{ intermediate_size: 81 }, 'tensor model.layers.0.mlp.down_proj.weight is [32,80]. It must be [32,81]'],
     [{ num_hidden_layers: 1 }, 'has tensor model.layers.1.'],
-    [{ num_hidden_layers: 3 }, 'model.safetensors: no tensor model.layers.2.input_layernorm.weight'],
-    [{ tie_word_embeddings: false }, 'model.safetensors: no tensor lm_head.weight'],
+    [{ num_hidden_layers: 3 }, 'model.safetensors has no tensor model.layers.2.input_layernorm.weight'],
+    [{ tie_word_embeddings: false }, 'model.safetensors has no tensor lm_head.weight'],
   ])('that contradicts itself: %j', async (fields, message) => {
     const error = await withConfig(fields);
     expect(error).toMatch(/^bad_checkpoint /);
@@ -421,7 +421,7 @@ describe('a folder is refused with file, field and value', () => {
       'no weights',
       'qwen2',
       remove(single),
-      'has neither model.safetensors nor model.safetensors.index.json: fetch',
+      'has neither model.safetensors nor model.safetensors.index.json. Fetch',
     ],
     ['a missing shard', 'llama', remove(shard), `${shard} does not exist, but ${index} names it`],
     [
@@ -454,7 +454,7 @@ describe('a folder is refused with file, field and value', () => {
       'a path in the index',
       'llama',
       write(index, '{"weight_map":{"a":"../model.safetensors"}}'),
-      'weight_map.a is "../model.safetensors", but must be the name of a safetensors file',
+      'weight_map.a is "../model.safetensors". It must be the name of a safetensors file',
     ],
     [
       'an index of other files',

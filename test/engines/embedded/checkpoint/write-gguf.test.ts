@@ -110,7 +110,7 @@ it('an LFM2 whose convolutions see one token is refused, because llama.cpp does 
   const { architecture } = readConfig(await openSource(fixture('lfm2')));
   const convolutions = { layers: [true, false], taps: 1 };
   expect(() => lfm2Fields({ ...architecture, convolutions })).toThrow(
-    /conv_L_cache is 1, but must be 2 or more there\. Export with --merged instead/,
+    /conv_L_cache is 1, and must be 2 or more there\. Export with --merged instead/,
   );
 });
 

@@ -1,5 +1,6 @@
+import type { JsonFields } from '../../../../language/index.ts';
 import { isObject } from '../../../../util/json.ts';
-import { badCheckpoint, type JsonFields } from '../json-file.ts';
+import { badCheckpoint } from '../bad-checkpoint.ts';
 import type { GgufFields } from './fields.ts';
 
 /** What SentencePiece has in place of a space. */
@@ -19,12 +20,12 @@ export function characterTokenizer(
   if (fields.flag('tokenizer.ggml.add_space_prefix') === true)
     throw fields.unsupported(
       'tokenizer.ggml.add_space_prefix',
-      'martingale reads tokenizers that put no space before a text',
+      'martingale reads tokenizers that put no space before a text.',
     );
   const scores = fields.numbers('tokenizer.ggml.scores').slice(0, tokens.length);
   if (scores.length !== tokens.length)
     throw badCheckpoint(
-      `${fields.path}: tokenizer.ggml.scores has ${scores.length} entries, but there are ${tokens.length} tokens`,
+      `${fields.path}: tokenizer.ggml.scores has ${scores.length} entries, but there are ${tokens.length} tokens. Fetch the file again.`,
     );
   const texts = tokens.map((token, id) =>
     types[id] === kinds.userDefined ? token.replaceAll(' ', space) : token,
@@ -100,7 +101,10 @@ export function characterScores(
   for (const merge of Array.isArray(model.merges) ? model.merges : []) {
     const made = Array.isArray(merge) ? merge.join('') : String(merge).replace(' ', '');
     if (made !== previous && rankOf.has(made) && types[indexOf(model.vocab, made)] === kinds.normal)
-      throw file.unsupported('model', 'llama.cpp merges by scores, which these merges do not have');
+      throw file.unsupported(
+        'model',
+        'llama.cpp merges by scores, which these merges do not have. Export with --merged instead.',
+      );
     if (!rankOf.has(made)) rankOf.set(made, rankOf.size);
     previous = made;
   }

@@ -1,6 +1,6 @@
 import { showValue } from '../../../../util/show-value.ts';
 import { EngineError } from '../../../engine.ts';
-import { badCheckpoint } from '../json-file.ts';
+import { badCheckpoint } from '../bad-checkpoint.ts';
 import type { GgufHeader, GgufValue } from './header.ts';
 
 /** The metadata of a GGUF file, with errors that name the file, the field and its value. */
@@ -42,13 +42,13 @@ export class GgufFields {
     return [...this.#metadata.keys()].filter((name) => name.startsWith(prefix));
   }
 
-  /** The error for a field whose value martingale does not support. @param remedy What it supports, what to do. */
+  /** The error for a value that martingale does not support. @param remedy What it supports and what to do, as sentences. */
   unsupported(name: string, remedy: string): EngineError {
-    return new EngineError('checkpoint_unsupported', `${this.#describe(name)}: ${remedy}`);
+    return new EngineError('checkpoint_unsupported', `${this.#describe(name)}. ${remedy}`);
   }
 
   wrong(name: string, expected: string): EngineError {
-    return badCheckpoint(`${this.#describe(name)}, but must be ${expected}`);
+    return badCheckpoint(`${this.#describe(name)}. It must be ${expected}.`);
   }
 
   #find<Value extends GgufValue>(

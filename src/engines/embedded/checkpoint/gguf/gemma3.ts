@@ -28,7 +28,7 @@ export function gemma3Config(
   if (scaling !== 'none' && scaling !== 'linear')
     throw fields.unsupported(
       name('rope.scaling.type'),
-      'martingale runs rotary positions of Gemma 3 without it, and linear',
+      'martingale runs rotary positions of Gemma 3 without it, and linear.',
     );
   return {
     // In float16 the states of Gemma overflow.
@@ -98,5 +98,5 @@ export function gemma3Fields({
 const unsupported = (what: string) =>
   new EngineError(
     'checkpoint_unsupported',
-    `llama.cpp does not run this Gemma 3: ${what}. Export with --merged instead`,
+    `llama.cpp does not run this Gemma 3: ${what}. Export with --merged instead.`,
   );

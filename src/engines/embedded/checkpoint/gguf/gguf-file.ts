@@ -2,7 +2,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { hasCode, messageOf } from '../../../../util/error.ts';
 import { openRegularFile } from '../../../../util/regular-file.ts';
 import { elementsOf, type StoredTensor, type TensorFile, wholeRows } from '../../weights/safetensors.ts';
-import { badCheckpoint } from '../json-file.ts';
+import { badCheckpoint } from '../bad-checkpoint.ts';
 import { blockOf, readFormats, unpack } from './formats.ts';
 import { type GgufHeader, readHeader } from './header.ts';
 import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows, shapeInModel } from './names.ts';
@@ -51,7 +51,8 @@ export class GgufFile implements TensorFile {
     try {
       handle = await openRegularFile(path);
     } catch (error) {
-      if (hasCode(error, 'ENOENT', 'ENOTDIR')) throw badCheckpoint(`${path} does not exist`);
+      if (hasCode(error, 'ENOENT', 'ENOTDIR'))
+        throw badCheckpoint(`${path} does not exist. Give the path of a GGUF file.`);
       throw badCheckpoint(`${path} cannot be read: ${messageOf(error)}`);
     }
     try {

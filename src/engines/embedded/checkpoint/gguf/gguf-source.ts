@@ -42,31 +42,31 @@ export async function openGguf(path: string): Promise<CheckpointSource> {
 /** What a GGUF file says of the model, as `config.json` says it. Values are checked where that is read. */
 function configJson(fields: GgufFields, file: GgufFile, factors: readonly number[] | null): object {
   const type = fields.text('general.type') ?? 'model';
-  if (type !== 'model') throw fields.unsupported('general.type', 'it must be the file of a whole model');
+  if (type !== 'model') throw fields.unsupported('general.type', 'It must be the file of a whole model.');
   if ((fields.number('split.count') ?? 1) > 1)
-    throw fields.unsupported('split.count', 'join the parts with "llama-gguf-split --merge" first');
+    throw fields.unsupported('split.count', 'Join the parts with "llama-gguf-split --merge" first.');
   const family = fields.text('general.architecture') ?? '';
   if (!(family in classes))
     throw fields.unsupported(
       'general.architecture',
-      `martingale runs ${Object.keys(classes).join(', ')}: choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2)`,
+      `martingale runs ${Object.keys(classes).join(', ')}. Choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2).`,
     );
   const own = (name: string) => `${family}.${name}`;
   const number = (name: string) => fields.number(own(name));
   const experts = number('expert_count') ?? 0;
-  if (experts > 0) throw fields.unsupported(own('expert_count'), 'martingale runs models without experts');
+  if (experts > 0) throw fields.unsupported(own('expert_count'), 'martingale runs models without experts.');
   const isGemma3 = family === gemma3;
   if (!isGemma3 && (number('attention.sliding_window') ?? 0) > 0)
-    throw fields.unsupported(own('attention.sliding_window'), 'martingale runs attention without windows');
+    throw fields.unsupported(own('attention.sliding_window'), 'martingale runs attention without windows.');
   const width = number('attention.key_length');
   if (width !== undefined && (number('attention.value_length') ?? width) !== width)
-    throw fields.unsupported(own('attention.value_length'), `keys and values must be as wide, ${width}`);
+    throw fields.unsupported(own('attention.value_length'), `Keys and values must be as wide, ${width}.`);
   const [embedded, heads] = [number('embedding_length'), number('attention.head_count')];
   const headWidth = width ?? (embedded !== undefined && heads ? embedded / heads : 0);
   if ((number('rope.dimension_count') ?? headWidth) !== headWidth)
     throw fields.unsupported(
       own('rope.dimension_count'),
-      `martingale rotates whole heads only, ${headWidth}`,
+      `martingale rotates whole heads only, ${headWidth}.`,
     );
   const theta = number('rope.freq_base') ?? 10_000;
   return {
@@ -109,7 +109,7 @@ function scalingOf(
   if (type !== 'none')
     throw fields.unsupported(
       own('rope.scaling.type'),
-      "martingale runs rotary positions without it, and Llama 3's",
+      "martingale runs rotary positions without it, and Llama 3's.",
     );
   if (!factors) return null;
   const factor = factors.reduce((largest, one) => Math.max(largest, one), 1);
@@ -134,7 +134,7 @@ function scalingOf(
   if (!isSame)
     throw fields.unsupported(
       own('rope.freq_base'),
-      `martingale runs the rotary scaling of Llama 3, but ${ropeFactors} is another one`,
+      `martingale runs the rotary scaling of Llama 3, but ${ropeFactors} is another one.`,
     );
   return { rope_type: 'llama3', factor, ...llama3 };
 }

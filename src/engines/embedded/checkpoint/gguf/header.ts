@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { elementsOf } from '../../weights/safetensors.ts';
-import { badCheckpoint } from '../json-file.ts';
+import { badCheckpoint } from '../bad-checkpoint.ts';
 import { blockOf, formatName } from './formats.ts';
 
 /** A value of the metadata. Whole numbers beyond 2^53 are refused. */
@@ -55,8 +55,8 @@ export async function readHeader(path: string, handle: FileHandle): Promise<Gguf
       if (length >= Math.min(size, most.headerBytes))
         throw badCheckpoint(
           length < size
-            ? `${path} has a header of more than ${most.headerBytes} bytes`
-            : `${path} is cut off in its header, ${error.message}`,
+            ? `${path} has a header of more than ${most.headerBytes} bytes.`
+            : `${path} is cut off in its header, ${error.message}. Fetch it again.`,
         );
     }
   }
@@ -84,10 +84,12 @@ class HeaderReader {
 
   read(): GgufHeader {
     if (this.#take(4).toString('latin1') !== 'GGUF')
-      throw this.#bad('is not a GGUF file: it does not begin with GGUF');
+      throw this.#bad('is not a GGUF file, which begins with GGUF');
     const version = this.#unsigned();
     if (version !== 2 && version !== 3)
-      throw this.#bad(`has version ${version} of the format: 2 and 3 are read, in little-endian order`);
+      throw this.#bad(
+        `has version ${version} of the format. martingale reads 2 and 3, in little-endian order`,
+      );
     const tensorCount = this.#count('number of tensors', most.tensors, 24);
     const fieldCount = this.#count('number of fields', most.fields, 13);
     const metadata = new Map<string, GgufValue>();
@@ -103,7 +105,7 @@ class HeaderReader {
 
   #tensors(count: number, alignment: GgufValue): Map<string, GgufTensor> {
     if (typeof alignment !== 'number' || !Number.isInteger(alignment) || alignment < 1 || alignment > 1 << 20)
-      throw this.#bad(`has general.alignment ${alignment}, but it must be a whole number of 1 to ${1 << 20}`);
+      throw this.#bad(`has general.alignment ${alignment}. It must be a whole number of 1 to ${1 << 20}`);
     const names = new Set<string>();
     const places: { name: string; format: string; dimensions: number[]; offset: number }[] = [];
     for (let index = 0; index < count; index++) {
@@ -113,7 +115,7 @@ class HeaderReader {
       if (names.has(name)) throw this.#bad(`has tensor ${name} twice`);
       names.add(name);
       const depth = this.#unsigned();
-      if (depth > 4) throw this.#bad(`has ${depth} dimensions of tensor ${name}: the most is 4`);
+      if (depth > 4) throw this.#bad(`has ${depth} dimensions of tensor ${name}. The most is 4`);
       const dimensions = Array.from({ length: depth }, () => this.#long('a dimension')).reverse();
       if (!Number.isSafeInteger(elementsOf(dimensions)))
         throw this.#bad(`has tensor ${name} of [${dimensions}], more numbers than any file`);
@@ -238,6 +240,6 @@ class HeaderReader {
   }
 
   #bad(problem: string) {
-    return badCheckpoint(`${this.#path} ${problem}`);
+    return badCheckpoint(`${this.#path} ${problem}.`);
   }
 }

@@ -14,14 +14,17 @@ const keyValueHeads = 'attention.head_count_kv';
 /** What a GGUF file says of an LFM2 beside its sizes, as `config.json` says it. */
 export function lfm2Config(fields: GgufFields): object {
   if (fields.flag(name('attention.causal')) === false)
-    throw fields.unsupported(name('attention.causal'), 'martingale runs models that see earlier tokens only');
+    throw fields.unsupported(
+      name('attention.causal'),
+      'martingale runs models that see earlier tokens only.',
+    );
   const given = fields.get(name(keyValueHeads));
   const heads = Array.isArray(given) ? fields.numbers(name(keyValueHeads)) : null;
   const [most = 0] = heads?.toSorted((one, other) => other - one) ?? [];
   if (heads?.some((count) => count !== 0 && count !== most))
     throw fields.unsupported(
       name(keyValueHeads),
-      'martingale runs layers of attention with as many heads each',
+      'martingale runs layers of attention with as many heads each.',
     );
   return {
     torch_dtype: 'bfloat16',
@@ -46,7 +49,7 @@ export function lfm2Fields(architecture: Architecture): Record<string, GgufField
   if (convolutions.taps < 2)
     throw new EngineError(
       'checkpoint_unsupported',
-      `llama.cpp does not run this LFM2: conv_L_cache is ${convolutions.taps}, but must be 2 or more there. Export with --merged instead`,
+      `llama.cpp does not run this LFM2: conv_L_cache is ${convolutions.taps}, and must be 2 or more there. Export with --merged instead.`,
     );
   const heads = Array.from({ length: layers }, (_, layer) =>
     kindOf(architecture, layer) === 'convolution' ? 0 : architecture.keyValueHeads,

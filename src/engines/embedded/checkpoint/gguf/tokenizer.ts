@@ -1,6 +1,6 @@
-import type { ChatFormat, ModelFiles } from '../../../../language/index.ts';
+import { type ChatFormat, JsonFields, type ModelFiles } from '../../../../language/index.ts';
 import { isObject } from '../../../../util/json.ts';
-import { badCheckpoint, JsonFields } from '../json-file.ts';
+import { badCheckpoint } from '../bad-checkpoint.ts';
 import { characterScores, characterTokenizer, kinds } from './character-tokenizer.ts';
 import type { GgufField } from './encode-header.ts';
 import type { GgufFields } from './fields.ts';
@@ -65,7 +65,7 @@ function signatureOf(normalizer: unknown, steps: readonly unknown[]): string {
   return JSON.stringify([isObject(normalizer) ? normalizer.type : null, ...steps.map(keyOf)]);
 }
 
-/** @throws EngineError (`checkpoint_unsupported`) for words that have no name */
+/** @throws LanguageError (`checkpoint_unsupported`) for words that have no name */
 function nameOfWords(file: JsonFields): string {
   const { pre_tokenizer: splits, normalizer } = file.fields;
   const steps = isObject(splits) && Array.isArray(splits.pretokenizers) ? splits.pretokenizers : [splits];
@@ -76,7 +76,7 @@ function nameOfWords(file: JsonFields): string {
   if (found) return found[0];
   throw file.unsupported(
     'pre_tokenizer',
-    'llama.cpp has no name for these words: export with --merged instead',
+    'llama.cpp has no name for these words. Export with --merged instead.',
   );
 }
 
@@ -89,13 +89,13 @@ export function tokenizerJson(fields: GgufFields): object {
   if (model !== 'gpt2')
     throw fields.unsupported(
       `${prefix}model`,
-      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama": choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2',
+      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2.',
     );
   const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
   if (!words)
     throw fields.unsupported(
       `${prefix}pre`,
-      `martingale reads ${Object.keys(wordsByName).join(', ')}: choose such a model, or its folder in Hugging Face form`,
+      `martingale reads ${Object.keys(wordsByName).join(', ')}. Choose such a model, or its folder in Hugging Face form.`,
     );
   const { tokens, types } = tokensOf(fields);
   const added = addedTokens(tokens, types);
@@ -146,7 +146,7 @@ function ofCharacters(fields: GgufFields): object {
 
 function refuseRepeats(fields: GgufFields, tokens: readonly string[]): void {
   if (new Set(tokens).size < tokens.length)
-    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice`);
+    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice. Fetch the file again.`);
 }
 
 const addedTokens = (tokens: readonly string[], types: readonly number[]) =>
@@ -176,7 +176,7 @@ function tokensOf(fields: GgufFields): { tokens: readonly string[]; types: reado
   const types = fields.numbers(`${prefix}token_type`);
   if (types.length !== tokens.length)
     throw badCheckpoint(
-      `${fields.path}: ${prefix}token_type has ${types.length} entries, but ${prefix}tokens has ${tokens.length}`,
+      `${fields.path}: ${prefix}token_type has ${types.length} entries, but ${prefix}tokens has ${tokens.length}. Fetch the file again.`,
     );
   let count = tokens.length;
   while (count > 0 && types[count - 1] === kinds.unused) count--;
@@ -264,7 +264,7 @@ export function endTokens(fields: GgufFields): number[] {
 /**
  * The tokenizer and the template of a checkpoint as fields of a GGUF file.
  * @param vocabularySize Rows of the embeddings. Tokens that only fill them up are called `[PAD<id>]`, as by llama.cpp.
- * @throws EngineError (`checkpoint_unsupported`) for words that llama.cpp has no name for
+ * @throws LanguageError (`checkpoint_unsupported`) for words that llama.cpp has no name for
  */
 export function tokenizerFields(
   files: ModelFiles,

@@ -72,9 +72,13 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
     [
       'another format',
       Buffer.from('PK\u0003\u0004 and more of it'),
-      'x.gguf is not a GGUF file: it does not begin with GGUF',
+      'x.gguf is not a GGUF file, which begins with GGUF',
     ],
-    ['an old version', file([], [], { version: 1 }), 'x.gguf has version 1 of the format: 2 and 3 are read'],
+    [
+      'an old version',
+      file([], [], { version: 1 }),
+      'x.gguf has version 1 of the format. martingale reads 2 and 3',
+    ],
     ['big-endian order', file([], [], { version: 0x03000000 }), 'has version 50331648 of the format'],
     [
       'too many fields',
@@ -129,11 +133,11 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       ]),
       'has field a.b twice',
     ],
-    ['alignment 0', file([['general.alignment', number(0)]]), 'has general.alignment 0, but it must be'],
+    ['alignment 0', file([['general.alignment', number(0)]]), 'has general.alignment 0. It must be'],
     [
       'five dimensions',
       file([], [tensor('t', [1, 1, 1, 1, 1], 0, 0)]),
-      'has 5 dimensions of tensor t: the most is 4',
+      'has 5 dimensions of tensor t. The most is 4',
     ],
     [
       'a huge tensor',
@@ -166,21 +170,21 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'has 9223372036854775808 as its offset in tensor t, which is too large',
     ],
     ['a tensor twice', file([], [tensor('t', [0], 0, 0), tensor('t', [0], 0, 0)]), 'has tensor t twice'],
-    ['no architecture', file([]), 'x.gguf has no general.architecture: martingale runs llama, qwen2, qwen3'],
+    ['no architecture', file([]), 'x.gguf has no general.architecture. martingale runs llama, qwen2, qwen3'],
     [
       'another architecture',
       file([['general.architecture', word('gemma3n')]]),
-      'general.architecture is "gemma3n": martingale runs',
+      'general.architecture is "gemma3n". martingale runs',
     ],
     [
       'an adapter',
       file([['general.type', word('adapter')]]),
-      'general.type is "adapter": it must be the file of a whole model',
+      'general.type is "adapter". It must be the file of a whole model',
     ],
     [
       'a number as a text',
       file([['general.architecture', number(3)]]),
-      'general.architecture is 3, but must be a text',
+      'general.architecture is 3. It must be a text',
     ],
     [
       'another rotary scaling of Gemma',
@@ -188,7 +192,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
         ['general.architecture', word('gemma3')],
         ['gemma3.rope.scaling.type', word('yarn')],
       ]),
-      'gemma3.rope.scaling.type is "yarn": martingale runs rotary positions of Gemma 3 without it, and linear',
+      'gemma3.rope.scaling.type is "yarn". martingale runs rotary positions of Gemma 3 without it, and linear',
     ],
     [
       'an LFM2 that sees later tokens',
@@ -196,12 +200,12 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
         ['general.architecture', word('lfm2')],
         ['lfm2.attention.causal', Buffer.from([7, 0, 0, 0, 0])],
       ]),
-      'lfm2.attention.causal is false: martingale runs models that see earlier tokens only',
+      'lfm2.attention.causal is false. martingale runs models that see earlier tokens only',
     ],
     [
       'an LFM2 with experts',
       file([['general.architecture', word('lfm2moe')]]),
-      'general.architecture is "lfm2moe": martingale runs llama, qwen2, qwen3, gemma3, lfm2',
+      'general.architecture is "lfm2moe". martingale runs llama, qwen2, qwen3, gemma3, lfm2',
     ],
     [
       'another tokenizer',
@@ -209,7 +213,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
         ['general.architecture', word('llama')],
         ['tokenizer.ggml.model', word('llama')],
       ]),
-      'x.gguf has no tokenizer.ggml.tokens, but must be a list of texts',
+      'x.gguf has no tokenizer.ggml.tokens. It must be a list of texts',
     ],
   ])('%s', async (_, content, message) => {
     expect(await outcome(await written(content))).toContain(message);
@@ -220,7 +224,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'qwen3.block_count',
       4,
       u32(1e9),
-      'num_hidden_layers is 1000000000, but must be a whole number of 1 to 1024',
+      'num_hidden_layers is 1000000000. It must be a whole number of 1 to 1024',
     ],
     ['qwen3.block_count', 4, u32(3), 'no tensor model.layers.2.input_layernorm.weight'],
     ['qwen3.attention.head_count', 4, u32(0), 'num_attention_heads is 0'],
@@ -228,23 +232,23 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'qwen3.attention.head_count',
       4,
       u32(8),
-      'tensor model.layers.0.self_attn.q_proj.weight is [32,32], but must be [64,32]',
+      'tensor model.layers.0.self_attn.q_proj.weight is [32,32]. It must be [64,32]',
     ],
     [
       'qwen3.attention.value_length',
       4,
       u32(16),
-      'qwen3.attention.value_length is 16: keys and values must be as wide, 8',
+      'qwen3.attention.value_length is 16. Keys and values must be as wide, 8',
     ],
     ['qwen3.context_length', 4, u32(2 ** 31), 'max_position_embeddings is 2147483648'],
-    ['tokenizer.ggml.eos_token_id', 4, u32(4000), 'tokenizer.ggml.eos_token_id is 4000, but must be below'],
+    ['tokenizer.ggml.eos_token_id', 4, u32(4000), 'tokenizer.ggml.eos_token_id is 4000. It must be below'],
     [
       'tokenizer.ggml.model',
       8,
       text('gpt3'),
-      'tokenizer.ggml.model is "gpt3": martingale reads byte-level BPE',
+      'tokenizer.ggml.model is "gpt3". martingale reads byte-level BPE',
     ],
-    ['tokenizer.ggml.pre', 8, text('qwen9'), 'tokenizer.ggml.pre is "qwen9": martingale reads llama-bpe'],
+    ['tokenizer.ggml.pre', 8, text('qwen9'), 'tokenizer.ggml.pre is "qwen9". martingale reads llama-bpe'],
     ['general.architecture', 8, text('qwen9'), 'general.architecture is "qwen9"'],
   ])('%s of another value', async (name, type, value, message) => {
     expect(await outcome(await written(withField(name, type, value)))).toContain(message);
@@ -261,7 +265,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
 
   it('a pipe, a folder, or nothing', async () => {
     const path = join(await temporaryFolder(), 'x.gguf');
-    expect(await outcome(path)).toBe('bad_checkpoint x.gguf does not exist');
+    expect(await outcome(path)).toBe('bad_checkpoint x.gguf does not exist. Give the path of a GGUF file.');
     execFileSync('mkfifo', [path]);
     expect(await outcome(path)).toBe(
       'bad_checkpoint x.gguf cannot be read: it is a named pipe, not a regular file',
