@@ -17,14 +17,28 @@ const choices: Readonly<Record<IfExists, true>> = { continue: true, error: true,
 
 export interface OpenModelOptions {
   client: Client;
-  /** Default: the entity of the key. */
+  /**
+   * Owner of the model.
+   *
+   * @default the entity of the key
+   */
   entity?: string;
   project: string;
   name: string;
   /** Base model that a new model starts from. */
   baseModel: string;
-  /** What to do if a model with this name exists. Default `continue`. */
+  /**
+   * What to do if a model with this name exists.
+   *
+   * @default 'continue'
+   * @example 'new'
+   */
   ifExists?: IfExists;
+  /**
+   * Stops waiting for the service.
+   *
+   * @default none
+   */
   signal?: AbortSignal;
 }
 

@@ -7,24 +7,52 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 export interface PoolPlayer {
   /** Any model: a checkpoint, `externalModel()`, or a function in place of a model by `scriptedModel()`. */
   model: RolloutModel;
-  /** Its share beside the others. Default 1. */
+  /**
+   * Its share beside the others.
+   *
+   * @default 1
+   */
   weight?: number;
 }
 
 export interface OpponentsOptions {
-  /** Share of the checkpoint that the rollouts sample from, without training this seat. Default 1. */
+  /**
+   * Share of the checkpoint that the rollouts sample from, without training this seat.
+   *
+   * @default 1
+   */
   newest?: number;
-  /** Share of earlier checkpoints together, each as likely as the others. Default 1. */
+  /**
+   * Share of earlier checkpoints together, each as likely as the others.
+   *
+   * @default 1
+   */
   older?: number;
-  /** Every this many steps a checkpoint joins the earlier ones. Default 5. */
+  /**
+   * Every this many steps a checkpoint joins the earlier ones.
+   *
+   * @default 5
+   */
   everySteps?: number;
-  /** Number of earlier checkpoints in the pool; the oldest leave it. The service keeps them meanwhile. Default 4. */
+  /**
+   * Number of earlier checkpoints in the pool; the oldest leave it. The service keeps them meanwhile.
+   *
+   * @default 4
+   */
   keep?: number;
-  /** Players that do not change. Default: none. */
+  /**
+   * Players that do not change.
+   *
+   * @default none
+   * @example [{ model: easyBuyer, weight: 2 }]
+   */
   players?: readonly PoolPlayer[];
   /**
    * An earlier checkpoint or a fixed player leaves the pool when the model's mean reward against it in one step reaches
-   * this, whatever the number of rollouts. With nobody left, the newest checkpoint plays. Default: nobody leaves.
+   * this, whatever the number of rollouts. With nobody left, the newest checkpoint plays.
+   *
+   * @default nobody leaves
+   * @example 0.9
    */
   beatenAt?: number;
 }
@@ -88,7 +116,7 @@ export class Opponents {
     return [...new Set(joined)].slice(-keep);
   }
 
-  /** The opponent of a group. The same seed draws the same one. */
+  /** The opponent of a group. A seed always draws the same one. */
   draw({ policy, seed }: { policy: RolloutModel; seed: number }): RolloutModel {
     const { newest, older, players } = this.#options;
     const earlier = policy instanceof ModelHandle ? this.checkpoints.map((step) => policy.at(step)) : [];

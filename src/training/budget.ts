@@ -3,11 +3,26 @@ import { type RolloutGroup, trajectoriesOf } from '../rollout/index.ts';
 
 /** Limits of a run. The run ends cleanly after the step in which one of them is reached. */
 export interface RunBudget {
-  /** Prompt and sampled tokens of all rollouts, in steps and validations. */
+  /**
+   * Prompt and sampled tokens of all rollouts, in steps and validations.
+   *
+   * @default no limit
+   * @example 10_000_000
+   */
   tokens?: number;
-  /** In the unit of `prices`, which must be set. */
+  /**
+   * Cost of these tokens, in the unit of `prices`, which must be set.
+   *
+   * @default no limit
+   * @example 20
+   */
   cost?: number;
-  /** Wall-clock minutes, including those before a resume. */
+  /**
+   * Wall-clock minutes, including those before a resume.
+   *
+   * @default no limit
+   * @example 30
+   */
   minutes?: number;
 }
 

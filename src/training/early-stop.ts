@@ -22,11 +22,26 @@ export interface EarlyStopOptions {
    * failed are ignored.
    */
   metric: 'validation' | 'validation_success' | 'reward' | 'success';
-  /** Ends the run after this many validations, or steps, in a row without a new best. Default: no limit. */
+  /**
+   * Ends the run after this many validations, or steps, in a row without a new best.
+   *
+   * @default no limit
+   * @example 5
+   */
   patience?: number;
-  /** A value is a new best only if it exceeds the old best by more than this. Default 0. */
+  /**
+   * A value is a new best only if it exceeds the old best by more than this.
+   *
+   * @default 0
+   * @example 0.01
+   */
   minDelta?: number;
-  /** Ends the run once the metric is at least this. Default: no goal. */
+  /**
+   * Ends the run once the metric is at least this.
+   *
+   * @default no goal
+   * @example 0.95
+   */
   goal?: number;
 }
 

@@ -10,13 +10,19 @@ import { invalidRunOption } from './errors.ts';
 export interface LostJobOptions {
   /**
    * How long to wait for the job's checkpoint, in milliseconds. It must cover the queue and the job: a slower job looks
-   * like one that the service never received. Default 600,000 (10 minutes).
+   * like one that the service never received.
+   *
+   * @default 600_000 (10 minutes)
+   * @example 60_000
    */
   waitMs?: number;
   /**
-   * What to do if no checkpoint appears. `stop` (the default): throw `training_job_unknown`, so that a person can look.
-   * `ask_again`: request the job again; if the first one was only slow, the model trains twice. `take_as_done`:
-   * continue from the newest checkpoint; if there was no job, the step is not trained.
+   * What to do if no checkpoint appears. `stop`: throw `training_job_unknown`, so that a person can look. `ask_again`:
+   * request the job again; if the first one was only slow, the model trains twice. `take_as_done`: continue from the
+   * newest checkpoint; if there was no job, the step is not trained.
+   *
+   * @default 'stop'
+   * @example 'ask_again'
    */
   decision?: 'stop' | 'ask_again' | 'take_as_done';
 }

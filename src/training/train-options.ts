@@ -28,23 +28,48 @@ import type { Teacher } from './teacher.ts';
 export interface KeepCheckpoints {
   /** Number of newest checkpoints to keep, at least 1. */
   newest: number;
-  /** Number of best checkpoints to keep, by validations in which at most half of the rollouts failed. Default 0. */
+  /**
+   * Number of best checkpoints to keep, by validations in which at most half of the rollouts failed.
+   *
+   * @default 0
+   */
   best?: number;
-  /** Metric of the validation that ranks the checkpoints. Default `reward`. */
+  /**
+   * Metric of the validation that ranks the checkpoints.
+   *
+   * @default 'reward'
+   */
   metric?: 'reward' | 'success';
 }
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
-  /** Also validates after every this many steps. Default: only before the first and after the last step. */
+  /**
+   * Also validates after every this many steps.
+   *
+   * @default only before the first and after the last step
+   * @example 10
+   */
   everySteps?: number;
-  /** Default 1. */
+  /**
+   * Rollouts of each scenario.
+   *
+   * @default 1
+   * @example 4
+   */
   rolloutsPerScenario?: number;
-  /** Sampling temperature. `agent`: the agent decides. Default 0 (greedy). */
+  /**
+   * Sampling temperature. `agent`: the agent decides.
+   *
+   * @default 0 (greedy)
+   * @example 'agent'
+   */
   temperature?: number | 'agent';
   /**
-   * For an environment with seats: who plays which seat. Default: a second model that trains plays its own seat, and
-   * the model of the run plays all others.
+   * For an environment with seats: who plays which seat.
+   *
+   * @default a second model that trains plays its own seat, and the model of the run plays all others
+   * @example { buyer: opponents({ players: [{ model: easyBuyer }] }) }
    */
   seats?: SeatModels;
 }
@@ -54,11 +79,25 @@ export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
 
 /** Settings of supervised training. */
 export interface SftSettings {
-  /** Conversations per gradient step. Default "auto": the service decides. */
+  /**
+   * Conversations per gradient step.
+   *
+   * @default 'auto': the service decides
+   * @example 16
+   */
   batchSize?: number | 'auto';
-  /** One value, or one for each batch. Default: the base model's. */
+  /**
+   * One value, or one for each batch.
+   *
+   * @default the base model's
+   * @example 1e-4
+   */
   learningRate?: number | number[];
-  /** Which assistant messages are trained on: all, or only the last, with the others as context. Default "all". */
+  /**
+   * Which assistant messages are trained on: all, or only the last, with the others as context.
+   *
+   * @default 'all'
+   */
   assistantTurns?: 'all' | 'last';
 }
 
@@ -239,6 +278,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
    * Receives the events of the run. Its errors do not affect the run; the first becomes a warning
    * (`martingale_listener_failed`).
    *
+   * @default none
    * @example (event) => console.log(event.type)
    */
   onEvent?: RunListener;
@@ -254,6 +294,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<R
    * Stops the run cleanly: cancels rollouts and the running job; the directory stays readable. Calls that are better
    * not interrupted, such as the request of a job, get 10 s to finish; then the run returns.
    *
+   * @default none
    * @example AbortSignal.timeout(3_600_000)
    */
   signal?: AbortSignal;
