@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { TextSet } from '../environment/index.ts';
 import { type Estimate, type Evaluation, evaluate } from '../evaluation/index.ts';
-import type { RolloutGroup } from '../rollout/index.ts';
+import { type RolloutGroup, type RolloutSettings, rolloutSettingNames } from '../rollout/index.ts';
 import type { RunDirectory } from '../training/index.ts';
 import type { OptimizeOptions } from './options.ts';
 import type { Spending } from './spending.ts';
@@ -120,30 +120,19 @@ export class Trials<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
   }
 }
 
-/** The settings of rollouts among the options. */
-const settingsOf = <Schema extends z.ZodType, Outcome, Texts extends TextSet>({
-  executor,
-  concurrency,
-  groupStrategy,
-  timeoutMs,
-  rewardTimeoutMs,
-  groupTimeoutMs,
-  seats,
-  onUnexpectedCall,
-  rolloutsPerScenario = 1,
-  temperature,
-}: OptimizeOptions<Schema, Outcome, Texts>) => ({
-  executor,
-  concurrency,
-  groupStrategy,
-  timeoutMs,
-  rewardTimeoutMs,
-  groupTimeoutMs,
-  seats,
-  onUnexpectedCall,
-  rolloutsPerScenario,
-  ...(temperature === undefined ? {} : { temperature }),
-});
+const evaluationNames: readonly string[] = [
+  ...Object.keys(rolloutSettingNames),
+  'rolloutsPerScenario',
+  'temperature',
+];
+
+/** The options that `evaluate` has too, by the same names. */
+const settingsOf = (
+  options: object,
+): RolloutSettings & { rolloutsPerScenario?: number; temperature?: number | 'agent' } =>
+  Object.fromEntries(
+    Object.entries(options).filter(([name, value]) => evaluationNames.includes(name) && value !== undefined),
+  );
 
 const rangeOf = (estimate: Estimate | null): [number, number] | null =>
   estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;
