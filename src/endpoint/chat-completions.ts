@@ -7,7 +7,7 @@ import {
   compiledChatRequestSchema,
   refusedChatFields,
 } from '../contract/index.ts';
-import { dataFrame } from '../util/event-stream.ts';
+import { dataFrame, doneFrame } from '../util/event-stream.ts';
 import { isObject } from '../util/json.ts';
 import { errorBody, invalid, unsupported } from './endpoint-error.ts';
 import type { EndpointAnswer } from './exchange.ts';
@@ -170,7 +170,7 @@ async function* frames({ chunks }: StreamedAnswer, parsed: ParsedChatRequest): A
       else yield dataFrame(toVisibleChunk(chunk, parsed));
     }
     for (const chunk of ending) yield dataFrame(toVisibleChunk(chunk, parsed));
-    yield 'data: [DONE]\n\n';
+    yield doneFrame;
   } catch (error) {
     yield dataFrame(errorBody(error));
   }

@@ -42,7 +42,7 @@ export interface ErrorResponse {
   body: unknown;
 }
 
-/** The HTTP response for an error. @param toBody Its form. Default: that of OpenAI-compatible clients. */
+/** The HTTP response for an error. @param toBody Its form. Default: what clients of OpenAI expect. */
 export function errorResponse(
   error: unknown,
   toBody: (error: unknown) => unknown = errorBody,

@@ -64,8 +64,8 @@ export class ResponseMemory {
     throw new EndpointError(
       400,
       'previous_response_not_found',
-      `This key has no response "${id}". Each rollout has its own responses, and those of requests with ` +
-        '`store: false` are not stored.',
+      `This key has no response "${id}". Each rollout has its own responses, and a request with ` +
+        '`store: false` leaves none.',
       'previous_response_id',
     );
   }

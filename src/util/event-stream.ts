@@ -8,3 +8,6 @@ export const eventStreamHeaders = {
 
 /** An event that holds a value as JSON. */
 export const dataFrame = (data: unknown): string => `data: ${JSON.stringify(data)}\n\n`;
+
+/** What ends a stream of a chat completion. */
+export const doneFrame = 'data: [DONE]\n\n';

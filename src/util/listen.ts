@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import type { Hono } from 'hono';
 import { httpUrl, startListening } from './http-server.ts';
@@ -12,10 +11,8 @@ const backlog = 8192;
 
 export interface Listening {
   url: string;
-  /** Takes no more connections. Settles when the last has ended. */
-  stop(): Promise<void>;
-  /** Ends the connections that are left. */
-  cut(): void;
+  /** Takes no more connections, ends those that are left when `work` has ended, and settles when all are gone. */
+  close(work?: Promise<void>): Promise<void>;
 }
 
 /** Serves an app. With `idle`, it does not keep the process alive. @throws the system's error, as for a port in use. */
@@ -23,6 +20,8 @@ export async function listen(
   app: Hono,
   { host, port, idle = false }: { host: string; port: number; idle?: boolean },
 ): Promise<Listening> {
+  // Loaded here, because it loads the global `fetch`.
+  const { createServer } = await import('node:http');
   const server = createServer(getRequestListener(app.fetch));
   server.keepAliveTimeout = keepAliveMs;
   const listensOn = await startListening(server, { port, host, backlog });
@@ -32,12 +31,16 @@ export async function listen(
   }
   return {
     url: httpUrl(host, listensOn),
-    stop: () => {
+    close: async (work) => {
       const closed = once(server, 'close');
       server.close();
       server.closeIdleConnections();
-      return closed.then(() => undefined);
+      try {
+        await work;
+      } finally {
+        server.closeAllConnections();
+        await closed;
+      }
     },
-    cut: () => server.closeAllConnections(),
   };
 }

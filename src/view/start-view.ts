@@ -1,6 +1,5 @@
-import { createAdaptorServer } from '@hono/node-server';
 import { createClient } from '../client/index.ts';
-import { httpUrl, startListening } from '../util/http-server.ts';
+import { listen } from '../util/listen.ts';
 import { newKey } from '../util/server-access.ts';
 import { Changes } from './changes.ts';
 import { pageFiles } from './page-files.ts';
@@ -38,16 +37,12 @@ export async function startView({ folders, port, service: shown }: ViewOptions):
     secret,
     codes,
   });
-  const server = createAdaptorServer({ fetch: app.fetch, hostname: '127.0.0.1' });
-  const base = httpUrl('127.0.0.1', await startListening(server, { port, host: '127.0.0.1' }));
+  const listening = await listen(app, { host: '127.0.0.1', port });
   return {
-    url: `${base}/?key=${secret}`,
-    openingUrl: () => `${base}/open?code=${codes.make()}`,
+    url: `${listening.url}/?key=${secret}`,
+    openingUrl: () => `${listening.url}/open?code=${codes.make()}`,
     close: async () => {
-      await new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        if ('closeAllConnections' in server) server.closeAllConnections();
-      });
+      await listening.close();
       await service?.close();
     },
   };

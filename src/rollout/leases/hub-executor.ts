@@ -86,9 +86,7 @@ export class HubExecutor implements RolloutExecutor {
     await this.#queue.close();
     hub.close();
     for (let waited = 0; hub.hasWorkers && waited < farewellMs; waited += 20) await sleep(20);
-    const stopped = listening.stop();
-    listening.cut();
-    await stopped;
+    await listening.close();
     await onClosed();
   }
 

@@ -221,12 +221,11 @@ export async function startE2bService(podman: Podman) {
     });
   });
 
-  const { url, stop, cut } = await listen(app, { host: '127.0.0.1', port: 0 });
+  const { url, close } = await listen(app, { host: '127.0.0.1', port: 0 });
   return {
     ...{ url, state, sandboxes, end },
     async close() {
-      cut();
-      await stop();
+      await close();
       for (const id of sandboxes.keys()) await end(id);
       await rm(folder, { recursive: true, force: true });
     },

@@ -123,13 +123,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
     throw error;
   });
   let closed: Promise<void> | undefined;
-  const close = async () => {
-    const stopped = listening.stop();
-    await sessions.close();
-    listening.cut();
-    await stopped;
-  };
-  return { url: listening.url, apiKey, close: () => (closed ??= close()) };
+  return { url: listening.url, apiKey, close: () => (closed ??= listening.close(sessions.close())) };
 }
 
 const badOption = (name: string, value: unknown, remedy: string): OpenRewardError =>
