@@ -5,34 +5,24 @@ import {
   refusedChatFields,
 } from '../../contract/index.ts';
 import { JsonNumber, parseExactJson } from '../../util/exact-json.ts';
-import type { Caller } from '../../util/fair-queue.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { parseJson, withoutMark } from '../json/parse.ts';
-import { readText, type TextKind } from '../json/read-text.ts';
+import type { TextKind } from '../json/read-text.ts';
 import { renameAliases, validateBody } from '../validation.ts';
 
 /** A valid chat request. Its seed has all its digits. */
 export type ChatRequest = Omit<ParsedChatCompletionRequest, 'seed'> & { seed?: number | bigint | undefined };
 
-/** Parses and validates a chat request, and checks that its fields fit together. */
-export async function readChatRequest(
-  content: Buffer,
-  { priorityScheduling, caller }: { priorityScheduling: boolean; caller: Caller },
-): Promise<ChatRequest> {
-  const request = await readText(chatText, content, { caller });
-  checkCombinations(request, priorityScheduling);
-  return request;
-}
-
-/** The body of a chat request. */
+/** The body of a chat request: all that can be said of it without its model. */
 export const chatText: TextKind<ChatRequest> = {
   name: 'chat',
   read(content) {
     const sent = parseJson(content);
+    if (isObject(sent)) refuseForeignFields(sent);
     const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
-    if (isObject(body)) refuseForeignFields(body);
     const request = validateBody(compiledChatRequestSchema(), body);
+    checkCombinations(request);
     const { seed } = request;
     if (seed === undefined || Number.isSafeInteger(seed)) return request;
     if (!Number.isInteger(seed)) throw invalidField(['seed'], 'Input should be a valid integer', seed);
@@ -49,8 +39,8 @@ function refuseForeignFields(body: JsonObject): void {
   }
 }
 
-/** Refuses fields that contradict the rest of the request or that this service does not support. */
-function checkCombinations(request: ChatRequest, priorityScheduling: boolean): void {
+/** Refuses fields that contradict the rest of the request. */
+function checkCombinations(request: ParsedChatCompletionRequest): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
   if (request.return_token_logprobs && request.logprobs)
@@ -62,12 +52,6 @@ function checkCombinations(request: ChatRequest, priorityScheduling: boolean): v
     throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
   if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
     throw invalidField(['length_penalty'], 'needs use_beam_search: true', request.length_penalty);
-  if ((request.priority ?? 0) !== 0 && !priorityScheduling)
-    throw invalidField(
-      ['priority'],
-      'must be 0, because this service does not schedule by priority; its operator can turn that on',
-      request.priority,
-    );
   if (request.function_call && request.tool_choice !== undefined && request.tool_choice !== 'none')
     throw invalidField(
       ['function_call'],

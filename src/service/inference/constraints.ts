@@ -68,6 +68,7 @@ export class Constraints {
     fields: ConstraintFields,
     { tenant, signal }: Caller = {},
   ): Promise<CheckedConstraint | null> {
+    if (!mayConstrain(fields)) return null;
     refuseLongFields(fields);
     const json = JSON.stringify([
       base.id,
@@ -187,6 +188,14 @@ export class Constraints {
     return refused(fields, location, own ?? refusal);
   }
 }
+
+/** Most requests have no field that may constrain a reply, and are not hashed. */
+const mayConstrain = (fields: ConstraintFields): boolean =>
+  (fields.tools?.length ?? 0) > 0 ||
+  fields.tool_choice !== undefined ||
+  fields.response_format !== undefined ||
+  fields.structured_outputs !== undefined ||
+  fields.reasoning_effort !== undefined;
 
 function refused(fields: ConstraintFields, location: Location, cause: MartingaleError): Error {
   const input = valueAt(fields, location);

@@ -1,14 +1,19 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ChatCompletion, Sampling } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine, GenerateRequest } from '../../engines/engine.ts';
-import { type ReplyOptions, tokenIdsHash } from '../../language/index.ts';
+import {
+  type Constraint,
+  endsInReasoning,
+  hasContentGrammar,
+  type ReplyFormat,
+  type ReplyOptions,
+  tokenIdsHash,
+} from '../../language/index.ts';
 import type { Access } from '../access.ts';
 import { invalidField } from '../errors.ts';
-import { refuseForeignTokens } from '../validation.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { Constraints } from './constraints.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
-import { toReplyOptions } from './reply-options.ts';
 import type { BaseModelTools, ModelResolver, ResolvedModel } from './resolve-model.ts';
 import { toReplySampling, toSampling } from './sampling.ts';
 import { type TokenReport, tokenReportOf } from './token-report.ts';
@@ -34,11 +39,12 @@ interface ChatService {
   models: ModelResolver;
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;
+  priorityScheduling: boolean;
 }
 
 /** Turns a valid request into tokens: model, constraint, prompt, sampling, and how replies are read. */
 export async function prepareChat(
-  { engine, models, constraints, tools: toolsOf }: ChatService,
+  { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatService,
   request: ChatRequest,
   { access, caller }: { access: Access; caller: Caller },
 ): Promise<PreparedChat> {
@@ -46,10 +52,9 @@ export async function prepareChat(
   const { base, weights } = model;
   const tools = toolsOf(base.id);
   const { tokenizer, format } = tools;
-  const checked = mayConstrain(request) ? await constraints.check(base, request, caller) : null;
+  refuseScheduling(request, base, priorityScheduling);
+  const checked = await constraints.check(base, request, caller);
   const constraint = checked?.constraint ?? null;
-  refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
-  if (base.isRemote) refuseScheduling(request, base.id);
   const prompt = await toPrompt(request, { tools, base, caller });
   const { maxTokens, sampling } = toReplySampling(request, {
     tokenizer,
@@ -64,7 +69,7 @@ export async function prepareChat(
     ...(request.use_beam_search ? { beam_search: true } : {}),
     ...(prompt.own ? { own_prompt: true } : {}),
   };
-  const reading = toReplyOptions(request, { tokenizer, format, prompt, constraint });
+  const reading = toReplyOptions(request, { tools, prompt, constraint });
   // Only after all checks: a refused request writes nothing to disk.
   if (checked) await constraints.keep(checked, access.entity ?? model.entity);
   return {
@@ -99,21 +104,62 @@ export async function prepareChat(
   };
 }
 
-/** Whether the request has a field that may constrain its replies. */
-const mayConstrain = (request: ChatRequest): boolean =>
-  (request.tools?.length ?? 0) > 0 ||
-  request.tool_choice !== undefined ||
-  request.response_format !== undefined ||
-  request.structured_outputs !== undefined ||
-  request.reasoning_effort !== undefined;
-
 /** Another server has a cache and a queue of its own. */
-function refuseScheduling(request: ChatRequest, baseModel: string): void {
+function refuseScheduling(request: ChatRequest, base: BaseModel, priorityScheduling: boolean): void {
   const { cache_salt: salt, priority = 0 } = request;
+  if (priority !== 0 && !priorityScheduling)
+    throw invalidField(
+      ['priority'],
+      'must be 0, because this service does not schedule by priority; its operator can turn that on',
+      priority,
+    );
   const refused = salt !== undefined ? 'cache_salt' : priority !== 0 ? 'priority' : null;
-  if (refused === null) return;
-  const message = `does not reach the training server that samples ${baseModel}; leave it out`;
+  if (!base.isRemote || refused === null) return;
+  const message = `does not reach the training server that samples ${base.id}; leave it out`;
   throw invalidField([refused], message, request[refused]);
+}
+
+interface ReplyContext {
+  tools: BaseModelTools;
+  prompt: Prompt;
+  constraint: Constraint | null;
+}
+
+/** How the replies end, and how they are read. */
+function toReplyOptions(request: ChatRequest, context: ReplyContext): ReplyOptions {
+  const { format } = context.tools;
+  const last = context.prompt.turns.at(-1);
+  const { stop = [], stop_token_ids: stopTokens = [] } = request;
+  return {
+    endToken: format.endToken,
+    format: replyFormatOf(request, context),
+    stops: {
+      strings: typeof stop === 'string' ? [stop] : stop,
+      tokens: [...stopTokens, ...(request.ignore_eos ? [] : format.otherEndTokens)],
+    },
+    show: {
+      special: request.skip_special_tokens === false,
+      spaces: request.spaces_between_special_tokens !== false,
+      stop: request.include_stop_str_in_output === true,
+      reasoning: request.include_reasoning !== false,
+    },
+    echo: request.echo && last?.role === 'assistant' ? last.content : '',
+  };
+}
+
+/** How the reasoning and the calls of a reply are written; null if it has neither. */
+function replyFormatOf(
+  { tools: functions, tool_choice: choice, function_call: older }: ChatRequest,
+  { tools: { tokenizer, format }, prompt, constraint }: ReplyContext,
+): ReplyFormat | null {
+  const mayCall = (functions?.length ?? 0) > 0 && (choice ?? older) !== 'none';
+  const calls = mayCall ? format.calls : null;
+  const reasoning = format.reasoning && {
+    ...format.reasoning,
+    opened: endsInReasoning(prompt.tokens, format.reasoning, tokenizer),
+  };
+  const callsFirst = hasContentGrammar(constraint);
+  return calls || reasoning ? { calls, callsFirst, reasoning } : null;
 }
 
 /**

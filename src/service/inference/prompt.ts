@@ -41,7 +41,7 @@ export async function toPrompt(
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
   const options = { ...toRenderOptions(request, turns), contextLength, caller };
-  const values = passesToTemplate(request) ? toTemplateValues(request, tools.format.template) : null;
+  const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };
   const rendered =
     values !== null
@@ -77,11 +77,6 @@ function checkTools(
     tools.map(({ function: { name } }) => name),
   );
 }
-
-const passesToTemplate = (request: ChatRequest): boolean =>
-  request.chat_template !== undefined ||
-  request.chat_template_kwargs !== undefined ||
-  request.documents !== undefined;
 
 /** In time slices, because parsing the tool calls of long messages takes milliseconds. */
 async function toTurns(messages: ChatRequest['messages']): Promise<Turn[]> {

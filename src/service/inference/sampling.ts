@@ -27,7 +27,7 @@ export function toReplySampling(
   const maxTokens = toMaxTokens(request, context);
   refuseLongReports(request, maxTokens);
   checkBiases(request.logit_bias, context.tokenizer);
-  checkAllowed(request.allowed_token_ids, context);
+  checkTokens(request, context);
   checkProcessors(request, context.processors);
   const minTokens = toMinTokens(request, context.format, maxTokens);
   return { maxTokens, sampling: toParameters(request, minTokens) };
@@ -69,7 +69,11 @@ function checkBiases(biases: ChatRequest['logit_bias'], { vocabularySize }: Toke
       throw invalidField(['logit_bias', key], `keys are token ids; ${rangeOf(vocabularySize)}`, key);
 }
 
-function checkAllowed(allowed: readonly number[] | undefined, { tokenizer, format }: SamplingContext): void {
+function checkTokens(
+  { stop_token_ids: stops, allowed_token_ids: allowed }: ChatRequest,
+  { tokenizer, format }: SamplingContext,
+): void {
+  refuseForeignTokens(stops, tokenizer.vocabularySize, ['stop_token_ids']);
   if (!allowed) return;
   if (allowed.length > tokenizer.vocabularySize)
     throw invalidField(

@@ -1,16 +1,17 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
 import { Deadline } from '../../util/deadline.ts';
-import { dataFrame } from '../../util/event-stream.ts';
+import { dataFrame, doneFrame } from '../../util/event-stream.ts';
 import { accessOf } from '../access.ts';
 import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { errorFor, toErrorBody } from '../faults.ts';
 import { exchangeOf } from '../http/exchange.ts';
-import { readChatRequest } from '../inference/chat-request.ts';
+import { chatText } from '../inference/chat-request.ts';
 import { type PreparedChat, prepareChat } from '../inference/prepare-chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
+import { readText } from '../json/read-text.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
@@ -26,8 +27,7 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
       const signal = exchangeOf(context).signalWhileNeeded();
       const caller = { tenant: access.tenant, signal };
       const body = await readBytes(context, service.bodyLimits.chat, admitted);
-      const { priorityScheduling } = service;
-      const request = await readChatRequest(body, { priorityScheduling, caller });
+      const request = await readText(chatText, body, { caller });
       admitted.replies(request.n ?? 1);
       const chat = await prepareChat(service, request, { access, caller });
       logRequest(service, chat);
@@ -60,7 +60,7 @@ function streamed(
     try {
       const chunks = stream(service.engine, chat, ending);
       for await (const chunk of traceStreamed(chat.head.model, chunks, parent)) yield dataFrame(chunk);
-      yield 'data: [DONE]\n\n';
+      yield doneFrame;
     } catch (error) {
       if (disconnected.aborted) return;
       // The status is sent already; chat clients look for an error chunk instead.
