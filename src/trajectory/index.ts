@@ -2,7 +2,6 @@ export { type BodyForm, History } from './history.ts';
 export { addUses, type Observations, type ToolUses } from './observations.ts';
 export { readableMessage } from './readable-message.ts';
 export {
-  type AnsweredCall,
   type AskedForm,
   askedFormOf,
   assistantMessage,

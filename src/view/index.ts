@@ -5,4 +5,4 @@ export { exportPage } from './export-page.ts';
 export { keyOfGroup } from './group-file.ts';
 export { type AskedAs, askedAs, type Opening, openingParts } from './opening.ts';
 export { RunViews } from './run-views.ts';
-export { type RunningView, startView } from './start-view.ts';
+export { startView } from './start-view.ts';

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { Choice, Message, Tool } from '../../src/contract/index.ts';
 import {
-  type AnsweredCall,
   fromTrajectoryRecord,
   Trajectory,
   TrajectoryError,
   toTrajectoryRecord,
 } from '../../src/trajectory/index.ts';
+import type { AnsweredCall } from '../../src/trajectory/recorded-call.ts';
 
 const choice = (content: string, token_ids: number[]): Choice => ({
   index: 0,
