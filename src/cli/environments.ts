@@ -53,7 +53,7 @@ function splitsOf(
 
 async function serve(file: string, flags: ServeFlags): Promise<void> {
   const { host, port, maxSessions, stopWithin } = flags;
-  // An empty variable is none.
+  // An empty variable counts as unset.
   const apiKey = flags.key || undefined;
   const stopped = Promise.withResolvers<void>();
   const interrupt = listenForInterrupt({

@@ -23,7 +23,7 @@ export async function openClient(
   { baseUrl, apiKey, note = toErrors }: ServiceToOpen,
   signal?: AbortSignal,
 ): Promise<Client> {
-  // An empty variable is none.
+  // An empty variable counts as unset.
   if (!apiKey)
     throw new MartingaleError(
       'bad_option',

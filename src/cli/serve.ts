@@ -181,7 +181,7 @@ export const serveCommand = (): Command =>
     )
     .addHelpText(
       'after',
-      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Without any key, one is created and printed.',
+      '\nKeys come from "martingale keys create" and MARTINGALE_API_KEY. Without any key, one is created and printed.',
     )
     .action((options: ServeOptions) => serve(options));
 

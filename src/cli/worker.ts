@@ -39,7 +39,7 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
       environment,
       module: pathToFileURL(path),
       exportName: flags.export,
-      // An empty variable is none.
+      // An empty variable counts as unset.
       key: flags.key || undefined,
       name,
       concurrency: flags.concurrency ?? (threads > 0 ? 8 * threads : 64),
@@ -65,7 +65,7 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
 export const workerCommand = (): Command =>
   new Command('worker')
     .description('Run rollouts for a training program on another machine, which uses leases().')
-    .argument('<file>', 'the module of the environment, with the same files as those of the program')
+    .argument('<file>', 'the module of the environment, whose files must be the same as the program has')
     .requiredOption('--url <url>', 'address of the program, such as http://10.0.0.4:7410', serviceUrl)
     .addOption(new Option('--key <key>', 'the `apiKey` of leases()').env('MARTINGALE_WORKER_KEY'))
     .option('--export <name>', 'the export with the environment', 'default')

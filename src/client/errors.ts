@@ -96,7 +96,7 @@ const remedies: Readonly<Record<RequestErrorCode, Remedy>> = {
     'Check that the key (`--api-key` or MARTINGALE_API_KEY on the command line, `apiKey` in a program) is one of this service and has not been revoked.',
   permission_denied: 'The key is valid but not allowed to do this; use one that is.',
   not_found:
-    'Check the name or id, that it has not been deleted, and that the address (`--base-url`, `baseUrl`) is that of the right service.',
+    'Check the name or id, that it has not been deleted, and that the address (`--base-url`, `baseUrl`) leads to the right service.',
   conflict: 'It exists already, is in use, or the idempotency key was used with another body.',
   payload_too_large: 'Send less at once: fewer or shorter trajectories.',
   unprocessable: 'Correct the named fields of the request.',

@@ -37,7 +37,7 @@ export interface GenerateRequest {
   weights: Weights;
   prompt: readonly number[];
   sampling: SamplingParameters;
-  /** The same request with the same seed gives the same tokens. An engine says whether its load may change them. */
+  /** A request that is repeated with its seed gets the same tokens. An engine says whether its load may change them. */
   seed?: number | bigint;
   maxTokens: number;
   /** Texts that end the reply, once it has `sampling.minTokens.count` tokens. */
@@ -191,8 +191,8 @@ export interface Engine {
    */
   train(request: TrainRequest): Promise<void>;
   /**
-   * Refuses a base model whose log-probabilities training cannot compare with those of another one. Default: any two base
-   * models with the same vocabulary can be compared.
+   * Refuses two base models whose log-probabilities training cannot compare. Default: any two with the same vocabulary
+   * can be compared.
    *
    * @throws EngineError (`bad_reference`) that says why.
    */

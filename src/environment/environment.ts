@@ -23,7 +23,7 @@ export interface Environment<
   /** What the agent is given as `texts`; empty without them. */
   readonly texts: Texts;
   /**
-   * The same environment with other texts: those that are named, the rest as they are.
+   * A copy of the environment in which the named texts are replaced.
    * @throws OptionError for a name that it does not have, and for a text that is no string.
    */
   withTexts(texts: Partial<Texts>): Environment<Schema, Outcome, Texts>;
@@ -75,7 +75,7 @@ export interface OpenEnvironment<Outcome> {
 }
 
 export interface AgentContext {
-  /** That of the first seat in an environment with seats. */
+  /** In an environment with seats, the model of the first one. */
   model: RolloutModel;
   trajectory: Trajectory;
   signal: AbortSignal;

@@ -155,7 +155,7 @@ function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
     if (error instanceof EnvironmentError && error.code === 'tool_failed') return 'agent';
     return MartingaleError.isInstance(error) || APICallError.isInstance(error) ? 'outside' : 'agent';
   } catch {
-    // A proxy that cannot be inspected is none of these errors.
+    // A proxy that cannot be inspected is not one of these errors.
     return 'agent';
   }
 }

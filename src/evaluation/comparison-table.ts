@@ -12,7 +12,7 @@ export interface ComparisonTable {
   rows: ComparisonRow[];
   /** Every scenario that has a score in some row. */
   scenarios: ScenarioRow[];
-  /** Why scores of rows differ for other reasons than what was evaluated, in words. */
+  /** In words: why scores of rows may differ although the models do not. */
   warnings: string[];
 }
 

@@ -64,8 +64,8 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
    */
   rerunFailed?: boolean;
   /**
-   * Token prices of the model, for its cost in `compare`. They are kept in `directory`; those of the last call that
-   * has some count. Default: the cost is unknown.
+   * Token prices of the model, for its cost in `compare`. `directory` keeps them; the last
+   * call that gives prices decides. Default: the cost is unknown.
    */
   prices?: TokenPrices | undefined;
   /**

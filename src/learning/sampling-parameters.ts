@@ -20,7 +20,7 @@ export interface ProcessorCall {
  *    2019, arXiv:1909.05858, section 4.1, with the common treatment of negative logits).
  * 4. z - `frequencyPenalty` * (occurrences of the token in the reply) - `presencePenalty` * (1 if there are any).
  * 5. z / `temperature`. With 0 the likeliest token is taken, and log-probabilities are those at temperature 1.
- * 6. `topK`, `topP`, `minP`, in this order, each applied to what the one before left; the rest is renormalised.
+ * 6. `topK`, `topP`, `minP`, in this order, each to the tokens that the one before left; these are renormalised.
  */
 export interface SamplingParameters {
   temperature: number;

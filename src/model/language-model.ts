@@ -83,7 +83,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   }
 }
 
-/** The request as the service takes it. @throws ModelError for what it does not take; the call then has no answer. */
+/** The request in the service's form. @throws ModelError for a setting that the service lacks. The call then has failed. */
 function readRequest(options: LanguageModelV4CallOptions) {
   try {
     return { ...toChatRequest(options), prompt: toPromptMessages(options.prompt) };

@@ -24,7 +24,7 @@ export interface SeatRun {
 
 /** The trajectories of a rollout. */
 export interface RolloutTrajectories {
-  /** That of the first seat that the model of the run plays. */
+  /** The trajectory of the first seat that the model of the run plays. */
   main: Trajectory;
   /** All seats, in the order of the environment; undefined in an environment with one agent. */
   seats: readonly SeatRun[] | undefined;

@@ -120,7 +120,7 @@ function trainedMeanwhile(expected: string, { name }: ModelHandle): RunError {
   return new RunError(
     'resume_refused',
     `The run was at ${expected}, but its newest checkpoint is ${name}: something else has trained it since. Delete the ` +
-      'checkpoints after that of the run, or start another run.',
+      'checkpoints that came after the run, or start another run.',
   );
 }
 

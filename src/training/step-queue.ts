@@ -126,7 +126,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     const timedOut = () =>
       new TrainingError(
         'scenario_timeout',
-        `The source of scenarios did not return those of step ${step} within ${timeoutMs} ms. Raise ` +
+        `The source of scenarios did not return the ones for step ${step} within ${timeoutMs} ms. Raise ` +
           '`scenarioTimeoutMs`, or find out what its generator waits for.',
       );
     const drawn = await withDeadline({ timeoutMs, signal, timedOut }, (ending) =>

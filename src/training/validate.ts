@@ -13,7 +13,7 @@ import type { ValidationOptions } from './train-options.ts';
 
 /** Number of conversations in an `evaluated` event: the first rollout of each of the first scenarios. */
 const exampleCount = 8;
-/** Differs from every step's seed. The same for all validations, so that only the model differs between them. */
+/** Part of the seed. No step has it, and all validations do, so that only the model differs between them. */
 const validationSeedPath = 0x7a11da7e;
 
 /** Loads the first validation of a resumed run. */

@@ -52,7 +52,7 @@ async function repairData(data: string): Promise<void> {
   if (found.models > 0)
     throw new MartingaleError(
       'bad_option',
-      `--repair makes records anew where the database is lost, but that of ${data} has ${counted(found.models, 'model')}. ` +
+      `--repair makes records anew where the database is lost, but the database of ${data} has ${counted(found.models, 'model')}. ` +
         (found.problems.length === 0
           ? 'Nothing is wrong with it.'
           : `Restore a backup, or move the database away: ${found.problems[0]}`),

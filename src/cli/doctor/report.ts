@@ -20,7 +20,7 @@ export interface MachineReport {
   trainingBytes: number;
 }
 
-/** What was found of a base model. `null` for what a tiny model has not, and for what was not measured. */
+/** What was found about a base model. `null`: a tiny model has no such thing, or it was not measured. */
 export interface ModelReport {
   id: string;
   parameters: number;

@@ -205,13 +205,13 @@ export const serviceCommands = (): Command[] => [
         '--model <name>',
         'project/model or entity/project/model, either with :stepN, or a base model',
       )
-      .option('--system <text>', 'instructions, in place of those of its run')
+      .option('--system <text>', 'instructions; they replace the ones of its run')
       .option('--in <folder>', 'folder with the runs that show how the model is asked', 'runs')
       .option('--plain', 'send no instructions, tools and response format of its run')
       .addOption(
         new Option('--max-tokens <count>', 'tokens of a reply').argParser(wholeNumber(1)).default(512),
       )
-      .option('--temperature <value>', 'default: that of the service', anyNumber(0, 2))
+      .option('--temperature <value>', 'default: what the service uses', anyNumber(0, 2))
       .addOption(jsonFlag()),
   ).action(chat),
 ];

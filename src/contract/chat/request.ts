@@ -35,7 +35,7 @@ const promptFields = {
     'Default false. True: the reply continues the last message, which stays open. Refused if that message has tool calls, and with reasoning_effort.',
   ),
   add_special_tokens: optional(z.boolean()).describe(
-    "Default false. True: the tokenizer's own special tokens are added to those of the template.",
+    'Default false. True: the tokenizer adds its own special tokens too.',
   ),
   truncate_prompt_tokens: optional(
     // `int()` refuses numbers beyond 2^53.

@@ -149,7 +149,7 @@ export class Connection {
     }
   }
 
-  /** The error of an answer with a status that is none of success. */
+  /** The error for an answer whose status is not a success. */
   refused(path: string, status: number, text: string): TinkerError {
     const remedy = status === 401 || status === 403 ? '. TINKER_API_KEY must have a key that it knows.' : '';
     return new TinkerError(

@@ -4,8 +4,8 @@ import { type RecordedReply, type RecordedScenario, Unreadable } from './recorde
 
 /*
  * The forms of a message are alike enough for one reader. Content is a text, or parts under `content` (Chat Completions,
- * AI SDK) or `parts` (conventions of OpenTelemetry). Parts of the AI SDK have names such as `tool-call`, those of
- * OpenTelemetry names such as `tool_call`, with other fields.
+ * AI SDK) or `parts` (conventions of OpenTelemetry). Parts have other names and fields in each: `tool-call` in
+ * the AI SDK, `tool_call` in OpenTelemetry.
  */
 
 /** Types of parts with text, and the field that has it. */

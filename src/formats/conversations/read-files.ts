@@ -13,8 +13,8 @@ interface FoundValue {
 }
 
 /**
- * The files of a source: itself, or those of a folder with the endings .json, .jsonl and .ndjson, at any depth and
- * sorted. Of the folder of a run, or of an evaluation, only those with its groups.
+ * The files of a source, sorted. For a file: itself. For a folder: all that end in .json, .jsonl or .ndjson, at any
+ * depth. For the folder of a run or an evaluation: only the files with its groups.
  * @throws MartingaleError (`source_not_found`) if there are none.
  */
 export async function filesOf(source: string): Promise<string[]> {

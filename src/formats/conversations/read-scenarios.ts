@@ -79,7 +79,7 @@ interface Entry {
   group: string;
 }
 
-/** The key of a scenario after `map`; that of a recorded one is a hash of what is left, and its id. */
+/** The key of a scenario after `map`. A recorded scenario gets a hash of what is left, also as its id. */
 function identified(scenario: unknown): [key: string, scenario: unknown] {
   if (!isObject(scenario) || !recordedScenario.safeParse(scenario).success)
     return [scenarioKey(scenario), scenario];

@@ -4,7 +4,7 @@ import { toOpening, toReply, toTools } from './messages.ts';
 import { type RecordedCall, Unreadable } from './recorded-scenario.ts';
 import { nested, type Span } from './spans.ts';
 
-/** Where a convention keeps the content of a call; undefined where a span has nothing of it. */
+/** Where a convention keeps the content of a call; undefined where a span has no content. */
 interface CallContent {
   messages: unknown;
   reply: unknown;

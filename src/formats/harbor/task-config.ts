@@ -12,7 +12,7 @@ const text = (schema: z.ZodType<string, string> = z.string()) =>
   z.union([z.literal('').transform(() => undefined), schema]).optional();
 const user = z.union([text(), z.number().int().min(0)]).optional();
 const version = z.enum(['1.0', '1.1', '1.2', '1.3', '1.4']).optional();
-/** That of the whole rollout in `environment`; of its agent or its verifier elsewhere. */
+/** In `environment` the network of the whole rollout; elsewhere of its agent or its verifier. */
 const network = {
   network_mode: z.enum(['public', 'no-network']).optional(),
   allowed_hosts: emptyList,
@@ -99,7 +99,7 @@ const schema = z
         context.addIssue({
           code: 'custom',
           path: [phase, 'network_mode'],
-          message: `the network of a rollout is that of environment.network_mode (${network_mode}) to its end`,
+          message: `a rollout keeps the network of environment.network_mode (${network_mode}) to its end`,
         });
   });
 

@@ -41,13 +41,13 @@ export interface OpenEnvView<Observation> extends Omit<Observed, 'observation'> 
 
 export interface OpenEnvOptions<Observation, Action extends object> {
   /**
-   * Makes a message of what the environment shows, after the reset and after each step. In environments with tools of
+   * Turns an observation of the environment into a message, after the reset and after each step. In environments with tools of
    * the Model Context Protocol, it only begins the conversation and may be a text. Default there: the description of
    * the environment, if it has one of its own.
    */
   prompt?: string | ((view: OpenEnvView<Observation>) => string | ModelMessage[]);
   /**
-   * Makes an action of a reply, or null if the reply is none. Leave it out for environments with tools of the Model
+   * Turns a reply into an action, or returns null if the reply contains no action. Leave it out for environments with tools of the Model
    * Context Protocol: their tools are the agent's.
    */
   action?: (reply: Reply) => Action | null;

@@ -162,7 +162,7 @@ function whyRefused(
     return {
       code: 'version_mismatch',
       message:
-        'its Node encodes data in another format than that of the program. Run the same major version of Node on both.',
+        'its Node and the Node of the program encode data differently. Run the same major version of Node on both.',
     };
   const differing = differingFiles(files, request.files);
   if (differing.length > 0) {

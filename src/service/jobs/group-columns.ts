@@ -43,7 +43,7 @@ export class GroupColumns {
   readonly #head: z.input<typeof headSchema> = [];
   readonly #tokens: Buffer[] = [];
   readonly #logprobs: Buffer[] = [];
-  /** Tokens of all spans, and those of them that are decisions. */
+  /** Tokens of all spans, and how many of these are decisions. */
   readonly counts = { sampled: 0, trainable: 0 };
 
   add({ reward, sequences }: StoredTrajectory): void {

@@ -42,7 +42,7 @@ export interface PackedBody {
   bytes: number;
   groups: number;
   trajectories: number;
-  /** The trajectories of each group, then null; only those of a body that was small enough to be read here. */
+  /** The trajectories of each group, then null. Only for a body that was small enough to be read here. */
   parts: (ParsedTrajectory | null)[] | null;
 }
 
@@ -145,7 +145,7 @@ function fieldsOf(body: unknown, known: ReadonlySet<string>): { fields: unknown;
   return { fields: { ...rest, [groupsField]: list.length === 0 ? [] : omitted.list }, list };
 }
 
-/** The same issue as for a list in another field, but without the actual length. */
+/** As for any list that is too long, but without its length, which was not counted. */
 const tooMany = new RequestValidationError([
   {
     loc: ['body', groupsField],

@@ -36,7 +36,7 @@ interface RlJobDependencies extends Pick<TrajectoryDependencies, 'base'> {
 /** The trajectories of each group, tokenized, then null. */
 type TokenizedGroups = AsyncIterable<RewardedTrajectory<Constraint> | null>;
 
-/** Tokenizes trajectories one at a time. `packed`: those of each group, then null. */
+/** Tokenizes trajectories one at a time. `packed`: the trajectories of each group, then null. */
 export async function* tokenizePacked(
   packed: AsyncIterable<ParsedTrajectory | null> | Iterable<ParsedTrajectory | null>,
   dependencies: TrajectoryDependencies,
@@ -58,7 +58,7 @@ export async function* tokenizePacked(
   }
 }
 
-/** Reads what stored groups train on. `columns`: that of each group, as `packGroup` wrote it. */
+/** Reads what stored groups train on. `columns`: the columns of each group, as `packGroup` wrote them. */
 export async function* readStored(
   columns: AsyncIterable<Buffer>,
   { constraints }: Pick<TrajectoryDependencies, 'constraints'>,

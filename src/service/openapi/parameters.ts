@@ -53,7 +53,7 @@ export const sharedParameters: Record<string, object> = {
   ),
   IdempotencyKey: header(
     'Idempotency-Key',
-    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; another body is a 409. Keys are kept as long as their model, those of uploads for 30 days.',
+    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; another body is a 409. Keys are kept as long as their model, keys of uploads for 30 days.',
     'job-42',
     { pattern: printableText, minLength: 1, maxLength: maxKey },
   ),

@@ -267,7 +267,7 @@ export class DataFiles {
     return appendToLog(this.#logFolder(modelId), { split, end }, members);
   }
 
-  /** Turns a file into that of a group. */
+  /** Makes a file the file of a group. */
   keepGroup({ modelId, id }: Pick<GroupRecord, 'modelId' | 'id'>, file: IncomingFile): Promise<void> {
     return keepGroup(this.#groupFolder(modelId), id, file);
   }

@@ -14,7 +14,7 @@ function groupFile(folder: string, id: string): string {
   return join(folder, id);
 }
 
-/** Turns a file into that of a group, durably. A file of equal content may be there. */
+/** Makes a file the file of a group, durably. One of equal content may be there already. */
 export async function keepGroup(folder: string, id: string, file: IncomingFile): Promise<void> {
   const path = groupFile(folder, id);
   const first = await mkdir(folder, { recursive: true, mode: privateFolder });

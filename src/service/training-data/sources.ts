@@ -99,7 +99,7 @@ export interface DataTaker {
    * the reading.
    */
   expect?: (bytes: number) => void;
-  /** The same for the number of examples, if metadata declares it. */
+  /** Called likewise with the number of examples, if metadata declares it. */
   expectExamples?: (examples: number) => void;
   /** Gets the next bytes. The buffer is reused once the promise resolves. */
   take: (bytes: Uint8Array) => Promise<void>;

@@ -11,7 +11,7 @@ const detectMismatch =
       message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(difference)} nats ${what}`,
       lookAt:
         'The same weights must give the same probabilities in both. Compare templates and token ids, the precision ' +
-        'of sampler and trainer, and temperature, masks and penalties: training must use those of the sampling.',
+        "of sampler and trainer, and temperature, masks and penalties: training must use the sampler's.",
     };
   };
 

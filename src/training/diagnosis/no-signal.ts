@@ -53,7 +53,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
         : `Each scenario always ends the same way: in ${shareText(evidence.solved, evidence)} every rollout succeeds, in ${evidence.unsolved} none does.`,
     lookAt:
       'Use scenarios of medium difficulty: remove solved ones, make the others easier, or reward them in parts. More ' +
-      'rollouts per group find the rare success. If these rewards are not those of success and failure, check that the ' +
+      'rollouts per group find the rare success. If these rewards do not mean success and failure, check that the ' +
       'reward reads the reply.',
   },
   constant_reward: {

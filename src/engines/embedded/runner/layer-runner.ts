@@ -147,7 +147,7 @@ export class LayerRunner {
     return last !== null && layer === this.#layers.length - 1;
   }
 
-  /** A layer's part of what a batch gives. */
+  /** What a batch gives, for one layer. */
   #feeds(feeds: BatchFeeds, layer: number): Feeds {
     if (feeds.last && this.#selects(feeds, layer)) return feeds.last.forward;
     if (kindOf(this.#base.architecture, layer) === 'convolution') return feeds.convolution;

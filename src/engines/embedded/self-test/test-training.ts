@@ -82,8 +82,8 @@ export async function testTraining(trial: Trial): Promise<void> {
 }
 
 /**
- * For each token one: with all tokens legal and with some, at several temperatures, of the least likely token. That of a
- * certain one has no gradient but rounding errors.
+ * One decision for each token: with all tokens legal and with some, at several temperatures. The least likely token is
+ * taken, because the gradient of a certain one is nothing but rounding errors.
  */
 function someDecisions({ logits }: ExactRun): ExactDecision[] {
   return logits.map((row, at) => {

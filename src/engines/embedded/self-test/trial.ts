@@ -44,7 +44,7 @@ type Values = readonly ArrayLike<number>[];
 /** What both tests of a checkpoint share. */
 export class Trial {
   readonly runtime: Runtime;
-  /** That of the whole checkpoint: its first layers alone might have another. */
+  /** The kind that the whole checkpoint has: its first layers alone might have another. */
   readonly attention: AttentionKind;
   readonly #model: TestedModel;
   readonly #adapter: AdapterVector;

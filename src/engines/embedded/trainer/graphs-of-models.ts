@@ -6,7 +6,7 @@ import type { Runtime } from '../runtime.ts';
 export class GraphsOfModels {
   readonly #models: BaseModels;
   readonly #runtimes: { cpu: Runtime; device: Runtime };
-  /** Those of the last job and of its teacher, for the next one. They keep the memory of their largest runs. */
+  /** Graphs of the last job and its teacher, for the next job. They keep the memory of their largest runs. */
   readonly #kept = new Map<string, Promise<BatchGraphs>>();
 
   constructor(models: BaseModels, runtimes: { cpu: Runtime; device: Runtime }) {

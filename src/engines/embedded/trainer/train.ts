@@ -9,9 +9,9 @@ const tokensPerMessage = 200_000;
 
 interface TrainingThreads {
   trainer: RunningThread<TrainerCall>;
-  /** They run the graphs for the trainer; without any, it does so itself. */
+  /** Run the graphs for the trainer. If there are none, the trainer runs them itself. */
   graphs: readonly RunningThread<GraphCall>[];
-  /** Those of them that run the graphs of a teacher with another base model. */
+  /** The threads among `graphs` that run a teacher with another base model. */
   graphsOfTeacher: (baseModel: string) => readonly RunningThread<GraphCall>[];
 }
 

@@ -67,16 +67,16 @@ export async function removeFolder(folder: string): Promise<void> {
   }
 }
 
-/** A name of this process: its number and its start. Names of what belongs to it begin so. */
+/** A name of this process: its number and its start. The names of its containers and folders begin with it. */
 export const thisProcess = async (): Promise<string> => `${process.pid}-${await startOf(process.pid)}`;
 
-/** Whether the process has ended with whose name a name begins. */
+/** Whether the process has ended whose name this name begins with. */
 export async function hasEnded(name: string): Promise<boolean> {
   const [pid = '', start = ''] = name.split('-');
   return (await startOf(Number(pid))) !== start;
 }
 
-/** When a process started, in ticks since the machine did; empty if there is none. Numbers of processes come again. */
+/** When a process started, in ticks since the machine did: numbers of processes are used again. Empty without a process. */
 async function startOf(pid: number): Promise<string> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   // The name of the program, in brackets, may have spaces.

@@ -31,7 +31,7 @@ export interface BareSandbox {
    */
   exec(command: string, options: ExecOptions): Promise<ExecResult>;
   /**
-   * URL, without a path, of what listens on a port of the sandbox. It may be a URL that others can reach too.
+   * URL, without a path, of the server on a port of the sandbox. Others may be able to reach it too.
    * @throws HarborError (`sandbox_failed`) if sandboxes of this kind expose no ports; the signal's reason.
    */
   expose(port: number, options: ExposeOptions): Promise<string>;

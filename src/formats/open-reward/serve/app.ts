@@ -221,7 +221,7 @@ async function opened({ episode }: ServedSession, waitMs: number): Promise<Openi
   return opening ?? refused(503, 'Environment still starting.', later);
 }
 
-/** The environment's code reads what it needs itself: it has no place for what a client sends. */
+/** Refuses the secrets of a client: the environment's code reads what it needs itself. */
 function refuseSecrets(context: Context): void {
   const names = secretNames(context.req.header('x-secrets')).filter((name) => !keySecrets.includes(name));
   if (names.length === 0) return;

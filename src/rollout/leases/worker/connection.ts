@@ -100,7 +100,7 @@ export class ProgramConnection {
     if (!isProgram)
       throw new WorkerError(
         'program_away',
-        `what answers at ${this.#base} (${status}) is not a program with leases(): give the address that the program prints, not that of the service`,
+        `what answers at ${this.#base} (${status}) is not a program with leases(). Give the address that the program prints, not the service's.`,
       );
     if (status === 200) return answer;
     const { code, message } = refusalOf(answer.toString()) ?? {

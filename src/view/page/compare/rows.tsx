@@ -95,8 +95,8 @@ export function ComparisonRows({ table, evaluations, onFirst }: RowsProps) {
         ))}
         <li>
           Differences are over the scenarios that a row shares with {first}; p is of the paired sign-flip
-          test, corrected for the number of rows. Tokens and cost are those of 1,000 completed rollouts, times
-          those of a rollout without its rewards.
+          test, corrected for the number of rows. Tokens and cost are for 1,000 completed rollouts; times are
+          for one rollout, without its rewards.
         </li>
       </ul>
     </section>

@@ -4,7 +4,7 @@ import { ModelText, Runs } from '../rollout/model-text.tsx';
 import { setQuery } from '../router.ts';
 import { changesOf, type Piece } from './changes.ts';
 
-/** The texts of a candidate beside those of another one, with what differs. */
+/** The texts of two candidates side by side, with what differs. */
 export function Texts({
   candidates,
   chosen,

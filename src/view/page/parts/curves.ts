@@ -229,7 +229,7 @@ const optimizer: Curve[] = [
   {
     id: 'kl-reference',
     title: 'Distance to the reference',
-    meaning: 'Mean of log p of the policy less that of the reference, in nats.',
+    meaning: 'Mean of log p of the policy minus log p of the reference, in nats.',
     lines: [{ label: 'Distance', of: ({ klReference }) => klReference }],
   },
   {

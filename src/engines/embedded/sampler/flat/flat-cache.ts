@@ -13,7 +13,7 @@ const mostIdleBytes = 64 * 1024 ** 2;
 /** Most tokens that are in the memory at once beside the slots. */
 export const tokensTogether = 64;
 
-/** Addresses of what is computed for some tokens. */
+/** Addresses of the values that are computed for some tokens. */
 interface Scratch {
   /** Query, key and value of each. */
   packed: number;

@@ -4,7 +4,7 @@ interface ConvolutionParts {
   packed: Float32Array;
   /** [width, taps]. */
   kernels: Float32Array;
-  /** B * x of each position of the sequence, [positions, width]. Those of the chunk are written. */
+  /** B * x of each position of the sequence, [positions, width]. Only the chunk's positions are written. */
   inputs: Float32Array;
   width: number;
   /** C * y of each token, [tokens, width], to be written. */

@@ -138,7 +138,7 @@ async function untilEnded(running: CommandHandle): Promise<number> {
   return running.exitCode;
 }
 
-/** The signal's reason if that has aborted, as what failed then failed by it. */
+/** The reason of the signal if it has aborted, because that made the call fail. Otherwise the error of the call. */
 export function failed(what: string, cause: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason;
   if (HarborError.isInstance(cause)) return cause;
