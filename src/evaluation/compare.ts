@@ -143,7 +143,7 @@ function tableOf(sides: readonly Side[], { measure: asked, seed }: CompareAllOpt
 function aloneIn({ measure, a, b, onlyInA, onlyInB, changedScenarios: changed }: Comparison): string[] {
   const count = (keys: readonly string[]) => `${keys.length} ${keys.length === 1 ? 'scenario' : 'scenarios'}`;
   return [
-    ...(changed.length > 0 ? [`${count(changed)} of ${b} changed: ${a} has others under the same keys`] : []),
+    ...(changed.length > 0 ? [`${count(changed)} of ${b} are not what ${a} has under the same keys`] : []),
     ...(onlyInA.length > 0 ? [`${b} has no ${measure} for ${count(onlyInA)} of ${a}`] : []),
     ...(onlyInB.length > 0 ? [`${a} has no ${measure} for ${count(onlyInB)} of ${b}`] : []),
   ];

@@ -275,7 +275,7 @@ test('other scenarios under the same keys are said', async () => {
     ),
   });
   const { warnings } = await compare(named({ one, moved }));
-  expect(warnings).toEqual(['2 scenarios of moved are others than those of one with the same keys']);
+  expect(warnings).toEqual(['2 scenarios of moved are not what one has under the same keys']);
   expect(describeComparison(compare(one, moved))).toContain(
     'warning: other scenarios have the same keys in knows 8: 2 (sum-0, sum-1)',
   );

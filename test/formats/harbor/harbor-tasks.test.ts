@@ -163,7 +163,7 @@ describe.skipIf(!hasBubblewrap)('harborTasks', () => {
     [{ 'task.toml': '[environment]\nmemory = "2G"\nmemory_mb = 512' }, 'memory_mb says 512'],
     [
       { 'task.toml': '[agent]\nnetwork_mode = "no-network"' },
-      'agent.network_mode ("no-network") is not supported: the network of a rollout is that of environment.network_mode (public)',
+      'agent.network_mode ("no-network") is not supported: a rollout keeps the network of environment.network_mode (public)',
     ],
     [{ 'task.toml': '[environment]\nnetwork_mode = "allowlist"' }, 'environment.network_mode ("allowlist")'],
     [{ 'task.toml': '[environment]\nallowed_hosts = ["a.b"]' }, 'environment.allowed_hosts (["a.b"])'],

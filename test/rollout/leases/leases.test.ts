@@ -332,7 +332,7 @@ it('a worker that is sent to the service is told so', async () => {
   const { model } = await open();
   const worker = startWorker(['--url', model.client.options.baseUrl, '--wait', '1']);
   expect(await worker.ended).toBe(1);
-  expect(worker.lines()).toMatch(/is not a program with leases\(\).*not that of the service/);
+  expect(worker.lines()).toMatch(/is not a program with leases\(\).*not the service/);
 });
 
 it('an `onEvent` that throws costs nothing but a warning', async () => {
