@@ -83,18 +83,7 @@ export function addCheckpointFlags(command: Command): Command {
  * @throws OptionError for a flag that has no checkpoint to act on.
  */
 export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
-  const {
-    checkpoint,
-    adapter,
-    train,
-    loraRank,
-    loraAlpha,
-    loraTargets,
-    context,
-    toolCalls,
-    reasoning,
-    chatTemplate,
-  } = flags;
+  const { checkpoint, adapter, train, chatTemplate } = flags;
   const given = checkpointArguments(flags).trim();
   if (checkpoint.length === 0 && given !== '')
     throw new OptionError(
@@ -108,47 +97,34 @@ export function checkpointsOf(flags: CheckpointFlags): CheckpointOptions[] {
       `--adapter ${adapter} belongs to one checkpoint, but there are ${checkpoint.length}: pass one --checkpoint.`,
       { option: 'adapter' },
     );
-  const lora = { rank: loraRank, alpha: loraAlpha, targets: loraTargets };
-  const format = { toolCalls, reasoning };
+  const lora = { rank: flags.loraRank, alpha: flags.loraAlpha, targets: flags.loraTargets };
+  const format = { toolCalls: flags.toolCalls, reasoning: flags.reasoning };
   return checkpoint.map((folder) => ({
     folder,
     adapter,
     train,
     lora,
-    contextLength: context,
+    contextLength: flags.context,
     format,
     chatTemplate,
   }));
 }
 
 /** The flags again, each after a space, as a shell reads them. */
-export function checkpointArguments({
-  checkpoint,
-  adapter,
-  train,
-  loraRank,
-  loraAlpha,
-  loraTargets,
-  context,
-  trainingMemory,
-  device,
-  chatTemplate,
-  toolCalls,
-  reasoning,
-}: CheckpointFlags): string {
+export function checkpointArguments(flags: CheckpointFlags): string {
   return [
-    ...checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
-    ['adapter', adapter && shellWord(adapter)],
-    ['train', train],
-    ['lora-rank', loraRank],
-    ['lora-alpha', loraAlpha],
-    ['lora-targets', loraTargets?.join(',')],
-    ['context', context],
-    ['chat-template', chatTemplate && shellWord(chatTemplate)],
-    ['tool-calls', toolCalls],
-    ['reasoning', reasoning],
-    ['training-memory', trainingMemory && trainingMemory / 1e9],
-    ['device', device],
+    ...flags.checkpoint.map((folder) => ['checkpoint', shellWord(folder)]),
+    ['adapter', flags.adapter && shellWord(flags.adapter)],
+    ['train', flags.train],
+    ['lora-rank', flags.loraRank],
+    ['lora-alpha', flags.loraAlpha],
+    ['lora-targets', flags.loraTargets?.join(',')],
+    ['context', flags.context],
+    ['chat-template', flags.chatTemplate && shellWord(flags.chatTemplate)],
+    ['tool-calls', flags.toolCalls],
+    ['reasoning', flags.reasoning],
+    ['training-memory', flags.trainingMemory && flags.trainingMemory / 1e9],
+    ['device', flags.device],
   ]
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => ` --${name} ${value}`)

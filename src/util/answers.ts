@@ -1,3 +1,5 @@
+import { joined } from './joined.ts';
+
 /** An answer of a server that is longer than what it is read to. */
 export class AnswerTooLarge extends Error {}
 
@@ -11,13 +13,7 @@ export async function readAnswer(
 ): Promise<Uint8Array<ArrayBuffer>> {
   const pieces: Uint8Array[] = [];
   for await (const piece of withinBytes(body, maxBytes)) pieces.push(piece);
-  const whole = new Uint8Array(pieces.reduce((sum, { byteLength }) => sum + byteLength, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    whole.set(piece, at);
-    at += piece.byteLength;
-  }
-  return whole;
+  return joined(pieces);
 }
 
 /** Reads a body as `readAnswer` does, as UTF-8 text. */

@@ -1,3 +1,5 @@
+import { joined } from './joined.ts';
+
 const encoder = new TextEncoder();
 
 /** Writes protocol-buffer messages (protobuf.dev/programming-guides/encoding). */
@@ -46,13 +48,7 @@ export class ProtobufWriter {
   }
 
   finish(): Uint8Array {
-    const result = new Uint8Array(this.#length);
-    let offset = 0;
-    for (const part of this.#parts) {
-      result.set(part, offset);
-      offset += part.length;
-    }
-    return result;
+    return joined(this.#parts);
   }
 
   #push(part: Uint8Array): void {

@@ -1,5 +1,6 @@
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
+import { joined } from '../../util/joined.ts';
 
 /** Small texts are compressed together up to this many bytes. */
 const gatheredBytes = 65_536;
@@ -26,15 +27,4 @@ async function* gathered(texts: AsyncIterable<string | Uint8Array>): AsyncGenera
     length = 0;
   }
   yield Buffer.concat(pieces);
-}
-
-/** One buffer of its own, which can go to another thread. */
-export function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    whole.set(piece, at);
-    at += piece.length;
-  }
-  return whole;
 }

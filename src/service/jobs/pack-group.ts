@@ -1,11 +1,12 @@
 import type { ParsedTrajectory } from '../../contract/index.ts';
+import { joined } from '../../util/joined.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { parseJson, withoutMark } from '../json/parse.ts';
 import type { TextKind } from '../json/read-text.ts';
 import type { GroupRecord } from '../store/store.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { GroupColumns } from './group-columns.ts';
-import { gzip, joined } from './gzip.ts';
+import { gzip } from './gzip.ts';
 import { checkedParts, readGroups } from './read-groups.ts';
 import { maxRepeatedTokens, type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
 

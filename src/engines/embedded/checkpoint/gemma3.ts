@@ -1,6 +1,7 @@
 import type { JsonFields } from '../../../language/index.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { fromFloat32, toFloat32 } from '../weights/number-formats.ts';
+import { layersOfType } from './layer-types.ts';
 import { mostPositions, readPositions } from './rotary-settings.ts';
 
 /** The defaults of transformers' Gemma3TextConfig. */
@@ -97,15 +98,8 @@ function embeddingScaleOf(config: JsonFields, width: number): number {
 
 /** Whether each layer has local attention: by `layer_types`, or in early configurations all but each sixth. */
 function localLayersOf(config: JsonFields, layers: number): boolean[] {
-  const types = config.get('layer_types');
-  if (types === undefined) {
-    const pattern = config.count('sliding_window_pattern', mostPositions, defaults.pattern);
-    return Array.from({ length: layers }, (_, layer) => (layer + 1) % pattern !== 0);
-  }
-  const [local, global] = ['sliding_attention', 'full_attention'];
-  if (!Array.isArray(types) || !types.every((type) => type === local || type === global))
-    throw config.unsupported('layer_types', `martingale runs layers of "${local}" and "${global}".`);
-  if (types.length !== layers)
-    throw config.wrong('layer_types', `a list of ${layers} layers (num_hidden_layers)`);
-  return types.map((type) => type === local);
+  const types = layersOfType(config, ['sliding_attention', 'full_attention'], layers);
+  if (types) return types;
+  const pattern = config.count('sliding_window_pattern', mostPositions, defaults.pattern);
+  return Array.from({ length: layers }, (_, layer) => (layer + 1) % pattern !== 0);
 }

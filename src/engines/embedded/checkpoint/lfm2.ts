@@ -1,5 +1,6 @@
 import type { JsonFields } from '../../../language/index.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
+import { layersOfType } from './layer-types.ts';
 import { readPositions } from './rotary-settings.ts';
 
 /** The defaults of transformers' Lfm2Config. */
@@ -73,18 +74,11 @@ function mlpWidthOf(config: JsonFields, most: number): number {
 
 /** Whether each layer is a convolution: by `layer_types`, or in early configurations all layers but `full_attn_idxs`. */
 function convolutionsOf(config: JsonFields, layers: number): boolean[] {
-  const types = config.get('layer_types');
-  if (types === undefined) {
-    const attention = config.get('full_attn_idxs');
-    if (attention === undefined) return Array.from({ length: layers }, () => false);
-    if (!Array.isArray(attention) || !attention.every((layer) => Number.isSafeInteger(layer)))
-      throw config.wrong('full_attn_idxs', 'a list of layers');
-    return Array.from({ length: layers }, (_, layer) => !attention.includes(layer));
-  }
-  const [convolution, attention] = ['conv', 'full_attention'];
-  if (!Array.isArray(types) || !types.every((type) => type === convolution || type === attention))
-    throw config.unsupported('layer_types', `martingale runs layers of "${convolution}" and "${attention}".`);
-  if (types.length !== layers)
-    throw config.wrong('layer_types', `a list of ${layers} layers (num_hidden_layers)`);
-  return types.map((type) => type === convolution);
+  const types = layersOfType(config, ['conv', 'full_attention'], layers);
+  if (types) return types;
+  const attention = config.get('full_attn_idxs');
+  if (attention === undefined) return Array.from({ length: layers }, () => false);
+  if (!Array.isArray(attention) || !attention.every((layer) => Number.isSafeInteger(layer)))
+    throw config.wrong('full_attn_idxs', 'a list of layers');
+  return Array.from({ length: layers }, (_, layer) => !attention.includes(layer));
 }

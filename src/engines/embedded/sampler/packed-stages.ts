@@ -1,3 +1,4 @@
+import { joinedFloats } from '../../../util/joined.ts';
 import { finalNormTensor, layerTensors, projectionShape, projectionsOf } from '../checkpoint/tensors.ts';
 import { type AttentionKind, decodingGraph, nextLayer } from '../graphs/decoding-graphs.ts';
 import { PackedProducts, ranksTogether } from '../graphs/products.ts';
@@ -143,14 +144,7 @@ function tensorsOf(base: BaseWeights, index: number): Map<string, Float32Array> 
 
 function joined(parts: readonly Float32Array[]): Float32Array {
   const [first] = parts;
-  if (parts.length === 1 && first) return first;
-  const all = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let offset = 0;
-  for (const part of parts) {
-    all.set(part, offset);
-    offset += part.length;
-  }
-  return all;
+  return parts.length === 1 && first ? first : joinedFloats(parts);
 }
 
 /** An adapter's inputs of `PackedProducts`, with rank 0 for the projections that it does not change. */

@@ -40,6 +40,9 @@ function RunPanel({ run, query }: { run: RunDetail; query: PanelProps['query'] }
   const unchanged = useMemo(() => main.filter((curve) => isQuiet(run, curve)), [main, run]);
   const moving = main.filter((curve) => !unchanged.includes(curve));
   const open = (step: number) => goTo(addressOf(['runs', run.id, 'steps', step]));
+  const drawn = (curve: (typeof main)[number]) => (
+    <RunCurve key={curve.id} run={run} curve={curve} steps={steps} cursor={cursor} onPick={open} />
+  );
   const move = (by: number) => {
     const at = cursor.peek() === null ? steps.length : steps.indexOf(cursor.peek() ?? 0);
     cursor.value = steps[Math.min(Math.max(at + by, 0), steps.length - 1)] ?? null;
@@ -65,23 +68,10 @@ function RunPanel({ run, query }: { run: RunDetail; query: PanelProps['query'] }
         </div>
       ) : (
         <>
-          <div class="charts">
-            {[...moving, ...(isFull ? more : [])].map((curve) => (
-              <RunCurve key={curve.id} run={run} curve={curve} steps={steps} cursor={cursor} onPick={open} />
-            ))}
-          </div>
+          <div class="charts">{[...moving, ...(isFull ? more : [])].map(drawn)}</div>
           {unchanged.length > 0 && (
             <Unchanged reports={reports} curves={unchanged}>
-              {unchanged.map((curve) => (
-                <RunCurve
-                  key={curve.id}
-                  run={run}
-                  curve={curve}
-                  steps={steps}
-                  cursor={cursor}
-                  onPick={open}
-                />
-              ))}
+              {unchanged.map(drawn)}
             </Unchanged>
           )}
           <div class="buttons">

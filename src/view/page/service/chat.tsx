@@ -121,33 +121,18 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
             event.currentTarget.form?.requestSubmit();
           }}
         />
-        <label>
-          <span class="muted">Temperature </span>
-          <input
-            class="field"
-            type="number"
-            min="0"
-            max="2"
-            step="0.1"
-            value={settings.temperature}
-            onInput={({ currentTarget }) =>
-              setSettings({ ...settings, temperature: currentTarget.valueAsNumber || 0 })
-            }
-          />
-        </label>
-        <label>
-          <span class="muted">Tokens </span>
-          <input
-            class="field"
-            type="number"
-            min="1"
-            step="1"
-            value={settings.maxTokens}
-            onInput={({ currentTarget }) =>
-              setSettings({ ...settings, maxTokens: Math.max(1, currentTarget.valueAsNumber || 1) })
-            }
-          />
-        </label>
+        <NumberField
+          title="Temperature"
+          range={{ min: 0, max: 2, step: 0.1 }}
+          value={settings.temperature}
+          onInput={(temperature) => setSettings({ ...settings, temperature })}
+        />
+        <NumberField
+          title="Tokens"
+          range={{ min: 1, step: 1 }}
+          value={settings.maxTokens}
+          onInput={(maxTokens) => setSettings({ ...settings, maxTokens })}
+        />
         <button type="submit" class="button" disabled={isBusy}>
           Ask
         </button>
@@ -156,5 +141,29 @@ export function Chat({ names, left, right }: { names: readonly string[]; left: s
         </button>
       </form>
     </section>
+  );
+}
+
+interface NumberFieldProps {
+  title: string;
+  range: { min: number; max?: number; step: number };
+  value: number;
+  onInput: (value: number) => void;
+}
+
+function NumberField({ title, range, value, onInput }: NumberFieldProps) {
+  return (
+    <label>
+      <span class="muted">{title} </span>
+      <input
+        class="field"
+        type="number"
+        {...range}
+        value={value}
+        onInput={({ currentTarget }) =>
+          onInput(Math.max(range.min, currentTarget.valueAsNumber || range.min))
+        }
+      />
+    </label>
   );
 }

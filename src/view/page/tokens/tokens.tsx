@@ -149,20 +149,11 @@ function Legend({ shading, hasClipped }: { shading: Shading; hasClipped: boolean
             {['< 0.1', '≥ 0.1', '≥ 0.5', '≥ 1', '≥ 2', '≥ 3 nats'][level]}
           </li>
         ))}
-      {shading === 'advantage' && (
+      {(shading === 'advantage' || shading === 'ratio') && (
         <>
           <li>
-            <i class="swatch plus-2" /> more likely after training
-          </li>
-          <li>
-            <i class="swatch minus-2" /> less likely
-          </li>
-        </>
-      )}
-      {shading === 'ratio' && (
-        <>
-          <li>
-            <i class="swatch plus-2" /> likelier when it trained
+            <i class="swatch plus-2" />{' '}
+            {shading === 'advantage' ? 'more likely after training' : 'likelier when it trained'}
           </li>
           <li>
             <i class="swatch minus-2" /> less likely
