@@ -136,7 +136,7 @@ function refuseVariants(config: JsonFields, modules: readonly string[]): void {
         throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only.`);
   for (const [field, value] of Object.entries(fields)) {
     const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
-    if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting.');
+    if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting.', value);
   }
 }
 
