@@ -127,7 +127,7 @@ const defaults = {
 /**
  * Reads checkpoints with their tokenizers, one after another.
  *
- * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`) that names the option,
+ * @throws EngineError or LanguageError (`bad_option`, `bad_checkpoint`, `checkpoint_unsupported`) that names the option,
  * or the file, the field and its value.
  */
 export async function openCheckpoints(
@@ -161,7 +161,7 @@ export interface InspectedCheckpoint
  * Reads what a folder says without its weights, and fetches it if it is of the hub. `contextLength` of the architecture is
  * the one to use.
  *
- * @throws EngineError (`bad_option`, `bad_checkpoint`) or LanguageError (`checkpoint_unsupported`), as `openCheckpoints`.
+ * @throws EngineError or LanguageError (`bad_option`, `bad_checkpoint`, `checkpoint_unsupported`), as `openCheckpoints`.
  */
 export async function inspectCheckpoint(
   {

@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises';
-import { basename, join, resolve } from 'node:path';
-import { z } from 'zod';
+import { basename, resolve } from 'node:path';
 import {
   type ChatFormat,
   type Constraint,
+  JsonFields,
   type Language,
   type Reply,
   readLanguage,
@@ -64,8 +63,8 @@ export interface TinkerEngineOptions {
  * The engine whose model is on a training server of the Tinker API 0.25, as SkyRL 0.4.0 serves it. Text, tokens and losses
  * are computed here, weights and gradients there.
  *
- * @throws EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`, `bad_checkpoint`) or LanguageError
- * (`checkpoint_unsupported`).
+ * @throws EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`) or LanguageError (`bad_checkpoint`,
+ * `checkpoint_unsupported`).
  */
 export async function createTinkerEngine({
   url,
@@ -85,7 +84,7 @@ export async function createTinkerEngine({
         `\`${name}\` is ${value}. Pass a whole number of at least ${least}.`,
       );
   const language = readLanguage(checkpoint);
-  const baseModel = await readBaseModel(checkpoint, { id, language });
+  const baseModel = baseModelOf(checkpoint, { id, language });
   const api = new TinkerApi({ url, apiKey });
   let adapters: Adapters | undefined;
   try {
@@ -242,25 +241,18 @@ class TinkerEngine implements Engine {
   }
 }
 
-async function readBaseModel(
+function baseModelOf(
   folder: string,
   { id = basename(resolve(folder)), language }: { id: string | undefined; language: Language },
-): Promise<BaseModel> {
-  const path = join(folder, 'config.json');
-  try {
-    const { max_position_embeddings } = configSchema.parse(JSON.parse(await readFile(path, 'utf8')));
-    return {
-      id,
-      contextLength: max_position_embeddings,
-      vocabularySize: language.tokenizer.vocabularySize,
-      parameters: null,
-      isRemote: true,
-      defaults: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
-    };
-  } catch (cause) {
-    const problem = cause instanceof z.ZodError ? z.prettifyError(cause) : cause;
-    throw new EngineError('bad_checkpoint', `${path}: ${problem}`, { cause });
-  }
+): BaseModel {
+  return {
+    id,
+    contextLength: JsonFields.read(folder, 'config.json').count('max_position_embeddings', mostPositions),
+    vocabularySize: language.tokenizer.vocabularySize,
+    parameters: null,
+    isRemote: true,
+    defaults: { rlLearningRate: 1e-4, sftLearningRate: 2e-4, sftBatchSize: 16 },
+  };
 }
 
-const configSchema = z.object({ max_position_embeddings: z.int().positive() });
+const mostPositions = 2 ** 27;

@@ -10,7 +10,7 @@ let read: (Language & { shared: SharedLanguage }) | undefined;
  * BPE with 512 ids, where every digit is a token, and a template that writes conversations compactly. Read when it is
  * first needed.
  *
- * @throws LanguageError (`checkpoint_unsupported`) if a file is missing or changed.
+ * @throws LanguageError (`bad_checkpoint`, `checkpoint_unsupported`) if a file is missing or changed.
  */
 export function builtInLanguage(): Language & { shared: SharedLanguage } {
   read ??= readLanguage(folder);

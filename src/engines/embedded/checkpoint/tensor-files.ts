@@ -31,7 +31,7 @@ export class TensorFiles {
   /**
    * Opens `model.safetensors`, or all files that `model.safetensors.index.json` names.
    *
-   * @throws EngineError (`bad_checkpoint`) when a file is missing, unreadable or not what the index says.
+   * @throws EngineError or LanguageError (`bad_checkpoint`) when a file is missing, unreadable or not what the index says.
    */
   static async open(folder: string): Promise<TensorFiles> {
     const single = await openIfExists(join(folder, singleFile));
