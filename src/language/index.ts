@@ -1,4 +1,5 @@
 export * from './basics.ts';
+export { writtenCalls } from './chat/call-text.ts';
 export { chatTemplateNames, type GivenTemplate } from './chat/chat-templates.ts';
 export { CodedTemplate } from './chat/coded-template.ts';
 export { endsInReasoning } from './chat/prompt-reasoning.ts';

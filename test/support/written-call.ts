@@ -3,3 +3,9 @@ export const writtenCall = {
   ...{ beforeName: '<tool_call>', beforeArguments: '', after: '</tool_call>', between: null },
   mayHaveSpaces: false,
 };
+
+/** How LFM2 writes one call. */
+export const writtenPython = {
+  ...{ beforeName: '', beforeArguments: '(', after: ')', between: null, mayHaveSpaces: false },
+  python: { open: '<|tool_call_start|>[', close: ']<|tool_call_end|>' },
+};

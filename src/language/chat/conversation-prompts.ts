@@ -2,9 +2,10 @@ import { type ExactJson, parseExactJson } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { writtenCalls } from './call-text.ts';
 import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './coded-template.ts';
-import type { Turn } from './conversation.ts';
-import { findReplies, headerOf, partsThrough } from './template-replies.ts';
+import type { Turn, TurnToolCall } from './conversation.ts';
+import { calledProbe, findReplies, headerOf, partsThrough } from './template-replies.ts';
 
 interface PromptOptions {
   addGenerationPrompt: boolean;
@@ -24,7 +25,8 @@ export interface ConversationPrompt {
 /**
  * Renders conversations with a model's template, which sees their texts. The template gets a sampled reply as
  * content. Where it writes all of it, the sampled ids take the place of what it wrote; where it leaves something out, as
- * Qwen3 leaves out earlier reasoning, the prompt is what the template says.
+ * Qwen3 leaves out earlier reasoning, the prompt is what the template says. Calls without sampled ids that a template
+ * leaves out, as LFM2's first one does, are written into the content, as the model would have.
  */
 export class ConversationPrompts {
   readonly #tokenizer: Tokenizer;
@@ -35,6 +37,8 @@ export class ConversationPrompts {
   /** What the template writes before every reply. */
   readonly #header: readonly CodedPart[];
   readonly #isAlwaysAsked: boolean;
+  /** The templates that leave out calls. */
+  readonly #withoutCalls: ReadonlySet<CodedTemplate>;
 
   constructor(tokenizer: Tokenizer, format: ChatFormat) {
     const { template, toolTemplate, variables } = format;
@@ -48,26 +52,32 @@ export class ConversationPrompts {
     const { header, isAlwaysAsked } = headerOf(this.#template, variables);
     this.#header = header;
     this.#isAlwaysAsked = isAlwaysAsked;
+    const leavesOutCalls = (one: CodedTemplate) =>
+      calledProbe(one, variables)?.every((part) => part.type !== 'text' || !part.text.includes('probe'));
+    this.#withoutCalls = new Set(
+      format.calls ? [this.#template, this.#toolTemplate].filter(leavesOutCalls) : [],
+    );
   }
 
   render(turns: readonly Turn[], tools: ExactJson, options: PromptOptions): ConversationPrompt {
     const { addGenerationPrompt, continueFinalMessage, values } = options;
     const template = tools ? this.#toolTemplate : this.#template;
+    const called = this.#calledIn(turns, template);
     const parts = template.render(this.#format.variables, {
       documents: null,
       ...values,
-      messages: turns.map((turn) => this.#message(turn)),
+      messages: turns.map((turn) => this.#message(turn, called.get(turn))),
       tools,
       add_generation_prompt: addGenerationPrompt,
     });
     const last = turns.at(-1);
     const content = last?.content.trim() ?? '';
     const isOpenReply = continueFinalMessage && last?.role === 'assistant';
-    const hasSampled = turns.some(({ tokenIds }) => tokenIds);
+    const hasSampled = called.size > 0 || turns.some(({ tokenIds }) => tokenIds);
     // An empty reply to continue ends after its header.
     const prompt =
       hasSampled || (isOpenReply && content === '')
-        ? this.#withSampled(parts, turns, { addGenerationPrompt, isOpenReply })
+        ? this.#withSampled(parts, turns, { addGenerationPrompt, isOpenReply, called })
         : { parts, slots: [], kept: [] };
     if (!continueFinalMessage || (isOpenReply && (hasSampled || content === ''))) return prompt;
     const open =
@@ -85,11 +95,38 @@ export class ConversationPrompts {
     );
   }
 
+  /**
+   * The turns whose calls the template cannot write, and how the model writes them. A template that writes calls in Python
+   * takes only arguments that are objects.
+   */
+  #calledIn(turns: readonly Turn[], template: CodedTemplate): Map<Turn, CodedPart[]> {
+    const found = new Map<Turn, CodedPart[]>();
+    const { calls } = this.#format;
+    const leavesOut = this.#withoutCalls.has(template);
+    const isOdd = ({ arguments: text }: TurnToolCall) =>
+      calls?.form === 'python' && !(argumentsOf(text) instanceof Map);
+    for (const turn of turns) {
+      const { content, toolCalls, tokenIds } = turn;
+      if (!calls || tokenIds || !toolCalls.some((call) => leavesOut || isOdd(call))) continue;
+      const written = [content, ...writtenCalls(calls, toolCalls, { afterText: content !== '' })];
+      found.set(
+        turn,
+        written
+          .filter((part) => part !== '')
+          .map((part) =>
+            typeof part === 'number' ? { type: 'special', token: part } : { type: 'text', text: part },
+          ),
+      );
+    }
+    return found;
+  }
+
   /** A message as the templates of checkpoints expect it: arguments of calls are values, not JSON. */
-  #message(turn: Turn): Record<string, unknown> {
-    const { role, content, toolCalls, reasoning, toolCallId, name, tokenIds } = turn;
+  #message(turn: Turn, called: readonly CodedPart[] | undefined): Record<string, unknown> {
+    const { role, toolCalls, reasoning, toolCallId, name, tokenIds } = turn;
     if (tokenIds) return { role, content: this.#textOf(tokenIds) };
-    const calls = toolCalls.map((call) => ({
+    const content = called ? this.#textsOf(called).join('') : turn.content;
+    const calls = (called ? [] : toolCalls).map((call) => ({
       id: call.id,
       type: 'function',
       function: { name: call.name, arguments: argumentsOf(call.arguments) },
@@ -97,7 +134,8 @@ export class ConversationPrompts {
     return {
       role,
       content,
-      ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning }),
+      // The names that templates have for it: `thinking` is that of LFM2.5.
+      ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning, thinking: reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),
       ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
       ...(name === undefined ? {} : { name }),
@@ -107,7 +145,11 @@ export class ConversationPrompts {
   #withSampled(
     rendered: readonly CodedPart[],
     turns: readonly Turn[],
-    { addGenerationPrompt, isOpenReply }: { addGenerationPrompt: boolean; isOpenReply: boolean },
+    {
+      addGenerationPrompt,
+      isOpenReply,
+      called,
+    }: { addGenerationPrompt: boolean; isOpenReply: boolean; called: ReadonlyMap<Turn, CodedPart[]> },
   ): ConversationPrompt {
     const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
@@ -122,12 +164,15 @@ export class ConversationPrompts {
     for (const [index, turn] of assistants.entries()) {
       const reply = replies[index];
       const isOpen = isOpenReply && index === assistants.length - 1;
-      if (!reply || (!turn.tokenIds && !isOpen)) continue;
+      const calls = called.get(turn);
+      if (!reply || (!turn.tokenIds && !calls && !isOpen)) continue;
       for (; at < reply.start; at++) result.parts.push(parts[at]!);
       const text = parts.slice(reply.start, reply.end);
-      const kept = turn.tokenIds ? this.#before(text, turn.tokenIds) : openOf(turn, text);
+      const given = turn.tokenIds ? this.#textOf(turn.tokenIds) : calls && this.#textsOf(calls).join('');
+      const kept = given === undefined ? openOf(turn, text) : this.#before(text, given);
       if (turn.tokenIds) result.kept.push(kept !== null);
       append(result.parts, kept ?? text);
+      if (kept && calls) append(result.parts, calls);
       if (kept && turn.tokenIds) {
         result.parts.push({ type: 'slot', index: result.slots.length });
         result.slots.push({ type: 'tokens', tokens: turn.tokenIds });
@@ -140,14 +185,11 @@ export class ConversationPrompts {
   }
 
   /**
-   * What the template wrote before a sampled reply, such as empty reasoning; null if it did not write all of the reply.
-   * White space may differ: the white space of the sampled ids counts.
+   * What the template wrote before a reply, such as empty reasoning; null if it did not write all of the reply. White
+   * space may differ: the white space of sampled ids counts.
    */
-  #before(written: readonly CodedPart[], tokenIds: readonly number[]): CodedPart[] | null {
-    const reply = this.#textOf(tokenIds);
-    const texts = written.map((part) =>
-      part.type === 'text' ? part.text : this.#tokenizer.text(part.token),
-    );
+  #before(written: readonly CodedPart[], reply: string): CodedPart[] | null {
+    const texts = this.#textsOf(written);
     const whole = texts.join('');
     if (whole.replace(/\s+/g, '') === reply.replace(/\s+/g, '')) return [];
     if (!whole.endsWith(reply)) return null;
@@ -161,6 +203,10 @@ export class ConversationPrompts {
       left -= length;
     }
     return before;
+  }
+
+  #textsOf(parts: readonly CodedPart[]): string[] {
+    return parts.map((part) => (part.type === 'text' ? part.text : this.#tokenizer.text(part.token)));
   }
 
   /** The text of a sampled reply without its end token; special tokens are written as text. */

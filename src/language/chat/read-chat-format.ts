@@ -3,11 +3,17 @@ import { isObject } from '../../util/json.ts';
 import { Template } from '../jinja/template.ts';
 import { findText, JsonFields, unsupported } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
-import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
+import {
+  type CallStyle,
+  type ChatFormat,
+  pythonTags,
+  type ReasoningTags,
+  type Tokenizer,
+} from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './call-text.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
-import { difference, probes } from './template-replies.ts';
+import { calledProbe, difference, probes } from './template-replies.ts';
 
 const templateFile = 'chat_template.jinja';
 const configFile = 'tokenizer_config.json';
@@ -45,7 +51,9 @@ export function readChatFormat(
     .join('');
   const calls = toolCalls
     ? callStyles[toolCalls]
-    : foundCalls(template + (toolTemplate ?? ''), () => writesNamedCalls(coded, variables, tokenizer));
+    : foundCalls(template + (toolTemplate ?? ''), tokenizer, () =>
+        writesNamedCalls(coded, variables, tokenizer),
+      );
   const thought = foundReasoning(template, prompt, reasoning);
   return {
     template,
@@ -65,6 +73,7 @@ const bare = { open: '', close: '' } as const;
 const callStyles = {
   hermes: { form: 'object', ...tags, argumentsField: 'arguments' },
   named: { form: 'named', ...tags, argumentsField: 'arguments' },
+  lfm2: { form: 'python', ...pythonTags, argumentsField: 'arguments' },
   llama: { form: 'object', ...bare, argumentsField: 'parameters' },
   json: { form: 'object', ...bare, argumentsField: 'arguments' },
   none: null,
@@ -80,9 +89,11 @@ function tagTokens(
   return first === undefined || last === undefined ? null : { open: first, close: last };
 }
 
-function foundCalls(source: string, isNamed: () => boolean): UntokenizedStyle | null {
+function foundCalls(source: string, { added }: Tokenizer, isNamed: () => boolean): UntokenizedStyle | null {
   if (!/\btools\b/.test(source)) return null;
   if (source.includes(tags.open)) return isNamed() ? callStyles.named : callStyles.hermes;
+  // LFM2's first template shows tools, but no calls.
+  if (added.has(pythonTags.open)) return callStyles.lfm2;
   return source.includes('"parameters') ? callStyles.llama : callStyles.json;
 }
 
@@ -92,19 +103,9 @@ function writesNamedCalls(
   variables: ChatFormat['variables'],
   tokenizer: Tokenizer,
 ): boolean {
-  const call = { id: 'call00000', type: 'function', function: { name: 'probe', arguments: new Map() } };
-  const messages = [
-    { role: 'user', content: 'question' },
-    { role: 'assistant', content: '', tool_calls: [call] },
-  ];
-  try {
-    const parts = template.render(variables, { messages, tools: null, documents: null });
-    const texts = parts.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)));
-    return /<tool_call>\s*probe/.test(texts.join(''));
-  } catch {
-    // A template may refuse calls of tools that it was not given.
-    return false;
-  }
+  const parts = calledProbe(template, variables) ?? [];
+  const texts = parts.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)));
+  return /<tool_call>\s*probe/.test(texts.join(''));
 }
 
 function foundReasoning(

@@ -1,6 +1,7 @@
 import { type ExactJson, exactText, parseExactJson } from '../../util/exact-json.ts';
 import type { CallStyle, ReasoningTags } from '../tokenizer/tokenizer.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
+import { ArgumentScanner, jsonMember } from './python-literals.ts';
 
 /** A piece of a reply. */
 export type ReplyPiece =
@@ -32,7 +33,9 @@ type State =
 
 /**
  * Reads reasoning and calls out of a reply's text as it arrives. Text is withheld while it may be the beginning of a tag
- * or of a call. Arguments are passed on as written, also if they are no JSON; a call without a name is content.
+ * or of a call. Arguments are passed on as written, also if they are no JSON; a call without a name is content. Arguments
+ * in Python become JSON, each as soon as it is whole; one that is no `name=literal` stays as written, so that the
+ * arguments are no JSON.
  */
 export class ReplyReader {
   readonly #format: ReplyFormat;
@@ -40,6 +43,8 @@ export class ReplyReader {
   #buffer = '';
   #isCut = false;
   #scanner = new JsonValueScanner();
+  /** For arguments in Python: the current one, and how many came before it. */
+  #argument = { scanner: new ArgumentScanner(), index: 0 };
 
   constructor(format: ReplyFormat) {
     this.#format = format;
@@ -103,6 +108,7 @@ export class ReplyReader {
       case 'call':
         return this.#readCall(pieces, isEnd);
       case 'arguments': {
+        if (this.#format.calls?.form === 'python') return this.#readArgument(pieces, isEnd);
         const length = this.#scanner.read(this.#buffer);
         const text = this.#buffer.slice(0, length);
         this.#buffer = this.#buffer.slice(length);
@@ -110,6 +116,8 @@ export class ReplyReader {
         return this.#scanner.ended ? 'after' : null;
       }
       case 'after': {
+        if (this.#format.calls?.form === 'python' && this.#beginPython(nextPython, pieces))
+          return 'arguments';
         const close = this.#format.calls?.close || '}';
         const at = this.#buffer.indexOf(close);
         if (at < 0) return null;
@@ -161,7 +169,8 @@ export class ReplyReader {
 
   #readCall(pieces: ReplyPiece[], isEnd: boolean): State | null {
     const { form, open = '', close = '' } = this.#format.calls ?? {};
-    const head = (form === 'named' ? namedHead : callHead).exec(this.#buffer);
+    if (form === 'python' && this.#beginPython(firstPython, pieces)) return 'arguments';
+    const head = form === 'python' ? null : (form === 'named' ? namedHead : callHead).exec(this.#buffer);
     if (head && !(form === 'named' && head[0].includes(close))) {
       this.#buffer = this.#buffer.slice(head[0].length);
       this.#scanner = new JsonValueScanner();
@@ -187,7 +196,37 @@ export class ReplyReader {
     pieces.push({ type: 'content', text: open + body + (isWhole ? close : '') });
     return 'content';
   }
+
+  #beginPython(pattern: RegExp, pieces: ReplyPiece[]): boolean {
+    const head = pattern.exec(this.#buffer);
+    if (!head) return false;
+    this.#buffer = this.#buffer.slice(head[0].length);
+    this.#argument = { scanner: new ArgumentScanner(), index: 0 };
+    pieces.push({ type: 'call', name: head[1] ?? '', arguments: '{' });
+    return true;
+  }
+
+  #readArgument(pieces: ReplyPiece[], isEnd: boolean): State | null {
+    const { scanner, index } = this.#argument;
+    const end = scanner.end(this.#buffer);
+    if (end < 0 && (!isEnd || this.#isCut)) return null;
+    const written = end < 0 ? this.#buffer : this.#buffer.slice(0, end);
+    const mark = this.#buffer[end];
+    this.#buffer = end < 0 ? '' : this.#buffer.slice(end + 1);
+    // Nothing, or a comma, before the end.
+    const isLeftOut = mark === ')' && written.trim() === '';
+    const member = (index > 0 ? ',' : '') + (end < 0 ? written : jsonMember(written));
+    const text = (isLeftOut ? '' : member) + (mark === ')' ? '}' : '');
+    if (text !== '') pieces.push({ type: 'arguments', text });
+    this.#argument = { scanner: new ArgumentScanner(), index: index + 1 };
+    if (end < 0) return null;
+    return mark === ',' ? 'arguments' : 'after';
+  }
 }
+
+/** The first call in Python up to its arguments, and a further one. */
+const firstPython = /^\s*\[\s*([^\s=,()[\]{}'"]+)\s*\(/;
+const nextPython = /^\s*,\s*([^\s=,()[\]{}'"]+)\s*\(/;
 
 /** A call up to its arguments, as models write it. */
 const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;

@@ -60,6 +60,21 @@ export function probes(template: CodedTemplate, variables: ChatFormat['variables
   };
 }
 
+/** A conversation whose last message calls the function `probe`; null if the template refuses it. */
+export function calledProbe(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] | null {
+  const call = { id: 'call00000', type: 'function', function: { name: 'probe', arguments: new Map() } };
+  const messages = [
+    { role: 'user', content: 'question' },
+    { role: 'assistant', content: '', tool_calls: [call] },
+  ];
+  try {
+    return template.render(variables, { messages, tools: null, documents: null });
+  } catch {
+    // A template may refuse calls of tools that it was not given.
+    return null;
+  }
+}
+
 /** What follows a beginning; null if the parts do not begin so. */
 export function difference(parts: readonly CodedPart[], beginning: readonly CodedPart[]): CodedPart[] | null {
   for (const [index, part] of beginning.entries()) {

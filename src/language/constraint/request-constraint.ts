@@ -85,10 +85,11 @@ export const hasContentGrammar = (constraint: Constraint | null): boolean =>
 
 function writtenCalls(calls: ChatFormat['calls'], isRepeated: boolean): WrittenCalls {
   if (!calls) throw unsupportedField(['tool_choice'], 'required', 'this model cannot call tools');
-  const { beforeName, beforeArguments, after, between } = callText(calls);
+  const { list, beforeName, beforeArguments, after, between } = callText(calls);
   return {
     ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null },
     mayHaveSpaces: calls.form === 'object',
+    ...(list ? { python: list } : {}),
   };
 }
 

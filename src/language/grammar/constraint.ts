@@ -53,6 +53,11 @@ export interface WrittenCalls {
   between: string | null;
   /** Whether the JSON may have a space after each comma and colon. */
   mayHaveSpaces: boolean;
+  /**
+   * For calls in Python, what is written before the first and after the last: arguments are then keyword arguments, with
+   * or without such spaces. Absent for JSON.
+   */
+  python?: { open: string; close: string };
 }
 
 /**

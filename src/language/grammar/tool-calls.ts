@@ -22,9 +22,10 @@ import { SchemaCompiler } from './json/schema.ts';
 
 /** With or without a space after commas and colons. */
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
+const pythonLayout = new JsonLayout({ whitespace: ' ?', isPython: true });
 
-/** One call, or several. `before`: what is written before the first name. */
-export function namedJson({ alternatives, written }: NamedJson, before = written.beforeName): GrammarSource {
+/** One call, or several. `tag`: what they begin with that is written already. */
+export function namedJson({ alternatives, written }: NamedJson, tag = ''): GrammarSource {
   if (alternatives.length === 0)
     throw new LanguageError('grammar_empty', 'A choice of names needs at least one alternative.');
   const names = new Set<string>();
@@ -32,11 +33,16 @@ export function namedJson({ alternatives, written }: NamedJson, before = written
     if (names.has(name)) throw new LanguageError('grammar_invalid', `Two alternatives are called "${name}".`);
     names.add(name);
   }
-  const { beforeName, beforeArguments, after, between, mayHaveSpaces } = written;
-  const layout = mayHaveSpaces ? spacedLayout : compactLayout;
+  const { beforeName, beforeArguments, after, between, mayHaveSpaces, python } = written;
+  const layout = python ? pythonLayout : mayHaveSpaces ? spacedLayout : compactLayout;
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
-    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true, layout }),
+    schema: new SchemaCompiler(schema, {
+      label: name,
+      onlyObjects: true,
+      asArguments: python !== undefined,
+      layout,
+    }),
   }));
   const callAfter = (text: string) =>
     choice(
@@ -48,10 +54,12 @@ export function namedJson({ alternatives, written }: NamedJson, before = written
         ]),
       ),
     );
+  const before = ((python?.open ?? '') + beforeName).slice(tag.length);
   const call = callAfter(before);
   const next = before === beforeName ? call : callAfter(beforeName);
+  const more = between === null ? [] : [repeat(sequence([literal(between), next]), 0, null)];
   return {
-    start: between === null ? call : sequence([call, repeat(sequence([literal(between), next]), 0, null)]),
+    start: sequence([call, ...more, ...(python ? [literal(python.close)] : [])]),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
   };
 }
@@ -64,10 +72,7 @@ export function textOrCalls(
   { calls, tag, reasoning }: TextOrCalls,
   content: GrammarSource | null,
 ): GrammarSource {
-  const called = within(
-    'call',
-    namedJson(calls, content ? undefined : calls.written.beforeName.slice(tag.length)),
-  );
+  const called = within('call', namedJson(calls, content ? '' : tag));
   if (content) {
     const text = within('content', content);
     return {

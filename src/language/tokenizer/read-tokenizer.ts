@@ -6,7 +6,9 @@ import { byteFallback, isOfCharacters } from './byte-fallback.ts';
 import { BYTE_SYMBOLS, byteLevel } from './byte-level.ts';
 import { isTokenId, JsonFields } from './json-fields.ts';
 import { filesOf, type ModelFiles } from './model-files.ts';
-import type { Tokenizer } from './tokenizer.ts';
+import { pythonTags, type Tokenizer } from './tokenizer.ts';
+
+const tags: ReadonlySet<string> = new Set(Object.values(pythonTags));
 
 /** Longest token, in bytes, and most added tokens: many times what published files have. */
 const [maxTokenBytes, maxAddedTokens] = [4096, 1 << 16];
@@ -150,7 +152,7 @@ function addedTokensOf(file: JsonFields): AddedToken[] {
     for (const name of ['lstrip', 'rstrip', 'single_word'])
       if (more[name] === true)
         throw file.unsupported(`${at}.${name}`, 'martingale reads tokens that take no text around them.');
-    return { id, content, special: special === true };
+    return { id, content, special: special === true && !tags.has(content) };
   });
 }
 

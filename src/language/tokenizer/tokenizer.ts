@@ -73,11 +73,14 @@ export interface ReasoningTags {
   opened: boolean;
 }
 
+/** Around the calls of LFM2. Its files have them as special tokens; here they are tags, text as `<tool_call>` is. */
+export const pythonTags = { open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
+
 /** How a model writes calls. */
 export interface CallStyle {
-  /** `object`: `{"name": "add", "arguments": {"a": 1}}`. `named`: `add{"a":1}`. */
-  form: 'object' | 'named';
-  /** Before and after each call, such as `<tool_call>`; both empty for bare JSON. */
+  /** `object`: `{"name": "add", "arguments": {"a": 1}}`. `named`: `add{"a":1}`. `python`: all calls as `[add(a=1)]`. */
+  form: 'object' | 'named' | 'python';
+  /** Before and after each call, such as `<tool_call>`, or the list of calls; both empty for bare JSON. */
   open: string;
   close: string;
   /** Their tokens; null if they are no tokens of their own. */

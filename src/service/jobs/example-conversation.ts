@@ -1,7 +1,7 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
-import { type ChatFormat, callText, type Turn, type TurnToolCall, toTurn } from '../../language/basics.ts';
-import type { Constraint, Reply } from '../../language/index.ts';
+import { type ChatFormat, type Turn, type TurnToolCall, toTurn } from '../../language/basics.ts';
+import { type Constraint, type Reply, writtenCalls } from '../../language/index.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -61,20 +61,14 @@ export function toReply(
   constraint: Constraint | null,
   { calls, reasoning: tags }: Pick<ChatFormat, 'calls' | 'reasoning'>,
 ): Reply {
+  const [first] = toolCalls;
+  if (first && !calls)
+    throw invalidField(['messages'], 'have tool calls, which this model cannot make', first.name);
+  const made = toolCalls.map((call) => ({ ...call, arguments: argumentsAsWritten(call, constraint) }));
   const parts = [
     ...reasoningAsWritten(reasoning ?? '', constraint, tags),
     contentAsWritten(content, constraint),
-    ...toolCalls.flatMap((call, index) => {
-      const json = argumentsAsWritten(call, constraint);
-      if (!calls)
-        throw invalidField(['messages'], 'have tool calls, which this model cannot make', call.name);
-      const { beforeName, beforeArguments, after, between } = callText(calls);
-      const begin = index > 0 || content !== '' ? between : '';
-      const text = beforeName + call.name + beforeArguments + json + after;
-      const { tokens, open, close } = calls;
-      if (!tokens) return [begin + text];
-      return [begin, tokens.open, text.slice(open.length, -close.length), tokens.close];
-    }),
+    ...(calls && made.length > 0 ? writtenCalls(calls, made, { afterText: content !== '' }) : []),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };
 }

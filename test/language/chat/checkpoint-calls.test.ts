@@ -29,6 +29,7 @@ const written = {
     '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>\n{"name": "find", "arguments": {"a":2}}\n</tool_call>',
   smollm2:
     '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>\n{"name": "find", "arguments": {"a":2}}\n</tool_call>',
+  lfm2: '<|tool_call_start|>[add(a=1), find(a=2)]<|tool_call_end|>',
 };
 
 describe.each(Object.entries(written))('required calls of a %s checkpoint', (family, text) => {
@@ -60,7 +61,7 @@ describe.each(Object.entries(written))('required calls of a %s checkpoint', (fam
     const { content, tool_calls: calls } = parser.message();
     expect(content).toBeNull();
     expect(calls?.map(({ function: called }) => [called.name, called.arguments])).toEqual([
-      ['add', '{"a": 1}'],
+      ['add', family === 'lfm2' ? '{"a":1}' : '{"a": 1}'],
       ['find', '{"a":2}'],
     ]);
     expect(parser.finishReason({ finishReason: 'stop', stop: null })).toBe('tool_calls');
@@ -68,7 +69,8 @@ describe.each(Object.entries(written))('required calls of a %s checkpoint', (fam
 
   it('begin with the token of the tag, if it has one', async () => {
     const [first] = await encode(text);
-    expect(tokenizer.text(first ?? 0).startsWith('<tool_call>')).toBe(family === 'qwen3');
+    const tags = ['<tool_call>', '<|tool_call_start|>'];
+    expect(tags.includes(tokenizer.text(first ?? 0))).toBe(['qwen3', 'lfm2'].includes(family));
   });
 
   it('exclude other texts, other tools and, for a named one, a second call', async () => {
@@ -80,7 +82,7 @@ describe.each(Object.entries(written))('required calls of a %s checkpoint', (fam
 });
 
 const opened = Object.fromEntries(
-  ['llama3', 'qwen3', 'smollm2', 'hermes'].map((family) => [family, open(family)]),
+  ['llama3', 'qwen3', 'smollm2', 'hermes', 'lfm2'].map((family) => [family, open(family)]),
 );
 
 /** How a reply is encoded and read under `tool_choice: auto`. */
@@ -215,6 +217,69 @@ describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoi
   });
 });
 
+describe('tool_choice auto of an lfm2 checkpoint', () => {
+  const list = (calls: string) => `<|tool_call_start|>[${calls}]<|tool_call_end|>`;
+
+  it('allows text, text before calls, and calls', async () => {
+    const { read } = await auto('lfm2');
+    expect(read('Hello [add(a=1)] <|tool')).toEqual({ content: 'Hello [add(a=1)] <|tool', calls: [] });
+    expect(read(`I add. ${list('add(a=1)')}`)).toEqual({
+      content: 'I add.',
+      calls: ['add {"a":1}'],
+    });
+    expect(read(list('add(a=1), add(a=-2), find(a=3)')).calls).toEqual([
+      'add {"a":1}',
+      'add {"a":-2}',
+      'find {"a":3}',
+    ]);
+  });
+
+  it('constrains a call that the model begins by itself', async () => {
+    const { read } = await auto('lfm2');
+    for (const calls of [
+      'sub(a=1)',
+      'add(a="one")',
+      'add()',
+      'add(1)',
+      'add(a=1, b=2)',
+      'add(a=1),',
+      '',
+      'add',
+    ])
+      expect(() => read(`Hm ${list(calls)}`), calls).toThrow(left);
+    expect(() => read(`${list('add(a=1)')} and more`)).toThrow(left);
+    const single = await auto('lfm2', { parallel_tool_calls: false });
+    expect(() => single.read(list('add(a=1), add(a=1)'))).toThrow(left);
+    expect(single.read(list('add(a=1)')).calls).toEqual(['add {"a":1}']);
+  });
+
+  it('with a response format: a text of the format, or calls', async () => {
+    const format = { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'array' } } } as const;
+    const { read } = await auto('lfm2', { response_format: format });
+    expect(read('["<|tool_call_start|>"]')).toEqual({ content: '["<|tool_call_start|>"]', calls: [] });
+    expect(read(list('add(a=1), find(a=2)')).calls).toHaveLength(2);
+    expect(() => read(`[]${list('add(a=1)')}`)).toThrow(left);
+  });
+
+  it('takes calls of training data as the model would write them', async () => {
+    const tools: Tool[] = ['add', 'find'].map((name) => ({
+      type: 'function',
+      function: { name, parameters: { type: 'object', properties: { from: {}, b: {} } } },
+    }));
+    const { encode, tokenizer, format, constraint } = await auto('lfm2', { tools });
+    const made = [
+      { name: 'add', arguments: '{"b": [1, {"x": null}], "from": "it\'s \\"so\\"\\n"}' },
+      { name: 'find', arguments: '{}' },
+    ].map((called, index) => ({ id: `c${index}`, type: 'function', function: called }));
+    const turn = toTurn(messageSchema.parse({ role: 'assistant', content: 'Adding.', tool_calls: made }), []);
+    const tokens = encode(...toReply(turn, constraint, format).parts);
+    expect(tokenizer.decode(tokens)).toBe(
+      `Adding.${list('add(from="it\'s \\"so\\"\\n", b=[1, {"x": None}]), find()')}`,
+    );
+    expect(tokens.filter((token) => token === format.calls?.tokens?.open)).toHaveLength(1);
+  });
+});
+
 describe('tool_choice auto', () => {
   it('has no call in reasoning', async () => {
     const { read } = await auto('qwen3');
@@ -258,6 +323,7 @@ describe('the styles of replies', () => {
     expect(stylesOf('qwen2')).toEqual(['object', '<tool_call>', 'arguments', true, undefined]);
     expect(stylesOf('qwen3')).toEqual(['object', '<tool_call>', 'arguments', true, '<think>']);
     expect(stylesOf('hermes')).toEqual(['object', '<tool_call>', 'arguments', false, undefined]);
+    expect(stylesOf('lfm2')).toEqual(['python', '<|tool_call_start|>', 'arguments', true, undefined]);
   });
 
   it('can be set', () => {

@@ -67,6 +67,66 @@ describe('a call in the history of a checkpoint', () => {
   });
 });
 
+describe('a call in the history of a template that leaves out calls', () => {
+  const folder = new URL('lfm2', fixtures).pathname;
+  const tokenizer = readTokenizer(folder);
+  // As LFM2's first one.
+  const source =
+    "{{ bos_token }}{% if tools %}{{ '<|im_start|>system\\n' + (tools | tojson) + '<|im_end|>\\n' }}{% endif %}" +
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}" +
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  const format = readChatFormat(folder, tokenizer, {}, { name: 'first', source });
+  const renderer = new ConversationRenderer(tokenizer, format);
+  const textOf = (tokens: readonly number[]) => tokens.map((token) => tokenizer.text(token)).join('');
+  const plain = { role: 'assistant', content: '', toolCalls: [] };
+  const made = [
+    { id: 'a', name: 'add', arguments: '{"a":1,"b":["<|tool_call_end|>"]}' },
+    { id: 'b', name: 'odd', arguments: 'a: 1' },
+  ];
+  const user = (content: string) => ({ ...plain, role: 'user', content });
+  const rendered = (turns: Turn[], options: Partial<RenderOptions> = {}) =>
+    renderer.render({ turns, tools: undefined }, { addGenerationPrompt: true, ...options });
+
+  it('is as the model would have written it, with its tags as tokens', async () => {
+    const turns = [
+      user('x'),
+      { ...plain, content: 'Hm', toolCalls: made },
+      { ...plain, role: 'tool', content: '3' },
+    ];
+    const { tokens, splices } = await rendered(turns);
+    expect(textOf(tokens)).toBe(
+      '<|startoftext|><|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\nHm<|tool_call_start|>[add(a=1, b=["<|tool_call_end|>"]), odd(a: 1)]<|tool_call_end|><|im_end|>\n<|im_start|>tool\n3<|im_end|>\n<|im_start|>assistant\n',
+    );
+    const counted = (tag: string) => tokens.filter((token) => token === tokenizer.added.get(tag)).length;
+    expect([counted('<|tool_call_start|>'), counted('<|tool_call_end|>')]).toEqual([1, 1]);
+    expect(splices).toEqual([]);
+  });
+
+  it('does not hide sampled ids beside it', async () => {
+    const reply = [...tokenizer.encode('Yes'), format.endToken];
+    const turns = [
+      user('x'),
+      { ...plain, toolCalls: made },
+      user('y'),
+      { ...plain, tokenIds: reply },
+      user('z'),
+    ];
+    const { tokens, splices } = await rendered(turns);
+    const [splice] = splices;
+    expect(splices).toHaveLength(1);
+    expect(tokens.slice(splice?.start, (splice?.start ?? 0) + reply.length)).toEqual(reply);
+  });
+
+  it('has the tokens that are sampled under the constraint of its tools', async () => {
+    const call = { id: 'a', name: 'add', arguments: '{"a":1}' };
+    const written = await rendered([user('x'), { ...plain, toolCalls: [call] }]);
+    const tags = format.calls?.tokens;
+    const sampled = [tags?.open ?? 0, ...tokenizer.encode('[add(a=1)]'), tags?.close ?? 0, format.endToken];
+    const kept = await rendered([user('x'), { ...plain, tokenIds: sampled }]);
+    expect(kept.tokens).toEqual(written.tokens);
+  });
+});
+
 describe.each(families)('a prompt of a %s checkpoint', (family) => {
   const { tokenizer, renderer, textOf, render } = open(family);
 

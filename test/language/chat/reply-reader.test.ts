@@ -3,6 +3,7 @@ import { type ReplyPiece, ReplyReader } from '../../../src/language/chat/reply-r
 
 const tagged = { form: 'object', open: '<tool_call>', close: '</tool_call>' } as const;
 const named = { ...tagged, form: 'named' } as const;
+const python = { form: 'python', open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
 const bare = { form: 'object', open: '', close: '' } as const;
 const think = { open: '<think>', close: '</think>', opened: false };
 
@@ -147,6 +148,113 @@ describe('calls with their name before their arguments', () => {
   });
 });
 
+describe('calls in Python', () => {
+  const format = { calls: python, reasoning: think };
+  const list = (calls: string) => `${python.open}[${calls}]${python.close}`;
+  const called = (calls: string) => read(format, list(calls)).calls;
+  const literalValue = (literal: string): unknown => {
+    const [[, text] = ['', '']] = called(`f(x=${literal})`);
+    return JSON.parse(text).x;
+  };
+
+  it('are read after reasoning and text, one or several, and before text', () => {
+    const calls = list('weather(city="Paris", days=3), other.tool(x=[1, 2], ok=True), now()');
+    expect(read(format, `<think>\nHm\n</think>\n\nI look.\n${calls}\nDone.`)).toEqual({
+      reasoning: 'Hm',
+      content: 'I look.Done.',
+      calls: [
+        ['weather', '{"city":"Paris","days":3}'],
+        ['other.tool', '{"x":[1,2],"ok":true}'],
+        ['now', '{}'],
+      ],
+    });
+    expect(read(format, `${list('a(x=1)')}\n${list('b(y=2)')}`).calls).toEqual([
+      ['a', '{"x":1}'],
+      ['b', '{"y":2}'],
+    ]);
+  });
+
+  it('have all literals that JSON has', () => {
+    expect(called('f(a=None, b=False, c=-1.50, d=1e-7, e={"k": {\'n\': []}}, g=[[True], {}],)')).toEqual([
+      ['f', '{"a":null,"b":false,"c":-1.50,"d":1e-7,"e":{"k":{"n":[]}},"g":[[true],{}]}'],
+    ]);
+    // As LFM2's templates write a dict.
+    expect(literalValue('{"a": true, "b": null, "c": false}')).toEqual({ a: true, b: null, c: false });
+    expect(called('f(x=2512292042121000001, y=1_000, z=.5, v=5., u=+3)')).toEqual([
+      ['f', '{"x":2512292042121000001,"y":1000,"z":0.5,"v":5.0,"u":3}'],
+    ]);
+  });
+
+  it('have texts in both quotes, with escapes', () => {
+    expect(literalValue(String.raw`'Martha\'s "vine"'`)).toBe('Martha\'s "vine"');
+    expect(literalValue(String.raw`"it's \"so\" [{(,)}]"`)).toBe('it\'s "so" [{(,)}]');
+    expect(literalValue(String.raw`"\n\t\\\x41\u00e9\U0001F600\101\d\a"`)).toBe('\n\t\\A\u00e9😀A\\d\u0007');
+    expect(literalValue(String.raw`"\ud83d\ude00"`)).toBe('😀');
+    expect(literalValue('"a\\\nb"')).toBe('ab');
+    expect(literalValue(`'${python.close})]'`)).toBe(`${python.close})]`);
+  });
+
+  it('may have what Python refuses and is clear: line breaks in texts, leading zeros, reserved names', () => {
+    expect(literalValue('"a\n\tb\u0000"')).toBe('a\n\tb\u0000');
+    expect(called('f(from=07, class="x", user-id=-00)')).toEqual([
+      ['f', '{"from":7,"class":"x","user-id":-0}'],
+    ]);
+    expect(read(format, `${python.open} [ f ( x = 1 ) , g( ) ] ${python.close}`).calls).toEqual([
+      ['f', '{"x":1}'],
+      ['g', '{}'],
+    ]);
+  });
+
+  it('arrive argument by argument', () => {
+    const reader = new ReplyReader(format);
+    expect(reader.push(`${python.open}[fi`)).toEqual([]);
+    expect(reader.push('nd(')).toEqual([{ type: 'call', name: 'find', arguments: '{' }]);
+    expect(reader.push("a='x, ")).toEqual([]);
+    expect(reader.push("y'")).toEqual([]);
+    expect(reader.push(', b')).toEqual([{ type: 'arguments', text: '"a":"x, y"' }]);
+    expect(reader.push('=2), n')).toEqual([{ type: 'arguments', text: ',"b":2}' }]);
+    expect(reader.push(`ow()]${python.close}`)).toEqual([
+      { type: 'call', name: 'now', arguments: '{' },
+      { type: 'arguments', text: '}' },
+    ]);
+  });
+
+  it('reach the agent if an argument is malformed, and leave the others alone', () => {
+    for (const [argument, text] of [
+      ['"Paris"', '{"Paris"}'],
+      ['a=b', '{a=b}'],
+      ['x=1, city=get("x")', '{"x":1,city=get("x")}'],
+      ["a=b'z'", "{a=b'z'}"],
+      ['a=(1, 2)', '{a=(1, 2)}'],
+      ['a={1: 2}', '{a={1: 2}}'],
+      ['a=1 2', '{a=1 2}'],
+      ['a="\\U99999999"', '{a="\\U99999999"}'],
+      ['a="x" "y"', '{a="x" "y"}'],
+    ] as const) {
+      expect(called(`f(${argument}), now()`)).toEqual([
+        ['f', text],
+        ['now', '{}'],
+      ]);
+      expect(() => JSON.parse(text)).toThrow();
+    }
+    // A quote within a text: it may end anywhere.
+    const odd = "f(a='it's', b=1)";
+    expect(called(odd)).toEqual([['f', `{a='it's', b=1)]${python.close}`]]);
+    expect(called('f(a=1]')).toEqual([['f', '{"a":1']]);
+    expect(read(format, `${python.open}[f(a=1, b="x`).calls).toEqual([['f', '{"a":1, b="x']]);
+  });
+
+  it('are content without a name', () => {
+    for (const text of [
+      list(''),
+      list('5'),
+      `${python.open}f(x=1)${python.close}`,
+      `${python.open}[f(`.slice(0, -1),
+    ])
+      expect(read(format, text)).toEqual({ reasoning: '', content: text, calls: [] });
+  });
+});
+
 describe('bare calls', () => {
   const format = { calls: bare, reasoning: null };
 
@@ -188,6 +296,16 @@ describe('a reply that a limit cuts', () => {
       'calls between tags alone',
       { calls: tagged, callsFirst: true, reasoning: null },
       `${hermes}\n${hermes}`,
+    ],
+    [
+      'calls in Python',
+      { calls: python, reasoning: think },
+      `<think>\nHm\n</think>\n\nI look.\n${python.open}[list_files(path="/tmp", deep=True), now()]${python.close}`,
+    ],
+    [
+      'calls in Python alone',
+      { calls: python, callsFirst: true, reasoning: null },
+      `${python.open}[list_files(path='/t\\'mp', a=[{"b": None}])]${python.close}`,
     ],
     ['bare calls', { calls: bare, reasoning: null }, `${llama}; ${llama}`],
     [

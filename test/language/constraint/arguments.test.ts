@@ -1,7 +1,8 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
+import { keywordArguments } from '../../../src/language/chat/python-literals.ts';
 import { toConstraint } from '../../../src/language/constraint/request-constraint.ts';
 import type { Grammar, JsonSchema } from '../../../src/language/grammar/constraint.ts';
-import { writtenCall } from '../../support/written-call.ts';
+import { writtenCall, writtenPython } from '../../support/written-call.ts';
 import { admits, compiler, format, textOf } from '../grammar/support.ts';
 
 const object = { type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] };
@@ -9,6 +10,11 @@ const callOf = (schema: JsonSchema): Grammar => ({
   type: 'named_json',
   alternatives: [{ name: 'go', schema }],
   written: { ...writtenCall, beforeName: '', after: '' },
+});
+const pythonOf = (schema: JsonSchema): Grammar => ({
+  type: 'named_json',
+  alternatives: [{ name: 'go', schema }],
+  written: { ...writtenPython, python: { open: '', close: '' } },
 });
 const nullable = { type: ['object', 'null'], additionalProperties: false };
 const tree = {
@@ -19,32 +25,46 @@ const tree = {
   },
 };
 
+/** Schemas, arguments that they allow, and others. */
+const cases: [schema: JsonSchema, allowed: string[], refused: string[]][] = [
+  [{}, ['{}', '{"b":[1,null]}'], ['1', 'null', '"{}"', '[]']],
+  [{ description: 'd' }, ['{"b":1}'], ['null']],
+  [object, ['{"a":1}'], ['{}', '{"a":"b"}']],
+  [{ properties: {} }, ['{}'], ['null', '{"a":1}']],
+  [{ ...object, type: ['object', 'null', 'string'], minLength: 3 }, ['{"a":1}'], ['null', '"abc"', '{}']],
+  [{ minLength: 3, title: 't' }, ['{"b":1}'], ['"abc"']],
+  [{ enum: [1, { a: 1 }, null] }, ['{"a":1}'], ['1', 'null']],
+  [{ const: { a: 1 } }, ['{"a":1}'], ['{}']],
+  [{ anyOf: [{ type: 'null' }, object] }, ['{"a":1}'], ['null', '{}']],
+  [{ anyOf: [{ type: 'string', pattern: '(?=a)' }, object] }, ['{"a":1}'], ['"a"']],
+  [{ oneOf: [object, { type: 'array' }, { anyOf: [{ type: 'string' }] }] }, ['{"a":1}'], ['[]', '""']],
+  [{ allOf: [nullable] }, ['{}'], ['null']],
+  [{ $ref: '#/$defs/A', $defs: { A: nullable } }, ['{}'], ['null']],
+  [{ anyOf: [object, { $ref: '#/anyOf/0' }] }, ['{"a":1}'], ['{}']],
+  [{ anyOf: [object, { $ref: '#' }] }, ['{"a":1}'], ['{}']],
+  // Within the arguments, the same references keep their other values.
+  [
+    tree,
+    ['{}', '{"next":null}', '{"next":"s"}', '{"next":{}}', '{"next":{"next":null}}'],
+    ['null', '"s"', '{"next":1}'],
+  ],
+];
+
 describe('the arguments of a call are an object that the parameters allow', () => {
-  test.each<[schema: JsonSchema, allowed: string[], refused: string[]]>([
-    [{}, ['{}', '{"b":[1,null]}'], ['1', 'null', '"{}"', '[]']],
-    [{ description: 'd' }, ['{"b":1}'], ['null']],
-    [object, ['{"a":1}'], ['{}', '{"a":"b"}']],
-    [{ properties: {} }, ['{}'], ['null', '{"a":1}']],
-    [{ ...object, type: ['object', 'null', 'string'], minLength: 3 }, ['{"a":1}'], ['null', '"abc"', '{}']],
-    [{ minLength: 3, title: 't' }, ['{"b":1}'], ['"abc"']],
-    [{ enum: [1, { a: 1 }, null] }, ['{"a":1}'], ['1', 'null']],
-    [{ const: { a: 1 } }, ['{"a":1}'], ['{}']],
-    [{ anyOf: [{ type: 'null' }, object] }, ['{"a":1}'], ['null', '{}']],
-    [{ anyOf: [{ type: 'string', pattern: '(?=a)' }, object] }, ['{"a":1}'], ['"a"']],
-    [{ oneOf: [object, { type: 'array' }, { anyOf: [{ type: 'string' }] }] }, ['{"a":1}'], ['[]', '""']],
-    [{ allOf: [nullable] }, ['{}'], ['null']],
-    [{ $ref: '#/$defs/A', $defs: { A: nullable } }, ['{}'], ['null']],
-    [{ anyOf: [object, { $ref: '#/anyOf/0' }] }, ['{"a":1}'], ['{}']],
-    [{ anyOf: [object, { $ref: '#' }] }, ['{"a":1}'], ['{}']],
-    // Within the arguments, the same references keep their other values.
-    [
-      tree,
-      ['{}', '{"next":null}', '{"next":"s"}', '{"next":{}}', '{"next":{"next":null}}'],
-      ['null', '"s"', '{"next":1}'],
-    ],
-  ])('%j', async (schema, allowed, refused) => {
+  test.each(cases)('%j', async (schema, allowed, refused) => {
     for (const text of allowed) expect(await admits(callOf(schema), `go${text}`), text).toBe(true);
     for (const text of refused) expect(await admits(callOf(schema), `go${text}`), text).toBe(false);
+  });
+
+  test.each(cases)('%j in Python', async (schema, allowed, refused) => {
+    for (const [texts, isAllowed] of [
+      [allowed, true],
+      [refused, false],
+    ] as const)
+      for (const text of texts) {
+        const written = `go(${keywordArguments(text)})`;
+        expect(await admits(pythonOf(schema), written), written).toBe(isAllowed);
+      }
   });
 
   test.each<[object]>([
@@ -136,4 +156,60 @@ test('descriptions and examples in a schema change nothing that a reply may be',
   const text = '{"title":"t","kind":{"description":"kept"}}';
   for (const schema of [described, { ...described, description: 'more' }])
     expect(await admits({ type: 'json_schema', schema }, text)).toBe(true);
+});
+
+describe('keyword arguments in Python', () => {
+  const admitted = (schema: JsonSchema, text: string) => admits(pythonOf(schema), `go(${text})`);
+
+  it('have the words of Python, and a space after commas and colons or none', async () => {
+    const any = { type: 'object', properties: { a: {}, b: {} } };
+    for (const text of ['a=True, b=None', 'a=False,b=[1, {"x": True,"y":None}]', 'b="true"', 'a={}', ''])
+      expect(await admitted(any, text), text).toBe(true);
+    for (const text of [
+      'a=true',
+      'b=null',
+      'a=[false]',
+      'a = 1',
+      'b=1, a=1',
+      'c=1',
+      '"a"=1',
+      'a:1',
+      'a=1,',
+      '1',
+    ])
+      expect(await admitted(any, text), text).toBe(false);
+    const constants = { type: 'object', properties: { a: { enum: [true, null, { x: [false] }, 'None'] } } };
+    for (const text of ['a=True', 'a=None', 'a={"x": [False]}', 'a="None"'])
+      expect(await admitted(constants, text), text).toBe(true);
+    expect(await admitted(constants, 'a=true')).toBe(false);
+  });
+
+  it('may have any further names of Python where the schema says so', async () => {
+    const open = { type: 'object', properties: { ab: {} }, additionalProperties: { type: 'integer' } };
+    for (const text of ['ab="x", a=1, abc=2, _3=3', 'b=1', ''])
+      expect(await admitted(open, text), text).toBe(true);
+    for (const text of ['a="x"', '3a=1', 'a-b=1', 'ü=1', 'a=1, ab=2'])
+      expect(await admitted(open, text), text).toBe(false);
+  });
+
+  it('may have names that Python reserves, but none that cannot be read', async () => {
+    const named = (name: string) => ({ type: 'object', properties: { [name]: { type: 'integer' } } });
+    for (const name of ['from', 'user-id', '$top', 'größe'])
+      expect(await admitted(named(name), `${name}=1`), name).toBe(true);
+    for (const name of ['', 'a b', 'a=b', 'a,b', 'a)', '"a"'])
+      await expect(compiler.compile(textOf(pythonOf(named(name)))), name).rejects.toMatchObject({
+        code: 'schema_unsupported',
+        message: expect.stringContaining(`go #: the property ${JSON.stringify(name)} cannot be the name`),
+      });
+    // Within a value they are keys.
+    const inner = { type: 'object', properties: { a: named('a b') } };
+    expect(await admitted(inner, 'a={"a b": 1}')).toBe(true);
+    for (const [keyword, value] of Object.entries({
+      propertyNames: { pattern: '^a' },
+      patternProperties: { '^a': {} },
+    }))
+      await expect(compiler.compile(textOf(pythonOf({ type: 'object', [keyword]: value })))).rejects.toThrow(
+        `"${keyword}"`,
+      );
+  });
 });

@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
-import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
-import { writtenCall } from '../../support/written-call.ts';
+import { ReplyReader } from '../../../src/language/chat/reply-reader.ts';
+import type { JsonSchema, WrittenCalls } from '../../../src/language/grammar/constraint.ts';
+import { writtenCall, writtenPython } from '../../support/written-call.ts';
 import { compiler, randomChooser, textOf, tokenizer, walk } from './support.ts';
 
 /** Schemas of the tools of published MCP servers, as they list them, without descriptions. */
@@ -14,26 +15,30 @@ const tools = Object.entries(servers).flatMap(([server, named]) =>
   Object.entries(named).map(([name, schema]) => ({ server, name, schema })),
 );
 
-const { beforeName, after } = writtenCall;
+const named = { form: 'named', open: '<tool_call>', close: '</tool_call>' } as const;
+const python = { form: 'python', open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
+const styles: [string, WrittenCalls, typeof named | typeof python][] = [
+  ['JSON', writtenCall, named],
+  ['Python', writtenPython, python],
+];
 
-describe('a tool of an MCP server', () => {
+describe.each(styles)('a tool of an MCP server in %s', (_, written, style) => {
   it.each(tools)('can be called: $name of $server', async ({ name, schema }) => {
     const ajv = new Ajv2020({ strict: false, logger: false });
     addFormats.default(ajv);
     const validate = ajv.compile({ ...schema, $schema: undefined });
     const compiled = await compiler.compile(
-      textOf({ type: 'named_json', alternatives: [{ name, schema }], written: writtenCall }),
+      textOf({ type: 'named_json', alternatives: [{ name, schema }], written }),
     );
     let whole = 0;
     for (let seed = 0; seed < 10; seed++) {
       const call = tokenizer.decode(walk(compiled, randomChooser(seed), 1_000));
-      if (!call.endsWith(`}${after}`)) continue;
-      let value: unknown;
-      try {
-        value = JSON.parse(call.slice(beforeName.length + name.length, -after.length));
-      } catch {
-        continue;
-      }
+      if (!call.endsWith(style.close)) continue;
+      const reader = new ReplyReader({ calls: style, reasoning: null });
+      const [begun, ...pieces] = [...reader.push(call), ...reader.end({ isCut: false })];
+      expect(begun).toMatchObject({ type: 'call', name });
+      const text = pieces.map((piece) => (piece.type === 'arguments' ? piece.text : ''));
+      const value: unknown = JSON.parse((begun?.type === 'call' ? begun.arguments : '') + text.join(''));
       whole++;
       expect(validate(value), `${call} ${ajv.errorsText(validate.errors)}`).toBe(true);
     }

@@ -26,11 +26,30 @@ const JSON_SPACE = [
   [0x20, 0x20],
 ] as const;
 
+/** How the members of an object are written. */
+export interface ObjectLayout {
+  /** A member's name, up to its value. */
+  name(name: string): Expression;
+  /** A member, up to the comma or brace that follows it. */
+  member(key: Expression, value: Expression): Expression;
+  /** An object around its members. */
+  object(members: Expression): Expression;
+  /** Exactly one value. */
+  constant(value: unknown): Expression;
+}
+
+/** The words of JSON, and what takes their place in Python. */
+const [jsonWords, pythonWords] = [
+  { true: 'true', false: 'false', null: 'null' },
+  { true: 'True', false: 'False', null: 'None' },
+];
+
 /**
  * How JSON is put together from its tokens: without white space, or with the white space of a style between any two
- * tokens, but not before the first or after the last (as in outlines and xgrammar).
+ * tokens, but not before the first or after the last (as in outlines and xgrammar). With the words of Python, it is what
+ * Python writes too.
  */
-export class JsonLayout {
+export class JsonLayout implements ObjectLayout {
   /** Objects whose schema names properties and does not mention further ones have no further ones. */
   readonly closed: boolean;
   readonly anyValue: Expression = rule(VALUE);
@@ -41,17 +60,19 @@ export class JsonLayout {
   /** The rules that a layout's expressions call. */
   readonly rules: ReadonlyMap<string, Expression>;
   readonly #space: Expression | null;
+  readonly #words: typeof jsonWords;
 
-  constructor({ whitespace, closed = true }: JsonStyle = {}) {
+  constructor({ whitespace, closed = true, isPython = false }: JsonStyle & { isPython?: boolean } = {}) {
     this.closed = closed;
+    this.#words = isPython ? pythonWords : jsonWords;
     this.#space = whitespace === undefined ? null : rule(SPACE);
     this.anyObject = this.objectOf(this.anyKey, this.anyValue);
     this.valuesOfType = new Map([
       ['string', this.anyKey],
       ['number', anyNumber],
       ['integer', anyInteger],
-      ['boolean', choice([literal('true'), literal('false')])],
-      ['null', literal('null')],
+      ['boolean', choice([literal(this.#words.true), literal(this.#words.false)])],
+      ['null', literal(this.#words.null)],
       ['object', this.anyObject],
       ['array', this.enclosed('[', this.#members(this.withSpace(this.anyValue)), ']')],
     ]);
@@ -73,15 +94,17 @@ export class JsonLayout {
     return this.#space ? sequence([value, this.#space]) : value;
   }
 
-  /** A member's name and colon, up to its value. */
   name(name: string): Expression {
     const text = JSON.stringify(name);
     return this.#space ? sequence([this.punctuation(text), this.punctuation(':')]) : literal(`${text}:`);
   }
 
-  /** A member, up to the comma or brace that follows it. */
   member(key: Expression, value: Expression): Expression {
     return sequence([this.withSpace(key), this.punctuation(':'), this.withSpace(value)]);
+  }
+
+  object(members: Expression): Expression {
+    return this.enclosed('{', members, '}');
   }
 
   /** An array or object around its members. */
@@ -98,18 +121,20 @@ export class JsonLayout {
 
   /** An object with any number of members of this key and value. */
   objectOf(key: Expression, value: Expression): Expression {
-    return this.enclosed('{', this.#members(this.member(key, value)), '}');
+    return this.object(this.#members(this.member(key, value)));
   }
 
-  /** Exactly one value, written as by `JSON.stringify` apart from white space. */
+  /** Exactly one value, written as by `JSON.stringify` apart from white space and the words of Python. */
   constant(value: unknown): Expression {
-    if (!this.#space || typeof value !== 'object' || value === null) return literal(JSON.stringify(value));
+    if (typeof value === 'boolean') return literal(value ? this.#words.true : this.#words.false);
+    if (value === null) return literal(this.#words.null);
+    if (!this.#space || typeof value !== 'object') return literal(JSON.stringify(value));
     if (Array.isArray(value))
       return this.enclosed('[', sequence(this.listed(value.map((item) => this.constant(item)))), ']');
     const members = Object.entries(value).map(([name, item]) =>
       sequence([this.name(name), this.constant(item)]),
     );
-    return this.enclosed('{', sequence(this.listed(members)), '}');
+    return this.object(sequence(this.listed(members)));
   }
 
   #members(member: Expression): Expression {

@@ -3,7 +3,9 @@ import type { Expression } from '../expression.ts';
 import { sequence } from '../expression.ts';
 import { type Conjunction, type Located, namesOf, type SchemaPart, schemasOf } from './conjunction.ts';
 import { matchesPattern } from './instance.ts';
+import { argumentOtherThan, KeywordArguments } from './keyword-arguments.ts';
 import { pointerStep } from './keywords.ts';
+import type { ObjectLayout } from './layout.ts';
 import { type Member, membersOf } from './members.ts';
 import { keyOtherThan } from './other-key.ts';
 import { anyOf, isNothing, NOTHING, type SchemaScope } from './scope.ts';
@@ -26,6 +28,7 @@ export function objectWithin(all: Conjunction, scope: SchemaScope): Expression {
 class ObjectCompiler {
   readonly #all: Conjunction;
   readonly #scope: SchemaScope;
+  readonly #layout: ObjectLayout;
   readonly #parts: Properties[];
   readonly #patterns: string[];
   /** Names that `not` excludes. */
@@ -37,6 +40,7 @@ class ObjectCompiler {
     all.checkCounts('minProperties', 'maxProperties');
     this.#all = all;
     this.#scope = scope;
+    this.#layout = scope.objectLayout(all);
     this.#parts = all.parts.map((part) => ({
       part,
       named: new Map(schemasOf(part, 'properties')),
@@ -57,7 +61,6 @@ class ObjectCompiler {
 
   compile(): Expression {
     const all = this.#all;
-    const { layout } = this.#scope;
     const required = new Set(all.parts.flatMap((part) => namesOf(part, 'required')));
     const names = [...new Set([...this.#parts.flatMap(({ named }) => [...named.keys()]), ...required])];
     const members: Member[] = [];
@@ -65,7 +68,7 @@ class ObjectCompiler {
       const value = this.#valueOf(name);
       if (!isNothing(value))
         members.push({
-          text: sequence([layout.name(name), layout.withSpace(value)]),
+          text: sequence([this.#layout.name(name), this.#scope.layout.withSpace(value)]),
           required: required.has(name),
         });
       else if (required.has(name))
@@ -78,7 +81,7 @@ class ObjectCompiler {
     });
     return isNothing(content)
       ? this.#scope.nothing(all, 'minProperties', 'allows no object')
-      : layout.enclosed('{', content, '}');
+      : this.#layout.object(content);
   }
 
   #valueOf(name: string): Expression {
@@ -120,9 +123,9 @@ class ObjectCompiler {
   /** A member with any other name; null if there is none. */
   #further(names: readonly string[]): Expression | null {
     const all = this.#all;
-    const { layout } = this.#scope;
     const mentions = all.has('additionalProperties') || all.has('unevaluatedProperties');
-    const isClosed = layout.closed && !mentions && (all.has('properties') || all.has('patternProperties'));
+    const isClosed =
+      this.#scope.layout.closed && !mentions && (all.has('properties') || all.has('patternProperties'));
     const taken = [...new Set([...names, ...this.#excluded])];
     const found: Expression[] = [];
     for (const matched of subsets(this.#patterns)) {
@@ -133,7 +136,7 @@ class ObjectCompiler {
       if (isNothing(value)) continue;
       const key = this.#keyOf(taken, matched);
       if (!isNothing(key))
-        found.push(layout.member(this.#scope.defineRule(key), this.#scope.defineRule(value)));
+        found.push(this.#layout.member(this.#scope.defineRule(key), this.#scope.defineRule(value)));
     }
     return found.length === 0 ? null : this.#scope.defineRule(anyOf(found));
   }
@@ -141,6 +144,12 @@ class ObjectCompiler {
   /** Names that match exactly these patterns and are not taken. */
   #keyOf(taken: readonly string[], matched: readonly string[]): Expression {
     const { path } = this.#all;
+    if (this.#layout instanceof KeywordArguments) {
+      for (const keyword of ['propertyNames', 'patternProperties'])
+        if (this.#all.has(keyword))
+          this.#all.refuse(keyword, 'cannot be enforced for the arguments of a call in Python');
+      return argumentOtherThan(taken, this.#scope);
+    }
     if (this.#keys.length === 0 && this.#patterns.length === 0)
       return taken.length === 0 ? this.#scope.layout.anyKey : keyOtherThan(taken, this.#scope, path);
     return this.#scope.compile([

@@ -15,8 +15,9 @@ import {
   type SchemaPart,
 } from './conjunction.ts';
 import { InstanceCheck } from './instance.ts';
+import { KeywordArguments } from './keyword-arguments.ts';
 import { REFUSED } from './keywords.ts';
-import { compactLayout, type JsonLayout } from './layout.ts';
+import { compactLayout, type JsonLayout, type ObjectLayout } from './layout.ts';
 import { Negation } from './negation.ts';
 import { numberWithin } from './number.ts';
 import { objectWithin } from './object.ts';
@@ -35,6 +36,8 @@ interface SchemaOptions {
   layout?: JsonLayout;
   /** Only objects are allowed: other values that the schema admits are dropped. Default false. */
   onlyObjects?: boolean;
+  /** The members of the object itself are keyword arguments of a call in Python. With `onlyObjects`. Default false. */
+  asArguments?: boolean;
 }
 
 /** The schemas that hold together, while they are gathered. */
@@ -71,6 +74,9 @@ export class SchemaCompiler implements SchemaScope {
   readonly #references: References;
   readonly #negation: Negation;
   readonly #label: string;
+  /** With `onlyObjects`, what all schemas of the object itself hold together with, and no others. */
+  readonly #objects: JsonSchema = { type: 'object' };
+  readonly #arguments: KeywordArguments | null;
   /** Conjunctions by the numbers of their schemas. Equal ones are compiled once, so that recursive ones have an end. */
   readonly #known = new Map<string, Known>();
   readonly #numbers = new Map<unknown, number>();
@@ -83,13 +89,17 @@ export class SchemaCompiler implements SchemaScope {
   #labels = 0;
   #depth = 0;
 
-  constructor(schema: JsonSchema, { label, layout = compactLayout, onlyObjects = false }: SchemaOptions) {
+  constructor(
+    schema: JsonSchema,
+    { label, layout = compactLayout, onlyObjects = false, asArguments = false }: SchemaOptions,
+  ) {
     this.layout = layout;
+    this.#arguments = asArguments ? new KeywordArguments(layout, label) : null;
     this.#rules = new Map(layout.rules);
     this.#references = new References(schema);
     this.#negation = new Negation(this.#references);
     this.#label = label;
-    const objects = { schema: { type: 'object' }, path: '#' };
+    const objects = { schema: this.#objects, path: '#' };
     const root = this.compile([{ schema, path: `${label} #` }, ...(onlyObjects ? [objects] : [])]);
     const productive = withoutUnproductive({ start: root, rules: this.#rules });
     if (isNothing(productive.start)) throw this.#empty(onlyObjects);
@@ -110,6 +120,10 @@ export class SchemaCompiler implements SchemaScope {
         `JSON schema, ${this.#label} #: allows no value, because it never ends.`,
       )
     );
+  }
+
+  objectLayout(all: Conjunction): ObjectLayout {
+    return (all.parts.some(({ schema }) => schema === this.#objects) && this.#arguments) || this.layout;
   }
 
   defineRule(expression: Expression): Expression {
@@ -276,7 +290,7 @@ export class SchemaCompiler implements SchemaScope {
           value,
           'has a number beyond 2^53, where doubles lose digits: make it a string, or leave the keyword out',
         );
-    return choice(admitted.map((value) => this.layout.constant(value)));
+    return choice(admitted.map((value) => this.objectLayout(all).constant(value)));
   }
 
   #combined(all: Conjunction, combination: Combination): Expression {

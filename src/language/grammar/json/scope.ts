@@ -1,6 +1,6 @@
 import { choice, type Expression } from '../expression.ts';
 import type { Conjunction, Located } from './conjunction.ts';
-import type { JsonLayout } from './layout.ts';
+import type { JsonLayout, ObjectLayout } from './layout.ts';
 
 /** No text at all. */
 export const NOTHING: Expression = { kind: 'choice', alternatives: [] };
@@ -16,6 +16,8 @@ export function anyOf(expressions: readonly Expression[]): Expression {
 /** The parts of the schema compiler that the files for each type use. */
 export interface SchemaScope {
   readonly layout: JsonLayout;
+  /** How objects that match all schemas are written. */
+  objectLayout(all: Conjunction): ObjectLayout;
   /** The values that match all schemas. */
   compile(schemas: readonly Located[]): Expression;
   /** Whether a constant matches all schemas. */
