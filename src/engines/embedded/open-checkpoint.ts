@@ -76,7 +76,7 @@ export interface CheckpointOptions {
   format?: ReplyStyles;
   /**
    * A chat template in place of the checkpoint's own: the path of a Jinja file, or `hermes`, which shows tools and takes
-   * calls between `<tool_call>` tags; for models with the tokens of ChatML or Llama 3.
+   * calls between `<tool_call>` tags; for models with the tokens of ChatML, Llama 3 or Gemma.
    */
   chatTemplate?: string;
 }

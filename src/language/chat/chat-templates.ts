@@ -15,6 +15,10 @@ interface Frame {
   open: string;
   close: string;
   end: string;
+  /** The role of replies. Default `assistant`. */
+  reply?: string;
+  /** Whether there are system messages. Without them, their text begins the user's first message. Default true. */
+  hasSystem?: boolean;
 }
 
 /** By the token that shows it. */
@@ -26,24 +30,30 @@ const frames: Readonly<Record<string, Frame>> = {
     close: '<|end_header_id|>\\n\\n',
     end: '<|eot_id|>',
   },
+  '<start_of_turn>': {
+    ...{ begin: '{{- bos_token }}', open: '<start_of_turn>', close: '\\n', end: '<end_of_turn>\\n' },
+    ...{ reply: 'model', hasSystem: false },
+  },
 };
 
 /** Tools as JSON in the system message, calls between `<tool_call>` tags, and results in a turn of the user. */
-const hermes = ({ begin, open, close, end }: Frame): string => `${begin}
+function hermes({ begin, open, close, end, reply = 'assistant', hasSystem = true }: Frame): string {
+  const [condition, role] = hasSystem
+    ? ['tools or has_system', 'system']
+    : ["shown.text and (not rest or rest[0].role != 'user')", 'user'];
+  return `${begin}
 {%- set has_system = messages[0].role == 'system' %}
-{%- if tools or has_system %}
-  {{- '${open}system${close}' }}
-  {%- if has_system %}{{- messages[0].content }}{%- endif %}
-  {%- if tools %}
-    {{- ('\\n\\n' if has_system else '') + 'You can call tools. Their signatures, one a line:\\n<tools>' }}
-    {%- for tool in tools %}{{- '\\n' + (tool | tojson) }}{%- endfor %}
-    {{- '\\n</tools>\\nTo call a tool, write its name and its arguments:\\n<tool_call>\\n{"name": "...", "arguments": {...}}\\n</tool_call>' }}
-  {%- endif %}
-  {{- '${end}' }}
+{%- set rest = messages[1:] if has_system else messages %}
+{%- set shown = namespace(text=messages[0].content if has_system else '') %}
+{%- if tools %}
+  {%- set shown.text = shown.text + ('\\n\\n' if has_system else '') + 'You can call tools. Their signatures, one a line:\\n<tools>' %}
+  {%- for tool in tools %}{%- set shown.text = shown.text + '\\n' + (tool | tojson) %}{%- endfor %}
+  {%- set shown.text = shown.text + '\\n</tools>\\nTo call a tool, write its name and its arguments:\\n<tool_call>\\n{"name": "...", "arguments": {...}}\\n</tool_call>' %}
 {%- endif %}
-{%- for message in messages %}
+{%- if ${condition} %}{{- '${open}${role}${close}' + shown.text + '${end}' }}{%- set shown.text = '' %}{%- endif %}
+{%- for message in rest %}
   {%- if message.role == 'assistant' %}
-    {{- '${open}assistant${close}' + (message.content or '') }}
+    {{- '${open}${reply}${close}' + (message.content or '') }}
     {%- for call in message.tool_calls or [] %}
       {{- ('\\n' if message.content or not loop.first else '') + '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
       {{- call.function.arguments | tojson }}
@@ -53,11 +63,13 @@ const hermes = ({ begin, open, close, end }: Frame): string => `${begin}
   {%- elif message.role == 'tool' %}
     {{- ('\\n' if loop.previtem and loop.previtem.role == 'tool' else '${open}user${close}') + '<tool_response>\\n' + message.content + '\\n</tool_response>' }}
     {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '${end}' }}{%- endif %}
-  {%- elif not (loop.first and has_system) %}
-    {{- '${open}' + message.role + '${close}' + message.content + '${end}' }}
+  {%- else %}
+    {{- '${open}' + message.role + '${close}' + (shown.text + '\\n\\n' if shown.text else '') + message.content + '${end}' }}
+    {%- set shown.text = '' %}
   {%- endif %}
 {%- endfor %}
-{%- if add_generation_prompt %}{{- '${open}assistant${close}' }}{%- endif %}`;
+{%- if add_generation_prompt %}{{- '${open}${reply}${close}' }}{%- endif %}`;
+}
 
 /** The templates that have a name. */
 export const chatTemplateNames = ['hermes'] as const;

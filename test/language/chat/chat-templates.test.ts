@@ -102,6 +102,27 @@ Thanks<|im_end|>
     );
     expect(language.tokenizer.text(language.format.endToken)).toBe('<|eot_id|>');
   });
+
+  it('writes the frames of Gemma, which has no system messages, for a model with its tokens', () => {
+    const language = open('gemma3', { name: 'hermes', source: null });
+    const called =
+      '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>';
+    expect(write(language, conversation, [tool])).toMatch(
+      /^<bos><start_of_turn>user\nBe brief\.\n\nYou can call tools[\s\S]*<\/tool_call>\n\nOne and two\?<end_of_turn>\n/,
+    );
+    expect(write(language, conversation, null)).toBe(
+      `<bos><start_of_turn>user\nBe brief.\n\nOne and two?<end_of_turn>\n<start_of_turn>model\nLet me see.\n${called}<end_of_turn>\n` +
+        '<start_of_turn>user\n<tool_response>\n3\n</tool_response>\n<tool_response>\n4\n</tool_response><end_of_turn>\n' +
+        '<start_of_turn>model\nThree.<end_of_turn>\n<start_of_turn>user\nThanks<end_of_turn>\n<start_of_turn>model\n',
+    );
+    // Where the user does not begin, it is a message of its own.
+    const [system = {}, , , , , reply = {}] = conversation;
+    const own = '<bos><start_of_turn>user\nBe brief.<end_of_turn>\n<start_of_turn>model\n';
+    expect(write(language, [system], null)).toBe(own);
+    expect(write(language, [system, reply], null)).toBe(`${own}Three.<end_of_turn>\n<start_of_turn>model\n`);
+    expect(language.format.calls).toMatchObject({ form: 'object', open: '<tool_call>', tokens: null });
+    expect(language.tokenizer.text(language.format.endToken)).toBe('<end_of_turn>');
+  });
 });
 
 describe('a template that writes the generation prompt after every conversation', () => {
