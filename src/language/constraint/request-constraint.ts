@@ -84,7 +84,12 @@ export const hasContentGrammar = (constraint: Constraint | null): boolean =>
   constraint?.grammar.type === 'text_or_calls' && constraint.grammar.content.type !== 'text';
 
 function writtenCalls(calls: ChatFormat['calls'], isRepeated: boolean): WrittenCalls {
-  if (!calls) throw unsupportedField(['tool_choice'], 'required', 'this model cannot call tools');
+  if (!calls)
+    throw unsupportedField(
+      ['tool_choice'],
+      'required',
+      'this model cannot call tools, because its chat template shows none; serve it with one that does (--chat-template hermes)',
+    );
   const { list, beforeName, beforeArguments, after, between } = callText(calls);
   return {
     ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null },

@@ -73,7 +73,7 @@ function checkTools(
   if (/\btools\b/.test(template + (toolTemplate ?? ''))) return;
   throw invalidField(
     ['tools'],
-    `cannot be given to ${baseModel}, whose chat template shows no tools to the model; leave them out, or send a chat_template that does`,
+    `cannot be given to ${baseModel}, whose chat template shows no tools to the model; leave them out, send a chat_template that does, or serve the model with one (--chat-template hermes)`,
     tools.map(({ function: { name } }) => name),
   );
 }

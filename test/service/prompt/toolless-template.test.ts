@@ -44,6 +44,12 @@ it('tools for a checkpoint whose template does not show them are refused by name
   expect(status).toBe(422);
   expect(text).toContain('whose chat template shows no tools to the model');
   expect(text).toContain('"tools"');
+  expect(text).toContain('--chat-template hermes');
+  const required = await chat({ tool_choice: 'required' });
+  expect(required.status).toBe(422);
+  expect(required.text).toContain(
+    'cannot call tools, because its chat template shows none; serve it with one',
+  );
 });
 
 it.each([

@@ -1,11 +1,13 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { type Adapter, adapterTensors } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
+import { encodeGgufHeader } from '../../../../src/engines/embedded/checkpoint/gguf/encode-header.ts';
 import { gemma3Fields } from '../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
 import { GgufFile } from '../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
+import { readHeader } from '../../../../src/engines/embedded/checkpoint/gguf/header.ts';
 import { lfm2Fields } from '../../../../src/engines/embedded/checkpoint/gguf/lfm2.ts';
 import { writeMerged } from '../../../../src/engines/embedded/checkpoint/merge.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
@@ -38,6 +40,19 @@ async function written(path: string, adapter: Adapter, type: 'f16' | 'q8_0'): Pr
   await writeGguf(source, adapter, to, { name: 'local/a/b:step3', type, format: language.format });
   return to;
 }
+
+it('a header holds as many tokens as Gemma has', async () => {
+  const tokens = Array.from({ length: 262_144 }, (_, index) => `t${index}`);
+  const path = join(await temporaryFolder(), 'header.gguf');
+  await writeFile(
+    path,
+    encodeGgufHeader({ 'tokenizer.ggml.tokens': { type: 'strings', value: tokens } }, []),
+  );
+  const handle = await open(path);
+  const { metadata } = await readHeader(path, handle);
+  await handle.close();
+  expect(metadata.get('tokenizer.ggml.tokens')).toEqual(tokens);
+});
 
 describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const)(
   'a %s model, written as a GGUF file',

@@ -1,3 +1,4 @@
+import { append } from '../../../../util/extremes.ts';
 import { elementsOf } from '../../weights/safetensors.ts';
 import { blockOf, typeOf } from './formats.ts';
 
@@ -41,7 +42,11 @@ export function encodeGgufHeader(
 ): Uint8Array {
   const all = Object.entries(fields);
   const pieces = [Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(all.length)];
-  for (const [name, field] of all) pieces.push(text(name), ...encodeField(field));
+  for (const [name, field] of all) {
+    pieces.push(text(name));
+    // Gemma's tokenizer has 262,144 tokens, more than a call takes.
+    append(pieces, encodeField(field));
+  }
   let offset = 0;
   for (const tensor of tensors) {
     const { name, dimensions, format } = tensor;
