@@ -146,6 +146,11 @@ describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2'])(
       learn({ service, folder }, choice, { seed: 1, learningRate: 2e-3, steps: 30 }),
     );
 
+    if (family === 'lfm2')
+      it('learns one tool call in Python', { timeout: 120_000, tags: ['long'] }, () =>
+        learn({ service, folder }, call, { seed: 1, learningRate: 5e-3, steps: 30 }),
+      );
+
     if (family !== 'qwen3') return;
 
     describe.each<[string, Task]>([
