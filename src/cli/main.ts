@@ -2,11 +2,14 @@
 import '../platform/check-node.ts';
 
 import { createProgram } from './program.ts';
-import { describeFailure } from './program-end.ts';
+import { describeFailure, exitAfterFlush } from './program-end.ts';
 
 try {
   await createProgram().parseAsync();
 } catch (error) {
   process.stderr.write(`${describeFailure(error)}\n`);
   process.exitCode = 1;
+} finally {
+  // What agents and rollouts have left open does not keep the process alive.
+  exitAfterFlush();
 }

@@ -4,7 +4,7 @@ import { Command, Option } from 'commander';
 import { runWorker } from '../rollout/leases/index.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { loadEnvironmentModule } from './preflight/environment-file.ts';
-import { exitAfterFlush, listenForInterrupt } from './program-end.ts';
+import { listenForInterrupt } from './program-end.ts';
 
 interface WorkerFlags {
   url: string;
@@ -57,8 +57,6 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
     );
   } finally {
     interrupt.release();
-    // What rollouts have left open does not keep the worker alive.
-    exitAfterFlush();
   }
 }
 

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type FakeService, startFakeService } from '../model/fake-service.ts';
+import { command } from '../support/command.ts';
 import { sharedFolder, temporaryFolder } from '../support/files.ts';
-import { fromSource, outcomeOf, root } from '../support/programs.ts';
 import { clerkPolicy, makeClerkRun } from '../view/make-clerk.ts';
 
 const folder = sharedFolder();
@@ -17,14 +16,10 @@ beforeAll(async () => {
 afterAll(() => service?.[Symbol.asyncDispose]());
 
 /** Runs `martingale chat` with these lines as its input. */
-function chat(args: readonly string[], lines: readonly string[] = []) {
-  const child = spawn(
-    process.execPath,
-    [...fromSource, 'src/cli/main.ts', 'chat', '--base-url', service.baseUrl, '--api-key', 'key', ...args],
-    { cwd: root, stdio: ['pipe', 'pipe', 'pipe'] },
-  );
-  child.stdin.end(lines.map((line) => `${line}\n`).join(''));
-  return outcomeOf(child);
+async function chat(args: readonly string[], lines: readonly string[] = []) {
+  const flags = ['--base-url', service.baseUrl, '--api-key', 'key'];
+  const { stdout: output, stderr: errors } = await command(['chat', ...flags, ...args], {}, lines);
+  return { output, errors };
 }
 
 it('a trained model is asked with the instructions, tools and format of its newest run; tool results are typed in', async () => {

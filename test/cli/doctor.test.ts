@@ -1,6 +1,4 @@
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { MachineReport, ModelReport } from '../../src/cli/doctor/report.ts';
 import { checkSurroundings } from '../../src/cli/doctor/surroundings.ts';
@@ -9,7 +7,6 @@ import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts'
 import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
 import { startServer, unusedUrl } from '../support/http-server.ts';
-import { fromSource, root } from '../support/programs.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 const parent = sharedFolder();
@@ -20,25 +17,9 @@ beforeAll(async () => {
 });
 
 /** `martingale doctor`, to its end. */
-async function doctor(
-  ...flags: string[]
-): Promise<{ output: string; errors: string; status: number | null }> {
-  const child = spawn(
-    process.execPath,
-    [...fromSource, 'src/cli/main.ts', 'doctor', '--threads', '1', ...flags],
-    {
-      cwd: root,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
-  const closed = Promise.withResolvers<number | null>();
-  child.once('close', closed.resolve);
-  const [output, errors, status] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    closed.promise,
-  ]);
-  return { output, errors, status };
+async function doctor(...flags: string[]) {
+  const { stdout, code } = await command(['doctor', '--threads', '1', ...flags]);
+  return { output: stdout, status: code };
 }
 
 const sizes = ['--rollouts', '8', '--sampled', '20', '--sequence', '50'];

@@ -1,23 +1,15 @@
-import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { evaluate } from 'martingale';
 import { evaluationJsonLines } from 'martingale/records';
 import { expect, it } from 'vitest';
+import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { fromSource, root } from '../support/programs.ts';
 import environment, { knows, scenarios } from './environments/sums.ts';
 
 const folder = sharedFolder();
 const file = join(import.meta.dirname, 'environments/sums.ts');
-const martingale = (...args: string[]): Promise<{ stdout: string; stderr: string; code: number }> =>
-  promisify(execFile)(process.execPath, [...fromSource, 'src/cli/main.ts', 'eval', ...args], {
-    cwd: root,
-  }).then(
-    (said) => ({ ...said, code: 0 }),
-    (error) => error,
-  );
+const martingale = (...args: string[]) => command(['eval', ...args]);
 
 /** Evaluates a scripted model, and leaves its calls and its lines. */
 async function stored(name: string, count: number) {

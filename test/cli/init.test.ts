@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { agents, projectFiles } from '../../src/cli/init/project.ts';
+import { output } from '../support/command.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { installedIn } from '../support/installed.ts';
-import { fromSource, root, runProgram, typeCheck } from '../support/programs.ts';
+import { fromSource, root, typeCheck } from '../support/programs.ts';
 
 const run = promisify(execFile);
-const init = (...args: string[]) => runProgram('src/cli/main.ts', { args: ['init', ...args] });
+const init = (...args: string[]) => output(['init', ...args]);
 
 /** What only the project of `mastra` needs. */
 const mastra = join(root, 'node_modules/.cache/init/node_modules');

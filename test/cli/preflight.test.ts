@@ -4,33 +4,51 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { generateText } from 'ai';
 import { defineEnvironment } from 'martingale';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { loadEnvironmentFile } from '../../src/cli/preflight/environment-file.ts';
 import { measurePace } from '../../src/cli/preflight/pace.ts';
 import { tryShortcuts } from '../../src/cli/preflight/shortcuts.ts';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
 import { parseScenarios } from '../../src/rollout/index.ts';
-import { temporaryFolder } from '../support/files.ts';
-import { fromSource, root, runProgram } from '../support/programs.ts';
+import { type RunningService, startService } from '../../src/service/index.ts';
+import { command, output } from '../support/command.ts';
+import { sharedFolder, temporaryFolder } from '../support/files.ts';
+import { fromSource, root } from '../support/programs.ts';
 
 const file = (name: string) => join(import.meta.dirname, 'environments', `${name}.ts`);
-/** The same, whatever its exit status is. */
-const outcome = (...args: string[]): Promise<{ stdout: string; stderr: string; code: number }> =>
-  promisify(execFile)(process.execPath, [...fromSource, 'src/cli/main.ts', ...args], { cwd: root }).then(
-    (said) => ({ ...said, code: 0 }),
-    (error) => error,
-  );
-const martingale = (...args: string[]) => runProgram('src/cli/main.ts', { args });
+
+const parent = sharedFolder();
+let engine: Engine;
+let service: RunningService;
+beforeAll(async () => {
+  engine = await createEmbeddedEngine({ threads: 1 });
+  service = await startService({ engine, dataFolder: join(parent, 'data') });
+});
+afterAll(async () => {
+  await service?.close();
+  await engine?.close();
+});
+
+/** A command about a file, with the tiny model of the service. */
+const served = (name: string, environment: string, ...flags: string[]): string[] => {
+  const { url, apiKey } = service;
+  const model = ['--model', 'martingale-tiny', '--base-url', url, '--api-key', apiKey];
+  return [name, file(environment), ...flags, ...model];
+};
 
 describe('martingale preflight', () => {
   it('tells signal, tokens, pace and what a run will need, with conversations', async () => {
-    const text = await martingale('preflight', file('crossing'), '--rollouts', '6', '--sampled-price', '2');
+    // With a service of the command.
+    const own = [file('crossing'), '--rollouts', '6', '--sampled-price', '2'];
+    const text = await output(['preflight', ...own]);
     expect(text).toMatch(/^reward \d.*\n {2}user {7}the light is/);
     expect(text).toMatch(/rollouts +18: 18 completed, 0 failed/);
     expect(text).toMatch(/pace +at least [\d.]+ rollouts a second/);
     expect(text).toMatch(/usual: 100 steps of 16 x 8 +12800 +\d+ +(\d+(\.\d)? s|[\d:]+) +[\d.]+/);
     expect(text).toMatch(/always the model's most frequent reply +0\.\d+/);
-    const figures = JSON.parse(await martingale('preflight', file('crossing'), '--rollouts', '6', '--json'));
+    const figures = JSON.parse(await output(served('preflight', 'crossing', '--rollouts', '6', '--json')));
     expect(figures).toMatchObject({ groups: 3, temperatures: [1], failures: [], counts: { completed: 18 } });
     const [small] = figures.costs;
     expect(small.sampledTokens).toBe(Math.round(small.rollouts * figures.sampledTokens));
@@ -39,7 +57,7 @@ describe('martingale preflight', () => {
 
   it('warns of a reward that a shortcut earns, of failures, and of a temperature of 0', async () => {
     const { warnings, failures, groupsWithSignal, shortcuts } = JSON.parse(
-      await martingale('preflight', file('gamed'), '--scenarios', 'hard', '--json'),
+      await output(served('preflight', 'gamed', '--scenarios', 'hard', '--json')),
     );
     expect(groupsWithSignal).toBe(0);
     expect(failures).toEqual([expect.objectContaining({ code: 'TypeError', count: 4 })]);
@@ -62,7 +80,7 @@ describe('martingale preflight', () => {
 
   it('warns of a reward that contradicts success, and tries the tool calls of the model', async () => {
     const { warnings, shortcuts, groupsAgainstSuccess } = JSON.parse(
-      await martingale('preflight', file('wrong-field'), '--rollouts', '8', '--json'),
+      await output(served('preflight', 'wrong-field', '--rollouts', '8', '--json')),
     );
     expect(groupsAgainstSuccess).toBe(2);
     expect(warnings[0]).toContain('rollouts without success earn more');
@@ -72,13 +90,13 @@ describe('martingale preflight', () => {
   });
 
   it('compares each seat with itself, and tells what a rollout of all seats needs', async () => {
-    const figures = JSON.parse(await martingale('preflight', file('seats'), '--rollouts', '4', '--json'));
+    const figures = JSON.parse(await output(served('preflight', 'seats', '--rollouts', '4', '--json')));
     expect(figures).toMatchObject({ groups: 8, calls: 2, counts: { dispatched: 16, completed: 16 } });
     expect(figures.sampledTokens).toBeGreaterThanOrEqual(4);
   });
 
   it('shows nothing of an error that could command the terminal', async () => {
-    const text = await martingale('preflight', file('gamed'), '--scenarios', 'hard');
+    const text = await output(served('preflight', 'gamed', '--scenarios', 'hard'));
     expect(text).toMatch(/x 4 TypeError: the database is away at .*gamed\.ts:17/);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: it must not be there.
     expect(text).not.toMatch(/\u001b/);
@@ -91,7 +109,11 @@ describe('martingale preflight', () => {
   ])('says why %s cannot be loaded, without frames of the loader', async (name, content, message) => {
     const path = join(await temporaryFolder(), name);
     await writeFile(path, content);
-    const { stderr, code } = await outcome('preflight', path);
+    const program = [...fromSource, 'src/cli/main.ts', 'preflight', path];
+    const { stderr, code } = await promisify(execFile)(process.execPath, program, { cwd: root }).then(
+      (said) => ({ ...said, code: 0 }),
+      (error) => error,
+    );
     expect(stderr).toMatch(message);
     expect(stderr).not.toContain('node:internal');
     expect(code).toBe(1);
@@ -106,15 +128,12 @@ describe('martingale preflight', () => {
   });
 
   it('names what a file lacks', async () => {
-    await expect(martingale('preflight', file('absent'))).rejects.toThrow('absent.ts');
-    await expect(martingale('preflight', file('gamed'))).rejects.toThrow(
-      'no scenarios in its export `scenarios`',
-    );
-    await expect(martingale('preflight', import.meta.filename)).rejects.toThrow(
-      /exports no environment|bad_environment_file|vitest/i,
-    );
+    const preflight = (...args: string[]) => output(['preflight', ...args]);
+    await expect(preflight(file('absent'))).rejects.toThrow('absent.ts');
+    await expect(preflight(file('gamed'))).rejects.toThrow('no scenarios in its export `scenarios`');
+    await expect(preflight(join(root, 'test/support/by-two.ts'))).rejects.toThrow('exports no environment');
     await expect(
-      martingale('preflight', file('crossing'), '--base-url', 'http://127.0.0.1:1', '--api-key', 'x'),
+      preflight(file('crossing'), '--base-url', 'http://127.0.0.1:1', '--api-key', 'x'),
     ).rejects.toThrow('(--base-url or MARTINGALE_BASE_URL) needs --model');
   });
 });
@@ -181,28 +200,27 @@ describe('the pace', () => {
 
 describe('martingale eval', () => {
   it('says why rollouts failed, and exits with 1 if none completed', async () => {
-    const failing = ['eval', file('gamed'), '--scenarios', 'down'];
-    const { stdout, code } = await outcome(...failing);
+    const failing = served('eval', 'gamed', '--scenarios', 'down');
+    const { stdout, code } = await command(failing);
     expect(stdout).toMatch(/2 failed, 0 cancelled\nx 2 TypeError: the database is away at .*gamed\.ts/);
     expect(code).toBe(1);
-    const lines = (await outcome(...failing, '--json')).stdout.trimEnd().split('\n');
+    const lines = (await command([...failing, '--json'])).stdout.trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).failures)).toEqual(
       Array(2).fill([expect.objectContaining({ code: 'TypeError', count: 1 })]),
     );
-    expect((await outcome('preflight', file('gamed'), '--scenarios', 'down', '--json')).code).toBe(1);
+    expect((await command(served('preflight', 'gamed', '--scenarios', 'down', '--json'))).code).toBe(1);
   });
 
   it('names a model that is not there', async () => {
-    const { stderr, code } = await outcome('eval', file('crossing'), '--model', 'martingale-tny');
+    const { stderr, code } = await command(['eval', file('crossing'), '--model', 'martingale-tny']);
     expect(stderr).toContain('Did you mean martingale-tiny?');
     expect(code).toBe(1);
   });
 
   it('prints a table, or a line for each scenario', async () => {
-    expect(await martingale('eval', file('crossing'))).toMatch(
-      /rollouts 3: 3 completed.*\nreward +0\.\d+ \[/,
-    );
-    const lines = (await martingale('eval', file('crossing'), '--count', '2', '--rollouts', '3', '--json'))
+    expect(await output(served('eval', 'crossing'))).toMatch(/rollouts 3: 3 completed.*\nreward +0\.\d+ \[/);
+    const flags = ['--count', '2', '--rollouts', '3', '--json'];
+    const lines = (await output(served('eval', 'crossing', ...flags)))
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line));

@@ -6,7 +6,7 @@ import { welcome } from '../../src/cli/serve.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
 import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { fromSource, outcomeOf, root } from '../support/programs.ts';
+import { fromSource, root } from '../support/programs.ts';
 
 const data = sharedFolder();
 let running: ChildProcess | undefined;
@@ -65,16 +65,6 @@ describe('martingale serve', () => {
   it.each([
     [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
     [['--checkpoint', 'hf:qwen'], /hf:qwen\. Pass hf:owner\/name/],
-  ])('refuses %j by name', async (flags, message) => {
-    const program = [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, ...flags];
-    const child = spawn(process.execPath, program, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
-    const { errors, code } = await outcomeOf(child);
-    expect(errors).toMatch(message);
-    expect(errors.trim().split('\n')).toHaveLength(1);
-    expect(code).toBe(1);
-  });
-
-  it.each([
     [['--train', 'some'], /--train.*Allowed choices are lora, all/],
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
 import { vi } from 'vitest';
 import { createProgram } from '../../src/cli/program.ts';
@@ -12,9 +13,13 @@ export interface Said {
 
 /**
  * Runs a command of martingale in this process, to its end, which takes a small part of the time of a process of its own.
- * Not for commands that end the process, wait for a signal or read standard input. One at a time.
+ * `input`: lines of standard input. Not for commands that wait for a signal. One at a time.
  */
-export async function command(args: readonly string[], env: Record<string, string> = {}): Promise<Said> {
+export async function command(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  input: readonly string[] = [],
+): Promise<Said> {
   const said: Said = { stdout: '', stderr: '', code: 0 };
   const listen = (name: 'stdout' | 'stderr') =>
     vi.spyOn(process[name], 'write').mockImplementation((...written: unknown[]) => {
@@ -24,6 +29,9 @@ export async function command(args: readonly string[], env: Record<string, strin
       return true;
     });
   const spies = [listen('stdout'), listen('stderr')];
+  const stdin = Object.getOwnPropertyDescriptor(process, 'stdin') ?? {};
+  const lines = Readable.from(input.map((line) => `${line}\n`));
+  Object.defineProperty(process, 'stdin', { value: lines, configurable: true });
   const before = Object.keys(env).map((name) => [name, process.env[name]] as const);
   Object.assign(process.env, env);
   try {
@@ -34,6 +42,7 @@ export async function command(args: readonly string[], env: Record<string, strin
     said.code = 1;
   } finally {
     for (const spy of spies) spy.mockRestore();
+    Object.defineProperty(process, 'stdin', stdin);
     for (const [name, value] of before)
       if (value === undefined) delete process.env[name];
       else process.env[name] = value;

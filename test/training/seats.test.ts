@@ -23,8 +23,8 @@ import { Opponents, parseGroupRecord } from '../../src/rollout/index.ts';
 import type { LearnerState } from '../../src/training/run-state.ts';
 import { seatsOfStep } from '../../src/training/seats.ts';
 import { RunViews } from '../../src/view/index.ts';
+import { output } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { runProgram } from '../support/programs.ts';
 import { reports } from './diagnosis/reports.ts';
 
 const folder = sharedFolder();
@@ -110,9 +110,7 @@ it('one policy in both seats trains on both, each seat in groups of its own', as
       seats: ['x', 'o'],
     });
     expect(step.groups).toHaveLength(8);
-    const shown = await runProgram('src/cli/main.ts', {
-      args: ['show', 'self', '--in', folder, '--step', '0'],
-    });
+    const shown = await output(['show', 'self', '--in', folder, '--step', '0']);
     expect(shown).toMatch(/^step 0: 8 groups of one seat each, 16 rollouts with the seats x, o, \d/);
     const records = await recordsOf('self', 0);
     expect(records.map(({ seat }) => seat?.name)).toEqual(Array(4).fill(['x', 'o']).flat());

@@ -6,8 +6,8 @@ import { beforeAll, expect, test } from 'vitest';
 import { RunViews } from '../../src/view/index.ts';
 import { changesOf } from '../../src/view/page/optimization/changes.ts';
 import { addCode, codes, knowingModel, scenarios, validation } from '../optimization/codes.ts';
+import { output as printed } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { runProgram } from '../support/programs.ts';
 
 const folder = sharedFolder();
 const views = new RunViews([folder]);
@@ -69,7 +69,7 @@ test('each validation is shown as a step is, and two of them can be compared', a
 });
 
 test('`martingale show` prints the tree and what changed', async () => {
-  const output = await runProgram('src/cli/main.ts', { args: ['show', join(folder, 'codes')] });
+  const output = await printed(['show', join(folder, 'codes')]);
   expect(output).toMatch(/^iteration +4 of 4$/m);
   expect(output).toMatch(/^CANDIDATE +CHANGED +REWARD +SUCCESS +WINS *$/m);
   expect(output).toMatch(/^ +1.* (system|hint) /m);

@@ -9,7 +9,7 @@ import { findModel } from '../find-model.ts';
 import { serviceUrl } from '../flags.ts';
 import { openClient } from '../open-client.ts';
 import { addEngineFlags, type EngineFlags, openEngine } from '../open-engine.ts';
-import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
+import { listenForInterrupt } from '../program-end.ts';
 
 export interface ModelFlags extends EngineFlags {
   model?: string;
@@ -103,7 +103,5 @@ export async function withModel(
     if (interrupt.status !== undefined) process.exitCode = interrupt.status;
     await opened?.close();
     interrupt.release();
-    // An agent may go on that was stopped.
-    exitAfterFlush();
   }
 }

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { readRun } from '../../../src/training/index.ts';
+import { output } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/files.ts';
-import { runProgram } from '../../support/programs.ts';
 import { makeRun } from '../../view/make-run.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
@@ -41,7 +41,7 @@ it("Harbor's models accept every rollout that export writes as ATIF", { tags: ['
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 1, groupsPerStep: 4, rolloutsPerGroup: 4 });
   const to = join(folder, 'atif');
   const args = ['export', 'desk', '--in', folder, '--to', 'atif', '--step', '0', '--out', to];
-  await runProgram('src/cli/main.ts', { args });
+  await output(args);
   const { stdout } = await promisify(execFile)(environment.python, ['-c', script, to]);
   const expected: Record<string, number | null> = {};
   for await (const { group, rollouts } of (await readRun(join(folder, 'desk'))).groups(0))

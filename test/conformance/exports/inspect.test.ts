@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { readRun } from '../../../src/training/index.ts';
+import { output } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/files.ts';
-import { runProgram } from '../../support/programs.ts';
 import { makeRun } from '../../view/make-run.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
@@ -31,9 +31,7 @@ it('inspect_ai reads the log of a run: scenarios as samples, rollouts as epochs'
   const folder = await temporaryFolder();
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 1, groupsPerStep: 3, rolloutsPerGroup: 3 });
   const file = join(folder, 'desk.json');
-  await runProgram('src/cli/main.ts', {
-    args: ['export', 'desk', '--in', folder, '--to', 'inspect', '--step', '0', '--out', file],
-  });
+  await output(['export', 'desk', '--in', folder, '--to', 'inspect', '--step', '0', '--out', file]);
   const { stdout } = await promisify(execFile)(environment.python, ['-c', script, file]);
   const log = JSON.parse(stdout);
   const expected: unknown[] = [];

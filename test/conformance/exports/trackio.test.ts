@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { readRun } from '../../../src/training/index.ts';
+import { output } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/files.ts';
-import { runProgram } from '../../support/programs.ts';
 import { makeRun } from '../../view/make-run.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
@@ -42,9 +42,8 @@ it('a Trackio server has the figures of all steps, once, however often they are 
   const url = addressIn() ?? '';
   await makeRun({ runDirectory: join(folder, 'desk'), steps: 4, groupsPerStep: 2, rolloutsPerGroup: 2 });
   const send = (token: string) =>
-    runProgram('src/cli/main.ts', {
-      args: ['export', 'desk', '--in', folder, '--to', 'trackio', '--out', url],
-      env: { TRACKIO_WRITE_TOKEN: token },
+    output(['export', 'desk', '--in', folder, '--to', 'trackio', '--out', url], {
+      TRACKIO_WRITE_TOKEN: token,
     });
   expect(await send('secret')).toMatch(/^4 steps in .*, project ticket desk\n$/);
   await send('secret');

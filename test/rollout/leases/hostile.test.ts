@@ -9,7 +9,7 @@ import { cloneFormat } from '../../../src/rollout/leases/mailbox.ts';
 import { receiveRollout } from '../../../src/rollout/sent/received.ts';
 import { martingaleVersion } from '../../../src/util/version.ts';
 import { testSeed } from '../../support/size.ts';
-import { environment, joined, open, startWorker } from './workers.ts';
+import { environment, joined, open, workHere } from './workers.ts';
 
 /** A POST as any program can send it. */
 function post(
@@ -59,13 +59,15 @@ it('a program without a key of its own makes one, which only this user finds', a
   expect(executor.apiKey).toMatch(/^[\w-]{32}$/);
   const hello = JSON.stringify({ name: 'thief' });
   expect(await post(`${executor.url}/workers`, json, hello)).toMatchObject({ status: 401 });
-  const stranger = startWorker(['--url', executor.url], {
+  const stranger = await workHere(['--url', executor.url], {
     env: { XDG_CACHE_HOME: '/nowhere', HOME: homedir() },
   });
-  expect(await stranger.ended).toBe(1);
-  expect(stranger.lines()).toContain('key is missing');
-  startWorker(['--url', executor.url]);
+  expect(stranger.code).toBe(1);
+  expect(stranger.stderr).toContain('key is missing');
+  const worker = workHere(['--url', executor.url]);
   await joined(executor, 1);
+  await executor.close();
+  expect((await worker).code).toBe(0);
 });
 
 it.each([
@@ -97,8 +99,10 @@ it('a worker that brings what is no result loses its rollout to another, and is 
     status: 409,
     text: expect.stringContaining('could not be read'),
   });
-  startWorker(['--url', executor.url]);
+  const worker = workHere(['--url', executor.url]);
   expect((await running).counts).toMatchObject({ completed: 1 });
+  await executor.close();
+  expect((await worker).code).toBe(0);
 });
 
 const asked = { index: 0, attempt: 0, seed: 7 };

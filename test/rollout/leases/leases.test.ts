@@ -13,7 +13,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { martingaleVersion } from '../../../src/util/version.ts';
 import { freePort } from '../../support/free-port.ts';
 import echoing from './echoing.ts';
-import { environment, joined, open, startWorker } from './workers.ts';
+import { environment, joined, open, startWorker, workHere } from './workers.ts';
 
 const scenarios = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));
 
@@ -76,7 +76,7 @@ it('rollouts wait for the first worker, and a worker for the program', async () 
 
 it('a worker that joins while the service is away waits for it', async () => {
   const { executor, service } = await open();
-  startWorker(['--url', executor.url]);
+  const worker = workHere(['--url', executor.url]);
   await joined(executor, 1);
   const port = await freePort();
   // Its retries alone would last 0.6 s, and the wait for a service that is away lasts 12 s.
@@ -101,6 +101,8 @@ it('a worker that joins while the service is away waits for it', async () => {
   onTestFinished(() => void relay.close());
   relay.listen(port, '127.0.0.1');
   expect((await result).counts).toMatchObject({ completed: 24 });
+  await executor.close();
+  expect((await worker).code).toBe(0);
 });
 
 it('a worker with threads runs rollouts in them', { tags: ['long'] }, async () => {
@@ -239,7 +241,7 @@ it('a cancelled run cancels rollouts that wait and those that a worker has', asy
   const stop = new AbortController();
   const opened = await open();
   const { executor } = opened;
-  startWorker(['--url', executor.url, '--concurrency', '2']);
+  const worker = workHere(['--url', executor.url, '--concurrency', '2']);
   const running = run(opened, {
     scenarios: scenarios(4).map((one) => ({ ...one, does: 'hang' as const })),
     rolloutsPerGroup: 1,
@@ -252,6 +254,8 @@ it('a cancelled run cancels rollouts that wait and those that a worker has', asy
   for (const { rollouts } of groups)
     expect(rollouts[0]).toMatchObject({ failure: { message: expect.stringMatching(/Ctrl-C/) } });
   expect(executor.stats()).toMatchObject({ waiting: 0, running: 0 });
+  await executor.close();
+  expect((await worker).code).toBe(0);
 });
 
 it('calls of all workers share one budget, and a lost worker releases its slots', async () => {
@@ -279,15 +283,15 @@ it('calls of all workers share one budget, and a lost worker releases its slots'
 
 it('workers with another key, version or environment are refused by name', async () => {
   const { executor, events } = await open({ apiKey: 'right' });
-  const wrong = startWorker(['--url', executor.url, '--key', 'wrong']);
-  const other = startWorker(['--url', executor.url], {
+  const wrong = await workHere(['--url', executor.url, '--key', 'wrong']);
+  const other = await workHere(['--url', executor.url], {
     file: new URL('../environments/threaded.ts', environment).pathname,
     env: { MARTINGALE_WORKER_KEY: 'right' },
   });
-  expect(await wrong.ended).toBe(1);
-  expect(wrong.lines()).toMatch(/key is missing or not the `apiKey` of the program.*--key.*worker_refused/);
-  expect(await other.ended).toBe(1);
-  expect(other.lines()).toMatch(/environment is not the one of the program: .*echoing.ts/);
+  expect(wrong.code).toBe(1);
+  expect(wrong.stderr).toMatch(/key is missing or not the `apiKey` of the program.*--key.*worker_refused/);
+  expect(other.code).toBe(1);
+  expect(other.stderr).toMatch(/environment is not the one of the program: .*echoing.ts/);
   const join = async (more: object) => {
     const response = await fetch(`${executor.url}/workers`, {
       method: 'POST',
@@ -330,9 +334,9 @@ it('a worker ends although its environment keeps something open', async () => {
 
 it('a worker that is sent to the service is told so', async () => {
   const { model } = await open();
-  const worker = startWorker(['--url', model.client.options.baseUrl, '--wait', '1']);
-  expect(await worker.ended).toBe(1);
-  expect(worker.lines()).toMatch(/is not a program with leases\(\).*not the service/);
+  const { code, stderr } = await workHere(['--url', model.client.options.baseUrl, '--wait', '1']);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/is not a program with leases\(\).*not the service/);
 });
 
 it('an `onEvent` that throws costs nothing but a warning', async () => {
@@ -345,10 +349,10 @@ it('an `onEvent` that throws costs nothing but a warning', async () => {
       throw new RangeError('out of ink');
     },
   });
-  const worker = startWorker(['--url', opened.executor.url]);
+  const worker = workHere(['--url', opened.executor.url]);
   expect((await run(opened, { scenarios: scenarios(1) })).counts).toMatchObject({ completed: 4 });
   await opened.executor.close();
-  expect(await worker.ended).toBe(0);
+  expect((await worker).code).toBe(0);
   expect(warnings).toContainEqual(expect.stringMatching(/`onEvent` threw: .*out of ink/));
 });
 

@@ -6,6 +6,7 @@ import { ModelHandle } from 'martingale';
 import { type LeaseExecutor, leases } from 'martingale/workers';
 import { onTestFinished } from 'vitest';
 import { type FakePolicy, startFakeService } from '../../model/fake-service.ts';
+import { command, type Said } from '../../support/command.ts';
 import { fromSource, root } from '../../support/programs.ts';
 
 export const environment = new URL('./echoing.ts', import.meta.url);
@@ -38,14 +39,26 @@ export interface TestWorker {
   ended: Promise<number | string>;
 }
 
+interface WorkerOptions {
+  /** Path of the module of its environment. */
+  file?: string;
+  env?: Record<string, string>;
+}
+
+const flagsOf = (args: readonly string[], file = fileURLToPath(environment)) => [
+  ...['worker', file, '--wait', '20'],
+  ...args,
+];
+
+/** A worker in this process, which starts at once; resolves at its end. One at a time. */
+export const workHere = (args: readonly string[], { file, env }: WorkerOptions = {}): Promise<Said> =>
+  command(flagsOf(args, file), env);
+
 /** A worker in a process of its own. */
-export function startWorker(
-  args: string[],
-  { file = fileURLToPath(environment), env = {} }: { file?: string; env?: Record<string, string> } = {},
-): TestWorker {
+export function startWorker(args: readonly string[], { file, env }: WorkerOptions = {}): TestWorker {
   const child = spawn(
     process.execPath,
-    [...fromSource, join(root, 'src/cli/main.ts'), 'worker', file, '--wait', '20', ...args],
+    [...fromSource, join(root, 'src/cli/main.ts'), ...flagsOf(args, file)],
     { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   let text = '';
