@@ -41,6 +41,8 @@ export default defineConfig({
     ],
     pool: 'forks',
     maxWorkers: 2,
+    // The threads of the tests start in two thirds of the time.
+    execArgv: ['--import', new URL('./test/support/from-source.ts', import.meta.url).href],
     env: {
       // The processes that tests start take compiled modules from here: half the time of their start.
       NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile'),

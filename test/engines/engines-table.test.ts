@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatCompletionRequestSchema, rlConfigSchema, sftConfigSchema } from '../../src/contract/index.ts';
 import { combineEngines } from '../../src/engines/combined-engine.ts';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
@@ -6,7 +6,7 @@ import { createTinkerEngine } from '../../src/engines/tinker/index.ts';
 import { startService } from '../../src/service/index.ts';
 import { textOf } from '../readme/documents.ts';
 import { callsTo, type Json } from '../service/harness.ts';
-import { temporaryFolder } from '../support/files.ts';
+import { sharedFolder } from '../support/files.ts';
 import { generateCheckpoint } from './embedded/checkpoint/generated.ts';
 import { TinkerServer } from './tinker/tinker-server.ts';
 import { chatTries, type Fields, itself, processor, supervisedTries, trainingTries } from './tries.ts';
@@ -32,10 +32,15 @@ async function rowsUnder(heading: string): Promise<Map<string, string[]>> {
 
 const fieldsIn = (cell: string) => [...cell.matchAll(/`([a-z_0-9]+)`/g)].map(([, name]) => name as string);
 
-/** A service with all three engines. */
-async function serve() {
-  const folder = await temporaryFolder();
-  const server = await TinkerServer.start({ vocabularySize: 709 });
+const folder = sharedFolder();
+/** Of a service with all three engines. */
+let calls: ReturnType<typeof callsTo>;
+/** A model of each, as the service tells it. */
+let models: Map<string, Json>;
+let close: () => Promise<void>;
+
+beforeAll(async () => {
+  const server = await TinkerServer.listen({ vocabularySize: 709 });
   const checkpoint = await generateCheckpoint(folder, 'qwen3');
   const stripes = new URL('embedded/extensions/modules/stripes.ts', import.meta.url);
   const engine = combineEngines([
@@ -44,18 +49,24 @@ async function serve() {
       checkpoints: [{ folder: checkpoint, id: 'checkpoint' }],
       logitsProcessors: { [processor]: stripes },
     }),
-    await createTinkerEngine({ url: server.url, checkpoint, id: 'remote', rank: 4 }),
+    await createTinkerEngine({ url: server.tinker.url, checkpoint, id: 'remote', rank: 4 }),
   ]);
   const dataFolder = `${folder}/data`;
   const service = await startService({ engine, dataFolder, apiKey: 'test-key', priorityScheduling: true });
-  onTestFinished(async () => {
+  close = async () => {
     await service.close();
     await engine.close();
-  });
-  return callsTo(service.url);
-}
+    server.close();
+  };
+  calls = callsTo(service.url);
+  models = new Map();
+  for (const baseModel of baseModels) {
+    const fields = { project: 'table', name: baseModel, base_model: baseModel };
+    models.set(baseModel, (await calls.call('POST', '/v1/preview/models', fields)).body);
+  }
+});
 
-type Calls = Awaited<ReturnType<typeof serve>>;
+afterAll(() => close?.());
 
 /** Tries every row of a table with every base model. `attempt`: tells a refusal, or null when the fields work. */
 async function holds(
@@ -84,43 +95,31 @@ function expectFields(names: string[], tries: Readonly<Record<string, Fields>>) 
   expect(names.filter((name) => !listed.has(name))).toEqual([]);
 }
 
-async function chatWith({ raw }: Calls, model: string, fields: Fields): Promise<Response> {
-  return raw('POST', '/v1/chat/completions', { model, messages: [user], max_tokens: 4, ...fields });
-}
+const chatWith = (model: string, fields: Fields): Promise<Response> =>
+  calls.raw('POST', '/v1/chat/completions', { model, messages: [user], max_tokens: 4, ...fields });
 
 it('every field of a chat works or is refused by name, as the table of engines says', async () => {
   expectFields(Object.keys(chatCompletionRequestSchema.shape), chatTries);
-  const calls = await serve();
   await holds('Chats', chatTries, async (model, fields) => {
-    const response = await chatWith(calls, model, fields);
+    const response = await chatWith(model, fields);
     const text = await response.text();
     expect([200, 422]).toContain(response.status);
     return response.status === 200 ? null : text;
   });
 });
 
-async function jobOf({ call, follow }: Calls, path: string, job: Fields): Promise<string | null> {
+async function jobOf(path: string, job: Fields): Promise<string | null> {
+  const { call, follow } = calls;
   const { status, body } = await call('POST', path, job);
   if (status !== 200) return JSON.stringify(body);
   const last = (await follow(body.id)).at(-1);
   return last.type === 'training_ended' ? null : JSON.stringify(last);
 }
 
-async function createModels({ call }: Calls): Promise<Map<string, Json>> {
-  const models = new Map<string, Json>();
-  for (const baseModel of baseModels) {
-    const fields = { project: 'table', name: baseModel, base_model: baseModel };
-    models.set(baseModel, (await call('POST', '/v1/preview/models', fields)).body);
-  }
-  return models;
-}
-
 it('every field of a job works or is refused by name before it begins, as the table of engines says', {
   timeout: 60_000,
 }, async () => {
   expectFields(Object.keys(rlConfigSchema.shape), trainingTries);
-  const calls = await serve();
-  const models = await createModels(calls);
   await holds('Jobs of reinforcement learning', trainingTries, async (baseModel, fields) => {
     const { id, entity, project, name } = models.get(baseModel);
     const config = Object.fromEntries(
@@ -130,27 +129,25 @@ it('every field of a job works or is refused by name before it begins, as the ta
       ]),
     );
     const sampled = { n: 2, logprobs: true, return_token_ids: true };
-    const response = await chatWith(calls, `${entity}/${project}/${name}`, sampled);
+    const response = await chatWith(`${entity}/${project}/${name}`, sampled);
     const { choices } = (await response.json()) as Json;
     const trajectories = choices.map((choice: Json, reward: number) => ({
       messages_and_choices: [user, choice],
       reward,
     }));
     const job = { model_id: id, trajectory_groups: [{ trajectories }], experimental_config: config };
-    return jobOf(calls, '/v1/preview/training-jobs', job);
+    return jobOf('/v1/preview/training-jobs', job);
   });
 });
 
 it('a teacher on another engine is refused by name', async () => {
-  const calls = await serve();
-  const models = await createModels(calls);
-  const response = await chatWith(calls, 'local/table/checkpoint', {
+  const response = await chatWith('local/table/checkpoint', {
     logprobs: true,
     return_token_ids: true,
   });
   const { choices } = (await response.json()) as Json;
   const { status, body } = await calls.call('POST', '/v1/preview/training-jobs', {
-    model_id: models.get('checkpoint').id,
+    model_id: models.get('checkpoint')?.id,
     trajectory_groups: [{ trajectories: [{ messages_and_choices: [user, choices[0]], reward: 1 }] }],
     experimental_config: { kl_penalty_coef: 1, kl_penalty_reference_model: 'local/table/remote' },
   });
@@ -160,8 +157,6 @@ it('a teacher on another engine is refused by name', async () => {
 
 it('every field of a supervised job works, as the table of engines says', { timeout: 60_000 }, async () => {
   expectFields(Object.keys(sftConfigSchema.shape), supervisedTries);
-  const calls = await serve();
-  const models = await createModels(calls);
   const example = { messages: [user, { role: 'assistant', content: 'yes' }] };
   const { body: upload } = await calls.call('POST', '/v1/preview/uploads', JSON.stringify(example));
   await holds('Supervised jobs', supervisedTries, (baseModel, config) => {
@@ -170,6 +165,6 @@ it('every field of a supervised job works, as the table of engines says', { time
       training_data_url: upload.url,
       config,
     };
-    return jobOf(calls, '/v1/preview/sft-training-jobs', job);
+    return jobOf('/v1/preview/sft-training-jobs', job);
   });
 });

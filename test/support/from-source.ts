@@ -1,5 +1,6 @@
-// Preloaded into the programs that tests start: they import `martingale` from its source, as tsconfig.json says. Node
-// strips the types itself and keeps what it compiled; tsx would take three times as long to start.
+// Preloaded into the programs that tests start, and into the threads of the tests: they import `martingale` from its
+// source, as tsconfig.json says. Node strips the types itself and keeps what it compiled; tsx would take three times as long
+// to start.
 import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 
@@ -13,5 +14,11 @@ const sources = new Map<string, string>(
 );
 
 registerHooks({
-  resolve: (specifier, context, next) => next(sources.get(specifier) ?? specifier, context),
+  resolve(specifier, context, next) {
+    const { parentURL = '' } = context;
+    // A file beside the importing one. Node looks for its real path and package, which takes a third of the start of a thread.
+    if (specifier.startsWith('.') && specifier.endsWith('.ts') && parentURL.startsWith(root.href))
+      return { url: new URL(specifier, parentURL).href, format: 'module-typescript', shortCircuit: true };
+    return next(sources.get(specifier) ?? specifier, context);
+  },
 });

@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Screen } from '../progress/screen.ts';
-import { outcomeOf } from '../support/programs.ts';
+import { fromSource, outcomeOf } from '../support/programs.ts';
 import { startRuns } from './resume/run-child.ts';
 
 const child = fileURLToPath(new URL('resume/child.ts', import.meta.url));
@@ -25,7 +25,7 @@ const settings = (name: string, more: object) =>
 
 /** Trains in its own process, with output to pipes. */
 const pipe = (folder: string, more: object, env: NodeJS.ProcessEnv = attended) =>
-  outcomeOf(spawn(process.execPath, [child, settings(folder, more)], { env }));
+  outcomeOf(spawn(process.execPath, [...fromSource, child, settings(folder, more)], { env }));
 
 /** Lines up to their first figure. */
 const withoutFigures = (text: string) =>
@@ -83,9 +83,13 @@ describe('a run whose output goes to pipes', () => {
   });
 
   test('continues if nobody reads its output', { tags: ['long'] }, async () => {
-    const started = spawn(process.execPath, [child, settings('unread', { progress: 'plain' })], {
-      ...{ env: attended, stdio: ['ignore', 'pipe', 'pipe'] },
-    });
+    const started = spawn(
+      process.execPath,
+      [...fromSource, child, settings('unread', { progress: 'plain' })],
+      {
+        ...{ env: attended, stdio: ['ignore', 'pipe', 'pipe'] },
+      },
+    );
     started.stderr.destroy();
     const ended = once(started, 'exit');
     expect(await text(started.stdout)).toContain('{"reason":"finished"');
@@ -100,7 +104,8 @@ if (!hasTerminals) console.warn('Skipped: there is no `script` that runs a progr
 describe.runIf(hasTerminals)('a run at a terminal', () => {
   /** Trains in its own process at a terminal. Returns the final screen. */
   async function attend(name: string, more: object, env: NodeJS.ProcessEnv = {}, program = child) {
-    const quoted = [process.execPath, program, settings(name, more)].map((part) => `'${part}'`).join(' ');
+    const command = [process.execPath, ...fromSource, program, settings(name, more)];
+    const quoted = command.map((part) => `'${part}'`).join(' ');
     const started = spawn('script', ['-qec', quoted, join(runs.path('.'), `${name}.typescript`)], {
       ...{ env: { ...attended, ...env }, stdio: ['ignore', 'pipe', 'inherit'] },
     });

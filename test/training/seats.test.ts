@@ -52,14 +52,14 @@ interface RunOptions {
   resume?: boolean;
 }
 
-/** Six steps of four groups, with one checkpoint kept beside those that the pool may draw. */
+/** Six steps of two groups, with one checkpoint kept beside those that the pool may draw. */
 const learn = async (client: Client, { name, onStep, ...options }: RunOptions) =>
   train({
     environment: ticTacToe,
     scenarios: openings({ seed: 3, count: 40 }),
     model: await openModel({ client, project: 'games', name, baseModel: 'martingale-tiny' }),
     steps: 6,
-    groupsPerStep: 4,
+    groupsPerStep: 2,
     rolloutsPerGroup: 4,
     config: { learning_rate: 1e-3 },
     keepCheckpoints: 1,

@@ -40,13 +40,18 @@ export interface FaultOrder {
   name?: string;
 }
 
+const preloads = ['../../support/from-source.ts', './preload.ts'].flatMap((file) => [
+  '--import',
+  new URL(file, import.meta.url).href,
+]);
+
 /** Environment variable that carries the plan to the program, as JSON. */
 export const planVariable = 'MARTINGALE_FAULT_PLAN';
 
 /** Options of `spawn` that put a program under a plan; `process.execPath` is a Node that runs TypeScript. */
 export function underFaults(plan: FaultPlan): { execArgv: string[]; env: NodeJS.ProcessEnv } {
   return {
-    execArgv: ['--import', new URL('./preload.ts', import.meta.url).href],
+    execArgv: [...preloads],
     env: { ...process.env, [planVariable]: JSON.stringify(plan) },
   };
 }

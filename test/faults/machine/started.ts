@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { callsTo, type Json } from '../../service/harness.ts';
+import { fromSource } from '../../support/programs.ts';
 
 const program = fileURLToPath(new URL('storage-service.ts', import.meta.url));
 
@@ -26,7 +27,7 @@ export async function startIn(
   dataFolder: string,
   { execArgv = [], env = process.env, under }: Launch = {},
 ): Promise<Started | { refused: Json }> {
-  const command = [process.execPath, ...execArgv, program, dataFolder];
+  const command = [process.execPath, ...fromSource, ...execArgv, program, dataFolder];
   const [first = '', ...rest] = [...(under ?? []), ...command];
   const child = spawn(first, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   onTestFinished(() => {

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startService } from '../../../src/service/index.ts';
 import { sharedFolder } from '../../support/files.ts';
-import { outcomeOf } from '../../support/programs.ts';
+import { fromSource, outcomeOf } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 import { startPlainService } from './plain-service.ts';
 
@@ -39,7 +39,7 @@ async function train(name: string, settings: object) {
     steps: 2,
     ...settings,
   };
-  const outcome = await outcomeOf(spawn(process.execPath, [child, JSON.stringify(options)]));
+  const outcome = await outcomeOf(spawn(process.execPath, [...fromSource, child, JSON.stringify(options)]));
   const record = JSON.parse(await readFile(join(runDirectory, 'jobs', 'step-0001.json'), 'utf8'));
   return { ...outcome, record };
 }

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { sharedFolder } from '../../support/files.ts';
-import { outcomeOf } from '../../support/programs.ts';
+import { fromSource, outcomeOf } from '../../support/programs.ts';
 import type { Fault } from './program.ts';
 
 const program = fileURLToPath(new URL('program.ts', import.meta.url));
@@ -18,7 +18,9 @@ const root = sharedFolder();
 async function run(fault: Fault, given: { folder?: string; resume?: boolean; execArgv?: string[] } = {}) {
   const { folder = await mkdtemp(join(root, 'run-')), resume = false, execArgv = [] } = given;
   const options = JSON.stringify({ fault, folder, resume });
-  const { output, errors, code } = await outcomeOf(spawn(process.execPath, [...execArgv, program, options]));
+  const { output, errors, code } = await outcomeOf(
+    spawn(process.execPath, [...fromSource, ...execArgv, program, options]),
+  );
   const said: Record<string, unknown>[] = output
     .trimEnd()
     .split('\n')

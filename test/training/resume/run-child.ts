@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { createClient } from '../../../src/client/index.ts';
 import { startService } from '../../../src/service/index.ts';
 import { readJsonLines } from '../../support/files.ts';
-import { outcomeOf } from '../../support/programs.ts';
+import { fromSource, outcomeOf } from '../../support/programs.ts';
 import { CoinEngine } from './coin-engine.ts';
 
 export interface Kill {
@@ -17,6 +17,8 @@ export interface Kill {
   at?: number;
   when?: 'before' | 'after';
 }
+
+const program = fileURLToPath(new URL('child.ts', import.meta.url));
 
 export async function startRuns() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-resume-'));
@@ -29,7 +31,7 @@ export async function startRuns() {
   async function run(name: string, settings: object = {}) {
     const runDirectory = join(folder, name);
     const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, progress: false, ...settings });
-    const child = spawn(process.execPath, [fileURLToPath(new URL('child.ts', import.meta.url)), options]);
+    const child = spawn(process.execPath, [...fromSource, program, options]);
     const outcome = await outcomeOf(child);
     const lines = outcome.output.trimEnd().split('\n');
     return { ...outcome, events: lines.filter((line) => !line.startsWith('{')) };
