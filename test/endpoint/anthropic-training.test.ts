@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../model/real-service.ts';
 import { sharedFolder } from '../support/files.ts';
+import { untilReward } from '../support/until-reward.ts';
 
 let service: RealService;
 beforeAll(async () => {
@@ -91,6 +92,7 @@ test.each([
     model: { project: 'agents', name: environment.name, baseModel },
     config: { learning_rate: 1e-3, entropy_coefficient: 0.01 },
     progress: false,
+    ...untilReward(0.9, { steps: 3 }),
   });
   const rewards = reports.map(({ reward }) => reward);
   expect(rewards[0]).toBeLessThan(0.7);
