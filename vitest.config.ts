@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { memoryFolder } from './test/support/memory-folder.ts';
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
@@ -18,6 +19,30 @@ const isolated = [
   'test/engines/embedded/graphs/training.test.ts',
   'test/faults/machine/template-process.test.ts',
 ];
+
+/** What takes minutes in the long tier, longest first: it starts first, so that no file is alone at the end. */
+const longest = [
+  'conformance/published/smollm2',
+  'conformance/skyrl/skyrl',
+  'faults/service-kills/service-kills',
+  'conformance/published/tokenizers',
+  'endpoint/claude-agent',
+  'recipes/recipes',
+  'faults/machine/killed-step',
+  'conformance/open-env/open-env',
+  'faults/harness-kills/harness-kills',
+  'conformance/open-reward/open-reward',
+  'training/resume/resume',
+  'engines/embedded/webgpu/webgpu',
+  'faults/machine/engine-threads',
+].map((name) => path(`./test/${name}.test.ts`));
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => longest.indexOf(moduleId) + 1 || longest.length + 1;
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
 
 const temporary = process.env.TMPDIR ? null : memoryFolder();
 
@@ -40,7 +65,9 @@ export default defineConfig({
       },
     ],
     pool: 'forks',
-    maxWorkers: 2,
+    // More than cores: many tests wait for processes and timers.
+    maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     // The threads of the tests start in two thirds of the time.
     execArgv: ['--import', new URL('./test/support/from-source.ts', import.meta.url).href],
     env: {
