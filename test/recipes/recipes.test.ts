@@ -22,8 +22,8 @@ beforeEach(async () => {
 });
 
 /** The summary of a recipe's run, its last line. */
-async function summaryOf(recipe: string, steps: number) {
-  const flags = ['--json', '--seed', '1', '--steps', String(steps), '--run-directory', folder];
+async function summaryOf(recipe: string, steps: number, sizes: readonly string[] = []) {
+  const flags = ['--json', '--seed', '1', '--steps', String(steps), '--run-directory', folder, ...sizes];
   const { stdout } = await run(process.execPath, [...fromSource, `recipes/${recipe}/train.ts`, ...flags], {
     cwd: root,
     maxBuffer: 2 ** 26,
@@ -32,19 +32,15 @@ async function summaryOf(recipe: string, steps: number) {
 }
 
 describe('the recipes', { tags: ['long'] }, () => {
-  it.each([
-    ['search', 1, 7 * 16],
-    ['sort', 1, 12 * 8],
-    ['tictactoe', 1, 32 * 8],
-    ['market', 1, 16 * 8],
-  ])('%s runs, and every rollout completes', async (recipe, steps, rollouts) => {
-    const { steps: taken, counts } = await summaryOf(recipe, steps);
-    expect(taken).toBe(steps);
-    expect(counts).toEqual({ dispatched: steps * rollouts, completed: steps * rollouts });
+  // That of search has a short test.
+  it.each(['sort', 'tictactoe', 'market'])('%s runs, and every rollout completes', async (recipe) => {
+    const { steps, counts } = await summaryOf(recipe, 1, ['--groups', '4', '--rollouts-per-group', '4']);
+    expect(steps).toBe(1);
+    expect(counts).toEqual({ dispatched: 16, completed: 16 });
   });
 
   it('tone learns what the judge likes from its ranks alone', async () => {
-    const { evaluation } = await summaryOf('tone', 90);
+    const { evaluation } = await summaryOf('tone', 60);
     expect(evaluation.before.success).toBeLessThan(0.1);
     expect(evaluation.after.success).toBeGreaterThan(0.5);
   });

@@ -142,7 +142,7 @@ function answersAll({ baseModel, open }: TestedModel, { total, seed }: Size): vo
   });
 }
 
-describe('1,000 generated requests', () => answersAll(tinyModel, { total: 1_000, seed: testSeed + 1 }));
+describe('500 generated requests', () => answersAll(tinyModel, { total: 500, seed: testSeed + 1 }));
 
 describe('250 generated requests to a checkpoint', () =>
   answersAll(checkpointModel, { total: 250, seed: testSeed + 2 }));
