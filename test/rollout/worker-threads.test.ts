@@ -114,7 +114,7 @@ for (const [does, code, message, ...tags] of [
         timeoutMs,
       });
     const slow = ['spin', 'hang'].includes(does);
-    const first = await run(does, slow ? 1_000 : 30_000);
+    const first = await run(does, slow ? 2_000 : 30_000);
     expect(first.counts).toEqual({ dispatched: 1, completed: 0, failed: 1, cancelled: 0 });
     expect(first.groups[0]?.rollouts[0]).toMatchObject({
       status: 'failed',

@@ -20,7 +20,7 @@ describe.each(testedModels)('with $baseModel', ({ baseModel, open }) => {
 
   beforeAll(async () => {
     engine = await open({
-      ...{ threads: 1, threadHeapBytes: 192 * 2 ** 20, threadTimeoutMs: 1000 },
+      ...{ threads: 1, threadHeapBytes: 192 * 2 ** 20, threadTimeoutMs: 2500 },
       logitsProcessors: { 'test.Deadly': new URL('modules/deadly.ts', import.meta.url) },
     });
     service = await startService({ engine, dataFolder: join(folder, 'data'), apiKey: 'test-key' });

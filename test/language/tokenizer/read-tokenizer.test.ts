@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { TokenTrie } from '../../../src/language/grammar/token-trie.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
+import { testScale } from '../../support/size.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
 const folderOf = (family: string) => new URL(family, fixtures).pathname;
@@ -50,7 +51,7 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
         const bytes = tokenizer.encodeExactly(text).flatMap((token) => [...tokenizer.bytes(token)]);
         expect(bytes).toEqual([...Buffer.from(text)].filter(isWritten));
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: 100 * testScale },
     );
   });
 
@@ -65,7 +66,7 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
         const text = parts.join('');
         expect(tokenizer.encode(text).filter((token) => added.has(token))).toEqual([]);
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: 100 * testScale },
     );
     for (const [text, id] of tokenizer.added) {
       expect(tokenizer.text(id)).toBe(text);
@@ -75,7 +76,7 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
 
   it('takes time in proportion to the text', { timeout: 20_000 }, () => {
     // Would take minutes if any rule were quadratic.
-    for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(100_000)))
+    for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(50_000)))
       expect(tokenizer.encode(`${text}x`).length).toBeGreaterThan(1000);
   });
 });
