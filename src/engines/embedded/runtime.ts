@@ -4,7 +4,8 @@ import { EngineError } from '../engine.ts';
 import { DeviceTensors } from './device-tensors.ts';
 import { type DeviceLock, deviceLock } from './onnx/device-lock.ts';
 import { NativeGate } from './onnx/native-gate.ts';
-import type { ExternalWeights, Session } from './onnx/session.ts';
+import { giveBack, takeArray } from './onnx/output-memory.ts';
+import type { ExternalWeights, Feeds, Session } from './onnx/session.ts';
 
 export type { Feeds, Session } from './onnx/session.ts';
 
@@ -50,7 +51,13 @@ export interface Runtime {
    * all other inputs and all outputs are copied in each run.
    */
   constant(data: Float32Array, dimensions: readonly number[]): Tensor;
-  integer(data: BigInt64Array, dimensions: readonly number[]): Tensor;
+  /** Of 64 bits, from whole numbers of at least 0. */
+  integer(values: ArrayLike<number>, dimensions: readonly number[]): Tensor;
+  /**
+   * Tensors for outputs of a run that outlive it, by name: of those that have room in the memory that this thread uses again.
+   * `freeAll` gives it back.
+   */
+  outputs(shapes: Iterable<readonly [string, readonly number[]]>): Feeds;
   /** Gives back what constants take on the device. No session may run any more. */
   close(): Promise<void>;
 }
@@ -84,8 +91,9 @@ export async function loadRuntime(
     name,
     device,
     float,
-    integer: (data: BigInt64Array, dimensions: readonly number[]) =>
-      new ort.Tensor('int64', data, dimensions),
+    integer: (values: ArrayLike<number>, dimensions: readonly number[]) =>
+      new ort.Tensor('int64', toInt64(values), dimensions),
+    outputs: (): Feeds => ({}),
   };
   if (device === 'webgpu') {
     const tensors = await DeviceTensors.open(ort, (call) => lock.pass(gate, call));
@@ -122,13 +130,32 @@ export async function loadRuntime(
         ort.InferenceSession.create(model, externalData.length > 0 ? { ...options, ...own } : options),
       );
       return {
-        run: (feeds) => gate.pass(() => session.run(feeds)),
+        run: (feeds, outputs = {}) => gate.pass(() => runInto(session, feeds, outputs)),
         release: () => gate.pass(() => session.release()),
       };
     },
     constant: float,
+    outputs: (shapes) => (isNative ? outputTensors(shapes, float) : {}),
     close: async () => {},
   };
+}
+
+async function runInto(session: InferenceSession, feeds: Feeds, outputs: Feeds) {
+  const names = Object.keys(outputs);
+  if (names.length === 0) return session.run(feeds);
+  const fetches = Object.fromEntries(session.outputNames.map((name) => [name, outputs[name] ?? null]));
+  const copies = await session.run(feeds, fetches);
+  freeAll(names.map((name) => copies[name]?.data as Float32Array));
+  return { ...copies, ...outputs };
+}
+
+function outputTensors(shapes: Parameters<Runtime['outputs']>[0], float: Runtime['float']): Feeds {
+  const tensors: Feeds = {};
+  for (const [name, dimensions] of shapes) {
+    const array = takeArray(dimensions.reduce((product, dimension) => product * dimension, 1));
+    if (array) tensors[name] = float(array, dimensions);
+  }
+  return tensors;
 }
 
 /** Most bytes of external weights for a session that keeps the memory of a run for the next one. */
@@ -151,18 +178,30 @@ function bytesOf(numbers: Float32Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
+/** Written in halves of 32 bits, the lower one first as on all processors of the runtimes: BigInts would be objects. */
+function toInt64(values: ArrayLike<number>): BigInt64Array {
+  const halves = new Int32Array(2 * values.length);
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index] as number;
+    halves[2 * index] = value;
+    halves[2 * index + 1] = value / 2 ** 32;
+  }
+  return new BigInt64Array(halves.buffer);
+}
+
 /** A copy of an array in shared memory; any other array itself. */
 function unshared(data: Float32Array): Float32Array {
   return data.buffer instanceof SharedArrayBuffer ? data.slice() : data;
 }
 
 /**
- * Gives the memory of outputs, or of other large arrays that only the caller has, back at once, so that the next run gets the same memory while the processor still caches
- * it. Left to the garbage collector, megabytes of each run would wait for a collection, and threads would slow each other
+ * Gives the memory of outputs, or of other large arrays that only the caller has, back at once, so that the next run gets
+ * the same memory while the processor still caches it. Left to the garbage collector, megabytes of each run would wait for a collection, and threads would slow each other
  * down by asking the system for memory.
  */
 export function freeAll(arrays: Iterable<ArrayBufferView>): void {
-  for (const { buffer } of arrays) if (buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0);
+  for (const { buffer } of arrays)
+    if (buffer instanceof ArrayBuffer && !buffer.detached && !giveBack(buffer)) buffer.transfer(0);
 }
 
 const imports = {

@@ -18,7 +18,8 @@ type HeadTape = Record<
   Value
 >;
 
-function keptOfHead({ width, vocabularySize }: Architecture): Record<keyof HeadTape, Dimensions> {
+/** Shapes of what the head's forward pass keeps of `rows` decisions, as outputs `tape.<part>`. */
+export function keptOfHead({ width, vocabularySize }: Architecture): Record<keyof HeadTape, Dimensions> {
   const perRow: Dimensions = ['rows', 1];
   const perToken: Dimensions = ['rows', vocabularySize];
   return {

@@ -9,6 +9,19 @@ const longestKeptAttention = 1024;
 /** The input is kept in any case. */
 export type KeptPart = Exclude<keyof CommonTape | keyof AttentionTape | keyof ConvolutionTape, 'input'>;
 
+/** The symbolic dimensions of a batch of rows of `time` tokens, of which a layer computes `steps`. */
+export function lengthsOf(
+  { heads, keyValueHeads }: Architecture,
+  { sequences: batch, time, steps = time }: { sequences: number; time: number; steps?: number | undefined },
+): Record<string, number> {
+  const queries = (heads / keyValueHeads) * steps;
+  return { batch, time, steps, queries, tokens: batch * time, picked: batch * steps };
+}
+
+/** A shape with numbers in place of the symbolic dimensions. */
+export const sized = (dimensions: Dimensions, lengths: Record<string, number>): number[] =>
+  dimensions.map((length) => (typeof length === 'string' ? (lengths[length] as number) : length));
+
 /** Shapes of what a layer's forward pass keeps for the backward pass. Each value's name in the graphs is `tape.<part>`. */
 export function keptShapes(
   architecture: Architecture,

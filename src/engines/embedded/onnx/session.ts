@@ -9,9 +9,9 @@ export type ExternalWeights = ReadonlyMap<string, Float32Array>;
 /** A loaded graph. */
 export interface Session {
   /**
-   * Returns the outputs by name. They are copies: onnxruntime-node copies every output after the run, even one that it
-   * has written to a tensor of the caller, so that such tensors save nothing, and a cache is never an output.
+   * Returns the outputs by name. onnxruntime-node copies every output after the run, so a cache is never an output. An output
+   * that it has written to one of the tensors `outputs`, which `Runtime.outputs` makes, is copied too, but not kept twice.
    */
-  run(feeds: Feeds): Promise<InferenceSession.OnnxValueMapType>;
+  run(feeds: Feeds, outputs?: Feeds): Promise<InferenceSession.OnnxValueMapType>;
   release(): Promise<void>;
 }

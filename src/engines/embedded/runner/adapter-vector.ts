@@ -15,16 +15,13 @@ export const trainedShapes = (architecture: Architecture, trained: Trained): Ten
 /** Most values of a flat vector: with the gradient and Adam's averages they are 4 GB, all that a memory can have. */
 export const mostTrainedValues = 268_000_000;
 
-/** Most elements of the rows that `GradientSum.addRows` takes. */
-export const mostRowElements = 2 ** 20;
-
-/** Where the gradient of the flat vector is added up. */
+/** Where the gradient of the flat vector is added up. Arrays that are added belong to the sum then, which may free them. */
 export interface GradientSum {
-  /** Adds to the elements from an offset on. The array belongs to the sum then, which may free it. */
+  /** Adds to the elements from an offset on. */
   add(offset: number, added: Float32Array): void;
   /**
-   * Adds rows of the same width, at most `mostRowElements` numbers. `places`: by turns the index of a row and the offset at
-   * which it is added; both may come again.
+   * Adds rows of the same width. `places`: by turns the index of a row, which never falls, and the offset at which it is
+   * added. Both may come again.
    */
   addRows(rows: Float32Array, width: number, places: Int32Array): void;
 }
@@ -41,7 +38,7 @@ export class PartialSum implements GradientSum {
   }
 
   addRows(rows: Float32Array, width: number, places: Int32Array): void {
-    this.parts.push({ rows: rows.slice(), width, places });
+    this.parts.push({ rows, width, places });
   }
 }
 

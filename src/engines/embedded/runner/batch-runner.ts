@@ -1,3 +1,4 @@
+import { forgetLent } from '../onnx/output-memory.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { kindOf } from '../weights/architecture.ts';
@@ -129,11 +130,14 @@ export class BatchGraphs implements BatchRunner {
   end(pass: number): void {
     const ended = this.#passes.get(pass);
     this.#passes.delete(pass);
-    if (ended) this.#layers.end(ended.layers);
+    if (!ended) return;
+    this.#layers.end(ended.layers);
+    this.#head.end(ended.tapes);
   }
 
   close(): void {
     this.#passes.clear();
+    forgetLent();
   }
 
   /** Releases the graphs. Nothing may be running. */

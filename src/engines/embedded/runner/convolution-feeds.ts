@@ -11,7 +11,7 @@ export function convolutionFeeds(
   { sequences, time, branches = [] }: PaddedTokens,
 ): Feeds {
   const tokens = sequences.length * time;
-  const earlier = new BigInt64Array(tokens * taps);
+  const earlier = new Int32Array(tokens * taps);
   /** The terms of each token's gradient. */
   const terms = Array.from({ length: tokens }, (): number[] => []);
   for (let row = 0; row < sequences.length; row++) {
@@ -24,21 +24,21 @@ export function convolutionFeeds(
         const seen = position - (taps - 1) + tap;
         const source = row * time + rowIndex({ shared, starts }, sequence, seen);
         const term = (row * time + at) * taps + tap;
-        earlier[term] = BigInt(1 + source);
+        earlier[term] = 1 + source;
         terms[source]?.push(1 + term);
       }
     }
   }
   const joined = terms.filter((own) => own.length > taps);
   const most = joined.reduce((length, own) => Math.max(length, own.length), 1);
-  const sums = new BigInt64Array(Math.max(1, joined.length) * most);
-  const later = new BigInt64Array(tokens * taps);
+  const sums = new Int32Array(Math.max(1, joined.length) * most);
+  const later = new Int32Array(tokens * taps);
   let sum = 0;
   for (const [token, own] of terms.entries())
-    if (own.length <= taps) later.set(own.map(BigInt), token * taps);
+    if (own.length <= taps) later.set(own, token * taps);
     else {
-      sums.set(own.map(BigInt), sum * most);
-      later[token * taps] = BigInt(1 + tokens * taps + sum++);
+      sums.set(own, sum * most);
+      later[token * taps] = 1 + tokens * taps + sum++;
     }
   return {
     earlier: runtime.integer(earlier, [tokens, taps]),

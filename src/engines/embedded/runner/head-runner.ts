@@ -5,8 +5,10 @@ import {
   headLogitsGraph,
   headLogprobsGraph,
   headSlopesGraph,
+  keptOfHead,
   maskedLogit,
 } from '../graphs/head-graphs.ts';
+import { sized } from '../graphs/kept-shapes.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
@@ -124,11 +126,13 @@ export class HeadRunner {
       const chunk = chunkOf(decisions, start, start + this.#rows);
       const { masks, sets, ...feeds } = this.#decisionFeeds(states, chunk);
       const keeping = tapes ? this.#sessions.keeping : null;
-      const { logprob, entropy, ...tape } = await (keeping ?? this.#sessions).logprobs.run({
-        ...feeds,
-        ...{ masks, sets },
-        targets: this.#integers(chunk.tokens, [chunk.tokens.length, 1]),
-      } as Feeds);
+      const rows = chunk.tokens.length;
+      const targets = this.#runtime.integer(chunk.tokens, [rows, 1]);
+      const outputs = keeping ? this.#outputs(rows) : {};
+      const { logprob, entropy, ...tape } = await (keeping ?? this.#sessions).logprobs.run(
+        { ...feeds, ...{ masks, sets }, targets } as Feeds,
+        outputs,
+      );
       logprobs.set(logprob?.data as Float32Array, start);
       entropies.set((entropy ?? tape['tape.entropy'])?.data as Float32Array, start);
       freePassing({ masks: masks as Tensor, ...(keeping ? {} : feeds) });
@@ -161,7 +165,7 @@ export class HeadRunner {
       const feeds = tape ?? this.#decisionFeeds(states, chunk);
       const outputs = await session.run({
         ...feeds,
-        targets: this.#integers(chunk.tokens, [chunk.tokens.length]),
+        targets: this.#runtime.integer(chunk.tokens, [chunk.tokens.length]),
         slope: column(slopes.logprobs),
         entropy_slope: column(slopes.entropies),
       });
@@ -169,6 +173,11 @@ export class HeadRunner {
       this.#addStates(gradient, chunk.states, outputs.state_gradient?.data as Float32Array);
       this.#addTrained(sum, outputs, chunk.tokens);
     }
+  }
+
+  /** Frees what `probabilities` kept, without a backward pass. */
+  end(tapes: Feeds[]): void {
+    for (const tape of tapes.splice(0)) freePassing(tape);
   }
 
   /**
@@ -201,6 +210,14 @@ export class HeadRunner {
       await session.release();
   }
 
+  /** Room for what the forward pass keeps of a chunk. */
+  #outputs(rows: number): Feeds {
+    const shapes = Object.entries(keptOfHead(this.#base.architecture));
+    return this.#runtime.outputs(
+      shapes.map(([part, shape]) => [`tape.${part}`, sized(shape, { rows })] as const),
+    );
+  }
+
   #stateFeeds({ states, vector }: HeadStates, wanted: Int32Array): Feeds {
     const { width } = this.#base.architecture;
     const trained =
@@ -214,12 +231,12 @@ export class HeadRunner {
   #decisionFeeds(before: HeadStates, { states, tokens, temperatures, legal }: PlainDecisions): Feeds {
     const { vocabularySize } = this.#base.architecture;
     const indices = new Map<Int32Array | null, number>();
-    const setOf = new BigInt64Array(tokens.length);
+    const setOf = new Int32Array(tokens.length);
     for (let index = 0; index < tokens.length; index++) {
       const set = legal(index);
       const known = indices.get(set) ?? indices.size;
       indices.set(set, known);
-      setOf[index] = BigInt(known);
+      setOf[index] = known;
     }
     const masks = new Float32Array(indices.size * vocabularySize);
     for (const [set, index] of indices) {
@@ -251,13 +268,7 @@ export class HeadRunner {
     if (targets.length === 0) return;
     const places = new Int32Array(2 * targets.length);
     for (const [index, token] of targets.entries()) places.set([index, offset + token * width], 2 * index);
-    const added = outputs['target.gradient']?.data as Float32Array;
-    sum.addRows(added, width, places);
-    freeAll([added]);
-  }
-
-  #integers(values: Int32Array, dimensions: readonly number[]): Tensor {
-    return this.#runtime.integer(BigInt64Array.from(values, BigInt), dimensions);
+    sum.addRows(outputs['target.gradient']?.data as Float32Array, width, places);
   }
 
   #addStates(total: Float32Array, states: Int32Array, added: Float32Array): void {

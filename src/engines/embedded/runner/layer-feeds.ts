@@ -131,10 +131,9 @@ export function batchFeeds(
   const batch = sequences.length;
   const parting = branches.some(({ starts }) => starts.length > 1);
   const masks = parting ? batch : 1;
-  const places = new Int32Array(batch * time);
+  const positions = new Int32Array(batch * time);
   for (let row = 0; row < batch; row++)
-    placeRow(places.subarray(row * time, (row + 1) * time), branches[row]);
-  const positions = BigInt64Array.from(places, BigInt);
+    placeRow(positions.subarray(row * time, (row + 1) * time), branches[row]);
   const visible = (window: number) => {
     const mask = new Float32Array(masks * time * time);
     for (let row = 0; row < masks; row++)
@@ -147,8 +146,7 @@ export function batchFeeds(
     const table = (data: Float32Array) => runtime.float(data, [time, headWidth / 2]);
     return { cosines: table(cosines), sines: table(sines) };
   };
-  const shape = (count: number, steps = time) =>
-    runtime.integer(BigInt64Array.from([batch, steps, count, headWidth], BigInt), [4]);
+  const shape = (count: number, steps = time) => runtime.integer([batch, steps, count, headWidth], [4]);
   const global: Feeds = {
     query_shape: shape(heads),
     key_shape: shape(keyValueHeads),
@@ -174,13 +172,13 @@ export function batchFeeds(
     ...own,
     query_shape: shape(heads, steps),
     visible: runtime.float(selected, [batch, 1, steps, time]),
-    rows: runtime.integer(BigInt64Array.from(rows, BigInt), [rows.length]),
+    rows: runtime.integer(rows, [rows.length]),
   };
   if (kind !== 'learned') {
-    const placed = BigInt64Array.from(rows, (state) => positions[state] as bigint);
+    const placed = rows.map((state) => positions[state] as number);
     last.step_positions = runtime.integer(placed, [batch, steps]);
   }
-  const backward = { sources: runtime.integer(BigInt64Array.from(sources, BigInt), [sources.length]) };
+  const backward = { sources: runtime.integer(sources, [sources.length]) };
   return { global, local: ofLocal, convolution, last: { forward: last, backward } };
 }
 

@@ -1,4 +1,5 @@
 import type { Tensor } from 'onnxruntime-common';
+import { keptShapes, lengthsOf, sized } from '../graphs/kept-shapes.ts';
 import {
   type LayerGraphOptions,
   layerBackwardGraph,
@@ -84,11 +85,19 @@ export class LayerRunner {
       await untilMessagesArrived(signal);
       const keeps = vector !== null && layer >= this.#layers.length - keptLayers;
       const session = await this.#session(keeps ? 'keeping' : vector ? 'forward' : 'base', shared, layer);
-      const { next, ...tape } = await session.run({
+      const feeds = {
         ...this.#feeds(shared, layer),
         ...this.#weights(vector, layer),
         state: states[layer] as Tensor,
+      };
+      const steps = this.#selects(shared, layer) ? selection?.steps : undefined;
+      const outputs = this.#outputs(layer, {
+        sequences: batch.sequences.length,
+        time: batch.time,
+        steps,
+        keeps,
       });
+      const { next, ...tape } = await session.run(feeds, outputs);
       states.push(next as Tensor);
       tapes.push(keeps ? (tape as Feeds) : null);
     }
@@ -125,7 +134,6 @@ export class LayerRunner {
       outer = next as Tensor;
     }
     this.#embedding.addGradient(batch, outer.data as Float32Array, sum);
-    freeTensors([outer]);
     this.end(pass);
   }
 
@@ -145,6 +153,21 @@ export class LayerRunner {
 
   #selects({ last }: BatchFeeds, layer: number): boolean {
     return last !== null && layer === this.#layers.length - 1;
+  }
+
+  /** Room for what a layer's forward pass outputs. `steps`: of each row, if the layer computes selected states only. */
+  #outputs(
+    layer: number,
+    { keeps, ...batch }: { sequences: number; time: number; steps: number | undefined; keeps: boolean },
+  ): Feeds {
+    const { architecture } = this.#base;
+    const lengths = lengthsOf(architecture, batch);
+    const options = { kind: kindOf(architecture, layer), selects: batch.steps !== undefined };
+    const kept = keeps ? keptShapes(architecture, options) : [];
+    return this.#runtime.outputs([
+      ['next', sized(['picked', architecture.width], lengths)],
+      ...Array.from(kept, ([part, shape]) => [`tape.${part}`, sized(shape, lengths)] as const),
+    ]);
   }
 
   /** What a batch gives, for one layer. */

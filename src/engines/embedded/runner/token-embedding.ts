@@ -1,7 +1,8 @@
 import { EngineError } from '../../engine.ts';
 import { embeddingTables } from '../checkpoint/tensors.ts';
+import { freeAll } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { type GradientSum, mostRowElements, type Trained, trainedShapes } from './adapter-vector.ts';
+import { type GradientSum, type Trained, trainedShapes } from './adapter-vector.ts';
 import { type BaseWeights, placeRow, weightOf } from './layer-feeds.ts';
 import type { PaddedTokens } from './shared-prefixes.ts';
 
@@ -38,29 +39,27 @@ export class TokenEmbedding {
   }
 
   /**
-   * Adds the gradient of the states [rows * time, width], which it changes. The rows are added one after another, because
-   * many share a token.
+   * Adds the gradient of the states [rows * time, width], which is no longer used. The rows are added one after another,
+   * because many share a token.
    */
   addGradient(batch: PaddedTokens, gradient: Float32Array, sum: GradientSum): void {
-    if (this.#tables.every(({ offset }) => offset === null)) return;
+    if (this.#tables.every(({ offset }) => offset === null)) {
+      freeAll([gradient]);
+      return;
+    }
     const { width, embeddingScale } = this.#architecture;
     scaled(gradient, embeddingScale);
     const rows = this.#rowsOf(batch);
     const count = this.#tables.length;
-    const most = Math.max(1, Math.floor(mostRowElements / width));
-    for (let start = 0; start * width < gradient.length; start += most) {
-      const part = gradient.subarray(start * width, (start + most) * width);
-      const places = new Int32Array(2 * (part.length / width) * count);
-      let filled = 0;
-      for (let at = start * count; at < start * count + places.length / 2; at++) {
-        const { offset } = this.#tables[at % count] as Table;
-        const row = rows[at] as number;
-        if (row < 0 || offset === null) continue;
-        places[filled++] = Math.floor(at / count) - start;
-        places[filled++] = offset + row * width;
-      }
-      sum.addRows(part, width, places.slice(0, filled));
+    const places = new Int32Array(2 * rows.length);
+    let filled = 0;
+    for (const [at, row] of rows.entries()) {
+      const { offset } = this.#tables[at % count] as Table;
+      if (row < 0 || offset === null) continue;
+      places[filled++] = Math.floor(at / count);
+      places[filled++] = offset + row * width;
     }
+    sum.addRows(gradient, width, places.subarray(0, filled));
   }
 
   /** For each state its row of each table, [rows * time, tables]; -1 for padding. */

@@ -1,6 +1,6 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { EngineError } from '../../engine.ts';
-import { keptShapes } from '../graphs/kept-shapes.ts';
+import { keptShapes, lengthsOf, sized } from '../graphs/kept-shapes.ts';
 import { type Architecture, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
 /** Numbers of a chunk's logits: few, because sixteen of their size are in memory at once. */
@@ -58,21 +58,12 @@ export function trainingBytes(architecture: Architecture, { sequences, time }: B
 }
 
 /** Bytes that one layer's forward pass keeps for the backward pass, beside its input: of the kind that keeps most. */
-export function keptBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
-  const { heads, keyValueHeads } = architecture;
-  const lengths: Record<string, number> = {
-    batch: sequences,
-    time,
-    tokens: sequences * time,
-    queries: (heads / keyValueHeads) * time,
-  };
+export function keptBytes(architecture: Architecture, size: BatchSize): number {
+  const lengths = lengthsOf(architecture, size);
   const numbersOf = (kind: LayerKind) => {
     let numbers = 0;
     for (const shape of keptShapes(architecture, { kind, selects: false }).values())
-      numbers += shape.reduce<number>(
-        (size, length) => size * (typeof length === 'string' ? (lengths[length] as number) : length),
-        1,
-      );
+      numbers += sized(shape, lengths).reduce((product, length) => product * length, 1);
     return numbers;
   };
   return 4 * largestOf(kindsOf(architecture).map(numbersOf));

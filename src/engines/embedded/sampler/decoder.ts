@@ -225,10 +225,9 @@ const tokensOf = ({ start, end, offset }: TokenRange): number[] =>
 const lastOf = ({ start, end, offset }: TokenRange): number => offset + end - start - 1;
 
 function positionsOf(runtime: Runtime, ranges: readonly TokenRange[], tokens: number): Tensor {
-  const positions = new BigInt64Array(tokens);
+  const positions = new Int32Array(tokens);
   for (const { start, end, offset } of ranges)
-    for (let position = start; position < end; position++)
-      positions[offset + position - start] = BigInt(position);
+    for (let position = start; position < end; position++) positions[offset + position - start] = position;
   return runtime.integer(positions, [tokens, 1]);
 }
 

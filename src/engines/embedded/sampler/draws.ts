@@ -44,7 +44,7 @@ export class DrawFeeds {
     const ranked = draws.flatMap((draw, row) => (draw && rankedOf(draw) > 0 ? [row] : []));
     const whole = draws.flatMap((draw, row) => (draw ? [] : [row]));
     const integers = (values: readonly number[], dimensions = [values.length]) =>
-      this.#runtime.integer(BigInt64Array.from(values, BigInt), dimensions);
+      this.#runtime.integer(values, dimensions);
     const scales = Float32Array.from(draws, (draw) => 1 / (draw?.temperature || 1));
     return {
       inverse_temperature: this.#runtime.float(scales, [rows, 1]),

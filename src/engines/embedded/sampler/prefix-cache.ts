@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { freeAll } from '../runtime.ts';
 
 /** Keys and values of a block of tokens, packed as the decoder's cache does. */
 export type KeyValueBlock = Float32Array;
@@ -15,13 +16,17 @@ interface Entry {
   cache: PrefixCache;
 }
 
-/** Number of freed blocks whose memory is kept for new ones, because allocating costs more than copying. */
-const sparesKept = 8;
+/**
+ * Most bytes of freed blocks that are kept for new ones: those that a policy fills in a step or two. Allocating costs more
+ * than copying, and the memory of new arrays makes V8 collect garbage.
+ */
+const mostSpareBytes = 16 * 1024 ** 2;
 
 /** The memory that the prefix caches of all weights share. At its limit the least recently used blocks are dropped. */
 export class PrefixMemory {
   readonly #blocks: LRUCache<string, Entry> | undefined;
   readonly #spares: KeyValueBlock[] = [];
+  #spareBytes = 0;
   #ids = 0;
 
   /** `limitBytes`: for all blocks together; 0 keeps nothing. */
@@ -31,7 +36,9 @@ export class PrefixMemory {
         maxSize: limitBytes,
         sizeCalculation: ({ data }) => data.byteLength,
         dispose: ({ data }) => {
-          if (this.#spares.length < sparesKept) this.#spares.push(data);
+          if (this.#spareBytes + data.byteLength > mostSpareBytes) return freeAll([data]);
+          this.#spareBytes += data.byteLength;
+          this.#spares.push(data);
         },
       });
   }
@@ -45,6 +52,7 @@ export class PrefixMemory {
     if (!this.#blocks) return undefined;
     const spare = this.#spares.findIndex(({ length }) => length === size);
     const [data = new Float32Array(size)] = spare < 0 ? [] : this.#spares.splice(spare, 1);
+    if (spare >= 0) this.#spareBytes -= data.byteLength;
     fill(data);
     const entry = { id: ++this.#ids, data, cache };
     this.#blocks.set(key, entry);

@@ -1,5 +1,5 @@
 import { EngineError } from '../../engine.ts';
-import { type GradientSum, mostRowElements } from '../runner/adapter-vector.ts';
+import type { GradientSum } from '../runner/adapter-vector.ts';
 import { freeAll } from '../runtime.ts';
 import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
@@ -9,7 +9,7 @@ import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from 
 const size = 4;
 
 /** Most elements that are copied into the memory at once. */
-const stagedElements = mostRowElements;
+const stagedElements = 2 ** 20;
 
 /**
  * What a job trains, as one flat vector, with its gradient and Adam's state, in a memory of WebAssembly that threads
@@ -95,15 +95,21 @@ export class TrainedVector implements GradientSum {
     freeAll([added]);
   }
 
-  /** The rows must have at most as many elements as the vector. */
   addRows(rows: Float32Array, width: number, places: Int32Array): void {
-    const staged = this.#stage(rows);
-    const gradient = this.#gradient.byteOffset;
     if (width % 4 !== 0) throw new Error(`rows of ${width} are no vectors`);
+    const gradient = this.#gradient.byteOffset;
+    const most = Math.floor(this.#staged.length / width);
+    let [staged, first, end] = [0, 0, 0];
     for (let at = 0; at < places.length; at += 2) {
+      const row = places[at] as number;
+      if (row >= end) {
+        [first, end] = [row, row + most];
+        staged = this.#stage(rows.subarray(first * width, end * width));
+      }
       const sum = gradient + (places[at + 1] as number) * size;
-      this.#functions.add(sum, staged + (places[at] as number) * width * size, sum + width * size);
+      this.#functions.add(sum, staged + (row - first) * width * size, sum + width * size);
     }
+    freeAll([rows]);
   }
 
   /** The length of the gradient. */

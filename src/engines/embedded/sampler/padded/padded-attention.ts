@@ -183,7 +183,7 @@ export class PaddedAttention implements CachedAttention {
       key: this.#runtime.float(cached.key, keyShape),
       value: this.#runtime.float(cached.value, keyShape),
       mask: this.#runtime.float(own, [batch, 1, steps * sharers, width]),
-      rows: this.#runtime.integer(BigInt64Array.from(rows, BigInt), [rows.length]),
+      rows: this.#runtime.integer(rows, [rows.length]),
     };
   }
 }
