@@ -117,7 +117,7 @@ class RecordedSource implements CompletionSource {
 
   #append(line: RecordedCallLine): Promise<void> {
     this.#appends ??= this.#begin();
-    this.#appends = this.#appends.then(() => appendLine(this.#file, line, { durable: false }));
+    this.#appends = this.#appends.then(() => appendLine(this.#file, line));
     return this.#appends;
   }
 
@@ -130,6 +130,6 @@ class RecordedSource implements CompletionSource {
       version: recordedCallsVersion,
       recorded: new Date().toISOString(),
     };
-    await appendLine(this.#file, header, { durable: false });
+    await appendLine(this.#file, header);
   }
 }

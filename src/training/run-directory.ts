@@ -85,6 +85,7 @@ export class RunDirectory {
   readonly #before: 'folder' | 'nothing' | null;
   /** Chain of event appends. A failure stops it, and `settle` throws the error. */
   #appends: Promise<void> = Promise.resolve();
+  readonly #metrics: DurableAppends;
   /** The journals of the unfinished steps. */
   readonly #journals = new Map<number, DurableAppends>();
   /** Lines of groups in a journal, which the step's own file holds too. */
@@ -92,6 +93,7 @@ export class RunDirectory {
 
   private constructor(path: string, lock: RunLock, before: 'folder' | 'nothing' | null) {
     this.path = path;
+    this.#metrics = new DurableAppends(join(path, 'metrics.jsonl'));
     this.#lock = lock;
     this.#before = before;
   }
@@ -242,7 +244,7 @@ export class RunDirectory {
   }
 
   appendMetrics(report: StepReport): Promise<void> {
-    return append(join(this.path, 'metrics.jsonl'), report, { durable: true });
+    return this.#metrics.append(() => `${JSON.stringify(report)}\n`);
   }
 
   /** Reads the first `count` reports, and cuts off what an interrupted step left after them. */
@@ -262,7 +264,7 @@ export class RunDirectory {
     // Reports of finished steps are in metrics.jsonl.
     const line = { time: new Date().toISOString(), ...event, finishedReports: undefined };
     const path = join(this.path, 'events.jsonl');
-    this.#appends = this.#appends.then(() => append(path, line, { durable: false }));
+    this.#appends = this.#appends.then(() => storing(path, () => appendLine(path, line)));
     // `settle` reports the error; until then it must not count as an unhandled rejection.
     this.#appends.catch(() => undefined);
   }
@@ -299,9 +301,6 @@ const journalFile = (step: number) => `trajectories/${stepName(step)}.journal.js
 const refused = (message: string, options?: ErrorOptions) => new RunError('resume_refused', message, options);
 
 const makeOwnFolder = (path: string) => storing(path, () => makeFolder(path));
-
-const append: typeof appendLine = (path, value, options) =>
-  storing(path, () => appendLine(path, value, options));
 
 const repairLines = (path: string, count?: number) =>
   storing(path, async () => {

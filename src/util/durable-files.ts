@@ -98,21 +98,10 @@ export const writeNewFolder = (path: string, fill: (unfinished: string) => Promi
     `${path}.${randomUUID()}.unfinished`,
   );
 
-/** Appends a value as one line of JSON. With `durable`, the line survives a power cut once this resolves. */
-export const appendLine = (path: string, value: object, options: { durable: boolean }): Promise<void> =>
-  appendText(path, [`${JSON.stringify(value)}\n`], options);
-
-/** Appends pieces of text. With `durable`, they survive a power cut once this resolves. */
-async function appendText(
-  path: string,
-  pieces: Iterable<string>,
-  { durable }: { durable: boolean },
-): Promise<void> {
+/** Appends a value as one line of JSON, which a power cut may lose: see `DurableAppends`. */
+export async function appendLine(path: string, value: object): Promise<void> {
   await using handle = await open(path, 'a', privateFile);
-  for (const piece of pieces) await handle.appendFile(piece);
-  if (!durable) return;
-  await handle.sync();
-  await syncFolder(dirname(path));
+  await handle.appendFile(`${JSON.stringify(value)}\n`);
 }
 
 /** Appends lines to a file durably. Lines that arrive while others are being written are written together. */
@@ -121,6 +110,8 @@ export class DurableAppends {
   #last: Promise<void> = Promise.resolve();
   /** Lines for the next write. */
   #waiting: (() => string)[] = [];
+  /** Whether a write has made the name of the file durable. */
+  #isListed = false;
 
   constructor(path: string) {
     this.#path = path;
@@ -138,16 +129,20 @@ export class DurableAppends {
     this.#last = this.#last.then(() => {
       const lines = this.#waiting;
       this.#waiting = [];
-      return storing(this.#path, () => appendText(this.#path, textsOf(lines), { durable: true }));
+      return storing(this.#path, () => this.#write(lines));
     });
     this.#last.catch(() => undefined);
     return this.#last;
   }
-}
 
-/** Makes one line at a time, so that the event loop gets a tick between them. */
-function* textsOf(lines: Iterable<() => string>): Generator<string> {
-  for (const line of lines) yield line();
+  async #write(lines: Iterable<() => string>): Promise<void> {
+    await using handle = await open(this.#path, 'a', privateFile);
+    // One at a time, so that the event loop gets a tick between them.
+    for (const line of lines) await handle.appendFile(line());
+    await handle.sync();
+    if (!this.#isListed) await syncFolder(dirname(this.#path));
+    this.#isListed = true;
+  }
 }
 
 /** The text of a file, or undefined if it does not exist. */

@@ -33,7 +33,7 @@ export class VerdictCache {
     const file = this.#file;
     if (file === undefined) return;
     try {
-      await appendLine(file, { key, verdict }, { durable: false });
+      await appendLine(file, { key, verdict });
     } catch (error) {
       warn(
         'martingale_verdict_not_stored',

@@ -7,7 +7,13 @@ import { addUpRows } from '../runner/token-embedding.ts';
 import { type Feeds, freeAll, type Runtime } from '../runtime.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { attentionKind, type CachedAttention, type SlotCache, type TokenRange } from './cached-attention.ts';
+import {
+  atLeast,
+  attentionKind,
+  type CachedAttention,
+  type SlotCache,
+  type TokenRange,
+} from './cached-attention.ts';
 import type { DecodedAdapter, DecodingStage, DecodingStages } from './decoding-stages.ts';
 import { type Draw, DrawFeeds, type Drawn } from './draws.ts';
 import { FlatAttention } from './flat/flat-attention.ts';
@@ -57,6 +63,8 @@ export class Decoder {
   readonly #attention: CachedAttention;
   /** The outputs of the last run. */
   #rows: LogitRows | undefined;
+  /** The states that the last stage gets, used again by the next run. */
+  #picked = none;
 
   private constructor(parts: DecoderParts) {
     this.#parts = parts;
@@ -186,7 +194,8 @@ export class Decoder {
   #rowsOf(states: Float32Array, picked: readonly number[]): Tensor {
     const { runtime, architecture } = this.#parts;
     const { width } = architecture;
-    const rows = new Float32Array(picked.length * width);
+    this.#picked = atLeast(this.#picked, picked.length * width);
+    const rows = this.#picked.subarray(0, picked.length * width);
     for (const [row, token] of picked.entries())
       rows.set(states.subarray(token * width, (token + 1) * width), row * width);
     return runtime.float(rows, [picked.length, width]);

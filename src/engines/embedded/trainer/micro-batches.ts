@@ -35,8 +35,10 @@ export function toMicroBatches(
   { architecture, bytes, keepsLayers, isShared }: BatchLimits,
 ): MicroBatch[] {
   const trained = sequences.filter(({ decisions }) => decisions.length > 0);
-  const fits = (time: number) => trainingBytes(architecture, { sequences: 1, time }) <= bytes;
-  const byLength = toRows(trained, architecture, fits).sort((a, b) => b.tokens.length - a.tokens.length);
+  const most = longestRow(architecture, bytes);
+  const byLength = toRows(trained, architecture, (time) => time <= most).sort(
+    (a, b) => b.tokens.length - a.tokens.length,
+  );
   const total = byLength.reduce((sum, { tokens }) => sum + tokens.length, 0);
   const { least, largest } = tokensPerRun;
   const tokens = isShared ? Math.min(largest, Math.max(least, Math.ceil(total / sharedRuns))) : largest;
@@ -50,6 +52,19 @@ export function toMicroBatches(
     start += count;
   }
   return batches;
+}
+
+/** The most tokens of one row that fit into the memory, found once: rows are tried by the thousand. */
+function longestRow(architecture: Architecture, bytes: number): number {
+  const fits = (time: number) => trainingBytes(architecture, { sequences: 1, time }) <= bytes;
+  let [most, beyond] = [0, 1];
+  for (; beyond < Number.MAX_SAFE_INTEGER && fits(beyond); beyond *= 2) most = beyond;
+  while (beyond - most > 1) {
+    const middle = Math.floor((most + beyond) / 2);
+    if (fits(middle)) most = middle;
+    else beyond = middle;
+  }
+  return most;
 }
 
 /** The sequences of a micro-batch, in the order of its decisions. */
