@@ -114,7 +114,7 @@ function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, onFirstReply: (
           if (call === 1) onFirstReply();
           if (call === calls) return text;
           messages.push({ role: 'assistant', content: text }, { role: 'user', content: 'And what else?' });
-          if (toolMs > 0) await sleep(-toolMs * Math.log(1 - Math.random()));
+          if (toolMs > 0) await sleep(-toolMs * Math.log(1 - Math.random()), undefined, { signal });
         }
       } finally {
         inFlight.change(-1);

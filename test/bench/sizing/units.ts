@@ -137,11 +137,12 @@ const sumOf = (units: Units): number => {
   return names.reduce((sum, name) => sum + units[name] * counts[name], 0);
 };
 
-/** Whether a unit is too small for the measurement: below 2 % of such a step (of exact bytes: below 1), or below 0. */
+/** Whether a unit is too small for the measurement: below 2 % of such a step (of bytes that are exact or of long replies: below 1), or below 0. */
 export const isNoise = (quantity: string, units: Units, name: Name): boolean => {
   const isExact = Object.entries<Quantity>(quantities).some(
     ([other, { fit }]) => other === quantity && fit === exact,
   );
+  if (quantity in heaps) return units[name] < 1;
   return isExact ? units[name] < 1 : units[name] * countsOf(designs[0]!)[name] < 0.02 * sumOf(units);
 };
 
