@@ -168,7 +168,7 @@ describe.concurrent('a function of the run', () => {
   for (const { fault, error, ...options } of [
     {
       fault: 'scenarios that never come',
-      error: { code: 'scenario_timeout', error: expect.stringContaining('those of step 1 within') },
+      error: { code: 'scenario_timeout', error: expect.stringContaining('the ones for step 1 within') },
     },
     { fault: 'scenarios that throw', error: { error: 'the file is broken' }, tags: ['long'] },
     {
