@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { isatty } from 'node:tty';
 import { Command, Option } from 'commander';
 import { jsonLine } from '../contract/index.ts';
+import type { Engine } from '../engines/engine.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
 import { describeCheckpoints } from './checkpoint-flags.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
@@ -86,10 +87,11 @@ async function serve({
     },
   });
   const writeLog = logFrom(log);
-  const engine = await openEngine(rest, {
-    onWait: (reason) => writeLog({ level: 'warn', event: 'engine_waits', reason }),
-  });
+  let engine: Engine | undefined;
   try {
+    engine = await openEngine(rest, {
+      onWait: (reason) => writeLog({ level: 'warn', event: 'engine_waits', reason }),
+    });
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
     const service = await startService({
@@ -112,7 +114,7 @@ async function serve({
     await stopped.promise;
     await service.close();
   } finally {
-    await engine.close();
+    await engine?.close();
     interrupt.release();
   }
 }

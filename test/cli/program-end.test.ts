@@ -9,6 +9,8 @@ describe('an interrupt', () => {
     exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     vi.clearAllMocks();
+    // The signals of these tests are for nobody else in this process.
+    process.removeAllListeners('SIGINT').removeAllListeners('SIGTERM');
     // The thread that kills a process with a blocked event loop has a real timer and must not run here.
     interrupt = listenForInterrupt({ limitMs: 600_000, onFirst, onEarlyExit });
   });

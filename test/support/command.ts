@@ -29,6 +29,7 @@ export async function command(
       return true;
     });
   const spies = [listen('stdout'), listen('stderr')];
+  const listeners = process.listenerCount('SIGINT');
   const stdin = Object.getOwnPropertyDescriptor(process, 'stdin') ?? {};
   const lines = Readable.from(input.map((line) => `${line}\n`));
   Object.defineProperty(process, 'stdin', { value: lines, configurable: true });
@@ -49,6 +50,8 @@ export async function command(
     said.code ||= Number(process.exitCode ?? 0);
     process.exitCode = undefined;
   }
+  if (process.listenerCount('SIGINT') > listeners)
+    throw new Error(`${args.join(' ')} still listens for Ctrl-C.`);
   return said;
 }
 

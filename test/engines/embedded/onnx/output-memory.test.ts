@@ -44,6 +44,8 @@ describe('the memory of outputs', () => {
   });
 
   it('is bounded: beyond it outputs are as without it, until arrays are given back or forgotten', () => {
+    // What other tests of this process have taken.
+    forgetLent();
     const whole = takeArray(most);
     expect(whole).toHaveLength(most);
     expect(takeArray(1)).toBeNull();
