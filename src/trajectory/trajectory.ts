@@ -299,8 +299,8 @@ export class Trajectory {
     if (!this.#hasTokens)
       throw new TrajectoryError(
         'not_trainable',
-        `Trajectory ${this.id} has let its prompts and log-probabilities go, as those of a validation do when they are ` +
-          'stored and logged: it can be read and compared, but not trained on. Run the rollouts for training again.',
+        `Trajectory ${this.id} has let its prompts and log-probabilities go, because its validation has ended: it can be ` +
+          'read and compared, but not trained on. Run new rollouts for training.',
       );
     if (this.#externalModel === undefined) return;
     throw new TrajectoryError(

@@ -196,8 +196,8 @@ function unshared(data: Float32Array): Float32Array {
 
 /**
  * Gives the memory of outputs, or of other large arrays that only the caller has, back at once, so that the next run gets
- * the same memory while the processor still caches it. Left to the garbage collector, megabytes of each run would wait for a collection, and threads would slow each other
- * down by asking the system for memory.
+ * the same memory while the processor still caches it. Left to the garbage collector, megabytes of each run would wait for
+ * a collection, and threads would slow each other down by asking the system for memory.
  */
 export function freeAll(arrays: Iterable<ArrayBufferView>): void {
   for (const { buffer } of arrays)

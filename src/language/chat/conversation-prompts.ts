@@ -134,7 +134,7 @@ export class ConversationPrompts {
     return {
       role,
       content,
-      // The names that templates have for it: `thinking` is that of LFM2.5.
+      // The names that templates have for it: LFM2.5 calls it `thinking`.
       ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning, thinking: reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),
       ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
