@@ -1,6 +1,7 @@
 /*
  * What always holds of groups on their way to the service:
- * - A group is sent after it is in the journal, and nothing changes it after that.
+ * - A group is sent while the journal gets it, and nothing changes it after that. No job or log names it before both have
+ *   it.
  * - Its content decides its id, so a repeat, also of a resumed run, is the same group.
  * - When the journal and the service have a group, its messages and log-probabilities leave the memory.
  * - A trajectory that the service refuses fails its rollout, and the rest of the group goes on without it.
@@ -56,11 +57,14 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     this.#signal = AbortSignal.any([run.signal, this.#ending.signal]);
   }
 
-  /** Begins to send a group of which the journal has a record. Failures are found when the group is needed. */
-  begin(group: RolloutGroup): void {
+  /**
+   * Begins to send an ended group. Failures are found when the group is needed. `journaled`: resolves when the journal
+   * has it.
+   */
+  begin(group: RolloutGroup, journaled?: Promise<void>): void {
     if (!this.#run.storesGroups) return;
     const parts = this.#partsOf(group).map(({ model, own }) => this.#store(model, own, this.#signal));
-    Promise.all(parts).then(
+    Promise.all([...parts, journaled]).then(
       () => group.release(),
       () => undefined,
     );

@@ -131,8 +131,9 @@ function runRollouts<Schema extends z.ZodType, Outcome>(
       // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
       if (wasStopped) return;
-      await directory.appendToJournal(step, group);
-      sender.begin(group);
+      const journaled = directory.appendToJournal(step, group);
+      sender.begin(group, journaled);
+      await journaled;
     },
     onProgress: (progress) => emit({ type: 'rollouts', step, ...progress }),
     signal,

@@ -133,7 +133,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       this.#signal.throwIfAborted();
       end = this.#endReason();
       if (end) break;
-      await this.#queue.admit(run, () => this.#saveState());
+      await this.#queue.admit(run);
       const { next } = this.#queue;
       if (!next) break;
       await this.#finish(next, await next.train());

@@ -74,8 +74,11 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     for (const [index, { step }] of draws.entries()) await this.#start(run, step, drawn[index] ?? []);
   }
 
-  /** Starts every step that may start. @param save Saves the draw of a step before its rollouts start. */
-  async admit(run: RunContext<Schema, Outcome>, save: () => Promise<void>): Promise<void> {
+  /**
+   * Starts every step that may start. Its draw need not be saved first: after a kill, the saved position draws the same
+   * scenarios again.
+   */
+  async admit(run: RunContext<Schema, Outcome>): Promise<void> {
     const { finishedSteps } = run.state;
     const last = Math.min(finishedSteps + this.#maxStaleness, this.#settings.steps - 1);
     while (!this.#sourceHasEnded && finishedSteps + this.#steps.length <= last) {
@@ -85,7 +88,6 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
       this.#sourceHasEnded = scenarios.length === 0;
       if (this.#sourceHasEnded) return;
       this.#draws = [...this.#draws, { step, position }];
-      await save();
       await this.#start(run, step, scenarios);
     }
   }

@@ -151,8 +151,11 @@ export class EmbeddedEngine implements Engine {
   }
 
   async train(request: TrainRequest): Promise<void> {
-    this.#models.find(request.from.baseModel);
+    const { baseModel } = request.from;
+    const { isSmall } = this.#models.find(baseModel);
     await this.#training.run(() => this.#trainer.train(request), { signal: request.signal });
+    // The next rollouts find the weights loaded. Large ones may need memory that others still use.
+    if (isSmall) this.#samplers.get(isSmall)?.load({ baseModel, folder: request.folder });
   }
 
   /** Does not wait for the threads, which release the weights once nothing samples from them. */

@@ -108,6 +108,11 @@ export class Sampler {
     return answers;
   }
 
+  /** Loads weights that are about to be sampled from. */
+  load(weights: Weights): Promise<void> {
+    return this.#pools.open(weights, () => undefined);
+  }
+
   /** Releases weights as soon as nothing samples from them. */
   drop(weights: Weights): void {
     this.#pools.drop(weights);

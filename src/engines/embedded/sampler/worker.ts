@@ -37,6 +37,10 @@ await startWorker<SamplerCall>(async ({ checkpointRuntime, settings, send }) => 
         sampler.drop(call.weights);
         return null;
       }
+      if (call.type === 'load') {
+        await sampler.load(call.weights);
+        return null;
+      }
       await sampler.add(id, call);
       steps ??= run();
       return undefined;

@@ -4,7 +4,7 @@ import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../runner/
 import type { Architecture } from '../weights/architecture.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 
-/** Runs that a batch of medium size is cut into, where several threads share them. */
+/** Where several threads share the runs, a batch of medium size is cut into so many, and a larger one into a multiple. */
 const sharedRuns = 4;
 
 /** Rows that run through the graphs together. */
@@ -39,19 +39,44 @@ export function toMicroBatches(
   const byLength = toRows(trained, architecture, (time) => time <= most).sort(
     (a, b) => b.tokens.length - a.tokens.length,
   );
-  const total = byLength.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  const { least, largest } = tokensPerRun;
-  const tokens = isShared ? Math.min(largest, Math.max(least, Math.ceil(total / sharedRuns))) : largest;
+  let left = tokensIn(byLength);
+  let runs = isShared ? runsOf(left) : 0;
   const batches: MicroBatch[] = [];
   for (let start = 0; start < byLength.length; ) {
     const time = byLength[start]?.tokens.length ?? 0;
-    const count = batchSizeOf(architecture, time, { bytes, tokens });
-    const rows = byLength.slice(start, start + count);
+    const most = byLength.slice(start, start + batchSizeOf(architecture, time, { bytes }));
+    const rows = runs > 0 ? withTokens(most, left / runs) : most;
     const size = { sequences: rows.length, time };
     batches.push({ rows, time, keptLayers: keepsLayers ? keptLayers(architecture, size, bytes) : 0 });
-    start += count;
+    left -= tokensIn(rows);
+    start += rows.length;
+    runs--;
   }
   return batches;
+}
+
+/** Runs of about the same size for several threads, so that none waits for the last run of another. */
+function runsOf(tokens: number): number {
+  const { least, largest } = tokensPerRun;
+  if (tokens <= sharedRuns * largest) return Math.min(sharedRuns, Math.ceil(tokens / least));
+  return sharedRuns * Math.ceil(tokens / largest / sharedRuns);
+}
+
+const tokensIn = (rows: readonly Row<TrainingSequence>[]): number =>
+  rows.reduce((sum, { tokens }) => sum + tokens.length, 0);
+
+/** The first rows, at least one, that come nearest to a number of tokens. */
+function withTokens(
+  rows: readonly Row<TrainingSequence>[],
+  tokens: number,
+): readonly Row<TrainingSequence>[] {
+  let sum = 0;
+  const end = rows.findIndex((row, index) => {
+    if (index > 0 && sum + row.tokens.length / 2 > tokens) return true;
+    sum += row.tokens.length;
+    return false;
+  });
+  return end < 0 ? rows : rows.slice(0, end);
 }
 
 /** The most tokens of one row that fit into the memory, found once: rows are tried by the thousand. */

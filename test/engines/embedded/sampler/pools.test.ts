@@ -1,4 +1,4 @@
-import { link, mkdir, readdir } from 'node:fs/promises';
+import { link, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
@@ -89,6 +89,18 @@ describe('pools', () => {
 });
 
 describe('the sampler', () => {
+  it('samples from weights that it was told to load, also if their folder has gone', async () => {
+    const sampler = new Sampler(runtime, settings, sources);
+    const own = await randomCheckpoint(join(folder, 'own'), 'martingale-tiny');
+    await sampler.load(own);
+    await rm(own.folder ?? '', { recursive: true });
+    await sampler.add(0, call(own, 3));
+    const finished: number[] = [];
+    while (sampler.busy) finished.push(...finishedIn(await sampler.step()));
+    expect(finished).toEqual([0]);
+    await sampler.close();
+  });
+
   it('steps each model in turn, however many requests of another wait', async () => {
     const sampler = new Sampler(runtime, settings, sources);
     const [crowded, single] = checkpoints as [Weights, Weights];
