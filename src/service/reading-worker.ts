@@ -12,7 +12,7 @@ import { trajectoryText } from './jobs/packed-trajectories.ts';
 import { exampleText } from './jobs/sft-job.ts';
 import { toolTexts } from './json/exact-tools.ts';
 import { toPieces } from './json/pieces.ts';
-import { jsonText, type TextTask } from './json/read-text.ts';
+import { jsonText, readHere, type TextTask } from './json/read-text.ts';
 import type { Answer, Report, SentTask } from './reading-thread.ts';
 
 /** Asks who has sent a task. */
@@ -31,7 +31,7 @@ const kinds = [jsonText, chatText, exampleText, groupText, trajectoryText];
 async function readText({ kind, content }: TextTask) {
   const known = kinds.find(({ name }) => name === kind);
   if (!known) throw new Error(`no text is read as ${kind}`);
-  const value = known.read(threadContent(content));
+  const value = readHere<unknown>(known, threadContent(content));
   const pieces = toPieces(value);
   return { done: { pieces, tools: toolTexts(value) }, buffers: pieces.map(({ buffer }) => buffer) };
 }
@@ -66,7 +66,7 @@ async function readGroup({ body, base, logitsProcessors }: GroupTask, ask: Ask) 
   if (!tools) throw new Error('a thread without a language reads no groups');
   const content = threadContent(body);
   const context = { base, tools, engine: { logitsProcessors }, constraints: knownHashes(ask) };
-  const done = await packGroup(content, groupText.read(content), context);
+  const done = await packGroup(content, readHere(groupText, content), context);
   return { done, buffers: [done.content.buffer] };
 }
 

@@ -4,6 +4,8 @@ import { messageOf } from './errors.ts';
 import { exchangeOf } from './http/exchange.ts';
 import type { ServiceLog } from './telemetry.ts';
 
+const encoder = new TextEncoder();
+
 interface StreamOptions {
   log: ServiceLog;
   /** Event in the log if `chunks` throws. */
@@ -18,7 +20,7 @@ interface StreamOptions {
  */
 export function streamedBody(
   context: Context,
-  chunks: (signal: AbortSignal) => AsyncGenerator<Uint8Array>,
+  chunks: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
   { log, event, ended = () => {} }: StreamOptions,
 ): ReadableStream<Uint8Array> {
   const cancelled = new AbortController();
@@ -36,7 +38,10 @@ export function streamedBody(
       async pull(controller) {
         try {
           const next = await iterator.next();
-          if (!next.done) return controller.enqueue(next.value);
+          if (!next.done) {
+            const { value } = next;
+            return controller.enqueue(typeof value === 'string' ? encoder.encode(value) : value);
+          }
           ended();
           controller.close();
         } catch (error) {
@@ -65,10 +70,6 @@ export function serverSentEvents(
   { log, ended }: { log: ServiceLog; ended: () => void },
 ): Response {
   exchangeOf(context).gather();
-  const encoder = new TextEncoder();
-  const encoded = async function* (signal: AbortSignal) {
-    for await (const frame of frames(signal)) yield encoder.encode(frame);
-  };
-  const body = streamedBody(context, encoded, { log, event: 'stream_failed', ended });
+  const body = streamedBody(context, frames, { log, event: 'stream_failed', ended });
   return new Response(body, { headers: eventStreamHeaders });
 }

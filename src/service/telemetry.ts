@@ -85,24 +85,13 @@ export function traceInference<Result>(model: string, run: () => Promise<Result>
   return withSpan(spanName.inference, { [genAi.requestModel]: model }, run);
 }
 
-/** `traceInference` for a streamed answer: the span lasts until the stream ends or is abandoned. */
-export async function* traceStreamed<Item>(
-  model: string,
-  items: AsyncIterable<Item>,
-  parent: OpenContext,
-): AsyncGenerator<Item, void, undefined> {
+/** `traceInference` for a streamed answer: the span lasts until what is returned is resolved or rejected. */
+export function traceStreamed(model: string, parent: OpenContext): PromiseWithResolvers<void> {
   const ended = Promise.withResolvers<void>();
   withSpan(spanName.inference, { [genAi.requestModel]: model }, () => ended.promise, { parent }).catch(
     () => undefined,
   );
-  try {
-    yield* items;
-  } catch (error) {
-    ended.reject(error);
-    throw error;
-  } finally {
-    ended.resolve();
-  }
+  return ended;
 }
 
 /** The span that a job's span links to: the client's if its `traceparent` names one, else the request's. */

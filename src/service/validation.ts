@@ -125,9 +125,26 @@ export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>
   if (issues.length > 0) throw new RequestValidationError(issues);
 }
 
+/** Fields of a body besides those of its schema. */
+interface OtherFields {
+  /** Names that others have for fields of the schema. */
+  aliases: Readonly<Record<string, string>>;
+  /** Fields of other services that this one lacks, each with what to do instead. */
+  refused: Readonly<Record<string, string>>;
+}
+
 /** Validates a body with a contract schema and refuses unknown fields. */
-export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
-  if (isObject(body)) refuseUnknownFields(body, fieldsOf(schema));
+export function validateBody<Schema extends z.ZodObject>(
+  schema: Schema,
+  sent: unknown,
+  { aliases, refused }: OtherFields = { aliases: {}, refused: {} },
+): z.output<Schema> {
+  if (!isObject(sent)) return validate(schema, sent, 'body');
+  for (const [name, remedy] of Object.entries(refused))
+    if (sent[name] !== null && sent[name] !== undefined)
+      throw unsupportedField([name], sent[name], `${name} is not supported by this service. ${remedy}`);
+  const body = renameAliases(sent, aliases);
+  refuseUnknownFields(body, fieldsOf(schema));
   return validate(schema, body, 'body');
 }
 

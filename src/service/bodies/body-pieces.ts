@@ -1,8 +1,10 @@
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import type { Context } from 'hono';
+import type { Caller } from '../../util/fair-queue.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import { exchangeOf } from '../http/exchange.ts';
+import { readText, type TextKind } from '../json/read-text.ts';
 
 /** The supported `Content-Encoding` of requests, besides `identity`. */
 export const acceptedEncoding = 'gzip';
@@ -49,11 +51,15 @@ export async function* bodyPieces(
   }
 }
 
-/** Reads a body of at most `limit` bytes into memory. @throws what `bodyPieces` throws */
-export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
+/** Reads a body of at most `limit` bytes, in memory, and what it says. @throws what `bodyPieces` and `readText` throw */
+export async function readBody<Value>(
+  context: Context,
+  kind: TextKind<Value>,
+  { caller, ...options }: BodyPiecesOptions & { caller?: Caller },
+): Promise<Value> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
-  return Buffer.concat(pieces);
+  for await (const piece of bodyPieces(context, options)) pieces.push(piece);
+  return readText(kind, Buffer.concat(pieces), { caller });
 }
 
 /** Whether a body is compressed. Refuses one whose headers already say that it cannot be read. */

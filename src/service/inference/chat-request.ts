@@ -5,11 +5,9 @@ import {
   refusedChatFields,
 } from '../../contract/index.ts';
 import { JsonNumber, parseExactJson } from '../../util/exact-json.ts';
-import { isObject, type JsonObject } from '../../util/json.ts';
-import { invalidField, unsupportedField } from '../errors.ts';
-import { parseJson, withoutMark } from '../json/parse.ts';
-import type { TextKind } from '../json/read-text.ts';
-import { renameAliases, validateBody } from '../validation.ts';
+import { invalidField } from '../errors.ts';
+import { type TextKind, withoutMark } from '../json/read-text.ts';
+import { validateBody } from '../validation.ts';
 
 /** A valid chat request. Its seed has all its digits. */
 export type ChatRequest = Omit<ParsedChatCompletionRequest, 'seed'> & { seed?: number | bigint | undefined };
@@ -17,11 +15,9 @@ export type ChatRequest = Omit<ParsedChatCompletionRequest, 'seed'> & { seed?: n
 /** The body of a chat request: all that can be said of it without its model. */
 export const chatText: TextKind<ChatRequest> = {
   name: 'chat',
-  read(content) {
-    const sent = parseJson(content);
-    if (isObject(sent)) refuseForeignFields(sent);
-    const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
-    const request = validateBody(compiledChatRequestSchema(), body);
+  validate(value, content) {
+    const others = { aliases: chatFieldAliases, refused: refusedChatFields };
+    const request = validateBody(compiledChatRequestSchema(), value, others);
     checkCombinations(request);
     const { seed } = request;
     if (seed === undefined || Number.isSafeInteger(seed)) return request;
@@ -29,15 +25,6 @@ export const chatText: TextKind<ChatRequest> = {
     return { ...request, seed: exactSeed(content, seed) };
   },
 };
-
-/** Refuses fields of other services that this one lacks, and says what to do instead. */
-function refuseForeignFields(body: JsonObject): void {
-  for (const [name, remedy] of Object.entries(refusedChatFields)) {
-    const value = body[name];
-    if (value !== null && value !== undefined)
-      throw unsupportedField([name], value, `${name} is not supported by this service. ${remedy}`);
-  }
-}
 
 /** Refuses fields that contradict the rest of the request. */
 function checkCombinations(request: ParsedChatCompletionRequest): void {

@@ -16,7 +16,7 @@ import {
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
-import { checkShape } from '../json/parse.ts';
+import { checkShape } from '../json/read-text.ts';
 import type { Store } from '../store/store.ts';
 import { valueAt } from '../zod-issues.ts';
 

@@ -7,21 +7,19 @@ import {
   hasContentGrammar,
   type ReplyFormat,
   type ReplyOptions,
-  tokenIdsHash,
 } from '../../language/index.ts';
 import type { Access } from '../access.ts';
 import { invalidField } from '../errors.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { Constraints } from './constraints.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
-import type { BaseModelTools, ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { toReplySampling, toSampling } from './sampling.ts';
+import type { BaseModelTools, ModelResolver } from './resolve-model.ts';
+import { toReplySampling } from './sampling.ts';
 import { type TokenReport, tokenReportOf } from './token-report.ts';
 
 /** A chat request as the engine samples it, and how its replies are read and reported. */
 export interface PreparedChat {
   request: ChatRequest;
-  model: ResolvedModel;
   tools: BaseModelTools;
   prompt: Prompt;
   /** What the engine gets for every choice. */
@@ -51,30 +49,22 @@ export async function prepareChat(
   const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
-  const { tokenizer, format } = tools;
   refuseScheduling(request, base, priorityScheduling);
   const checked = await constraints.check(base, request, caller);
   const constraint = checked?.constraint ?? null;
   const prompt = await toPrompt(request, { tools, base, caller });
-  const { maxTokens, sampling } = toReplySampling(request, {
-    tokenizer,
-    format,
+  const { maxTokens, sampling, reported } = toReplySampling(request, {
+    base,
+    tools,
     processors: engine.logitsProcessors,
-    promptLength: prompt.tokens.length,
-    contextLength: base.contextLength,
+    prompt,
+    constraintHash: checked?.hash ?? null,
   });
-  const reported: Sampling = {
-    ...toSampling(sampling, checked?.hash ?? null),
-    prompt: tokenIdsHash(prompt.tokens),
-    ...(request.use_beam_search ? { beam_search: true } : {}),
-    ...(prompt.own ? { own_prompt: true } : {}),
-  };
   const reading = toReplyOptions(request, { tools, prompt, constraint });
   // Only after all checks: a refused request writes nothing to disk.
   if (checked) await constraints.keep(checked, access.entity ?? model.entity);
   return {
     request,
-    model,
     tools,
     prompt,
     generation: {

@@ -1,46 +1,64 @@
 import { z } from 'zod';
 import { chatLimits, engineArgumentSchema, type Sampling } from '../../contract/index.ts';
-import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
-import type { ChatFormat, Tokenizer } from '../../language/basics.ts';
+import type { BaseModel, ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
+import { type ChatFormat, type Tokenizer, tokenIdsHash } from '../../language/basics.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { rangeOf, refuseForeignTokens } from '../validation.ts';
 import type { ChatRequest } from './chat-request.ts';
+import type { Prompt } from './prompt.ts';
 
 interface SamplingContext {
-  tokenizer: Tokenizer;
-  format: ChatFormat;
+  base: Pick<BaseModel, 'contextLength'>;
+  tools: { tokenizer: Tokenizer; format: ChatFormat };
   /** Names of the available logits processors. */
   processors: readonly string[];
-  promptLength: number;
-  contextLength: number;
+  prompt: Prompt;
+  constraintHash: string | null;
+}
+
+/** How the replies to a prompt are sampled. */
+interface ReplySampling {
+  /** The most tokens that one may have. */
+  maxTokens: number;
+  sampling: SamplingParameters;
+  /** What each choice reports of it. */
+  reported: Sampling;
 }
 
 /**
- * How the replies to a prompt are sampled, and the most tokens that one may have. Temperature defaults to 1, as training
- * assumes. Throws a 422 that names an invalid field, and a 400 if the prompt leaves no room for a reply.
+ * Reads how the replies to a prompt are sampled. Temperature defaults to 1, as training assumes. Throws a 422 that names
+ * an invalid field, and a 400 if the prompt leaves no room for a reply.
  */
-export function toReplySampling(
-  request: ChatRequest,
-  context: SamplingContext,
-): { maxTokens: number; sampling: SamplingParameters } {
+export function toReplySampling(request: ChatRequest, context: SamplingContext): ReplySampling {
   const maxTokens = toMaxTokens(request, context);
   refuseLongReports(request, maxTokens);
-  checkBiases(request.logit_bias, context.tokenizer);
+  checkBiases(request.logit_bias, context.tools.tokenizer);
   checkTokens(request, context);
   checkProcessors(request, context.processors);
-  const minTokens = toMinTokens(request, context.format, maxTokens);
-  return { maxTokens, sampling: toParameters(request, minTokens) };
+  const minTokens = toMinTokens(request, context.tools.format, maxTokens);
+  const sampling = toParameters(request, minTokens);
+  const { prompt, constraintHash } = context;
+  const reported = {
+    ...toSampling(sampling, constraintHash),
+    prompt: tokenIdsHash(prompt.tokens),
+    ...(request.use_beam_search ? { beam_search: true } : {}),
+    ...(prompt.own ? { own_prompt: true } : {}),
+  };
+  return { maxTokens, sampling, reported };
 }
 
 /** The token limit of a reply: the requested one, at most what the context leaves. */
-function toMaxTokens(request: ChatRequest, { promptLength, contextLength }: SamplingContext): number {
-  const left = contextLength - promptLength;
+function toMaxTokens(
+  request: ChatRequest,
+  { prompt: { tokens }, base: { contextLength } }: SamplingContext,
+): number {
+  const left = contextLength - tokens.length;
   if (left < 1)
     throw new ServiceError(
       400,
       'context_length_exceeded',
-      `The prompt has ${promptLength} tokens, but the model's context holds ${contextLength}, reply included. Shorten the messages.`,
+      `The prompt has ${tokens.length} tokens, but the model's context holds ${contextLength}, reply included. Shorten the messages.`,
     );
   return Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left);
 }
@@ -71,7 +89,7 @@ function checkBiases(biases: ChatRequest['logit_bias'], { vocabularySize }: Toke
 
 function checkTokens(
   { stop_token_ids: stops, allowed_token_ids: allowed }: ChatRequest,
-  { tokenizer, format }: SamplingContext,
+  { tools: { tokenizer, format } }: SamplingContext,
 ): void {
   refuseForeignTokens(stops, tokenizer.vocabularySize, ['stop_token_ids']);
   if (!allowed) return;

@@ -1,8 +1,7 @@
 import type { ParsedTrajectory } from '../../contract/index.ts';
 import { joined } from '../../util/joined.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { parseJson, withoutMark } from '../json/parse.ts';
-import type { TextKind } from '../json/read-text.ts';
+import { type TextKind, withoutMark } from '../json/read-text.ts';
 import type { GroupRecord } from '../store/store.ts';
 import { type ChoiceContext, checkTrajectory } from './choices.ts';
 import { GroupColumns } from './group-columns.ts';
@@ -23,8 +22,8 @@ export interface PackedGroup
 /** A body that is one group: its trajectories. */
 export const groupText: TextKind<ParsedTrajectory[]> = {
   name: 'group',
-  read(content) {
-    const value = parseJson(content, { maxValues: Number.POSITIVE_INFINITY });
+  maxValues: Number.POSITIVE_INFINITY,
+  validate(value) {
     const parts = [...checkedParts(readGroups([{ value, path: [] }]))];
     return parts.flatMap((part) => (part.type === 'trajectory' ? part.read : []));
   },

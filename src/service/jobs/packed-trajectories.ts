@@ -2,7 +2,6 @@ import { type ParsedTrajectory, trajectorySchema } from '../../contract/index.ts
 import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
-import { parseJson } from '../json/parse.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { readItem } from '../validation.ts';
 
@@ -46,10 +45,9 @@ export class RecentPayloads {
 /** A line of a payload. */
 export const trajectoryText: TextKind<ParsedTrajectory> = {
   name: 'trajectory',
-  read(content) {
-    const result = readItem(trajectorySchema, parseJson(content, { maxValues: Number.POSITIVE_INFINITY }), [
-      'body',
-    ]);
+  maxValues: Number.POSITIVE_INFINITY,
+  validate(value) {
+    const result = readItem(trajectorySchema, value, ['body']);
     if ('issues' in result) throw new RequestValidationError(result.issues);
     return result.value;
   },

@@ -8,7 +8,6 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
-import { parseJson } from '../json/parse.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
@@ -45,7 +44,7 @@ interface NumberedLine {
 /** A line of training data. */
 export const exampleText: TextKind<ParsedSftExample> = {
   name: 'example',
-  read: (content) => validate(sftExampleSchema, parseJson(content), 'body'),
+  validate: (value) => validate(sftExampleSchema, value, 'body'),
 };
 
 /** Reads one line of training data. Issues name the number of the line. */

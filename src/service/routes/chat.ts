@@ -3,7 +3,7 @@ import type { Context } from 'hono';
 import { Deadline } from '../../util/deadline.ts';
 import { dataFrame, doneFrame } from '../../util/event-stream.ts';
 import { accessOf } from '../access.ts';
-import { readBytes } from '../bodies/body-pieces.ts';
+import { readBody } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { errorFor, toErrorBody } from '../faults.ts';
 import { exchangeOf } from '../http/exchange.ts';
@@ -11,7 +11,6 @@ import { chatText } from '../inference/chat-request.ts';
 import { type PreparedChat, prepareChat } from '../inference/prepare-chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
-import { readText } from '../json/read-text.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
@@ -26,8 +25,8 @@ export function chatRoutes(on: Register, service: ServiceContext): void {
     try {
       const signal = exchangeOf(context).signalWhileNeeded();
       const caller = { tenant: access.tenant, signal };
-      const body = await readBytes(context, service.bodyLimits.chat, admitted);
-      const request = await readText(chatText, body, { caller });
+      const limit = service.bodyLimits.chat;
+      const request = await readBody(context, chatText, { limit, count: admitted, caller });
       admitted.replies(request.n ?? 1);
       const chat = await prepareChat(service, request, { access, caller });
       logRequest(service, chat);
@@ -57,15 +56,17 @@ function streamed(
     const ending = new Deadline(Number.POSITIVE_INFINITY, service.closing);
     disconnected.addEventListener('abort', () => ending.abort(disconnected.reason));
     if (disconnected.aborted) ending.abort(disconnected.reason);
+    const traced = traceStreamed(chat.head.model, parent);
     try {
-      const chunks = stream(service.engine, chat, ending);
-      for await (const chunk of traceStreamed(chat.head.model, chunks, parent)) yield dataFrame(chunk);
+      for await (const chunk of stream(service.engine, chat, ending)) yield dataFrame(chunk);
       yield doneFrame;
     } catch (error) {
+      traced.reject(error);
       if (disconnected.aborted) return;
       // The status is sent already; chat clients look for an error chunk instead.
       yield dataFrame(toErrorBody(errorFor(error, service.log, requestId), { openAi: true }));
     } finally {
+      traced.resolve();
       ending.clear();
     }
   };

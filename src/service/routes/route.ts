@@ -4,11 +4,11 @@ import type { BlankEnv } from 'hono/types';
 import type { Page, ValidationIssue } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
 import { contentOf, type ReceivedBody, receiveBody } from '../bodies/bodies.ts';
-import { readBytes } from '../bodies/body-pieces.ts';
+import { readBody } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import type { RepeatableAnswer } from '../idempotency.ts';
-import { readJson } from '../json/read-text.ts';
+import { jsonText } from '../json/read-text.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
 import type { StoredPage } from '../store/store.ts';
 
@@ -84,9 +84,8 @@ const maxSmallBody = 4 * 1024 ** 2;
 export async function readSmallJson(service: ServiceContext, context: Context): Promise<unknown> {
   const slots = service.admission.body(tenantOf(context));
   try {
-    return await readJson(
-      await readBytes(context, Math.min(maxSmallBody, service.bodyLimits.preview), slots),
-    );
+    const limit = Math.min(maxSmallBody, service.bodyLimits.preview);
+    return await readBody(context, jsonText, { limit, count: slots });
   } finally {
     slots.release();
   }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { parseJson } from '../../../src/service/json/parse.ts';
+import { parseJson } from '../../../src/service/json/read-text.ts';
 
 const refuses = (text: string, maxValues?: number) => {
   try {
