@@ -50,9 +50,9 @@ export async function openService({
     throw error;
   }
   const events = new JobEvents(store);
-  const models = new ModelResolver(engine, store, files);
-  const constraints = new Constraints(engine, store);
   const tools = baseModelTools(engine);
+  const models = new ModelResolver(engine, store, files, tools);
+  const constraints = new Constraints(engine, store);
   const groupPacker = new GroupPacker((baseModel) => engine.sharedLanguage?.(baseModel));
   const recentPayloads = new RecentPayloads();
   const recentTokens = new RecentTokens();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../src/service/access.ts';
-import { ModelResolver } from '../../src/service/inference/resolve-model.ts';
+import { baseModelTools, ModelResolver } from '../../src/service/inference/resolve-model.ts';
 import { DataFiles } from '../../src/service/store/files.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
 import type { CheckpointRecord } from '../../src/service/store/store.ts';
@@ -27,7 +27,8 @@ test('a name that is resolved during a new checkpoint does not keep its old resu
     { id: modelId, ...names, baseModel: baseModel.id, createdAt, lastStep: 0, forkedFrom: null },
     checkpoint(0),
   );
-  const resolver = new ModelResolver(new ScriptedEngine(), store, files);
+  const engine = new ScriptedEngine();
+  const resolver = new ModelResolver(engine, store, files, baseModelTools(engine));
   const held = door();
   const read = store.newestCheckpoint.bind(store);
   store.newestCheckpoint = async (id) => {

@@ -36,19 +36,17 @@ interface ChatService {
   engine: Engine;
   models: ModelResolver;
   constraints: Constraints;
-  tools: (baseModel: string) => BaseModelTools;
   priorityScheduling: boolean;
 }
 
 /** Turns a valid request into tokens: model, constraint, prompt, sampling, and how replies are read. */
 export async function prepareChat(
-  { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatService,
+  { engine, models, constraints, priorityScheduling }: ChatService,
   request: ChatRequest,
   { access, caller }: { access: Access; caller: Caller },
 ): Promise<PreparedChat> {
   const model = await models.resolve(request.model, access);
-  const { base, weights } = model;
-  const tools = toolsOf(base.id);
+  const { base, tools, weights } = model;
   refuseScheduling(request, base, priorityScheduling);
   const checked = await constraints.check(base, request, caller);
   const constraint = checked?.constraint ?? null;

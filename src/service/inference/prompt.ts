@@ -37,9 +37,8 @@ export async function toPrompt(
   renderer.checkSize(characters, contextLength);
   checkTools(request, tools.format, base.id);
   const turns = await toTurns(request.messages);
-  turns.forEach(({ tokenIds }, index) => {
-    refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
-  });
+  for (const [index, { tokenIds }] of turns.entries())
+    if (tokenIds) refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   const options = { ...toRenderOptions(request, turns), contextLength, caller };
   const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };

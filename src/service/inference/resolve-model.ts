@@ -15,6 +15,8 @@ export interface ResolvedModel {
   /** The name with its step, or the base model's. It tells the client the policy version of a sample. */
   pinnedName: string;
   base: BaseModel;
+  /** Those of its base model. */
+  tools: BaseModelTools;
   weights: Weights;
 }
 
@@ -30,12 +32,14 @@ export class ModelResolver {
   readonly #engine: Engine;
   readonly #store: Store;
   readonly #files: DataFiles;
+  readonly #tools: (baseModel: string) => BaseModelTools;
   #known = emptyCache();
 
-  constructor(engine: Engine, store: Store, files: DataFiles) {
+  constructor(engine: Engine, store: Store, files: DataFiles, tools: (baseModel: string) => BaseModelTools) {
     this.#engine = engine;
     this.#store = store;
     this.#files = files;
+    this.#tools = tools;
   }
 
   /** Call this whenever a model or checkpoint is created or deleted. */
@@ -71,7 +75,9 @@ export class ModelResolver {
   #baseModel(name: string | undefined): ResolvedModel | undefined {
     const [first] = this.#engine.baseModels;
     const base = name === undefined ? first : this.#engine.baseModels.find(({ id }) => id === name);
-    return base && { entity: null, pinnedName: base.id, base, weights: { baseModel: base.id, folder: null } };
+    if (!base) return undefined;
+    const weights = { baseModel: base.id, folder: null };
+    return { entity: null, pinnedName: base.id, base, tools: this.#tools(base.id), weights };
   }
 
   async #trained(text: string, name: ModelName): Promise<ResolvedModel> {
@@ -84,6 +90,7 @@ export class ModelResolver {
       entity,
       pinnedName: formatModelName({ entity, project, name: model.name, step: checkpoint.step }),
       base,
+      tools: this.#tools(base.id),
       weights: { baseModel: base.id, folder },
     };
   }

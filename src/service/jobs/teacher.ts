@@ -30,7 +30,7 @@ export async function pinTeacher(
   name: string,
   { base: student, access }: Student,
 ): Promise<string> {
-  const { base: teacher, pinnedName } = await models.resolve(name, access);
+  const { base: teacher, pinnedName, tools: its } = await models.resolve(name, access);
   if (teacher.id === student.id) return pinnedName;
   try {
     engine.checkTeacher?.(teacher.id, student.id);
@@ -38,7 +38,7 @@ export async function pinTeacher(
     if (!EngineError.isInstance(error)) throw error;
     throw invalidField(path, error.message, name);
   }
-  const difference = await differenceOf(tools(teacher.id).tokenizer, tools(student.id).tokenizer);
+  const difference = await differenceOf(its.tokenizer, tools(student.id).tokenizer);
   if (!difference) return pinnedName;
   const [own, other] = difference.texts.map((text) => (text === null ? 'missing' : JSON.stringify(text)));
   throw invalidField(
