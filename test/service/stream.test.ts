@@ -242,10 +242,8 @@ test('unread chunks are merged for each choice, and nothing is lost', async () =
     topLogprobs: [...[1, 2, 3].map((token) => [{ token, logprob: -token }]), []],
   };
   expect(taken).toEqual([
-    { type: 'delta', index: 0, delta: merged },
-    { type: 'delta', index: 1, delta: merged },
-    { type: 'end', index: 0, generation },
-    { type: 'end', index: 1, generation },
+    { index: 0, delta: merged, end: generation },
+    { index: 1, delta: merged, end: generation },
   ]);
 });
 
@@ -270,8 +268,8 @@ test('the first delta is sent at once, the next ones together after an interval 
   );
   const taken: unknown[] = [];
   const reading = (async () => {
-    for await (const update of updates.all())
-      taken.push(update.type === 'delta' ? update.delta.tokens : 'end');
+    for await (const { delta, end } of updates.all())
+      taken.push(...(delta ? [delta.tokens] : []), ...(end ? ['end'] : []));
   })();
   for (const token of [1, 2, 3]) {
     sample(token);

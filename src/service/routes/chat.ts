@@ -58,7 +58,7 @@ function streamed(
     if (disconnected.aborted) ending.abort(disconnected.reason);
     const traced = traceStreamed(chat.head.model, parent);
     try {
-      for await (const chunk of stream(service.engine, chat, ending)) yield dataFrame(chunk);
+      for await (const chunks of stream(service.engine, chat, ending)) yield chunks.map(dataFrame).join('');
       yield doneFrame;
     } catch (error) {
       traced.reject(error);

@@ -1,10 +1,14 @@
 import type { Engine, Generation, GenerationDelta } from '../../../engines/engine.ts';
 import { type SampledChat, sampleChoice, searchChoices } from './sample.ts';
 
-/** An update of one choice. */
-type ReplyUpdate =
-  | { type: 'delta'; index: number; delta: GenerationDelta }
-  | { type: 'end'; index: number; generation: Generation };
+/** What is new of one choice. */
+interface ReplyUpdate {
+  index: number;
+  /** Null if it only ended. */
+  delta: GenerationDelta | null;
+  /** The whole choice, once it has ended. */
+  end: Generation | null;
+}
 
 /**
  * Shortest time between the deltas of a stream, in milliseconds, unless a choice ends. A chunk for each token would cost
@@ -23,9 +27,8 @@ let streams = 0;
  * `intervalMs`. Unread deltas of a choice are merged, so a slow reader costs no more memory than the tokens.
  */
 export class ReplyUpdates {
-  /** Unread deltas by choice, oldest first. */
-  readonly #waiting = new Map<number, GenerationDelta>();
-  readonly #ended: { index: number; generation: Generation }[] = [];
+  /** Unread updates by choice, oldest first. */
+  readonly #waiting = new Map<number, ReplyUpdate>();
   #failure: { error: unknown } | null = null;
   /** Number of choices that have not ended. */
   #open: number;
@@ -84,17 +87,16 @@ export class ReplyUpdates {
   }
 
   #take(): ReplyUpdate | undefined {
-    for (const [index, delta] of this.#waiting) {
+    for (const [index, update] of this.#waiting) {
       this.#waiting.delete(index);
-      if (this.#waiting.size === 0 && this.#ended.length === 0)
+      if (this.#waiting.size === 0 && update.end === null)
         this.#interval = setTimeout(
           () => this.#release(),
           Math.max(intervalMs, streams * intervalOfStreamMs),
         );
-      return { type: 'delta', index, delta };
+      return update;
     }
-    const ended = this.#ended.shift();
-    return ended && { type: 'end', ...ended };
+    return undefined;
   }
 
   /** Lets everything be read that waits. */
@@ -105,14 +107,11 @@ export class ReplyUpdates {
   }
 
   #add(index: number, { tokens, logprobs, topLogprobs }: GenerationDelta): void {
-    const waiting = this.#waiting.get(index);
+    const waiting = this.#waiting.get(index)?.delta;
     if (!waiting) {
       // Copied, because the buffered delta grows and the engine's own must not.
-      this.#waiting.set(index, {
-        tokens: [...tokens],
-        logprobs: [...logprobs],
-        topLogprobs: [...topLogprobs],
-      });
+      const delta = { tokens: [...tokens], logprobs: [...logprobs], topLogprobs: [...topLogprobs] };
+      this.#waiting.set(index, { index, delta, end: null });
       return;
     }
     for (const [position, token] of tokens.entries()) {
@@ -123,15 +122,16 @@ export class ReplyUpdates {
   }
 
   /** An engine may report the last tokens only in the result. */
-  #finish(index: number, generation: Generation, sent: number): void {
-    const { tokens, logprobs, topLogprobs } = generation;
+  #finish(index: number, end: Generation, sent: number): void {
+    const { tokens, logprobs, topLogprobs } = end;
     if (sent < tokens.length)
       this.#add(index, {
         tokens: tokens.slice(sent),
         logprobs: logprobs.slice(sent),
         topLogprobs: topLogprobs.slice(sent),
       });
-    this.#ended.push({ index, generation });
+    const delta = this.#waiting.get(index)?.delta ?? null;
+    this.#waiting.set(index, { index, delta, end });
     this.#open--;
   }
 }

@@ -10,14 +10,14 @@ import { scorePrompt } from './sample.ts';
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
 /**
- * Samples all choices of a request until `ending` and streams the answer: the role, the deltas, the finish reason, and
- * the usage if requested. Aborts `ending` if it fails or the consumer stops early.
+ * Samples all choices of a request until `ending` and streams the answer, in lists of what is known at the same time: the
+ * role, the deltas, the finish reason, and the usage if requested. Aborts `ending` if it fails or the consumer stops early.
  */
 export async function* stream(
   engine: Engine,
   chat: PreparedChat,
   ending: Deadline,
-): AsyncGenerator<ChatCompletionChunk> {
+): AsyncGenerator<ChatCompletionChunk[]> {
   const { signal } = ending;
   const { head, request } = chat;
   const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
@@ -50,25 +50,27 @@ export async function* stream(
       }));
     };
     // A beam search may find fewer replies than requested.
-    if (!request.use_beam_search) for (let index = 0; index < (request.n ?? 1); index++) yield* begin(index);
-    for await (const update of updates.all()) {
-      if (!parsers.has(update.index)) yield* begin(update.index);
-      const parser = parsers.get(update.index);
+    if (!request.use_beam_search) for (let index = 0; index < (request.n ?? 1); index++) yield begin(index);
+    for await (const { index, delta, end } of updates.all()) {
+      if (!parsers.has(index)) yield begin(index);
+      const parser = parsers.get(index);
       if (!parser) continue;
-      const choices =
-        update.type === 'delta'
-          ? deltaChoices(chat, update, parser.push(update.delta.tokens), {
-              isFirst: !started.has(update.index),
-            })
-          : endChoices(chat, update.index, parser, update.generation);
-      if (update.type === 'delta') {
-        completionTokens += update.delta.tokens.length;
-        if (update.delta.tokens.length > 0) started.add(update.index);
-      } else cachedTokens = Math.max(cachedTokens ?? 0, update.generation.cachedTokens);
-      for (const choice of choices) yield chunkOf([choice]);
+      const chunks: ChatCompletionChunk[] = [];
+      if (delta) {
+        const isFirst = !started.has(index);
+        completionTokens += delta.tokens.length;
+        if (delta.tokens.length > 0) started.add(index);
+        for (const choice of deltaChoices(chat, { index, delta }, parser.push(delta.tokens), { isFirst }))
+          chunks.push(chunkOf([choice]));
+      }
+      if (end) {
+        cachedTokens = Math.max(cachedTokens ?? 0, end.cachedTokens);
+        for (const choice of endChoices(chat, index, parser, end)) chunks.push(chunkOf([choice]));
+      }
+      if (chunks.length > 0) yield chunks;
     }
     isWhole = true;
-    if (last) yield { ...chunkOf([]), usage: usage() };
+    if (last) yield [{ ...chunkOf([]), usage: usage() }];
   } finally {
     if (!isWhole) ending.abort(new Error('The stream ended early.'));
   }
