@@ -6,8 +6,6 @@ import { type MessageOutcome, nextMessage } from './next-message.ts';
 /** On a busy machine, a task may take this many times its own time limit. */
 const busyFactor = 8;
 const startTimeoutMs = 60_000;
-/** The thread ends after as long without a task, to give its memory back. */
-const idleMs = 300_000;
 
 interface TaskThreadOptions {
   module: URL;
@@ -17,6 +15,10 @@ interface TaskThreadOptions {
   heapMegabytes: number;
   /** Most tasks that wait. */
   maxWaiting: number;
+  /** Longest wait of a task, in milliseconds. Default 60000. */
+  maxWaitMs?: number;
+  /** The thread ends after as long without a task, to give its memory back; null: it stays. Default 300000. */
+  idleMs?: number | null;
   /** The error for a task that cannot wait. */
   refusal: (why: Refusal) => Error;
 }
@@ -24,9 +26,9 @@ interface TaskThreadOptions {
 /** What came of a task. In all cases but `message` the thread has ended, or did not start. */
 type TaskOutcome<Report> = MessageOutcome<Report> | { type: 'unstarted' };
 
-interface Running<Report> {
+interface Running {
   worker: Worker;
-  ready: Promise<MessageOutcome<Report>>;
+  ready: Promise<MessageOutcome<unknown>>;
 }
 
 /**
@@ -37,13 +39,14 @@ interface Running<Report> {
 export class TaskThread<Task, Report> {
   readonly #options: TaskThreadOptions;
   readonly #mutex: FairMutex;
-  #running: Running<Report> | undefined;
+  #running: Running | undefined;
   #idle: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(options: TaskThreadOptions) {
     this.#options = options;
-    const { maxWaiting, refusal } = options;
-    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 60_000, refusal });
+    const { maxWaiting, maxWaitMs = 60_000, refusal } = options;
+    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs, refusal });
   }
 
   /** @throws the refusal if the task cannot wait; the caller's reason if its signal aborts during the wait. */
@@ -54,24 +57,26 @@ export class TaskThread<Task, Report> {
     return this.#mutex.run(() => this.#run(task, transfer), caller);
   }
 
-  /** Ends the thread. */
+  /** Ends the thread. Tasks that wait are not run. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     clearTimeout(this.#idle);
     await this.#running?.worker.terminate();
   }
 
   async #run(task: Task, transfer: Transferable[]): Promise<TaskOutcome<Report>> {
+    if (this.#isClosed) return { type: 'unstarted' };
     clearTimeout(this.#idle);
     this.#running ??= this.#start();
     const { worker, ready } = this.#running;
+    const { timeoutMs, idleMs = 300_000 } = this.#options;
     try {
       if ((await ready).type !== 'message') return { type: 'unstarted' };
-      const { timeoutMs } = this.#options;
       const answer = nextMessage<Report>(worker, { timeoutMs, maxMs: busyFactor * timeoutMs });
       worker.postMessage(task, transfer);
       return await answer;
     } finally {
-      this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();
+      if (idleMs !== null) this.#idle = setTimeout(() => this.#end(worker), idleMs).unref();
     }
   }
 
@@ -80,7 +85,7 @@ export class TaskThread<Task, Report> {
     void worker.terminate();
   }
 
-  #start(): Running<Report> {
+  #start(): Running {
     const { module, workerData, heapMegabytes } = this.#options;
     const worker = new Worker(module, {
       workerData,
@@ -88,7 +93,7 @@ export class TaskThread<Task, Report> {
     });
     // The thread must not keep the program alive: callers that wait have a socket or a timer.
     worker.unref();
-    const running = { worker, ready: nextMessage<Report>(worker, { timeoutMs: startTimeoutMs }) };
+    const running = { worker, ready: nextMessage(worker, { timeoutMs: startTimeoutMs }) };
     worker.on('error', () => {});
     worker.once('exit', () => {
       if (this.#running === running) this.#running = undefined;

@@ -8,11 +8,8 @@ export interface LongText {
   maxTokens: number;
 }
 
-/** Messages of the thread: `ready` when it has started, then one for each text. */
-export type LongTextReport =
-  | { type: 'ready' }
-  | { type: 'tokens'; tokens: Uint32Array<ArrayBuffer> }
-  | { type: 'too_long' };
+/** The thread's answer to a text. */
+export type LongTextReport = { type: 'tokens'; tokens: Uint32Array<ArrayBuffer> } | { type: 'too_long' };
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
@@ -24,4 +21,4 @@ port.on('message', ({ text, maxTokens }: LongText) => {
   const tokens = Uint32Array.from(found);
   port.postMessage({ type: 'tokens', tokens } satisfies LongTextReport, [tokens.buffer]);
 });
-port.postMessage({ type: 'ready' } satisfies LongTextReport);
+port.postMessage('ready');

@@ -1,14 +1,13 @@
-import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
-import { FairMutex, type Refusal } from '../../util/fair-mutex.ts';
+import type { Refusal } from '../../util/fair-mutex.ts';
 import type { Caller } from '../../util/fair-queue.ts';
-import { type MessageOutcome, nextMessage } from '../../util/next-message.ts';
 import { SharedWork } from '../../util/shared-work.ts';
+import { TaskThread } from '../../util/task-thread.ts';
 import type { SharedLanguage } from '../chat/read-language.ts';
 import { LanguageError } from '../error.ts';
 import type { Constraint } from '../grammar/constraint.ts';
 import { type ConstraintPlan, planSize } from './compiler.ts';
-import type { CheckReport, CheckStart } from './compiler-thread.ts';
+import type { CheckReport } from './compiler-thread.ts';
 
 export interface CheckerOptions {
   /** Whose tokens constraints allow. */
@@ -21,27 +20,16 @@ export interface CheckerOptions {
   maxWaiting?: number;
 }
 
-interface Running {
-  worker: Worker;
-  ready: Promise<MessageOutcome<CheckReport>>;
-}
-
-const startTimeoutMs = 30_000;
-/** On a busy machine, a constraint may take this many times its own time limit. */
-const busyFactor = 8;
 /** Nodes of all cached plans: some fifty megabytes. */
 const cachedNodes = 4_000_000;
 
 /**
- * Checks constraints of one tokenizer by compiling them in a thread, so that sampling does not wait: one at a time, with tenants
- * alternating. The thread starts when it is needed, and again after it has ended. A constraint that takes too much time
- * or memory is refused.
+ * Checks constraints of one tokenizer by compiling them in a thread, so that sampling does not wait. A constraint that takes
+ * too much time or memory is refused.
  */
 export class ConstraintChecker {
-  readonly #mutex: FairMutex;
-  readonly #language: SharedLanguage;
-  readonly #timeoutMs: number;
-  readonly #heapMegabytes: number;
+  readonly #thread: TaskThread<Constraint, CheckReport>;
+  readonly #limits: { timeoutMs: number; heapMegabytes: number };
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
   /** Plan names of compiled constraints, which do not change any more. */
   readonly #names = new WeakMap<Constraint, string>();
@@ -49,14 +37,18 @@ export class ConstraintChecker {
     maxSize: cachedNodes,
     sizeCalculation: (plan) => planSize(plan) + 1,
   });
-  #running: Running | undefined;
   #closed = false;
 
   constructor({ language, timeoutMs = 1000, heapMegabytes = 1024, maxWaiting = 1024 }: CheckerOptions) {
-    this.#language = language;
-    this.#timeoutMs = timeoutMs;
-    this.#heapMegabytes = heapMegabytes;
-    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 30_000, refusal: busy });
+    this.#limits = { timeoutMs, heapMegabytes };
+    this.#thread = new TaskThread({
+      module: threadModule,
+      workerData: language,
+      ...this.#limits,
+      ...{ maxWaiting, maxWaitMs: 30_000, refusal: busy },
+      // A large vocabulary takes a second to read again.
+      idleMs: null,
+    });
   }
 
   /**
@@ -70,7 +62,7 @@ export class ConstraintChecker {
     const known = name === undefined ? undefined : this.#plans.get(name);
     if (known) return known;
     const compile = async (shared: AbortSignal) => {
-      const plan = await this.#mutex.run(() => this.#compile(constraint), { tenant, signal: shared });
+      const plan = await this.#compile(constraint, { tenant, signal: shared });
       this.#names.set(constraint, plan.name);
       this.#plans.set(plan.name, plan);
       return plan;
@@ -80,71 +72,41 @@ export class ConstraintChecker {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#running?.worker.terminate();
+    await this.#thread.close();
   }
 
-  async #compile(constraint: Constraint): Promise<ConstraintPlan> {
-    if (this.#closed) throw engineClosed();
-    this.#running ??= this.#start();
-    const { worker, ready } = this.#running;
-    if ((await ready).type !== 'message') throw this.#closed ? engineClosed() : notStarted();
-    worker.ref();
-    try {
-      const answer = nextMessage<CheckReport>(worker, {
-        timeoutMs: this.#timeoutMs,
-        maxMs: busyFactor * this.#timeoutMs,
-      });
-      worker.postMessage(constraint);
-      return this.#planOf(await answer);
-    } finally {
-      worker.unref();
-    }
-  }
-
-  #planOf(answer: MessageOutcome<CheckReport>): ConstraintPlan {
-    if (answer.type === 'message') {
-      const { message } = answer;
+  async #compile(constraint: Constraint, caller: Caller): Promise<ConstraintPlan> {
+    const result = await this.#thread.run(constraint, { caller });
+    if (result.type === 'message') {
+      const { message } = result;
       if (message.type === 'plan') return message.plan;
-      if (message.type === 'refused') throw new LanguageError(message.code, message.message);
+      throw new LanguageError(message.code, message.message);
     }
     if (this.#closed) throw engineClosed();
-    throw answer.type === 'starved' ? machineBusy() : this.#tooComplex();
-  }
-
-  #start(): Running {
-    const worker = new Worker(workerModule, {
-      workerData: { language: this.#language } satisfies CheckStart,
-      resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
-    });
-    const running = { worker, ready: nextMessage<CheckReport>(worker, { timeoutMs: startTimeoutMs }) };
-    // The exit event reports a thrown error or a full heap.
-    worker.on('error', () => {});
-    worker.once('exit', () => {
-      if (this.#running === running) this.#running = undefined;
-    });
-    return running;
-  }
-
-  #tooComplex(): LanguageError {
-    return new LanguageError(
+    if (result.type === 'unstarted')
+      throw new LanguageError(
+        'worker_died',
+        'The thread that compiles constraints did not start. Try again.',
+      );
+    if (result.type === 'starved')
+      throw new LanguageError(
+        'constraints_busy',
+        'The machine is too busy to compile the constraint. Try again.',
+      );
+    const { timeoutMs, heapMegabytes } = this.#limits;
+    throw new LanguageError(
       'grammar_too_complex',
-      `The constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile. Make it smaller, and its repetitions shorter.`,
+      `The constraint takes more than ${timeoutMs} ms or ${heapMegabytes} MB to compile. Make it smaller, and its repetitions shorter.`,
     );
   }
 }
 
-const workerModule = new URL(
+const threadModule = new URL(
   `./compiler-thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
   import.meta.url,
 );
 
 const engineClosed = () => new LanguageError('engine_closed', 'The engine has been closed.');
-
-const notStarted = () =>
-  new LanguageError('worker_died', 'The thread that compiles constraints did not start. Try again.');
-
-const machineBusy = () =>
-  new LanguageError('constraints_busy', 'The machine is too busy to compile the constraint. Try again.');
 
 const busy = (why: Refusal) =>
   new LanguageError(

@@ -6,21 +6,14 @@ import { openLanguage, type SharedLanguage } from '../chat/read-language.ts';
 import type { Constraint } from '../grammar/constraint.ts';
 import { type ConstraintPlan, GrammarCompiler } from './compiler.ts';
 
-/** The `workerData` of the thread. */
-export interface CheckStart {
-  language: SharedLanguage;
-}
-
-/** Messages of the thread: `ready` when it has started, then for each constraint its plan or what is wrong with it. */
+/** The thread's answer to a constraint. */
 export type CheckReport =
-  | { type: 'ready' }
   | { type: 'plan'; plan: ConstraintPlan }
   | { type: 'refused'; code: string; message: string };
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const { language }: CheckStart = workerData;
-const { tokenizer, format } = openLanguage(language);
+const { tokenizer, format } = openLanguage(workerData satisfies SharedLanguage);
 const compiler = new GrammarCompiler(tokenizer, format);
 const report = (message: CheckReport) => port.postMessage(message);
 
@@ -32,4 +25,4 @@ port.on('message', (constraint: Constraint) => {
     report({ type: 'refused', code, message: messageOf(error) });
   }
 });
-report({ type: 'ready' });
+port.postMessage('ready');
