@@ -38,6 +38,15 @@ export function parseExactJson(text: string): ExactJson {
   return read(next(), 0);
 }
 
+/** As `parseExactJson`; undefined for text that is not JSON. */
+export function exactJsonOf(text: string): ExactJson | undefined {
+  try {
+    return parseExactJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** By lists and objects, what they were parsed from. */
 const remembered = new WeakMap<object, ExactJson>();
 

@@ -7,6 +7,7 @@ import {
   type SharedLanguage,
   type Tokenizer,
 } from '../../language/index.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { SamplingParameters } from '../engine.ts';
 import type { BaseModels } from './base-models.ts';
 import { builtInLanguage } from './built-in/built-in-language.ts';
@@ -81,9 +82,7 @@ export class ConversationCodecs {
 
   of(baseModel: string): ConversationCodec {
     const { language } = this.#models.find(baseModel);
-    const codec =
-      this.#codecs.get(language) ?? new ConversationCodec(this.#processors, openLanguage(language));
-    this.#codecs.set(language, codec);
-    return codec;
+    const open = () => new ConversationCodec(this.#processors, openLanguage(language));
+    return getOrInsert(this.#codecs, language, open);
   }
 }

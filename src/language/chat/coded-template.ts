@@ -1,5 +1,6 @@
 import { messageOf } from '../../util/error.ts';
 import { exactText } from '../../util/exact-json.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { escapeForPattern } from '../../util/pattern.ts';
 import { LanguageError } from '../error.ts';
 import { BudgetError } from '../jinja/budget.ts';
@@ -71,13 +72,11 @@ export class CodedTemplate {
   }
 
   #template(half: string): Template {
-    let template = this.#coded.get(half);
-    if (!template) {
-      template = new Template(this.#source);
+    return getOrInsert(this.#coded, half, () => {
+      const template = new Template(this.#source);
       encodeOutput(template.nodes, (text) => this.#encode(text, half));
-      this.#coded.set(half, template);
-    }
-    return template;
+      return template;
+    });
   }
 
   #encode(text: string, half: string): string {

@@ -1,4 +1,4 @@
-import { type ExactJson, parseExactJson } from '../../util/exact-json.ts';
+import { type ExactJson, exactJsonOf } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
@@ -227,10 +227,6 @@ const openOf = ({ content, reasoning }: Turn, written: CodedPart[]): CodedPart[]
 
 /** The value of a call's arguments; arguments that are no JSON object stay as they are. */
 function argumentsOf(text: string): unknown {
-  try {
-    const value = parseExactJson(text);
-    return value instanceof Map ? value : text;
-  } catch {
-    return text;
-  }
+  const value = exactJsonOf(text);
+  return value instanceof Map ? value : text;
 }

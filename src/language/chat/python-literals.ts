@@ -1,4 +1,4 @@
-import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
+import { type ExactJson, exactJsonOf, JsonNumber } from '../../util/exact-json.ts';
 
 /*
  * Literals of Python in calls such as `find(city="Rome", days=[1, 2])`: https://docs.python.org/3/reference/lexical_analysis.html
@@ -6,12 +6,7 @@ import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-jso
 
 /** The members of a JSON object as keyword arguments: `{"a":1,"b":null}` becomes `a=1, b=None`. Other text stays as it is. */
 export function keywordArguments(json: string): string {
-  let value: ExactJson;
-  try {
-    value = parseExactJson(json);
-  } catch {
-    return json;
-  }
+  const value = exactJsonOf(json);
   if (!(value instanceof Map)) return json;
   return Array.from(value, ([name, item]) => `${name}=${literalOf(item)}`).join(', ');
 }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { type ReplyFormat, type ReplyPiece, ReplyReader } from './reply-reader.ts';
+import type { TurnToolCall } from './conversation.ts';
+import { isJson, type ReplyFormat, type ReplyPiece, ReplyReader } from './reply-reader.ts';
 import { StopFilter, type Stops } from './stop-strings.ts';
 import { type Piece, TokenReader } from './token-reader.ts';
 
@@ -30,12 +31,6 @@ export interface ReplyOptions {
   echo: string;
 }
 
-interface ReadCall {
-  id: string;
-  name: string;
-  arguments: string;
-}
-
 /**
  * Parses the tokens of a reply as they arrive: reasoning, text and tool calls. Text is released in whole UTF-8 characters,
  * and withheld while it may be the beginning of a stop string.
@@ -50,7 +45,7 @@ export class ReplyParser {
   #last: number | null = null;
   #reasoning = '';
   #content: string;
-  readonly #calls: ReadCall[] = [];
+  readonly #calls: TurnToolCall[] = [];
 
   constructor(tokenizer: Tokenizer, options: ReplyOptions) {
     const { format, show, stops } = options;
@@ -160,14 +155,5 @@ export class ReplyParser {
     const last = delta.calls.at(-1);
     if (last?.index === index) last.arguments += text;
     else delta.calls.push({ index, arguments: text });
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }

@@ -1,4 +1,4 @@
-import { type ExactJson, exactText, parseExactJson } from '../../util/exact-json.ts';
+import { exactJsonOf, exactText } from '../../util/exact-json.ts';
 import type { CallStyle, ReasoningTags } from '../tokenizer/tokenizer.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
 import { ArgumentScanner, jsonMember } from './python-literals.ts';
@@ -177,7 +177,7 @@ export class ReplyReader {
       const name = head[1] ?? '';
       pieces.push({
         type: 'call',
-        name: form === 'named' ? name : String(jsonOf(name) ?? name),
+        name: form === 'named' ? name : String(exactJsonOf(name) ?? name),
         arguments: '',
       });
       return 'arguments';
@@ -245,7 +245,7 @@ const callFields: ReadonlySet<string> = new Set([
 
 /** A whole call whose fields have another order, or that has no arguments. Other objects may have a name too. */
 function callOf(text: string, { isBare }: { isBare: boolean }): Extract<ReplyPiece, { type: 'call' }> | null {
-  const value = jsonOf(text);
+  const value = exactJsonOf(text);
   const name = value instanceof Map ? value.get('name') : undefined;
   if (!(value instanceof Map) || typeof name !== 'string') return null;
   if (isBare && ![...value.keys()].every((field) => callFields.has(field))) return null;
@@ -274,12 +274,4 @@ function beginsCall(text: string): boolean {
   return true;
 }
 
-function jsonOf(text: string): ExactJson | undefined {
-  try {
-    return parseExactJson(text);
-  } catch {
-    return undefined;
-  }
-}
-
-const isJson = (text: string) => jsonOf(text) !== undefined;
+export const isJson = (text: string): boolean => exactJsonOf(text) !== undefined;

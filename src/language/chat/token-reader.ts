@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** A piece of a reply. */
@@ -73,11 +74,7 @@ const texts = new WeakMap<Tokenizer, (string | null)[]>();
 
 /** The text of a token whose bytes are whole characters; null for any other. Cached, because tokens repeat. */
 function wholeText(tokenizer: Tokenizer, token: number): string | null {
-  let known = texts.get(tokenizer);
-  if (!known) {
-    known = [];
-    texts.set(tokenizer, known);
-  }
+  const known = getOrInsert(texts, tokenizer, () => []);
   let text = known[token];
   if (text === undefined) {
     const bytes = tokenizer.bytes(token);

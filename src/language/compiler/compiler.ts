@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import { Automaton, type AutomatonState } from '../grammar/automaton.ts';
 import { type ByteGraph, buildByteGraph, nodeCount } from '../grammar/byte-graph.ts';
@@ -117,11 +118,7 @@ export class GrammarCompiler {
 
   /** The fast part of `compile`. */
   assemble(plan: ConstraintPlan): CompiledConstraint {
-    const known = this.#ready.get(plan.name);
-    if (known) return known;
-    const assembled = this.#assemble(plan);
-    this.#ready.set(plan.name, assembled);
-    return assembled;
+    return getOrInsert(this.#ready, plan.name, () => this.#assemble(plan));
   }
 
   #assemble({ graph, isFree, reasoning }: ConstraintPlan): Assembled {

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { AutomatonState } from './automaton.ts';
 import { utf8Sequences } from './byte-graph.ts';
 import { kindOf, nodeKinds } from './token-trie.ts';
@@ -21,16 +22,9 @@ interface Loop {
   byte: number;
 }
 
-const loops = new WeakMap<AutomatonState, { loop: Loop | null }>();
+const loops = new WeakMap<AutomatonState, Loop | null>();
 
-function loopOf(state: AutomatonState): Loop | null {
-  let known = loops.get(state);
-  if (!known) {
-    known = { loop: findLoop(state) };
-    loops.set(state, known);
-  }
-  return known.loop;
-}
+const loopOf = (state: AutomatonState): Loop | null => getOrInsert(loops, state, () => findLoop(state));
 
 function findLoop(state: AutomatonState): Loop | null {
   const counts = new Map<AutomatonState, number>();

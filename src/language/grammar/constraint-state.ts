@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import type { ShouldPause } from './legal-search.ts';
 import type { TextState } from './text-state.ts';
@@ -123,9 +124,7 @@ export class Ending {
 
   /** Legal tokens of a text that may end here. */
   after(text: TokenSet): TokenSet {
-    const known = this.#sets.get(text) ?? text.with(Int32Array.of(this.token));
-    this.#sets.set(text, known);
-    return known;
+    return getOrInsert(this.#sets, text, () => text.with(Int32Array.of(this.token)));
   }
 }
 

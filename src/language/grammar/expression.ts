@@ -1,3 +1,5 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
+
 /** Inclusive range of code points. */
 export type CodePointRange = readonly [first: number, last: number];
 
@@ -32,6 +34,17 @@ export const repeat = (body: Expression, minimum: number, maximum: number | null
 });
 export const optional = (body: Expression): Expression => repeat(body, 0, 1);
 export const rule = (name: string): Expression => ({ kind: 'rule', name });
+
+/** No text at all. */
+export const NOTHING: Expression = { kind: 'choice', alternatives: [] };
+export const isNothing = (expression: Expression): boolean =>
+  expression.kind === 'choice' && expression.alternatives.length === 0;
+
+/** A choice without those that allow no text. */
+export function anyOf(expressions: readonly Expression[]): Expression {
+  const some = expressions.filter((expression) => !isNothing(expression));
+  return some.length === 0 ? NOTHING : choice(some);
+}
 
 /** The expression with its literals, characters and rules changed. */
 export function withLeaves(
@@ -92,9 +105,7 @@ export function insertText<Node extends { next: Map<number, Node> }>(
   let node = root;
   for (const character of text) {
     const code = character.codePointAt(0)!;
-    const next = node.next.get(code) ?? add();
-    node.next.set(code, next);
-    node = next;
+    node = getOrInsert(node.next, code, add);
   }
   return node;
 }

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import {
   characters,
@@ -41,11 +42,7 @@ export function freeTextRules({ triggers, excluded }: FreeText, name: string): M
   const rules = new Map<string, Expression>();
   for (const suffix of suffixesOf(triggers, excluded)) {
     const codes = new Map<Suffix, number[]>();
-    for (const [code, target] of suffix.next) {
-      const known = codes.get(target);
-      if (known) known.push(code);
-      else codes.set(target, [code]);
-    }
+    for (const [code, target] of suffix.next) getOrInsert(codes, target, () => []).push(code);
     const others = characters(complement(rangesOf(suffix.next.keys())));
     const alternatives = [literal(''), sequence([others, rule(name)])];
     for (const [target, group] of codes) {

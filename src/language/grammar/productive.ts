@@ -1,14 +1,21 @@
 import { append } from '../../util/extremes.ts';
-import { choice, type Expression, type GrammarSource, repeat, sequence } from './expression.ts';
-
-const NOTHING: Expression = { kind: 'choice', alternatives: [] };
+import { getOrInsert } from '../../util/get-or-insert.ts';
+import {
+  anyOf,
+  type Expression,
+  type GrammarSource,
+  isNothing,
+  NOTHING,
+  repeat,
+  sequence,
+} from './expression.ts';
 
 /**
  * Removes alternatives and rules that no text ends, so that sampling never enters one. The language stays the same. If
  * it is empty, the start is a choice of nothing.
  */
 export function withoutUnproductive({ start, rules }: GrammarSource): GrammarSource {
-  const productive = productiveRules(rules);
+  const productive = rulesThat(rules, () => true);
   const isComplete = productive.size === rules.size && ![start, ...rules.values()].some(hasNothing);
   if (isComplete) return { start, rules };
   const cut = (expression: Expression): Expression => cutFrom(expression, productive);
@@ -16,42 +23,44 @@ export function withoutUnproductive({ start, rules }: GrammarSource): GrammarSou
   return { start: cut(start), rules: new Map(kept.map(([name, body]) => [name, cut(body)])) };
 }
 
-function productiveRules(rules: ReadonlyMap<string, Expression>): Set<string> {
-  const productive = new Set<string>();
-  /** The rules to look at again once a rule is productive. */
+type MeetsIt = (leaf: Extract<Expression, { kind: 'literal' | 'characters' }>) => boolean;
+
+/**
+ * The smallest set of rules that meet a condition. A sequence meets it if all its parts do, a choice if an alternative does,
+ * and what may be left out always does.
+ */
+export function rulesThat(rules: ReadonlyMap<string, Expression>, meetsIt: MeetsIt): Set<string> {
+  const found = new Set<string>();
+  /** The rules to look at again once a rule is found. */
   const waiting = new Map<string, string[]>();
   const pending = [...rules.keys()];
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     const body = rules.get(name);
-    if (!body || productive.has(name)) continue;
-    const missing = missingRules(body, productive);
+    if (!body || found.has(name)) continue;
+    const missing = missingRules(body, found, meetsIt);
     if (!missing) {
-      productive.add(name);
+      found.add(name);
       append(pending, waiting.get(name) ?? []);
       waiting.delete(name);
     }
-    for (const other of missing ?? []) {
-      const names = waiting.get(other);
-      if (names) names.push(name);
-      else waiting.set(other, [name]);
-    }
+    for (const other of missing ?? []) getOrInsert(waiting, other, () => []).push(name);
   }
-  return productive;
+  return found;
 }
 
-/** Null if the expression is productive; else rules: one of them must become productive first. */
-function missingRules(expression: Expression, productive: ReadonlySet<string>): string[] | null {
+/** Null if the expression meets the condition; else rules, one of which must be found first. */
+function missingRules(expression: Expression, found: ReadonlySet<string>, meetsIt: MeetsIt): string[] | null {
   switch (expression.kind) {
     case 'literal':
     case 'characters':
-      return null;
+      return meetsIt(expression) ? null : [];
     case 'rule':
-      return productive.has(expression.name) ? null : [expression.name];
+      return found.has(expression.name) ? null : [expression.name];
     case 'repeat':
-      return expression.minimum === 0 ? null : missingRules(expression.body, productive);
+      return expression.minimum === 0 ? null : missingRules(expression.body, found, meetsIt);
     case 'sequence': {
       for (const part of expression.parts) {
-        const missing = missingRules(part, productive);
+        const missing = missingRules(part, found, meetsIt);
         if (missing) return missing;
       }
       return null;
@@ -59,7 +68,7 @@ function missingRules(expression: Expression, productive: ReadonlySet<string>): 
     case 'choice': {
       const missing: string[] = [];
       for (const alternative of expression.alternatives) {
-        const rules = missingRules(alternative, productive);
+        const rules = missingRules(alternative, found, meetsIt);
         if (!rules) return null;
         append(missing, rules);
       }
@@ -71,7 +80,7 @@ function missingRules(expression: Expression, productive: ReadonlySet<string>): 
 function hasNothing(expression: Expression): boolean {
   switch (expression.kind) {
     case 'choice':
-      return expression.alternatives.length === 0 || expression.alternatives.some(hasNothing);
+      return isNothing(expression) || expression.alternatives.some(hasNothing);
     case 'sequence':
       return expression.parts.some(hasNothing);
     case 'repeat':
@@ -86,12 +95,8 @@ function cutFrom(expression: Expression, productive: ReadonlySet<string>): Expre
   switch (expression.kind) {
     case 'rule':
       return productive.has(expression.name) ? expression : NOTHING;
-    case 'choice': {
-      const kept = expression.alternatives
-        .map((alternative) => cutFrom(alternative, productive))
-        .filter((alternative) => alternative !== NOTHING);
-      return kept.length === 0 ? NOTHING : choice(kept);
-    }
+    case 'choice':
+      return anyOf(expression.alternatives.map((alternative) => cutFrom(alternative, productive)));
     case 'sequence': {
       const parts = expression.parts.map((part) => cutFrom(part, productive));
       return parts.includes(NOTHING) ? NOTHING : sequence(parts);

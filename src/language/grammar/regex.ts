@@ -9,7 +9,7 @@ import {
   repeat,
   sequence,
 } from './expression.ts';
-import { SourceReader } from './source-reader.ts';
+import { CONTROL_ESCAPES, SourceReader } from './source-reader.ts';
 
 /** How a set of characters is written in the text: unchanged, or with the escapes of a JSON string. */
 export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
@@ -36,7 +36,7 @@ export function anyMatch(source: string, spelling: Spelling): Expression {
 const DIGITS: CodePointRange[] = [[0x30, 0x39]];
 const WORD: CodePointRange[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
 /** White space and line ends of ECMAScript. */
-const SPACE: CodePointRange[] = [
+export const SPACE: CodePointRange[] = [
   [0x09, 0x0d],
   [0x20, 0x20],
   [0xa0, 0xa0],
@@ -62,8 +62,6 @@ const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
   ['s', SPACE],
   ['S', complement(SPACE)],
 ]);
-
-const CONTROL_ESCAPES = new Map(Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, 0: 0x00 }));
 
 const maxGroupNameLength = 100;
 

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { maxRunLength } from './character-run.ts';
 import { addTo, bitsFor } from './token-set.ts';
 import type { TokenTrie } from './token-trie.ts';
@@ -70,11 +71,6 @@ export class RunTokensCache {
 
   of(kinds: Uint8Array): RunTokens {
     const key = Buffer.from(kinds).toString('latin1');
-    let tokens = this.#known.get(key);
-    if (!tokens) {
-      tokens = new RunTokens(this.#trie, kinds, this.#scratch);
-      this.#known.set(key, tokens);
-    }
-    return tokens;
+    return getOrInsert(this.#known, key, () => new RunTokens(this.#trie, kinds, this.#scratch));
   }
 }

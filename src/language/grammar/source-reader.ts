@@ -2,6 +2,11 @@ import { LanguageError } from '../error.ts';
 import { type CodePointRange, complement } from './expression.ts';
 import { maxDepth, maxRepetitions, maxSourceLength } from './limits.ts';
 
+/** The characters of escapes such as `\n`, by their letter. */
+export const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map(
+  Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, 0: 0x00 }),
+);
+
 /** Reads the source of a regular expression or a grammar, character by character. */
 export class SourceReader {
   /** The next character; counted in code points from 0. */

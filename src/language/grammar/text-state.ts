@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
 import { hasLegalToken, LegalTokenSearch, type ShouldPause } from './legal-search.ts';
@@ -83,12 +84,7 @@ export class GrammarText {
   }
 
   at(state: AutomatonState): TextState {
-    let view = this.#views.get(state);
-    if (!view) {
-      view = new GrammarTextState(this, state);
-      this.#views.set(state, view);
-    }
-    return view;
+    return getOrInsert(this.#views, state, () => new GrammarTextState(this, state));
   }
 
   /** The state after some bytes; null if the grammar does not admit them. */

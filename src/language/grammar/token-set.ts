@@ -1,5 +1,6 @@
 import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 
 /** Most ids that are kept as a list. Above it, bits are smaller: 19 KB for any set of 150,000 tokens. */
 const maxListed = 4096;
@@ -115,10 +116,6 @@ export class LegalSets {
 
   /** The cached set that equals this one. If there is none, caches and returns this one. */
   find(tokens: TokenSet): TokenSet {
-    const { key } = tokens;
-    const known = this.#sets.get(key);
-    if (known) return known;
-    this.#sets.set(key, tokens);
-    return tokens;
+    return getOrInsert(this.#sets, tokens.key, () => tokens);
   }
 }

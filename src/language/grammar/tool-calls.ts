@@ -19,6 +19,7 @@ import {
 import { freeTextRules } from './free-text.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
+import { SPACE } from './regex.ts';
 
 /** With or without a space after commas and colons. */
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
@@ -105,14 +106,7 @@ function within(prefix: string, { start, rules }: GrammarSource): GrammarSource 
 }
 
 /** What the reader skips before a call: white space as JavaScript defines it, and what separates calls. */
-const spaceRanges: readonly CodePointRange[] = [
-  ...rangesOf([0x20, 0xa0, 0x1680, 0x202f, 0x205f, 0x3000, 0xfeff, 0x2c, 0x3b]),
-  ...([
-    [0x09, 0x0d],
-    [0x2000, 0x200a],
-    [0x2028, 0x2029],
-  ] as const),
-];
+const spaceRanges: readonly CodePointRange[] = [...SPACE, ...rangesOf([0x2c, 0x3b])];
 const spaces = repeat(characters(spaceRanges), 0, null);
 /** How an object that is read as a call begins, after its brace. */
 const callBeginnings = [

@@ -2,9 +2,9 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import {
   type CodePointRange,
   characters,
-  choice,
   type GrammarSource,
   intersection,
+  NOTHING,
   withLeaves,
 } from './expression.ts';
 import { withoutUnproductive } from './productive.ts';
@@ -44,10 +44,10 @@ export class Writable {
   partOf({ start, rules }: GrammarSource): GrammarSource {
     const part = (expression: GrammarSource['start']) =>
       withLeaves(expression, (leaf) => {
-        if (leaf.kind === 'literal') return this.#canWrite(leaf.text) ? leaf : choice([]);
+        if (leaf.kind === 'literal') return this.#canWrite(leaf.text) ? leaf : NOTHING;
         if (leaf.kind === 'rule') return leaf;
         const ranges = intersection(leaf.ranges, this.#characters);
-        return ranges.length === 0 ? choice([]) : characters(ranges);
+        return ranges.length === 0 ? NOTHING : characters(ranges);
       });
     return withoutUnproductive({
       start: part(start),

@@ -1,6 +1,6 @@
 import { References } from '../../language/basics.ts';
 import type { JsonSchema } from '../../language/index.ts';
-import { type ExactJson, JsonNumber, parseExactJson } from '../../util/exact-json.ts';
+import { type ExactJson, exactJsonOf, JsonNumber } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';
 
 /**
@@ -9,13 +9,8 @@ import { isObject } from '../../util/json.ts';
  * no fraction and no exponent. Text that is not JSON stays as it is.
  */
 export function reorderJson(text: string, schema: JsonSchema): string {
-  let value: ExactJson;
-  try {
-    value = parseExactJson(text);
-  } catch {
-    return text;
-  }
-  return new SchemaOrder(schema).write(value, schema);
+  const value = exactJsonOf(text);
+  return value === undefined ? text : new SchemaOrder(schema).write(value, schema);
 }
 
 class SchemaOrder {

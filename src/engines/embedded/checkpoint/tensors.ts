@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { type Architecture, isGated, kindOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
 /** The matrices of layers that LoRA may change, as Hugging Face names them in most families. */
@@ -89,7 +90,7 @@ export function modulesOf(architecture: Architecture): Map<string, Projection[]>
   const modules = new Map<string, Projection[]>();
   for (const projection of allProjections(architecture)) {
     const name = partName(architecture, projection).split('.').at(-1) as string;
-    modules.set(name, [...(modules.get(name) ?? []), projection]);
+    getOrInsert(modules, name, () => []).push(projection);
   }
   return modules;
 }

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { ProtobufWriter } from '../../../util/protobuf.ts';
 
 /** Numbers of the element types in ONNX files. */
@@ -117,9 +118,7 @@ export class Graph {
   }
 
   #constant(key: string, dimensions: number[], data: () => Float32Array | BigInt64Array): Value {
-    const name = this.#constants.get(key) ?? this.weight(dimensions, data());
-    this.#constants.set(key, name);
-    return name;
+    return getOrInsert(this.#constants, key, () => this.weight(dimensions, data()));
   }
 
   #name(): string {

@@ -1,3 +1,5 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
+
 /** Most bytes that a thread has in such arrays. */
 const mostBytes = 64 * 1024 ** 2;
 
@@ -25,9 +27,7 @@ export function takeArray(length: number): Float32Array | null {
 /** Returns false for memory that is not of `takeArray`, or that was given back or forgotten. */
 export function giveBack(buffer: ArrayBuffer): boolean {
   if (!lent.delete(buffer)) return false;
-  const alike = idle.get(buffer.byteLength) ?? [];
-  idle.set(buffer.byteLength, alike);
-  alike.push(buffer);
+  getOrInsert(idle, buffer.byteLength, () => []).push(buffer);
   return true;
 }
 

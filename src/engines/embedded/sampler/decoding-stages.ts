@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { rotaryTables } from '../checkpoint/rotary-tables.ts';
 import { nextLayer } from '../graphs/decoding-graphs.ts';
 import type { LoraSettings } from '../runner/adapter-vector.ts';
@@ -61,8 +62,7 @@ function makeTables({ positions, local, headWidth, contextLength }: Architecture
 export function rotaryFeeds(runtime: Runtime, base: BaseWeights): Feeds[] {
   const { architecture } = base;
   const { layers, headWidth, contextLength } = architecture;
-  const tables = tablesOf.get(base) ?? makeTables(architecture);
-  tablesOf.set(base, tables);
+  const tables = getOrInsert(tablesOf, base, () => makeTables(architecture));
   const table = (values: Float32Array) => runtime.constant(values, [contextLength, headWidth / 2]);
   const feeds = ({ cosines, sines }: ReturnType<typeof rotaryTables>): Feeds => ({
     cosines: table(cosines),

@@ -1,4 +1,5 @@
 import type { ShouldPause } from '../../../language/grammars.ts';
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import type { SampledAnswer, Sequence } from './sequence.ts';
 
@@ -29,9 +30,7 @@ export class DeferredMasking {
   }
 
   add(tenant: string, undecided: Undecided): void {
-    const others = this.#undecided.get(tenant);
-    if (others) others.push(undecided);
-    else this.#undecided.set(tenant, [undecided]);
+    getOrInsert(this.#undecided, tenant, () => []).push(undecided);
   }
 
   /** Whether one of the answer's sequences is undecided. */

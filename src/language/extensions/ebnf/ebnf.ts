@@ -1,4 +1,5 @@
 import { type Expression, type GrammarSource, rule } from '../../grammar/expression.ts';
+import { rulesThat } from '../../grammar/productive.ts';
 import type { SourceReader } from '../../grammar/source-reader.ts';
 import { type GrammarRule, grammarReader, RuleParser } from './parse.ts';
 
@@ -9,36 +10,29 @@ import { type GrammarRule, grammarReader, RuleParser } from './parse.ts';
 export function ebnfLanguage(source: string): GrammarSource {
   const reader = grammarReader(source);
   const rules = new RuleParser(reader).parse();
-  checkRules(rules, reader);
-  return { start: rule('root'), rules: new Map([...rules].map(([name, { body }]) => [name, body])) };
-}
-
-type Rules = ReadonlyMap<string, GrammarRule>;
-
-/** Refuses grammars without a root, and rules that are missing, left-recursive or endless. */
-function checkRules(rules: Rules, reader: SourceReader): void {
+  const bodies = new Map(Array.from(rules, ([name, { body }]) => [name, body]));
   if (!rules.has('root')) reader.refuse('it has no rule called root, where every text starts', 0);
   for (const { calls } of rules.values())
     for (const { name, index } of calls)
       if (!rules.has(name)) reader.refuse(`there is no rule called ${name}`, index);
-  checkEndings(rules, reader);
-  checkLeftRecursion(rules, reader);
-}
-
-function checkEndings(rules: Rules, reader: SourceReader): void {
-  const ending = rulesThat(rules, (body, known) =>
-    holds(body, known, { literal: () => true, characters: true }),
-  );
+  const ending = rulesThat(bodies, () => true);
   for (const [name, { index }] of rules)
     if (!ending.has(name))
       reader.refuse(`the rule ${name} never ends, because each of its alternatives needs it again`, index);
+  const empty = rulesThat(bodies, (leaf) => leaf.kind === 'literal' && leaf.text === '');
+  checkLeftRecursion(rules, empty, reader);
+  return { start: rule('root'), rules: bodies };
 }
 
-/** A rule that begins with itself would call itself forever before it reads anything. */
-function checkLeftRecursion(rules: Rules, reader: SourceReader): void {
-  const empty = rulesThat(rules, (body, known) =>
-    holds(body, known, { literal: (text) => text === '', characters: false }),
-  );
+/**
+ * A rule that begins with itself would call itself forever before it reads anything. `empty`: the rules that an empty text
+ * matches.
+ */
+function checkLeftRecursion(
+  rules: ReadonlyMap<string, GrammarRule>,
+  empty: ReadonlySet<string>,
+  reader: SourceReader,
+): void {
   const beginnings = new Map<string, Set<string>>();
   for (const [name, { body }] of rules) {
     const first = new Set<string>();
@@ -95,46 +89,4 @@ function beginningsOf(expression: Expression, empty: ReadonlySet<string>, first:
       first.add(expression.name);
       return empty.has(expression.name);
   }
-}
-
-interface Leaves {
-  literal: (text: string) => boolean;
-  characters: boolean;
-}
-
-/** Whether a property holds: of a sequence if it holds of all its parts, of a choice if it holds of any alternative. */
-function holds(expression: Expression, known: ReadonlySet<string>, leaves: Leaves): boolean {
-  switch (expression.kind) {
-    case 'literal':
-      return leaves.literal(expression.text);
-    case 'characters':
-      return leaves.characters;
-    case 'sequence':
-      return expression.parts.every((part) => holds(part, known, leaves));
-    case 'choice':
-      return expression.alternatives.some((alternative) => holds(alternative, known, leaves));
-    case 'repeat':
-      return expression.minimum === 0 || holds(expression.body, known, leaves);
-    case 'rule':
-      return known.has(expression.name);
-  }
-}
-
-/** The smallest set of rules that meet a condition. The condition receives the rules found so far. */
-function rulesThat(
-  rules: Rules,
-  condition: (body: Expression, known: ReadonlySet<string>) => boolean,
-): Set<string> {
-  const callers = new Map<string, string[]>([...rules.keys()].map((name) => [name, []]));
-  for (const [caller, { calls }] of rules)
-    for (const name of new Set(calls.map((call) => call.name))) callers.get(name)?.push(caller);
-  const known = new Set<string>();
-  const pending = [...rules.keys()];
-  for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
-    const body = rules.get(name)?.body;
-    if (!body || known.has(name) || !condition(body, known)) continue;
-    known.add(name);
-    for (const caller of callers.get(name) ?? []) pending.push(caller);
-  }
-  return known;
 }

@@ -10,7 +10,7 @@ import {
   rule,
   sequence,
 } from '../../grammar/expression.ts';
-import { SourceReader } from '../../grammar/source-reader.ts';
+import { CONTROL_ESCAPES, SourceReader } from '../../grammar/source-reader.ts';
 
 export interface GrammarRule {
   body: Expression;
@@ -23,23 +23,9 @@ export interface GrammarRule {
 /** Macros of other dialects, which look like calls of rules. */
 const MACROS = new Set(['TagDispatch', 'TokenTagDispatch', 'Token', 'ExcludeToken', 'Regex']);
 
-const ESCAPES: ReadonlyMap<string, number> = new Map([
-  ['n', 0x0a],
-  ['r', 0x0d],
-  ['t', 0x09],
-  ['f', 0x0c],
-  ['v', 0x0b],
-  ['a', 0x07],
-  ['b', 0x08],
-  ['e', 0x1b],
-  ['0', 0x00],
-]);
+const ESCAPES = new Map([...CONTROL_ESCAPES, ...Object.entries({ a: 0x07, b: 0x08, e: 0x1b })]);
 /** Number of hexadecimal digits that follow. */
-const HEXADECIMAL: ReadonlyMap<string, number> = new Map([
-  ['x', 2],
-  ['u', 4],
-  ['U', 8],
-]);
+const HEXADECIMAL = new Map(Object.entries({ x: 2, u: 4, U: 8 }));
 
 /** Reads a GBNF grammar. Its errors are `LanguageError`s with line and column. */
 export function grammarReader(source: string): SourceReader {

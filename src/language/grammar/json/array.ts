@@ -1,8 +1,8 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { canonicalJson, isObject } from '../../../util/json.ts';
-import { type Expression, literal, optional, repeat, sequence } from '../expression.ts';
+import { anyOf, type Expression, isNothing, literal, optional, repeat, sequence } from '../expression.ts';
 import { type Conjunction, type Located, listOf, type SchemaPart } from './conjunction.ts';
-import { anyOf, isNothing, type SchemaScope } from './scope.ts';
+import type { SchemaScope } from './scope.ts';
 import { constantsIn } from './types.ts';
 
 /** Most values of an array with unique items: each set of values gets its own rule. */

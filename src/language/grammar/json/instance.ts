@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { canonicalJson, isObject, type JsonObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../constraint.ts';
 import { anyMatch, plainSpelling } from '../regex.ts';
@@ -20,8 +21,9 @@ export class InstanceCheck {
   #depth = 0;
   /** Number of enclosing schemas, such as `not`, that a mismatch may satisfy. */
   #reversing = 0;
-  /** What is known of schemas and values, within such schemas and elsewhere. */
-  readonly #known = [false, true].map(() => new Map<JsonSchema, Map<unknown, boolean>>());
+  /** What is known of schemas and values, elsewhere and within such schemas. */
+  readonly #known = new Map<JsonSchema, Map<unknown, boolean>>();
+  readonly #knownReversed = new Map<JsonSchema, Map<unknown, boolean>>();
 
   /** `path` is for messages. */
   constructor(references: References, path: string) {
@@ -45,10 +47,8 @@ export class InstanceCheck {
   }
 
   #knownOf(schema: JsonSchema): Map<unknown, boolean> {
-    const known = this.#known[this.#reversing > 0 ? 1 : 0];
-    const found = known?.get(schema) ?? new Map<unknown, boolean>();
-    known?.set(schema, found);
-    return found;
+    const known = this.#reversing > 0 ? this.#knownReversed : this.#known;
+    return getOrInsert(known, schema, () => new Map<unknown, boolean>());
   }
 
   /** Like `matches`, where the value may be valid because it does not match. */
@@ -259,12 +259,7 @@ export function matchesPattern(pattern: unknown, text: string, path: string): bo
 
 /** In time that grows with the length of the text, unlike JavaScript's regular expressions. */
 function containsMatch(pattern: string, text: string): boolean {
-  let known = matchers.get(pattern);
-  if (!known) {
-    known = matcherOf(anyMatch(pattern, plainSpelling));
-    matchers.set(pattern, known);
-  }
-  return known(text);
+  return getOrInsert(matchers, pattern, () => matcherOf(anyMatch(pattern, plainSpelling)))(text);
 }
 
 const equal = (left: unknown, right: unknown) => canonicalJson(left) === canonicalJson(right);

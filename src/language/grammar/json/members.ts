@@ -1,6 +1,6 @@
 import { LanguageError } from '../../error.ts';
-import { type Expression, literal, repeat, sequence } from '../expression.ts';
-import { anyOf, NOTHING, type SchemaScope } from './scope.ts';
+import { anyOf, type Expression, literal, NOTHING, repeat, sequence } from '../expression.ts';
+import type { SchemaScope } from './scope.ts';
 
 /** Most rules for the members of an object with minProperties or maxProperties. */
 const maxCounted = 20_000;

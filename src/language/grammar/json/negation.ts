@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../constraint.ts';
 import { maxSchemaDepth } from '../limits.ts';
@@ -42,11 +43,7 @@ export class Negation {
    */
   of(schema: unknown, isPartial = false): unknown {
     if (isPartial && this.#partial) return this.#partial.of(schema);
-    const known = this.#known.get(schema);
-    if (known !== undefined) return known;
-    const found = this.#made(schema);
-    this.#known.set(schema, found);
-    return found;
+    return getOrInsert(this.#known, schema, () => this.#made(schema));
   }
 
   #made(schema: unknown): unknown {

@@ -1,6 +1,5 @@
 import { isObject } from '../../../util/json.ts';
-import type { Expression } from '../expression.ts';
-import { sequence } from '../expression.ts';
+import { anyOf, type Expression, isNothing, NOTHING, sequence } from '../expression.ts';
 import { type Conjunction, type Located, namesOf, type SchemaPart, schemasOf } from './conjunction.ts';
 import { matchesPattern } from './instance.ts';
 import { argumentOtherThan, KeywordArguments } from './keyword-arguments.ts';
@@ -8,7 +7,7 @@ import { pointerStep } from './keywords.ts';
 import type { ObjectLayout } from './layout.ts';
 import { type Member, membersOf } from './members.ts';
 import { keyOtherThan } from './other-key.ts';
-import { anyOf, isNothing, NOTHING, type SchemaScope } from './scope.ts';
+import type { SchemaScope } from './scope.ts';
 
 /** Most different patterns of property names: each set of them that a name may match has a rule. */
 const maxPatterns = 4;

@@ -1,7 +1,8 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { isObject } from '../../../util/json.ts';
 import { LanguageError } from '../../error.ts';
 import type { JsonSchema } from '../constraint.ts';
-import { choice, type Expression, rule } from '../expression.ts';
+import { anyOf, choice, type Expression, isNothing, NOTHING, rule } from '../expression.ts';
 import { maxSchemaDepth } from '../limits.ts';
 import { withoutUnproductive } from '../productive.ts';
 import { arrayWithin } from './array.ts';
@@ -22,7 +23,7 @@ import { Negation } from './negation.ts';
 import { numberWithin } from './number.ts';
 import { objectWithin } from './object.ts';
 import { References } from './references.ts';
-import { anyOf, isNothing, NOTHING, type SchemaScope } from './scope.ts';
+import type { SchemaScope } from './scope.ts';
 import { stringWithin } from './string-schema.ts';
 import { constantsIn, isOfType, typesOf } from './types.ts';
 
@@ -213,20 +214,10 @@ export class SchemaCompiler implements SchemaScope {
   /** The schema without keywords; the same object each time. */
   #remainder(schema: JsonSchema, keywords: string[], make?: () => JsonSchema): JsonSchema {
     if (keywords.every((keyword) => schema[keyword] === undefined && !make)) return schema;
-    let known = this.#remainders.get(schema);
-    if (!known) {
-      known = new Map();
-      this.#remainders.set(schema, known);
-    }
-    const key = keywords.join();
-    let remainder = known.get(key);
-    if (!remainder) {
-      remainder = make
-        ? make()
-        : Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)));
-      known.set(key, remainder);
-    }
-    return remainder;
+    const without = () =>
+      Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)));
+    const known = getOrInsert(this.#remainders, schema, () => new Map<string, JsonSchema>());
+    return getOrInsert(known, keywords.join(), make ?? without);
   }
 
   /** Compiles a conjunction, or calls the rule of an equal one. */
@@ -254,12 +245,7 @@ export class SchemaCompiler implements SchemaScope {
   }
 
   #numberOf(schema: JsonSchema): number {
-    let known = this.#numbers.get(schema);
-    if (known === undefined) {
-      known = this.#numbers.size;
-      this.#numbers.set(schema, known);
-    }
-    return known;
+    return getOrInsert(this.#numbers, schema, () => this.#numbers.size);
   }
 
   #conjunction(all: Conjunction): Expression {

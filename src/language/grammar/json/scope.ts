@@ -1,17 +1,6 @@
-import { choice, type Expression } from '../expression.ts';
+import type { Expression } from '../expression.ts';
 import type { Conjunction, Located } from './conjunction.ts';
 import type { JsonLayout, ObjectLayout } from './layout.ts';
-
-/** No text at all. */
-export const NOTHING: Expression = { kind: 'choice', alternatives: [] };
-export const isNothing = (expression: Expression): boolean =>
-  expression.kind === 'choice' && expression.alternatives.length === 0;
-
-/** One of the expressions. */
-export function anyOf(expressions: readonly Expression[]): Expression {
-  const some = expressions.filter((expression) => !isNothing(expression));
-  return some.length === 0 ? NOTHING : choice(some);
-}
 
 /** The parts of the schema compiler that the files for each type use. */
 export interface SchemaScope {

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { smallestOf } from '../../../util/extremes.ts';
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { isObject } from '../../../util/json.ts';
 import {
   ANY_CHARACTER,
@@ -22,14 +23,8 @@ import { constantsIn } from './types.ts';
 const patterns = new LRUCache<string, Expression>({ max: 64 });
 const automata = new LRUCache<string, { states: RegularState[] | null }>({ max: 64 });
 
-function patternString(pattern: string): Expression {
-  let known = patterns.get(pattern);
-  if (!known) {
-    known = quoted(anyMatch(pattern, jsonSpelling));
-    patterns.set(pattern, known);
-  }
-  return known;
-}
+const patternString = (pattern: string): Expression =>
+  getOrInsert(patterns, pattern, () => quoted(anyMatch(pattern, jsonSpelling)));
 
 /** What a text must be, all at once. */
 interface TextRules {
@@ -90,13 +85,7 @@ function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expressio
 
 /** Strings that keep several rules, as an automaton. */
 function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expression {
-  const key = JSON.stringify(rules);
-  let known = automata.get(key);
-  if (!known) {
-    known = { states: statesOf(rules) };
-    automata.set(key, known);
-  }
-  const { states } = known;
+  const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({ states: statesOf(rules) }));
   if (!states) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
     return scope.nothing(all, keyword ?? 'type', 'and what holds beside it allow no string');

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../../util/get-or-insert.ts';
 import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
 import type { SlotCache } from '../cached-attention.ts';
 import type { KeyValueBlock } from '../prefix-cache.ts';
@@ -143,9 +144,5 @@ export class FlatCache implements SlotCache {
 const spares = new Map<string, WebAssembly.Memory[]>();
 const sparesKept = 2;
 
-function sparesOf(shape: CacheShape): WebAssembly.Memory[] {
-  const key = JSON.stringify(shape);
-  const own = spares.get(key) ?? [];
-  spares.set(key, own);
-  return own;
-}
+const sparesOf = (shape: CacheShape): WebAssembly.Memory[] =>
+  getOrInsert(spares, JSON.stringify(shape), () => []);

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../../util/get-or-insert.ts';
 import { WasmModule } from '../../wasm/wasm-module.ts';
 import { type AttentionShape, writeAttention, writeStore } from './attention.ts';
 
@@ -14,9 +15,7 @@ const modules = new Map<string, WebAssembly.Module>();
 
 /** The functions for a shape. */
 export function createKernels(shape: AttentionShape, memory: WebAssembly.Memory): Kernels {
-  const key = JSON.stringify(shape);
-  const module = modules.get(key) ?? new WebAssembly.Module(write(shape));
-  modules.set(key, module);
+  const module = getOrInsert(modules, JSON.stringify(shape), () => new WebAssembly.Module(write(shape)));
   const { store, mix } = new WebAssembly.Instance(module, { environment: { memory } }).exports;
   return { store, mix } as unknown as Kernels;
 }
