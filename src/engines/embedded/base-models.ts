@@ -3,8 +3,7 @@ import type { BaseModel, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { builtInLanguage } from './built-in/built-in-language.ts';
 import { initializeWeights } from './initial-weights.ts';
-import { Random } from './random.ts';
-import { type Trained, trainedShapes } from './runner/adapter-vector.ts';
+import { randomAdapter, type Trained, trainedShapes } from './runner/adapter-vector.ts';
 import type { BaseWeights } from './runner/layer-feeds.ts';
 import { type Architecture, fullyTrained, type TensorShape, vectorLength } from './weights/architecture.ts';
 import { readWeights, type TensorOrigin } from './weights/checkpoint-files.ts';
@@ -78,7 +77,6 @@ export const builtInModels: readonly EmbeddedBaseModel[] = [
   ),
 ];
 
-/** The base models of one engine. */
 export class BaseModels {
   readonly all: readonly EmbeddedBaseModel[];
 
@@ -119,7 +117,10 @@ export class BaseModels {
     const shapes = this.trainedShapes(id);
     if (folder !== null) return await readWeights(folder, shapes, this.originOf(id));
     if (model.trained === 'all') return ownWeights(model, shapes);
-    return model.start ? Float32Array.from(model.start) : initialAdapter(shapes);
+    // As PEFT initializes an adapter.
+    return model.start
+      ? Float32Array.from(model.start)
+      : randomAdapter(shapes, 20263, (name) => name.endsWith('.lora_B.weight'));
   }
 
   /** Whether these are the base model's own weights, without an adapter that changes anything. */
@@ -131,17 +132,5 @@ export class BaseModels {
 function ownWeights({ weights }: BaseWeights, shapes: readonly TensorShape[]): Float32Array {
   const vector = new Float32Array(vectorLength(shapes));
   for (const { name, offset } of shapes) vector.set(weights.get(name) as Float32Array, offset);
-  return vector;
-}
-
-/** A is uniform in +-1 / sqrt(inputs) and B is 0, as PEFT initializes them. */
-function initialAdapter(shapes: readonly TensorShape[]): Float32Array {
-  const random = new Random(20263);
-  const vector = new Float32Array(vectorLength(shapes));
-  for (const { name, dimensions, offset, size } of shapes) {
-    if (name.endsWith('.lora_B.weight')) continue;
-    const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
-    for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
-  }
   return vector;
 }

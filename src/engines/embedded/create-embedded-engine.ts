@@ -150,7 +150,7 @@ function checkDevice(device: Device, checkpoints: readonly CheckpointOptions[]):
   if (device !== 'cpu' && checkpoints.some(({ train }) => train === 'all'))
     throw new EngineError(
       'bad_option',
-      `\`checkpoints\`: \`train\` is 'all', which needs the device cpu: on ${device} weights stay as they are, and adapters are trained. Use 'lora', or leave the device out.`,
+      `\`checkpoints\`: \`train\` is 'all', which needs the device cpu: on ${device} only adapters can be trained. Use 'lora', or leave the device out.`,
     );
   if (device !== 'cpu' && checkpoints.length === 0)
     throw new EngineError(

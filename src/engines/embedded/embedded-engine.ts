@@ -38,7 +38,7 @@ export class EmbeddedEngine implements Engine {
   readonly logitsProcessors: readonly string[];
   readonly #models: BaseModels;
   readonly #texts = new Map<SharedLanguage, { language: Language; checker: ConstraintChecker }>();
-  /** By whether the base model is small. */
+  /** Key: whether the base model is small. */
   readonly #samplers = new Map<boolean, SamplerThreads>();
   readonly #trainer: TrainerThreads;
   /** One job at a time: services that share the engine wait for each other. */

@@ -14,7 +14,7 @@ export interface MemoryNeeds {
   packedBytes: number;
   /** Keys and values of the sequences that are sampled at once. */
   keyValueBytes: number;
-  /** What the engine keeps of ended replies at most. A run fills it in some steps. */
+  /** Most memory for the keys and values of ended replies. A run fills it within a few steps. */
   prefixCacheBytes: number;
   /** What training takes for the sequences that are trained together; null when not even one is allowed. */
   trainingBytes: number | null;

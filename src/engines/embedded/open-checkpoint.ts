@@ -1,5 +1,4 @@
-import { homedir } from 'node:os';
-import { basename, join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import {
   chatTemplateNames,
   type GivenTemplate,
@@ -10,25 +9,26 @@ import {
 } from '../../language/index.ts';
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
-import { warn } from '../../util/warning.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type CheckpointModel } from './base-models.ts';
-import {
-  adapterWeightsFile,
-  maxRank,
-  readAdapter,
-  readBaseWeights,
-  targetModules,
-} from './checkpoint/adapter.ts';
+import { idOf, locate } from './checkpoint/address.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
-import { type FetchProgress, fetchCheckpoint } from './checkpoint/fetch-checkpoint.ts';
-import { ollamaFile, ollamaFolders } from './checkpoint/ollama.ts';
+import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
 import type { CheckpointSource } from './checkpoint/tensor-files.ts';
-import { allProjections, checkpointTensors, modulesOf, type Projection } from './checkpoint/tensors.ts';
-import { adapterVector, type LoraSettings, mostTrainedValues } from './runner/adapter-vector.ts';
-import type { Architecture } from './weights/architecture.ts';
+import { checkpointTensors } from './checkpoint/tensors.ts';
+import {
+  badOption,
+  checkBase,
+  checkLora,
+  isWholeNumber,
+  type LoraOptions,
+  loraSettings,
+  readStart,
+} from './lora-options.ts';
+import { mostTrainedValues } from './runner/adapter-vector.ts';
+import { elementsOf } from './weights/architecture.ts';
 
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
@@ -55,18 +55,7 @@ export interface CheckpointOptions {
    * Default `lora`.
    */
   train?: 'lora' | 'all';
-  /** The adapters that training makes. A target's matrix W acts as W + B A * alpha / rank. */
-  lora?: {
-    /** Default 16. */
-    rank?: number;
-    /** Default twice the rank. */
-    alpha?: number;
-    /**
-     * Names of matrices as PEFT's `target_modules` has them. Default all: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj,
-     * down_proj; of LFM2 q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2.
-     */
-    targets?: readonly string[];
-  };
+  lora?: LoraOptions;
   /**
    * Longest sequence in tokens, prompt and reply together. Default: the checkpoint's, at most 8192, because keys
    * and values of longer ones take gigabytes.
@@ -79,40 +68,6 @@ export interface CheckpointOptions {
    * calls between `<tool_call>` tags; for models with the tokens of ChatML, Llama 3 or Gemma.
    */
   chatTemplate?: string;
-}
-
-const [hubPrefix, ollamaPrefix] = ['hf:', 'ollama:'];
-
-/** The last part of an address, without a revision or an ending. A colon in a name begins its step. */
-function idOf(address: string): string {
-  if (address.startsWith(hubPrefix)) return basename(address.replace(/@.*$/, ''));
-  if (address.startsWith(ollamaPrefix)) return basename(address.slice(ollamaPrefix.length)).replace(':', '-');
-  return basename(resolve(address)).replace(/\.gguf$/i, '');
-}
-
-/** The folder or file of an address. */
-async function locate(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
-  if (address.startsWith(hubPrefix)) return await fetched(address, onProgress);
-  if (address.startsWith(ollamaPrefix))
-    return await ollamaFile(address.slice(ollamaPrefix.length), ollamaFolders(process.env));
-  return resolve(address);
-}
-
-/** The folder of a checkpoint of the hub, in the user's cache. */
-async function fetched(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
-  const { HF_TOKEN, HF_ENDPOINT, XDG_CACHE_HOME } = process.env;
-  const { folder, commit, isOffline } = await fetchCheckpoint(address.slice(hubPrefix.length), {
-    cache: join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'martingale', 'checkpoints'),
-    ...(HF_ENDPOINT ? { hubUrl: HF_ENDPOINT } : {}),
-    ...(HF_TOKEN ? { accessToken: HF_TOKEN } : {}),
-    ...(onProgress ? { onProgress } : {}),
-  });
-  if (isOffline)
-    warn(
-      'martingale_hub_unreachable',
-      `${address}: the hub is not reachable, so commit ${commit} is used, which was fetched before`,
-    );
-  return folder;
 }
 
 /** Longest context that a checkpoint has without the option. */
@@ -147,7 +102,7 @@ export async function openCheckpoints(
   return opened;
 }
 
-/** What a checkpoint's folder says of it without its weights. */
+/** What is known of a checkpoint before its weights are read. */
 export interface InspectedCheckpoint
   extends Pick<CheckpointModel, 'id' | 'architecture' | 'trained' | 'start' | 'parameters'> {
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
@@ -196,9 +151,10 @@ export async function inspectCheckpoint(
       'bad_checkpoint',
       `${folder}: tokenizer.json has ${vocabularySize} ids, but vocab_size in config.json is ${architecture.vocabularySize}. Take both files from the same checkpoint.`,
     );
-  const parameters = checkpointTensors(architecture)
-    .map(({ dimensions }) => dimensions.reduce((product, dimension) => product * dimension, 1))
-    .reduce((sum, size) => sum + size, 0);
+  const parameters = checkpointTensors(architecture).reduce(
+    (sum, { dimensions }) => sum + elementsOf(dimensions),
+    0,
+  );
   const trained = train === 'all' ? train : loraSettings(lora, own);
   const begun =
     adapter === undefined ? { trained, start: null } : await readStart(resolve(adapter), own, lora);
@@ -224,7 +180,7 @@ function checkTrained({
   if (given === undefined) return;
   const option = given === 'adapter' ? given : `lora.${given}`;
   throw badOption(
-    `\`train\` is 'all', and ${option} is for adapters. Leave one of them out. To go on from an adapter, merge it into its checkpoint first (martingale export --merged).`,
+    `\`train\` is 'all', and ${option} is for adapters. Leave one of them out. To continue from an adapter, merge it into its checkpoint first (martingale export --merged).`,
   );
 }
 
@@ -249,69 +205,6 @@ async function openCheckpoint(
   return { model, language };
 }
 
-/** The adapter in a folder: its settings and its values. */
-async function readStart(
-  folder: string,
-  architecture: CheckpointModel['architecture'],
-  given: NonNullable<CheckpointOptions['lora']>,
-): Promise<Pick<CheckpointModel, 'trained' | 'start'>> {
-  const adapter = await readAdapter(folder, architecture);
-  const { rank, alpha, targets } = adapter;
-  const named = (projections: readonly Projection[]) =>
-    targetModules(architecture, projections).toSorted().join(', ');
-  for (const [name, [wanted, own]] of Object.entries({
-    rank: [given.rank, rank],
-    alpha: [given.alpha, alpha],
-    targets: [given.targets && named(targetsOf(given.targets, architecture)), named(targets)],
-  }))
-    if (wanted !== undefined && wanted !== own)
-      throw badOption(
-        `\`lora.${name}\` is ${wanted}, but the adapter in ${folder} has ${own}. Leave it out.`,
-      );
-  return { trained: { rank, alpha, targets }, start: adapterVector(architecture, adapter) };
-}
-
-/** Adapters of martingale name the weights that they belong to. */
-async function checkBase(adapter: string, folder: string, weightsHash: string): Promise<void> {
-  const expected = await readBaseWeights(join(adapter, adapterWeightsFile));
-  if (expected !== undefined && expected !== weightsHash)
-    throw badOption(
-      `the adapter in ${adapter} was trained on other weights than those in ${folder}. Give it the checkpoint that it was trained on.`,
-    );
-}
-
-const defaultRank = 16;
-
-function checkLora({
-  rank = defaultRank,
-  alpha = 2 * rank,
-}: Pick<NonNullable<CheckpointOptions['lora']>, 'rank' | 'alpha'>): void {
-  if (!isWholeNumber(rank, maxRank))
-    throw badOption(`\`lora.rank\` is ${rank}. Pass a whole number from 1 to ${maxRank}.`);
-  if (!(Number.isFinite(alpha) && alpha > 0))
-    throw badOption(`\`lora.alpha\` is ${alpha}. Pass a number above 0.`);
-}
-
-function loraSettings(
-  { rank = defaultRank, alpha = 2 * rank, targets }: NonNullable<CheckpointOptions['lora']>,
-  architecture: Architecture,
-): LoraSettings {
-  return { rank, alpha, targets: targets ? targetsOf(targets, architecture) : allProjections(architecture) };
-}
-
-/** The projections of modules. */
-function targetsOf(names: readonly string[], architecture: Architecture): Projection[] {
-  const modules = modulesOf(architecture);
-  const unknown = names.find((name) => !modules.has(name));
-  if (unknown !== undefined || names.length === 0)
-    throw badOption(
-      `\`lora.targets\` has ${unknown ?? 'no names'}. Pass some of ${[...modules.keys()].join(', ')}.`,
-    );
-  const chosen = names.flatMap((name) => modules.get(name) ?? []);
-  return allProjections(architecture).filter((projection) => chosen.includes(projection));
-}
-
-/** Longest file of a template, in bytes. */
 const maxTemplateBytes = 256 * 1024;
 
 function givenTemplate(given: string | undefined): GivenTemplate | undefined {
@@ -334,7 +227,3 @@ function checkStyles(format: ReplyStyles): void {
       throw badOption(`\`format.${name}\` is ${value}. Pass one of ${known.join(', ')}.`);
   }
 }
-
-const isWholeNumber = (value: number, most: number) => Number.isInteger(value) && value >= 1 && value <= most;
-
-const badOption = (what: string) => new EngineError('bad_option', `\`checkpoints\`: ${what}`);

@@ -6,6 +6,7 @@ import { type DeviceLock, deviceLock } from './onnx/device-lock.ts';
 import { NativeGate } from './onnx/native-gate.ts';
 import { giveBack, takeArray } from './onnx/output-memory.ts';
 import type { ExternalWeights, Feeds, Session } from './onnx/session.ts';
+import { elementsOf } from './weights/architecture.ts';
 
 export type { Feeds, Session } from './onnx/session.ts';
 
@@ -51,7 +52,7 @@ export interface Runtime {
    * all other inputs and all outputs are copied in each run.
    */
   constant(data: Float32Array, dimensions: readonly number[]): Tensor;
-  /** Of 64 bits, from whole numbers of at least 0. */
+  /** A tensor of 64-bit integers, from whole numbers of at least 0. */
   integer(values: ArrayLike<number>, dimensions: readonly number[]): Tensor;
   /**
    * Tensors for outputs of a run that outlive it, by name: of those that have room in the memory that this thread uses again.
@@ -152,7 +153,7 @@ async function runInto(session: InferenceSession, feeds: Feeds, outputs: Feeds) 
 function outputTensors(shapes: Parameters<Runtime['outputs']>[0], float: Runtime['float']): Feeds {
   const tensors: Feeds = {};
   for (const [name, dimensions] of shapes) {
-    const array = takeArray(dimensions.reduce((product, dimension) => product * dimension, 1));
+    const array = takeArray(elementsOf(dimensions));
     if (array) tensors[name] = float(array, dimensions);
   }
   return tensors;

@@ -1,5 +1,5 @@
 /**
- * What looks into checkpoints, writes them and tests the machine without an engine, as a second door: for commands of the
+ * The second entry of the room: inspects and writes checkpoints and tests the machine without an engine, for commands of the
  * terminal, which load it when they run.
  */
 export { BaseModels } from './base-models.ts';

@@ -58,7 +58,7 @@ export const replyStyles = {
   reasoning: ['think', 'none'],
 } as const;
 
-/** How a model writes what is not the text of its replies. */
+/** How a model writes the parts of a reply that are not text. */
 export interface ReplyStyles {
   /**
    * `hermes`: `{"name": ..., "arguments": ...}` between `<tool_call>` and `</tool_call>`, also Qwen's. `named`: a name and

@@ -71,7 +71,6 @@ function hermes({ begin, open, close, end, reply = 'assistant', hasSystem = true
 {%- if add_generation_prompt %}{{- '${open}${reply}${close}' }}{%- endif %}`;
 }
 
-/** The templates that have a name. */
 export const chatTemplateNames = ['hermes'] as const;
 
 /** @throws LanguageError (`checkpoint_unsupported`) if a named template needs tokens that the model does not have */

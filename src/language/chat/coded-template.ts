@@ -63,7 +63,7 @@ export class CodedTemplate {
     if (parts.map((part, index) => (index % 2 === 0 ? part : textOf(part))).join('') !== plain)
       throw new LanguageError(
         'chat_template_failed',
-        "The model's chat template looks for its own special tokens in what it writes, so that they cannot be told from the texts of this conversation.",
+        "The model's chat template searches its output for special tokens, and cannot tell its own from texts of this conversation.",
       );
     return parts.flatMap((part, index): CodedPart[] => {
       if (index % 2 === 0) return part === '' ? [] : [{ type: 'text', text: part }];

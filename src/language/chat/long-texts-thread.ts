@@ -8,7 +8,6 @@ export interface LongText {
   maxTokens: number;
 }
 
-/** The thread's answer to a text. */
 export type LongTextReport = { type: 'tokens'; tokens: Uint32Array<ArrayBuffer> } | { type: 'too_long' };
 
 const port = parentPort;

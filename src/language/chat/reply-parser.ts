@@ -13,7 +13,6 @@ export interface ReplyDelta {
   calls: { index: number; id?: string; name?: string; arguments: string }[];
 }
 
-/** What ended a reply. */
 interface ReplyEnd {
   finishReason: 'stop' | 'length';
   /** The stop string or stop token that ended it; null for the end token and for `length`. */
@@ -27,7 +26,6 @@ export interface ReplyOptions {
   stops: Stops;
   /** What the output includes besides the text. */
   show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
-  /** Text that the content begins with. */
   echo: string;
 }
 

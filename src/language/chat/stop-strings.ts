@@ -80,7 +80,6 @@ export class StopStrings {
 export class StopFilter {
   readonly #matchers: readonly PrefixMatcher[];
   #withheld: Piece[] = [];
-  /** The withheld text. */
   #text = '';
   /** Start of the newest token's text within the withheld text. The stop string that ends a reply ends after it. */
   #newest = 0;

@@ -5,7 +5,6 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** A piece of a reply. */
 export type Piece =
-  /** Text that the model wrote. */
   | { type: 'text'; text: string }
   /** A special token shown as text, or the space next to one. Not searched for stop strings. */
   | { type: 'special'; text: string };

@@ -10,7 +10,7 @@ import { type ConstraintPlan, planSize } from './compiler.ts';
 import type { CheckReport } from './compiler-thread.ts';
 
 export interface CheckerOptions {
-  /** Whose tokens constraints allow. */
+  /** The language whose tokens the constraints allow. */
   language: SharedLanguage;
   /** Processor time that one constraint may take, in milliseconds, however busy the machine is. Default 1000. */
   timeoutMs?: number;

@@ -6,7 +6,6 @@ import { openLanguage, type SharedLanguage } from '../chat/read-language.ts';
 import type { Constraint } from '../grammar/constraint.ts';
 import { type ConstraintPlan, GrammarCompiler } from './compiler.ts';
 
-/** The thread's answer to a constraint. */
 export type CheckReport =
   | { type: 'plan'; plan: ConstraintPlan }
   | { type: 'refused'; code: string; message: string };

@@ -157,7 +157,7 @@ export class GrammarCompiler {
     automaton.clear();
     if (!start.final || start.complete) return graph;
     const lacking = this.#writable
-      ? ` that is written without the bytes ${this.#writable.missing}, which are no token of the model`
+      ? ` that is written without the bytes ${this.#writable.missing}, for which the model has no token`
       : '';
     throw new LanguageError('grammar_empty', `The ${grammar.type} grammar allows no text${lacking}.`);
   }
@@ -170,7 +170,7 @@ function refuseAmbiguity(content: ByteGraph, tag: string): void {
   if (!state) return;
   throw new LanguageError(
     'calls_ambiguous',
-    `Calls of this model begin with ${tag}, as replies of response_format or structured_outputs may too, so that one could not be told from the other. Send tool_choice "required" or "none".`,
+    `Calls of this model begin with ${tag}, and so may a reply in this response_format or structured_outputs: the two could not be told apart. Send tool_choice "required" or "none".`,
   );
 }
 

@@ -57,7 +57,6 @@ export class Automaton {
     this.#memory = memory;
   }
 
-  /** Number of nodes of the graph. */
   get size(): number {
     return nodeCount(this.#graph.nodes);
   }

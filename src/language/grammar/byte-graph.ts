@@ -148,7 +148,6 @@ class GraphBuilder {
 interface PackedNodes {
   /** Three numbers per node: its kind, and two that depend on the kind. */
   table: Int32Array;
-  /** The targets of all splits. */
   targets: Int32Array;
 }
 

@@ -91,7 +91,6 @@ export class CharacterRun {
     this.states = states;
   }
 
-  /** The state after the last character. */
   get last(): AutomatonState {
     return this.states.at(-1)!;
   }

@@ -29,7 +29,6 @@ export interface ConstraintState {
   readonly ended: boolean;
   /** Whether this is a position in free text, which is tokenized as usual. */
   readonly freeText: boolean;
-  /** An independent copy. */
   clone(): ConstraintState;
   /** Releases the grammar. The state must not be used afterwards. */
   dispose(): void;

@@ -11,7 +11,6 @@ export interface JsonStyle {
   closed?: boolean;
 }
 
-/** A language over text. */
 export type Grammar =
   | { type: 'text' }
   | ({ type: 'json_object' } & JsonStyle)
@@ -74,7 +73,6 @@ export interface LimitedReasoning {
   /** What the reply begins with; empty if the prompt has written it. */
   before: string;
   close: string;
-  /** What follows `close`. */
   after: string;
   /** Most tokens between, beyond which `close` is forced. */
   limit: number;

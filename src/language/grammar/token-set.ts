@@ -5,9 +5,7 @@ import { getOrInsert } from '../../util/get-or-insert.ts';
 /** Most ids that are kept as a list. Above it, bits are smaller: 19 KB for any set of 150,000 tokens. */
 const maxListed = 4096;
 
-/** A set of token ids. */
 export class TokenSet {
-  /** Number of ids. */
   readonly size: number;
   /** The ids, ascending; or bits, where id `t` is bit `t % 32` of number `t >> 5`. */
   readonly #content: Int32Array | Uint32Array;
@@ -61,7 +59,6 @@ export class TokenSet {
     return content[low] === id;
   }
 
-  /** A set with these ids too. */
   with(ids: Int32Array): TokenSet {
     const own = this.#content instanceof Int32Array ? bitsOf(this.#content) : this.#content;
     const added = bitsOf(ids);

@@ -20,7 +20,6 @@ export const nodeKinds = {
  */
 export class TokenTrie {
   readonly vocabularySize: number;
-  /** All text tokens. */
   readonly textTokens: TokenSet;
   /** The byte that leads to each node. */
   readonly bytes: Uint8Array;

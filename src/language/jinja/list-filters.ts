@@ -98,7 +98,7 @@ export const listFilters: Readonly<Record<string, (value: Value, ...args: Value[
   sort: (value, reverse, caseSensitive, attribute) =>
     sorted(itemsOf(value), keyOf(attribute, caseSensitive), reverse),
   sum: (value, attribute, start = 0n) => {
-    if (typeof start === 'string') throw new TemplateError('sum adds no texts, join does');
+    if (typeof start === 'string') throw new TemplateError('sum does not add texts: use join');
     const values = itemsOf(value);
     const added = isGiven(attribute) ? values.map((item) => valueAt(item, attribute)) : values;
     return added.reduce((total, item) => {

@@ -1,7 +1,7 @@
 import type { AddedToken, TextRules, Writing } from './bpe.ts';
 import type { JsonFields } from './json-fields.ts';
 
-/** What vocabularies made by SentencePiece have in place of a space. */
+/** SentencePiece's character for a space. */
 const space = '▁';
 
 const byteToken = (byte: number) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;

@@ -33,7 +33,6 @@ export class JsonFields {
     this.#prefix = prefix;
   }
 
-  /** Reads a file that holds a JSON object. */
   static read(from: string | ModelFiles, name: string): JsonFields {
     const files = filesOf(from);
     return JsonFields.parse(files.pathOf(name), readBytes(files, name));
@@ -86,7 +85,6 @@ export class JsonFields {
     throw this.wrong(name, 'a list');
   }
 
-  /** A number within a range. */
   number(name: string, { least, most, fallback }: Range): number {
     const value = this.get(name) ?? fallback;
     if (typeof value === 'number' && value >= least && value <= most) return value;

@@ -4,7 +4,7 @@ import { readRegularFile } from '../../util/regular-file.ts';
 
 /** The files of a model in Hugging Face form, by their names. */
 export interface ModelFiles {
-  /** Their folder, or the file that says the same as they. */
+  /** Their folder, or the single file that contains them all, such as a GGUF file. */
   readonly path: string;
   /** How error messages name a file. */
   pathOf(name: string): string;
@@ -12,7 +12,6 @@ export interface ModelFiles {
   bytes(name: string, most: number): Buffer | null;
 }
 
-/** The files of a folder. */
 export const folderFiles = (folder: string): ModelFiles => ({
   path: folder,
   pathOf: (name) => join(folder, name),

@@ -151,7 +151,10 @@ function addedTokensOf(file: JsonFields): AddedToken[] {
       );
     for (const name of ['lstrip', 'rstrip', 'single_word'])
       if (more[name] === true)
-        throw file.unsupported(`${at}.${name}`, 'martingale reads tokens that take no text around them.');
+        throw file.unsupported(
+          `${at}.${name}`,
+          'martingale reads tokens that do not absorb the spaces around them.',
+        );
     return { id, content, special: special === true && !tags.has(content) };
   });
 }
@@ -273,7 +276,7 @@ function processorMs(): number {
 function patternOf(file: JsonFields, name: string): string | null {
   const type = file.get(`${name}.type`);
   if (type === 'ByteLevel') {
-    file.expect(`${name}.add_prefix_space`, false, 'martingale puts no space before a text.');
+    file.expect(`${name}.add_prefix_space`, false, 'martingale adds no space before a text.');
     return file.get(`${name}.use_regex`) === false ? null : gpt2Words;
   }
   if (type === 'Digits') return file.get(`${name}.individual_digits`) === true ? '\\p{N}' : '\\p{N}+';
@@ -281,7 +284,10 @@ function patternOf(file: JsonFields, name: string): string | null {
     throw file.unsupported(`${name}.type`, 'martingale runs ByteLevel, Digits and Split.');
   file.expect(`${name}.behavior`, 'Isolated', 'martingale runs a Split that is "Isolated".');
   if (file.flag(`${name}.invert`, false))
-    throw file.unsupported(`${name}.invert`, 'martingale runs a Split at its pattern, not between.');
+    throw file.unsupported(
+      `${name}.invert`,
+      'martingale runs a Split at matches of its pattern, not between them.',
+    );
   const pattern = file.get(`${name}.pattern.Regex`);
   if (typeof pattern === 'string') return pattern;
   throw file.unsupported(`${name}.pattern`, 'martingale runs a Split at a Regex.');

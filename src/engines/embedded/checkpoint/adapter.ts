@@ -1,14 +1,13 @@
 import { join } from 'node:path';
 import { JsonFields } from '../../../language/index.ts';
 import { isObject } from '../../../util/json.ts';
-import { type Architecture, kindOf } from '../weights/architecture.ts';
+import { type Architecture, kindOf, type NamedShape } from '../weights/architecture.ts';
 import { encodeHeader, SafetensorsFile } from '../weights/safetensors.ts';
 import { readTensor, TensorFiles } from './tensor-files.ts';
 import {
   allProjections,
   layerTensorName,
   modulesOf,
-  type NamedShape,
   type Projection,
   partName,
   projectionShape,
@@ -33,10 +32,9 @@ export interface Adapter {
 export const adapterConfigFile = 'adapter_config.json';
 export const adapterWeightsFile = 'adapter_model.safetensors';
 
-/** Largest rank of an adapter. */
 export const maxRank = 1024;
 
-/** What precedes the names of tensors in PEFT's files. */
+/** Prefix of tensor names in PEFT's files. */
 const peftPrefix = 'base_model.model.';
 
 /** The tensors of an adapter: A and B of each target that a layer has, layer after layer. */
@@ -92,11 +90,7 @@ const plain: Readonly<Record<string, readonly unknown[]>> = {
  *
  * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export async function readAdapter(
-  folder: string,
-  architecture: Architecture,
-  { signal }: { signal?: AbortSignal } = {},
-): Promise<Adapter> {
+export async function readAdapter(folder: string, architecture: Architecture): Promise<Adapter> {
   const config = JsonFields.read(folder, adapterConfigFile);
   const modules = [...modulesOf(architecture).keys()];
   refuseVariants(config, modules);
@@ -118,7 +112,7 @@ export async function readAdapter(
   }));
   const tensors = new Map<string, Float32Array>();
   for (const tensor of files.select(shapes, { by: `${adapterConfigFile} and the base model` }))
-    tensors.set(tensor.name.slice(peftPrefix.length), await readTensor(tensor, signal));
+    tensors.set(tensor.name.slice(peftPrefix.length), await readTensor(tensor));
   return { rank, alpha, targets, tensors };
 }
 
@@ -197,8 +191,10 @@ export function encodeAdapterHeader(tensors: readonly NamedShape[], baseWeights?
  */
 export function addAdapter(adapter: Adapter, name: string, rows: Float32Array, firstRow: number): void {
   const { rank, alpha } = adapter;
-  const a = tensorOf(adapter, `${name}.lora_A.weight`);
-  const b = tensorOf(adapter, `${name}.lora_B.weight`);
+  const [a, b] = ['A', 'B'].map((part) => adapter.tensors.get(`${name}.lora_${part}.weight`)) as [
+    Float32Array,
+    Float32Array,
+  ];
   const inputs = a.length / rank;
   const change = new Float64Array(inputs);
   for (let row = 0; row < rows.length / inputs; row++) {
@@ -211,10 +207,4 @@ export function addAdapter(adapter: Adapter, name: string, rows: Float32Array, f
     for (let index = 0; index < inputs; index++)
       rows[row * inputs + index] = (rows[row * inputs + index] as number) + (change[index] as number);
   }
-}
-
-function tensorOf({ tensors }: Adapter, name: string): Float32Array {
-  const tensor = tensors.get(name);
-  if (!tensor) throw new Error(`the adapter has no tensor ${name}`);
-  return tensor;
 }

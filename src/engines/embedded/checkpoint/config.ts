@@ -2,8 +2,8 @@ import { JsonFields, type ModelFiles } from '../../../language/index.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
 import { badCheckpoint } from './bad-checkpoint.ts';
 import { gemma3Defaults, gemma3Options } from './gemma3.ts';
+import { mostPositions, readPositions } from './layer-settings.ts';
 import { lfm2Defaults, lfm2Options } from './lfm2.ts';
-import { mostPositions, readPositions } from './rotary-settings.ts';
 
 const modelTypes = ['llama', 'qwen2', 'qwen3', 'gemma3_text', 'lfm2'] as const;
 
@@ -34,7 +34,7 @@ export interface CheckpointConfig {
 /** Models of the same families that martingale does not run. */
 const otherTypes: Readonly<Record<string, string>> = {
   gemma3:
-    'martingale runs Gemma 3 without images, gemma3_text. Choose its 270M or 1B, or a GGUF file, which has the text part alone.',
+    'martingale runs Gemma 3 without images (gemma3_text). Choose 270M or 1B, or a GGUF file, which has only the text part.',
   gemma3n: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
   gemma3n_text: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
   lfm2_moe: 'martingale runs LFM2 without experts. Choose its 350M, 700M or 1.2B (lfm2).',
@@ -171,7 +171,7 @@ function usualLayers(config: JsonFields, modelType: ModelType, sizes: { width: n
     queryKeyNorm: modelType === 'qwen3',
     attentionBias: modelType === 'qwen2',
     tiedEmbeddings: config.flag('tie_word_embeddings', false),
-  } as const;
+  } satisfies Partial<Architecture>;
 }
 
 function endTokensOf(file: JsonFields | undefined, { vocabularySize }: Architecture): number[] {

@@ -32,7 +32,7 @@ interface FetchedCheckpoint {
 /** Connections in a row that may bring no byte before the fetch fails. */
 const maxFailures = 3;
 
-/** What a checkpoint needs: configuration, tokenizer, template and weights in safetensors. */
+/** Whether a checkpoint needs the file: configuration, tokenizer, template and weights in safetensors. */
 const isNeeded = (path: string) =>
   /^(model(-\d+-of-\d+)?\.safetensors|[^/]+\.(json|jinja|txt)|tokenizer\.model|LICENSE[^/]*)$/.test(path);
 
@@ -61,7 +61,6 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
   try {
     commit = await commitOf(name, revision, options);
   } catch (cause) {
-    options.signal?.throwIfAborted();
     const error = hubError(address, cause, options);
     const known = await readFile(reference, 'utf8').catch(() => '');
     const folder = join(repository, known);
@@ -76,7 +75,6 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
       await makeFolder(unfinished);
       await fetchFiles(name, commit, unfinished, options);
     } catch (cause) {
-      options.signal?.throwIfAborted();
       throw hubError(address, cause, options);
     }
     await syncFolder(unfinished);
@@ -90,7 +88,7 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
 async function commitOf(name: string, revision: string, options: FetchOptions): Promise<string> {
   const { modelInfo } = await import('@huggingface/hub');
   const { sha } = await modelInfo({ name, revision, additionalFields: ['sha'], ...listing(options) });
-  if (!/^[0-9a-f]{40}$/.test(sha)) throw new TypeError(`it names no commit of ${revision}: ${sha}`);
+  if (!/^[0-9a-f]{40}$/.test(sha)) throw new TypeError(`it gives no commit for ${revision}: ${sha}`);
   return sha;
 }
 
@@ -126,7 +124,7 @@ interface FileFetch {
   repo: string;
   commit: string;
   entry: ListFileEntry;
-  /** Where the file belongs. */
+  /** Path of the finished file. */
   path: string;
   /** Gets the bytes that are here. */
   report: (bytes: number) => void;
@@ -145,7 +143,6 @@ async function fetchFile(file: FileFetch, options: FetchOptions): Promise<void> 
     try {
       await fetchRest(file, { ...options, partial, size });
     } catch (error) {
-      options.signal?.throwIfAborted();
       failures = (await sizeNow()) > size ? 0 : failures + 1;
       if (failures >= maxFailures || isRefusal(error)) throw error;
     }
@@ -166,10 +163,9 @@ async function fetchRest(
   const stalled = new AbortController();
   const stall = () => stalled.abort(new Error(`no byte came for ${idleTimeoutMs} ms`));
   const timer = setTimeout(stall, idleTimeoutMs);
-  const signal = AbortSignal.any([stalled.signal, ...(options.signal ? [options.signal] : [])]);
   try {
     const { path, size: total } = entry;
-    const blob = await downloadFile({ repo, revision: commit, path, ...connection({ ...options, signal }) });
+    const blob = await downloadFile({ repo, revision: commit, path, ...connection(options, stalled.signal) });
     if (!blob) throw new Error(`the hub has no file ${path} any more`);
     await using target = await open(partial, 'a', privateFile);
     let end = size;

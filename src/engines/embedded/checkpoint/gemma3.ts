@@ -1,8 +1,7 @@
 import type { JsonFields } from '../../../language/index.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { fromFloat32, toFloat32 } from '../weights/number-formats.ts';
-import { layersOfType } from './layer-types.ts';
-import { mostPositions, readPositions } from './rotary-settings.ts';
+import { layersOfType, mostPositions, readPositions } from './layer-settings.ts';
 
 /** The defaults of transformers' Gemma3TextConfig. */
 export const gemma3Defaults = { headWidth: 256, keyValueHeads: 4 } as const;
@@ -26,28 +25,11 @@ const fixed: readonly (readonly [field: string, value: unknown, remedy: string])
   ['use_bidirectional_attention', false, 'martingale runs attention to earlier tokens only.'],
 ];
 
-type Gemma3Options = Pick<
-  Architecture,
-  | 'positions'
-  | 'mlp'
-  | 'normOffset'
-  | 'outputNorms'
-  | 'embeddingScale'
-  | 'attentionScale'
-  | 'local'
-  | 'queryKeyNorm'
-  | 'attentionBias'
-  | 'tiedEmbeddings'
->;
-
 /**
  * What the `config.json` of a text model of Gemma 3 says beside its sizes.
  * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export function gemma3Options(
-  config: JsonFields,
-  { width, layers }: { width: number; layers: number },
-): Gemma3Options {
+export function gemma3Options(config: JsonFields, { width, layers }: { width: number; layers: number }) {
   for (const [field, value, remedy] of fixed)
     if ((config.get(field) ?? value) !== value) throw config.unsupported(field, remedy);
   const rope = config.nested('rope_parameters');
@@ -79,7 +61,7 @@ export function gemma3Options(
     queryKeyNorm: true,
     attentionBias: false,
     tiedEmbeddings: config.flag('tie_word_embeddings', true),
-  };
+  } satisfies Partial<Architecture>;
 }
 
 const formats = { float32: 'F32', bfloat16: 'BF16', float16: 'F16' } as const;

@@ -14,7 +14,6 @@ export interface HubOptions {
   accessToken?: string;
   /** Milliseconds without an answer or a byte after which a connection counts as cut. Default 60000. */
   idleTimeoutMs?: number;
-  signal?: AbortSignal;
 }
 
 export const defaultIdleTimeoutMs = 60_000;
@@ -26,9 +25,7 @@ const [maxPages, maxPageBytes] = [100, 16 * 2 ** 20];
 
 /** The connection of answers that are read whole, and together take as long as one may be silent. */
 export function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: HubOptions) {
-  const deadline = AbortSignal.timeout(idleTimeoutMs);
-  const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
-  const connected = connection({ ...options, signal });
+  const connected = connection(options, AbortSignal.timeout(idleTimeoutMs));
   let pages = 0;
   return {
     ...connected,
@@ -46,12 +43,12 @@ export function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: Hu
 }
 
 /** What `@huggingface/hub` takes to call the hub. */
-export function connection({ hubUrl, accessToken, signal }: HubOptions) {
+export function connection({ hubUrl, accessToken }: HubOptions, signal: AbortSignal) {
   return {
     ...(hubUrl !== undefined && { hubUrl }),
     ...(accessToken !== undefined && { accessToken }),
     fetch: (input: Parameters<typeof fetch>[0], init?: RequestInit) =>
-      follow(new Request(input, { ...init, signal: signal ?? null }), { hubUrl }),
+      follow(new Request(input, { ...init, signal }), { hubUrl }),
   };
 }
 
@@ -93,11 +90,11 @@ async function publicFetch(): Promise<typeof fetch> {
   return (async (url: URL, init: object) => ask(url, { ...init, dispatcher })) as unknown as typeof fetch;
 }
 
-/** The error for a server that answers, but not as the hub. */
+/** The error for a server that answers, but is not a hub. */
 const lie = ({ hubUrl = defaultHubUrl }: HubOptions, what: string): EngineError =>
   new EngineError(
     'hub_refused',
-    `${hubUrl} ${what}. Check HF_ENDPOINT, or give the folder of a checkpoint that is here.`,
+    `${hubUrl} ${what}. Check HF_ENDPOINT, or give the folder of a checkpoint on this machine.`,
   );
 
 /** The hub's answer, or undefined for an error of the connection. */
@@ -118,7 +115,7 @@ export function hubError(
   if (EngineError.isInstance(cause)) return cause;
   // If no connection failed, which `fetch` would give as the cause, then the answer was wrong.
   const isAnswer = cause instanceof SyntaxError || (cause instanceof TypeError && cause.cause === undefined);
-  if (isAnswer) return lie({ hubUrl }, `answers hf:${address} with what is not of a hub: ${cause.message}`);
+  if (isAnswer) return lie({ hubUrl }, `answers hf:${address}, but not as a hub does: ${cause.message}`);
   // `fetch` wraps the errors of connections in its own.
   if (isSystemError(cause))
     return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}.`, { cause });
@@ -137,6 +134,6 @@ export function hubError(
   const reason = messageOf(cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause);
   const message =
     `hf:${address} cannot be fetched: ${hubUrl} is not reachable (${reason}). ` +
-    'Try again, which continues where it stopped, or give the folder of a checkpoint that is here.';
+    'Try again (it continues where it stopped), or give the folder of a checkpoint on this machine.';
   return new EngineError('hub_unreachable', message, { cause });
 }

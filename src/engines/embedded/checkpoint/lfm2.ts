@@ -1,7 +1,6 @@
 import type { JsonFields } from '../../../language/index.ts';
 import { type Architecture, usualOptions } from '../weights/architecture.ts';
-import { layersOfType } from './layer-types.ts';
-import { readPositions } from './rotary-settings.ts';
+import { layersOfType, readPositions } from './layer-settings.ts';
 
 /** The defaults of transformers' Lfm2Config. */
 export const lfm2Defaults = { keyValueHeads: 8 } as const;
@@ -9,27 +8,12 @@ const defaults = { epsilon: 1e-5, theta: 1_000_000, taps: 3, multiple: 256 } as 
 
 const mostTaps = 64;
 
-type Lfm2Options = Omit<
-  Architecture,
-  | 'vocabularySize'
-  | 'width'
-  | 'layers'
-  | 'heads'
-  | 'keyValueHeads'
-  | 'headWidth'
-  | 'contextLength'
-  | 'previousTokens'
->;
-
 /**
  * What the `config.json` of an LFM2 says beside its sizes.
  * @param most Of the width of the MLP.
  * @throws LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export function lfm2Options(
-  config: JsonFields,
-  { layers, most }: { layers: number; most: number },
-): Lfm2Options {
+export function lfm2Options(config: JsonFields, { layers, most }: { layers: number; most: number }) {
   if (config.flag('conv_bias', false))
     throw config.unsupported('conv_bias', 'martingale runs convolutions without biases.');
   const tied = config.flag('tie_word_embeddings', true);
@@ -51,7 +35,7 @@ export function lfm2Options(
     queryKeyNorm: true,
     attentionBias: false,
     tiedEmbeddings: config.flag('tie_embedding', tied),
-  };
+  } satisfies Partial<Architecture>;
 }
 
 /**

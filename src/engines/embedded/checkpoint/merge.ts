@@ -98,7 +98,6 @@ export async function openTrainedWeights(
   }
 }
 
-/** What training has made of a checkpoint. */
 export type TrainedChange = Adapter | TrainedWeights;
 
 /** The numbers of a tensor after training, some rows at a time. A piece is valid until the next is read. */

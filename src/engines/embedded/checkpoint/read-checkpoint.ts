@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { EngineError } from '../../engine.ts';
 import { usableMemory } from '../memory.ts';
-import { elementsOf } from '../weights/safetensors.ts';
+import { elementsOf } from '../weights/architecture.ts';
 import { badCheckpoint } from './bad-checkpoint.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import { openSource } from './source.ts';
@@ -27,17 +27,14 @@ interface Checkpoint extends CheckpointConfig {
  *
  * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export async function readCheckpoint(
-  from: string | CheckpointSource,
-  { signal }: { signal?: AbortSignal } = {},
-): Promise<Checkpoint> {
+export async function readCheckpoint(from: string | CheckpointSource): Promise<Checkpoint> {
   const source = await openSource(from);
   const config = readConfig(source);
   await using files = await source.openTensors();
   const weights = new Map<string, Float32Array>();
   const tensors = await selectTensors(files, config);
   checkMemory(source.path, tensors);
-  for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor, signal));
+  for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor));
   return { folder: source.path, ...config, weights };
 }
 
@@ -49,7 +46,7 @@ function checkMemory(folder: string, tensors: readonly CheckpointTensor[]): void
   const [needs, has] = [needed, usable].map((bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`);
   throw new EngineError(
     'checkpoint_unsupported',
-    `${folder}: its weights take ${needs} as float32, and this machine has ${has}. Choose a smaller checkpoint, or a training server.`,
+    `${folder}: the weights need ${needs} as float32, and this machine has ${has}. Choose a smaller checkpoint, or a training server.`,
   );
 }
 

@@ -3,9 +3,9 @@ import { basename, join } from 'node:path';
 import { JsonFields, type ModelFiles } from '../../../language/index.ts';
 import { hasCode, messageOf } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
-import { elementsOf, SafetensorsFile, type StoredTensor, type TensorFile } from '../weights/safetensors.ts';
+import { elementsOf, type NamedShape } from '../weights/architecture.ts';
+import { SafetensorsFile, type StoredTensor, type TensorFile } from '../weights/safetensors.ts';
 import { badCheckpoint } from './bad-checkpoint.ts';
-import type { NamedShape } from './tensors.ts';
 
 const singleFile = 'model.safetensors';
 const indexFile = 'model.safetensors.index.json';
@@ -62,7 +62,7 @@ export class TensorFiles {
         files.set(name, file);
         if (!file.tensors.has(tensor))
           throw badCheckpoint(
-            `${file.path} has no tensor ${tensor}, but ${indexFile} says so. Fetch both again.`,
+            `${file.path} has no tensor ${tensor}, but ${indexFile} says it has. Fetch both again.`,
           );
       }
       return new TensorFiles([...files.values()]);
@@ -90,7 +90,9 @@ export class TensorFiles {
         if (ignores(name)) continue;
         const expected = missing.get(name);
         if (selected.has(name))
-          throw badCheckpoint(`${file.path} has tensor ${name} once more. Fetch the files again.`);
+          throw badCheckpoint(
+            `${file.path} has tensor ${name}, which another file has too. Fetch the files again.`,
+          );
         if (!expected)
           throw badCheckpoint(
             `${file.path} has tensor ${name}, which the model by ${by} does not have. Take all files from the same checkpoint.`,
@@ -127,11 +129,10 @@ export interface CheckpointSource extends ModelFiles {
 }
 
 /** Reads a tensor as float32, in memory that threads can share. Other work goes on in between. */
-export async function readTensor(tensor: CheckpointTensor, signal?: AbortSignal): Promise<Float32Array> {
+export async function readTensor(tensor: CheckpointTensor): Promise<Float32Array> {
   const target = new Float32Array(new SharedArrayBuffer(elementsOf(tensor.dimensions) * 4));
   let filled = 0;
   for await (const values of tensor.file.values(tensor, pieceNumbers)) {
-    signal?.throwIfAborted();
     target.set(values, filled);
     filled += values.length;
   }

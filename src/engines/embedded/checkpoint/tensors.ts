@@ -1,5 +1,12 @@
 import { getOrInsert } from '../../../util/get-or-insert.ts';
-import { type Architecture, isGated, kindOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
+import {
+  type Architecture,
+  isGated,
+  kindOf,
+  kindsOf,
+  type LayerKind,
+  type NamedShape,
+} from '../weights/architecture.ts';
 
 /** The matrices of layers that LoRA may change, as Hugging Face names them in most families. */
 export const projections = [
@@ -15,11 +22,6 @@ export const projections = [
 ] as const;
 
 export type Projection = (typeof projections)[number];
-
-export interface NamedShape {
-  name: string;
-  dimensions: readonly number[];
-}
 
 /** The table of the tokens' embeddings. */
 export const embeddingTensor = 'model.embed_tokens.weight';
@@ -76,7 +78,6 @@ export const layerTensorName = (
   part: keyof typeof usualNames,
 ): string => `model.layers.${layer}.${partName(architecture, part)}`;
 
-/** The projections of all layers of an architecture. */
 export const allProjections = (architecture: Architecture): Projection[] =>
   projections.filter((name) =>
     kindsOf(architecture).some((kind) => projectionsOf(architecture, kind).includes(name)),
@@ -145,7 +146,6 @@ export function sublayerNorms({
       };
 }
 
-/** The norms of a layer. */
 export function normsOf(architecture: Architecture, kind: LayerKind): NormName[] {
   const { attention, mlp } = sublayerNorms(architecture);
   const hasHeads = kind === 'attention' && architecture.queryKeyNorm;
@@ -172,18 +172,16 @@ const ofOneKind: Readonly<Partial<Record<Projection, LayerKind>>> = {
   out_proj: 'convolution',
 };
 
-/** The projections of a layer. */
 export const projectionsOf = (architecture: Architecture, kind: LayerKind): Projection[] =>
   projections.filter(
     (name) => (name !== 'gate_proj' || isGated(architecture)) && (ofOneKind[name] ?? kind) === kind,
   );
 
-/** Whether a projection has a bias. */
 export const hasBias = ({ attentionBias }: Architecture, projection: Projection): boolean =>
   attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection);
 
 /** A tensor of a layer, and what it is: its projection or norm, `<projection>.bias`, or `kernelPart`. */
-export interface LayerTensor extends NamedShape {
+interface LayerTensor extends NamedShape {
   part: string;
 }
 

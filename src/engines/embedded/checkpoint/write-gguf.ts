@@ -113,8 +113,7 @@ export async function writeGgufAdapter(
       shapes.map(({ shape }) => shape),
     );
     for (const { own, shape } of shapes) {
-      const values = adapter.tensors.get(own);
-      if (!values) throw new Error(`the adapter has no tensor ${own}`);
+      const values = adapter.tensors.get(own) as Float32Array;
       const isInterleaved = interleavedHeads(own, { family: modelType, heads, keyValueHeads }) !== null;
       const width = shape.dimensions.at(-1) ?? 1;
       yield* padded(shape, [

@@ -33,16 +33,16 @@ export class Attention {
   /** From normalised states to the mixed heads [positions, heads * headWidth]. */
   forward(normalized: Value): AttentionTape & { mixed: Value } {
     const { graph, architecture, linear } = this.#parts;
-    const { heads, keyValueHeads } = architecture;
     const queries = this.#parts.select?.(normalized) ?? normalized;
-    const query = this.#split(linear('q_proj').forward(queries), heads, 'steps');
-    const key = this.#split(linear('k_proj').forward(normalized), keyValueHeads, 'time');
-    const value = this.#split(linear('v_proj').forward(normalized), keyValueHeads, 'time');
+    const query = this.#split(linear('q_proj').forward(queries), 'steps');
+    const key = this.#split(linear('k_proj').forward(normalized), 'time');
+    const value = this.#split(linear('v_proj').forward(normalized), 'time');
     const placedQuery = this.#place('q_norm', query, 'steps');
     const placedKey = this.#place('k_norm', key, 'time');
     const grouped = this.#group(placedQuery.output);
     const attention = this.probabilities(grouped, placedKey.output);
-    const mixed = this.#join(this.#ungroup(graph.op('MatMul', [attention, value])), [0, 2, 1, 3], heads);
+    const ungrouped = this.#ungroup(graph.op('MatMul', [attention, value]));
+    const mixed = this.#join(ungrouped, [0, 2, 1, 3], architecture.heads);
     const tape: AttentionTape & { mixed: Value } = {
       query: grouped,
       key: placedKey.output,
@@ -89,7 +89,7 @@ export class Attention {
   ): { query: Value; key: Value; value: Value } {
     const { graph, matmul, architecture, headShape } = this.#parts;
     const { heads, keyValueHeads } = architecture;
-    const shape = headShape('steps', heads);
+    const shape = headShape('steps');
     const apart = (states: Value) => graph.op('Reshape', [states, shape]);
     const byHead = this.#group(graph.op('Transpose', [apart(mixedGradient)], { perm: [0, 2, 1, 3] }));
     const product = apart(graph.op('Mul', [tape.mixed, mixedGradient]));
@@ -151,9 +151,9 @@ export class Attention {
   }
 
   /** [positions, heads * headWidth] as [batch, heads, time, headWidth]. */
-  #split(states: Value, heads: number, positions: 'time' | 'steps'): Value {
+  #split(states: Value, positions: 'time' | 'steps'): Value {
     const { graph, headShape } = this.#parts;
-    const apart = graph.op('Reshape', [states, headShape(positions, heads)]);
+    const apart = graph.op('Reshape', [states, headShape(positions)]);
     return graph.op('Transpose', [apart], { perm: [0, 2, 1, 3] });
   }
 

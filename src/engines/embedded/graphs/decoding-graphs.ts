@@ -14,7 +14,7 @@ import { gainOf, normalize } from './normalization.ts';
 import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
-/** What precedes the names of the weights of the layer whose attention or convolution comes next. */
+/** Prefix of the weights of the next layer, whose attention or convolution follows. */
 export const nextLayer = 'next.';
 
 /** Numbers that the kernels of ONNX Runtime (MLAS) always add up together. */
@@ -31,13 +31,15 @@ export type AttentionKind = 'flat' | 'padded';
 interface DecodingOptions {
   device: Device;
   attention: AttentionKind;
-  /**
-   * Whether the graph chooses tokens, with the input `inverse_temperature` [outputs, 1] and the inputs of `outputChoices`.
-   * That needs float64, which WebGPU does not have. Otherwise the graph outputs all logits.
-   */
-  choosesTokens: boolean;
   products: (graph: Graph) => Products;
 }
+
+/**
+ * Whether the graphs choose tokens, with the input `inverse_temperature` [outputs, 1] and the inputs of `outputChoices`.
+ * That needs float64, which WebGPU does not have. Otherwise they output all logits.
+ */
+export const choosesTokens = ({ device, attention }: Omit<DecodingOptions, 'products'>): boolean =>
+  device === 'cpu' && attention === 'padded';
 
 /**
  * The part of a model between two attentions, with a LoRA adapter if it has one, as a graph of sampling. Between them the
@@ -52,17 +54,13 @@ interface DecodingOptions {
 class DecodingGraph {
   readonly #graph = new Graph();
   readonly #architecture: Architecture;
-  readonly #device: Device;
-  readonly #attention: AttentionKind;
-  readonly #choosesTokens: boolean;
+  readonly #options: DecodingOptions;
   readonly #products: Products;
 
-  constructor(architecture: Architecture, { device, attention, choosesTokens, products }: DecodingOptions) {
+  constructor(architecture: Architecture, options: DecodingOptions) {
     this.#architecture = architecture;
-    this.#device = device;
-    this.#attention = attention;
-    this.#choosesTokens = choosesTokens;
-    this.#products = products(this.#graph);
+    this.#options = options;
+    this.#products = options.products(this.#graph);
   }
 
   /** From the first states of tokens, the input `state_in` [tokens, width], to `packed`: see `#outputProjections`. */
@@ -123,7 +121,7 @@ class DecodingGraph {
     if (kindOf(this.#architecture, layer) === 'convolution')
       return this.#linear('out_proj', given(width), width);
     const values = heads * headWidth;
-    return this.#linear('o_proj', this.#attention === 'flat' ? given(values) : this.#mix(), values);
+    return this.#linear('o_proj', this.#options.attention === 'flat' ? given(values) : this.#mix(), values);
   }
 
   #norm(state: Value, name: string): Value {
@@ -186,7 +184,7 @@ class DecodingGraph {
     const { keyValueHeads, headWidth } = this.#architecture;
     const swap = (value: Value) => graph.op('Transpose', [value], { perm: [0, 2, 1, 3] });
     const split = graph.integers(0, 0, keyValueHeads, headWidth);
-    if (this.#device === 'cpu') {
+    if (this.#options.device === 'cpu') {
       const [first, ...others] = this.#queryParts();
       let mask: Value = 'mask';
       for (const part of others) {
@@ -250,7 +248,7 @@ class DecodingGraph {
     const graph = this.#graph;
     const { vocabularySize } = this.#architecture;
     const logitsOf = (states: Value) => this.#products.logits(states);
-    if (!this.#choosesTokens) {
+    if (!choosesTokens(this.#options)) {
       outputLogits(graph, logitsOf(normed), ['outputs', vocabularySize]);
       return;
     }

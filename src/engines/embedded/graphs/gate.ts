@@ -1,7 +1,7 @@
 import type { Graph, Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 
-/** Of the GELU by tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415): sqrt(2 / pi) and the factor of the cube. */
+/** Constants of the tanh form of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415): sqrt(2 / pi), and the factor of the cube. */
 const [root, cube] = [Math.sqrt(2 / Math.PI), 0.044715];
 
 /**

@@ -23,7 +23,6 @@ export interface LoraTargets {
   scale: number;
 }
 
-/** What a layer's graphs are for. */
 export interface LayerGraphOptions {
   /** What is trained: adapters beside the layers' weights, or all weights. */
   trained: LoraTargets | 'all';

@@ -29,10 +29,10 @@ export interface LayerParts {
   /** The product of the last two axes of two values with four axes. */
   matmul(left: Value, right: Value, options?: MatmulOptions): Value;
   /**
-   * The shape [batch, positions, heads, headWidth], int64 [4]: of all positions (`time`), or of those for which a
-   * sequence's queries and MLP are computed (`steps`).
+   * The shape [batch, positions, heads, headWidth], int64 [4]: of the keys of all positions (`time`), or of the queries of
+   * those for which a sequence's queries and MLP are computed (`steps`).
    */
-  headShape(positions: 'time' | 'steps', heads: number): Value;
+  headShape(positions: 'time' | 'steps'): Value;
   /** Selects these positions' rows of the rows of all positions. Without it, these are all positions. */
   select?: (states: Value) => Value;
   /** The backward pass of `select`: zeros at positions that were not selected. */

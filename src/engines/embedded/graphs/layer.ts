@@ -9,7 +9,7 @@ import type { LayerParts } from './layer-parts.ts';
 /** The values of a layer's forward pass that its backward pass needs. */
 type LayerTape = CommonTape & (AttentionTape | ConvolutionTape);
 
-/** What all layers have. */
+/** The part of the tape that all layers have. */
 export interface CommonTape {
   input: Value;
   attentionInverse: Value;
@@ -28,7 +28,7 @@ export interface CommonTape {
   rawMlpInverse?: Value;
 }
 
-/** What a convolution has. */
+/** The part of the tape of a layer with a convolution. */
 export interface ConvolutionTape {
   /** Its parts B, C and x side by side, [tokens, 3 * width]. */
   projected: Value;

@@ -1,14 +1,12 @@
 import type { Graph, Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 
-const defaultEpsilon = 1e-5;
-
 /** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of shape [rows, 1]. */
 export function normalize(
   graph: Graph,
   input: Value,
   gain: Value,
-  epsilon = defaultEpsilon,
+  epsilon: number,
 ): { output: Value; inverse: Value } {
   const [output, inverse] = graph.ops(
     'SimplifiedLayerNormalization',

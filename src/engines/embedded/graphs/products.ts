@@ -1,6 +1,6 @@
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, elementsOf } from '../weights/architecture.ts';
 import type { LoraTargets } from './layer-graphs.ts';
 
 /** The matrix products of a decoding graph, W x + scale * B (A x), on states in an order of their own. */
@@ -95,8 +95,7 @@ export class PackedProducts implements Products {
   #own(parts: readonly string[], shape: readonly number[]): Value {
     const name = parts.join('+');
     this.own.set(name, parts);
-    const elements = shape.reduce((product, dimension) => product * dimension, 1);
-    return this.#graph.externalWeight(name, shape, elements * Float32Array.BYTES_PER_ELEMENT);
+    return this.#graph.externalWeight(name, shape, elementsOf(shape) * Float32Array.BYTES_PER_ELEMENT);
   }
 }
 

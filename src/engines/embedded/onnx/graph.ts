@@ -44,7 +44,8 @@ export class Graph {
   }
 
   /** A tensor stored in the model. */
-  weight(dimensions: readonly number[], data: Float32Array | BigInt64Array, name = this.#name()): Value {
+  weight(dimensions: readonly number[], data: Float32Array | BigInt64Array): Value {
+    const name = this.#name();
     const tensor = new ProtobufWriter();
     for (const dimension of dimensions) tensor.integer(1, dimension);
     tensor

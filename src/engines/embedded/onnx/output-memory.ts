@@ -6,7 +6,7 @@ const mostBytes = 64 * 1024 ** 2;
 /** Arrays that are not in use, by their bytes. */
 const idle = new Map<number, ArrayBuffer[]>();
 const lent = new Set<ArrayBufferLike>();
-/** Of both. */
+/** Bytes of all arrays of this thread, in use or idle. */
 let bytesInAll = 0;
 
 /**

@@ -1,6 +1,13 @@
 import { type Adapter, adapterTensors } from '../checkpoint/adapter.ts';
-import { checkpointTensors, type NamedShape } from '../checkpoint/tensors.ts';
-import { type Architecture, type TensorShape, vectorLength } from '../weights/architecture.ts';
+import { checkpointTensors } from '../checkpoint/tensors.ts';
+import { Random } from '../random.ts';
+import {
+  type Architecture,
+  elementsOf,
+  type NamedShape,
+  type TensorShape,
+  vectorLength,
+} from '../weights/architecture.ts';
 
 /** What decides the shape and the effect of an adapter. */
 export type LoraSettings = Pick<Adapter, 'rank' | 'alpha' | 'targets'>;
@@ -57,11 +64,27 @@ export const adapterShapes = (architecture: Architecture, lora: LoraSettings): T
 function inOneVector(tensors: readonly NamedShape[]): TensorShape[] {
   let offset = 0;
   return tensors.map(({ name, dimensions }) => {
-    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
-    const shape = { name, dimensions: [...dimensions], offset, size };
+    const size = elementsOf(dimensions);
+    const shape = { name, dimensions, offset, size };
     offset += size;
     return shape;
   });
+}
+
+/** An adapter with uniform values in +-1 / sqrt(inputs). `isZero`: the tensors that are 0. */
+export function randomAdapter(
+  shapes: readonly TensorShape[],
+  seed: number,
+  isZero: (name: string) => boolean = () => false,
+): Float32Array {
+  const random = new Random(seed);
+  const vector = new Float32Array(vectorLength(shapes));
+  for (const { name, dimensions, offset, size } of shapes) {
+    if (isZero(name)) continue;
+    const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
+    for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
+  }
+  return vector;
 }
 
 /** The flat vector of an adapter, in shared memory. */

@@ -3,7 +3,6 @@ import {
   embeddingTensor,
   headTensor,
   kernelPart,
-  type LayerTensor,
   layerTensorName,
   layerTensors,
   projectionsOf,
@@ -21,12 +20,6 @@ export interface BaseWeights {
   weights: ReadonlyMap<string, Float32Array>;
 }
 
-/** A LoRA adapter as one flat vector: see `adapterShapes`. */
-export interface AdapterVector {
-  lora: LoraSettings;
-  vector: Float32Array;
-}
-
 /** The matrix of the head, in the files. */
 export const headOf = ({ tiedEmbeddings }: Architecture): string =>
   tiedEmbeddings ? embeddingTensor : headTensor;
@@ -40,7 +33,12 @@ export function weightOf({ weights }: BaseWeights, name: string): Float32Array {
 
 /** A layer's weights in the files as inputs of the graphs, under the names of `LayerTensor.part`. */
 export const weightFeeds = (runtime: Runtime, base: BaseWeights, layer: number): Feeds =>
-  constants(runtime, base, layerTensors(base.architecture, layer));
+  Object.fromEntries(
+    layerTensors(base.architecture, layer).map(({ part, name, dimensions }) => [
+      part,
+      runtime.constant(weightOf(base, name), dimensions),
+    ]),
+  );
 
 /** The kernels of each layer's convolution, [width, taps]; null for a layer without one. */
 export const kernelsOf = (base: BaseWeights): (Float32Array | null)[] =>
@@ -50,17 +48,11 @@ export const kernelsOf = (base: BaseWeights): (Float32Array | null)[] =>
       : null,
   );
 
-const constants = (runtime: Runtime, base: BaseWeights, tensors: readonly LayerTensor[]): Feeds =>
-  Object.fromEntries(
-    tensors.map(({ part, name, dimensions }) => [part, runtime.constant(weightOf(base, name), dimensions)]),
-  );
-
 /** A trained tensor of a layer in the flat vector, and the input of the graphs that it is. */
 export interface TrainedTensor extends TensorShape {
   input: string;
 }
 
-/** The tensors of each layer that are trained. */
 export function trainedTensors(architecture: Architecture, trained: Trained): TrainedTensor[][] {
   const layers = [...new Array(architecture.layers).keys()];
   if (trained !== 'all') return layers.map((layer) => adapterParts(architecture, trained, layer));
@@ -84,16 +76,6 @@ export function adapterParts(architecture: Architecture, lora: LoraSettings, lay
         return { ...(shapes.get(name) as TensorShape), input: `${projection}.${part}` };
       }),
     );
-}
-
-/** A layer's part of an adapter's flat vector as inputs of the graphs. */
-export function adapterFeeds(
-  runtime: Runtime,
-  architecture: Architecture,
-  { lora, vector }: AdapterVector,
-  layer: number,
-): Feeds {
-  return partFeeds(runtime, adapterParts(architecture, lora, layer), vector);
 }
 
 /** Parts of a flat vector as inputs of the graphs. */

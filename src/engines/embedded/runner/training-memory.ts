@@ -1,7 +1,7 @@
 import { largestOf } from '../../../util/extremes.ts';
 import { EngineError } from '../../engine.ts';
 import { keptShapes, lengthsOf, sized } from '../graphs/kept-shapes.ts';
-import { type Architecture, kindsOf, type LayerKind } from '../weights/architecture.ts';
+import { type Architecture, elementsOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
 
 /** Numbers of a chunk's logits: few, because sixteen of their size are in memory at once. */
 const headNumbers = 2 ** 19;
@@ -63,7 +63,7 @@ export function keptBytes(architecture: Architecture, size: BatchSize): number {
   const numbersOf = (kind: LayerKind) => {
     let numbers = 0;
     for (const shape of keptShapes(architecture, { kind, selects: false }).values())
-      numbers += sized(shape, lengths).reduce((product, length) => product * length, 1);
+      numbers += elementsOf(sized(shape, lengths));
     return numbers;
   };
   return 4 * largestOf(kindsOf(architecture).map(numbersOf));

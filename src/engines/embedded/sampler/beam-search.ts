@@ -130,13 +130,11 @@ export class BeamSearch extends SampledAnswer {
 interface ScoredBeam {
   /** Sum of its log-probabilities. */
   sum: number;
-  /** The distribution of its next token. */
   distribution: Distribution;
 }
 
 /** One more token after one of the beams. */
 interface Candidate {
-  /** Index of the beam. */
   beam: number;
   /** Index in the support of the beam's distribution. */
   index: number;

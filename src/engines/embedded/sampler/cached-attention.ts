@@ -3,11 +3,15 @@ import type { Feeds } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { KeyValueBlock } from './prefix-cache.ts';
 
-/** Tokens of a sequence from `start` to `end`, in a run's flat list of tokens from `offset` on. */
-export interface TokenRange {
+/** The tokens of one sequence to run through the model: `tokens` from `start` to `end`. */
+export interface Chunk {
   tokens: readonly number[];
   start: number;
   end: number;
+}
+
+/** A chunk in a run's flat list of tokens, from `offset` on. */
+export interface TokenRange extends Chunk {
   offset: number;
 }
 

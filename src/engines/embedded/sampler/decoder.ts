@@ -1,6 +1,6 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { type EmbeddingTable, embeddingTables } from '../checkpoint/tensors.ts';
-import type { AttentionKind } from '../graphs/decoding-graphs.ts';
+import { type AttentionKind, choosesTokens } from '../graphs/decoding-graphs.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
 import { type BaseWeights, kernelsOf, weightOf } from '../runner/layer-feeds.ts';
 import { addUpRows } from '../runner/token-embedding.ts';
@@ -11,6 +11,7 @@ import {
   atLeast,
   attentionKind,
   type CachedAttention,
+  type Chunk,
   type SlotCache,
   type TokenRange,
 } from './cached-attention.ts';
@@ -20,13 +21,6 @@ import { FlatAttention } from './flat/flat-attention.ts';
 import { inPlaceStages } from './in-place-stages.ts';
 import { packedStages } from './packed-stages.ts';
 import { PaddedAttention } from './padded/padded-attention.ts';
-
-/** The tokens of one sequence to run through the model: `tokens` from `start` to `end`. */
-export interface Chunk {
-  tokens: readonly number[];
-  start: number;
-  end: number;
-}
 
 /** What is needed after a chunk's last token: a token that the model chooses, its logits, or nothing. */
 export type Wanted = Draw | 'logits' | null;
@@ -87,12 +81,12 @@ export class Decoder {
       isPacked && attention === 'flat'
         ? new FlatAttention(runtime, architecture)
         : new PaddedAttention(runtime, architecture, kernelsOf(base));
-    const choosesTokens = isPacked && attention === 'padded';
-    const draws = choosesTokens ? new DrawFeeds(runtime, architecture.vocabularySize) : null;
-    const rowsOf = (name: string) => weightOf(base, name);
+    const draws = choosesTokens({ device: runtime.device, attention })
+      ? new DrawFeeds(runtime, architecture.vocabularySize)
+      : null;
     const tables = embeddingTables(architecture).map(({ name, distance }) => ({
       distance,
-      rows: rowsOf(name),
+      rows: weightOf(base, name),
     }));
     return new Decoder({ runtime, architecture, stages, tables, draws, openAttention });
   }

@@ -105,6 +105,6 @@ export class DrawFeeds {
   }
 }
 
-/** How many of the likeliest tokens a draw needs. */
+/** How many of the most likely tokens a draw needs. */
 const rankedOf = ({ legal, temperature, top }: Draw) =>
   Math.min(legal.length, Math.max(top, temperature === 0 ? 1 : 0));

@@ -1,7 +1,14 @@
 import { finalNormTensor, kernelPart } from '../checkpoint/tensors.ts';
 import { decodingGraph } from '../graphs/decoding-graphs.ts';
 import { InPlaceProducts } from '../graphs/products.ts';
-import { adapterFeeds, type BaseWeights, headOf, weightFeeds, weightOf } from '../runner/layer-feeds.ts';
+import {
+  adapterParts,
+  type BaseWeights,
+  headOf,
+  partFeeds,
+  weightFeeds,
+  weightOf,
+} from '../runner/layer-feeds.ts';
 import type { Runtime, Session } from '../runtime.ts';
 import { kindOf } from '../weights/architecture.ts';
 import {
@@ -37,7 +44,6 @@ export async function inPlaceStages(
           {
             device: runtime.device,
             attention: 'padded',
-            choosesTokens: false,
             products: (graph) => new InPlaceProducts(graph, architecture, lora),
           },
           layer < 0 ? 'first' : layer,
@@ -52,7 +58,7 @@ export async function inPlaceStages(
   const head = runtime.constant(weightOf(base, headOf(architecture)), [vocabularySize, width]);
   const layers = Array.from({ length: architecture.layers }, (_, layer) => {
     const { [kernelPart]: _kernels, ...weights } = weightFeeds(runtime, base, layer);
-    const added = vector ? adapterFeeds(runtime, architecture, { lora: adapter.lora, vector }, layer) : {};
+    const added = vector ? partFeeds(runtime, adapterParts(architecture, adapter.lora, layer), vector) : {};
     return split({ ...weights, ...added });
   });
   const stages: DecodingStage[] = [];

@@ -47,7 +47,7 @@ export async function packedStages(
   return { stages, release };
 }
 
-/** What the graphs of packed weights differ in. */
+/** Graphs of packed weights differ in these settings. */
 interface PackedForm {
   attention: AttentionKind;
   hasAdapters: boolean;
@@ -109,7 +109,7 @@ async function pack(
       };
       const graph = decodingGraph(
         architecture,
-        { device: runtime.device, attention, choosesTokens: attention === 'padded', products },
+        { device: runtime.device, attention, products },
         index === 0 ? 'first' : index - 1,
       );
       const tensors = tensorsOf(base, index);

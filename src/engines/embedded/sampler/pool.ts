@@ -80,7 +80,6 @@ export class Pool {
     this.#waiting.add({ answer, salt: cacheSalt, tenant }, { priority, slots: answer.width, tenant });
   }
 
-  /** Ends an answer that is no longer needed. */
   cancel(answer: Answer): void {
     answer.cancel();
     this.#mayHaveEnded = true;

@@ -59,7 +59,6 @@ export class PrefixMemory {
     return entry;
   }
 
-  /** Drops the blocks of one cache. */
   drop(cache: PrefixCache): void {
     for (const [key, entry] of this.#blocks?.entries() ?? [])
       if (entry.cache === cache) this.#blocks?.delete(key);

@@ -7,7 +7,6 @@ import { Answer } from './sequence.ts';
 export class PromptScores extends Answer {
   readonly prompt: readonly number[];
   readonly #top: number;
-  /** All tokens of the vocabulary. */
   readonly #vocabulary: Int32Array;
   readonly #scores: (ScoredToken | null)[] = [null];
 

@@ -33,14 +33,13 @@ interface Call {
 
 interface SamplerSources {
   models: BaseModels;
-  codecOf: (baseModel: string) => ConversationCodec | Promise<ConversationCodec>;
+  codecOf: (baseModel: string) => ConversationCodec;
 }
 
 /** Answers calls to sample, search and score. Each set of weights has a pool, and the pools step in turn. */
 export class Sampler {
   readonly #sources: SamplerSources;
   readonly #pools: Pools;
-  /** The calls in flight, by id. */
   readonly #calls = new Map<number, Call>();
   /** Streams that have had their first delta. */
   #streams = 0;
@@ -66,7 +65,7 @@ export class Sampler {
     const call: Call = { stream, hasBegun: false, isCancelled: false, running: null };
     this.#calls.set(id, call);
     try {
-      const start = this.#prepare(request, await this.#sources.codecOf(request.request.weights.baseModel));
+      const start = this.#prepare(request, this.#sources.codecOf(request.request.weights.baseModel));
       await this.#pools.open(request.request.weights, (pool) => {
         if (call.isCancelled) return;
         const answer = start(pool);

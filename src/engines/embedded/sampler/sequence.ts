@@ -39,10 +39,8 @@ export abstract class Answer {
   #cancelled = false;
   #failure: unknown;
 
-  /** Whether its result is complete. */
   abstract get complete(): boolean;
 
-  /** Its result. */
   abstract finish(): unknown;
 
   /** Releases what it holds. */

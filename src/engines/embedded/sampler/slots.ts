@@ -69,7 +69,6 @@ export class Slots {
     sequence.cachedTokens = length;
   }
 
-  /** Stores a slot's keys and values in the prefix cache. */
   storePrefix(slot: number): void {
     const { sequence, salt } = this.at(slot);
     this.#prefixes.add(sequence.tokens.slice(0, sequence.computed), salt, (start, target) =>
@@ -115,7 +114,6 @@ export class Slots {
     for (const slot of [...free].sort((a, b) => b - a)) this.release(slot);
   }
 
-  /** The slots of a search's beams. */
   slotsOf(search: SampledAnswer): Map<Sequence, number> {
     const slots = new Map<Sequence, number>();
     for (const [slot, occupant] of this.#occupants.entries())

@@ -13,10 +13,8 @@ export interface LogitRows {
   likelihoods: Float32Array;
 }
 
-/** Number of values in a row. */
 export const rowLength = ({ logits, largest }: LogitRows) => logits.length / largest.length;
 
-/** A copy of one row. */
 export function copyRow(rows: LogitRows, row: number): LogitRows {
   const [from, to] = [row * rowLength(rows), (row + 1) * rowLength(rows)];
   return {

@@ -1,6 +1,7 @@
 import { checkpointTensors, projections } from '../checkpoint/tensors.ts';
 import { Random } from '../random.ts';
 import type { Trained } from '../runner/adapter-vector.ts';
+import { elementsOf } from '../weights/architecture.ts';
 import { partOf, type TestedModel } from './trial.ts';
 
 /** Settings that change numbers and no shapes, as most models have them. */
@@ -52,11 +53,14 @@ export function randomModel(
 ): TestedModel {
   const random = new Random(5);
   const tensors = checkpointTensors(architecture).map(({ name, dimensions }) => {
-    const size = dimensions.reduce((product, dimension) => product * dimension, 1);
     const mean = name.endsWith('norm.weight') ? 1 - architecture.normOffset : 0;
     // States keep their size from layer to layer, whatever the width.
     const scale = 0.8 / Math.sqrt(dimensions[1] ?? 64);
-    return [name, Float32Array.from({ length: size }, () => mean + scale * random.normal())] as const;
+    const values = Float32Array.from(
+      { length: elementsOf(dimensions) },
+      () => mean + scale * random.normal(),
+    );
+    return [name, values] as const;
   });
   return { id, architecture, weights: new Map(tensors), lora };
 }

@@ -29,7 +29,7 @@ export async function selfTest(runtime: Runtime, model: TestedModel): Promise<vo
   // In float32 no digits are left of numbers that are far too large or too small.
   throw new EngineError(
     'bad_checkpoint',
-    `${model.id} has numbers that cannot be computed with, though this device is right with usual ones in the same shapes: in ${fault}. Compare rms_norm_eps and the rotary settings of config.json, and the weights, with what was published.`,
+    `${model.id} has weights or settings that give wrong results here, in ${fault}, while ordinary numbers in the same shapes give right ones. Compare rms_norm_eps and the rotary settings of config.json, and the weights, with what was published.`,
   );
 }
 

@@ -1,11 +1,10 @@
 import { EngineError } from '../../engine.ts';
-import { layerTensors, type NamedShape } from '../checkpoint/tensors.ts';
+import { layerTensors } from '../checkpoint/tensors.ts';
 import type { AttentionKind } from '../graphs/decoding-graphs.ts';
-import { Random } from '../random.ts';
-import { adapterShapes, type LoraSettings } from '../runner/adapter-vector.ts';
-import type { AdapterVector, BaseWeights } from '../runner/layer-feeds.ts';
+import { adapterShapes, type LoraSettings, randomAdapter } from '../runner/adapter-vector.ts';
+import type { BaseWeights } from '../runner/layer-feeds.ts';
 import type { Runtime } from '../runtime.ts';
-import { kindOf, kindsOf, vectorLength } from '../weights/architecture.ts';
+import { kindOf, kindsOf, type NamedShape, vectorLength } from '../weights/architecture.ts';
 import { type ExactRun, runExactly } from './exact-model.ts';
 
 /** Rows of the embedding and of the head that are used. */
@@ -30,6 +29,12 @@ const testedRank = 16;
 export interface TestedModel extends BaseWeights {
   id: string;
   lora: LoraSettings;
+}
+
+/** An adapter as one flat vector: see `adapterShapes`. */
+interface AdapterVector {
+  lora: LoraSettings;
+  vector: Float32Array;
 }
 
 /** A part of a checkpoint, with an adapter, and what it computes exactly. */
@@ -58,9 +63,12 @@ export class Trial {
     const scale = model.lora.alpha / model.lora.rank;
     const lora = { ...model.lora, rank: testedRank, alpha: scale * testedRank };
     const base = firstPart(model, 2);
-    this.#adapter = randomAdapter(base, lora);
-    const tensors = adapterShapes(base.architecture, lora).map(
-      ({ name, offset, size }) => [name, this.#adapter.vector.subarray(offset, offset + size)] as const,
+    const shapes = adapterShapes(base.architecture, lora);
+    // Both its matrices change the result.
+    const vector = randomAdapter(shapes, 7);
+    this.#adapter = { lora, vector };
+    const tensors = shapes.map(
+      ({ name, offset, size }) => [name, vector.subarray(offset, offset + size)] as const,
     );
     this.#runs = runExactly(base, { lora, adapter: new Map(tensors) }, tokens);
     if (this.#runs.some(({ logits }) => logits.some((row) => !row.every(Number.isFinite))))
@@ -70,7 +78,6 @@ export class Trial {
       );
   }
 
-  /** Number of kinds of layers. */
   get kinds(): 1 | 2 {
     return kindsOf(this.#model.architecture).length === 1 ? 1 : 2;
   }
@@ -159,19 +166,6 @@ export function partOf(whole: BaseWeights['architecture'], layers: number): Base
   };
 }
 
-/** A random adapter. Both its matrices change the result. */
-function randomAdapter({ architecture }: BaseWeights, lora: LoraSettings): AdapterVector {
-  const random = new Random(7);
-  const shapes = adapterShapes(architecture, lora);
-  const vector = new Float32Array(vectorLength(shapes));
-  for (const { dimensions, offset, size } of shapes) {
-    const bound = 1 / Math.sqrt(dimensions[1] ?? 1);
-    for (let index = 0; index < size; index++) vector[offset + index] = bound * (2 * random.uniform() - 1);
-  }
-  return { lora, vector };
-}
-
-/** Rows of a flat array. */
 export function rowsOf(values: Float32Array, width: number): Float32Array[] {
   return Array.from({ length: values.length / width }, (_, row) =>
     values.subarray(row * width, (row + 1) * width),

@@ -17,7 +17,6 @@ import type { ProcessorModules } from '../extensions/logits-processors.ts';
 import type { Device, RuntimeChoice } from '../runtime.ts';
 import type { WatchdogStart } from './watchdog.ts';
 
-/** Settings of the engine's worker threads. */
 export interface WorkerSettings {
   runtime: RuntimeChoice;
   /** Where the thread runs checkpoints. */
@@ -47,7 +46,6 @@ export interface WorkerStart {
 
 /** A worker's first message. Its later messages are lists of `WorkerAnswer`. */
 export interface WorkerReady {
-  /** The name of its runtime. */
   runtime: string;
 }
 

@@ -51,7 +51,6 @@ export class WorkerThread<Call> {
     return this.#running;
   }
 
-  /** Sends a call and waits for its result. */
   async call<Result>(call: Call, options: CallOptions = {}): Promise<Result> {
     return this.running.call<Result>(call, options);
   }
@@ -144,7 +143,6 @@ export class RunningThread<Call> {
     return this.#death !== undefined;
   }
 
-  /** How long the thread has been silent. */
   get silentMs(): number {
     return this.#watchdog.silentMs;
   }

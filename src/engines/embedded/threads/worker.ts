@@ -23,7 +23,6 @@ interface WorkerContext {
   send: (answers: WorkerAnswer[]) => void;
 }
 
-/** The work of a worker thread. */
 interface WorkerTasks<Call> {
   /** Resolves with the call's result, or with undefined if that is sent later. If it rejects, the call fails. */
   call(call: Call, id: number): Promise<unknown>;

@@ -9,7 +9,7 @@ import type { Probabilities } from './batch-loss.ts';
 const leastEveryMs = 5000;
 /** A write must not take more than this share of the time. */
 const writeShare = 0.02;
-/** What a disk takes in a millisecond, until a write has shown it. */
+/** Assumed speed of the disk until the first write has measured it. */
 const assumedBytesPerMs = 300_000;
 /** Hash, number of values, number of probabilities. */
 const headerBytes = 48;

@@ -5,7 +5,7 @@ import type { TrainingPasses } from './passes.ts';
 
 type Passes = Pick<TrainingPasses, 'decisions' | 'logprobs'>;
 
-/** What a KL penalty compares. */
+/** The two sides that a KL penalty compares. */
 interface Comparison {
   step: Passes;
   baseModel: string;

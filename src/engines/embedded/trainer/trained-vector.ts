@@ -47,7 +47,7 @@ export class TrainedVector implements GradientSum {
     if (layout.end > mostMemoryBytes)
       throw new EngineError(
         'too_large',
-        `Training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB. Train an adapter of a lower rank, or an adapter in place of all weights.`,
+        `Training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB. Train an adapter with a lower rank, or an adapter instead of all weights.`,
       );
     const memory = createMemory(layout.end, { isShared: true });
     const [all, gradient, first, second, staged, factors, squares] = parts.map(

@@ -34,7 +34,7 @@ interface Run {
 
 interface TrainerOptions {
   models: BaseModels;
-  codecOf: (baseModel: string) => DecisionCodec | Promise<DecisionCodec>;
+  codecOf: (baseModel: string) => DecisionCodec;
   /** Runs the graphs of checkpoints. Default: the runtime of the tiny models. */
   checkpointRuntime?: Runtime;
   /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
@@ -58,9 +58,9 @@ export class Trainer {
   readonly #bytes: number;
   readonly #keepsLayers: boolean;
   readonly #keepEveryMs: number | undefined;
-  /** What the micro-batches and the rounding depend on besides the step. */
+  /** Settings, besides the step, that decide the micro-batches and so the rounding. */
   readonly #settings: readonly (string | number)[];
-  /** What else runs the graphs of the job. */
+  /** Other threads that run graphs of the job. */
   #runners: readonly BatchRunner[] = [];
   /** What runs the graphs of a teacher that has another base model. */
   #teacher: { baseModel: string; runners: readonly BatchRunner[] } | undefined;
@@ -138,7 +138,7 @@ export class Trainer {
       );
     const started = performance.now();
     const { model, vector, signal } = run;
-    const codec = await this.#codecOf(model.id);
+    const codec = this.#codecOf(model.id);
     const sequences: TrainingSequence[] = [];
     for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
     const passes = this.#passes(model, sequences, this.#runners);

@@ -2,7 +2,7 @@ import { type Code, f32x4, f64x2, i32 } from '../wasm/instructions.ts';
 import { eachVector } from '../wasm/vectors.ts';
 import { type FunctionWriter, type Local, type Locals, WasmModule } from '../wasm/wasm-module.ts';
 
-/** Of Adam's averages of the gradient and of its square. */
+/** Adam's decay of the averages of the gradient and of its square. */
 export const decays = { first: 0.9, second: 0.99 } as const;
 const epsilon = 1e-8;
 

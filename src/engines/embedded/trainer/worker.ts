@@ -56,7 +56,7 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
       case 'abandon':
         return call.job === job ? trainer.abandon() : undefined;
       case 'encode': {
-        const codec = await codecs.of(call.baseModel);
+        const codec = codecs.of(call.baseModel);
         const encoded: number[][] = [];
         for await (const [, reply] of inTimeSlices(call.replies))
           encoded.push(await codec.encodeReply(reply));

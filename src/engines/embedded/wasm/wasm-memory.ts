@@ -45,7 +45,7 @@ function unlessOutOfMemory<Result>(provide: () => Result): Result {
     if (!(error instanceof RangeError)) throw error;
     throw new EngineError(
       'out_of_memory',
-      `The engine gets no memory for WebAssembly (${error.message}). A memory reserves 10 GB of addresses, which take no memory. Raise the limit of addresses (ulimit -v), or start Node with --disable-wasm-trap-handler.`,
+      `The engine gets no memory for WebAssembly (${error.message}). Each memory reserves 10 GB of address space, not of real memory. Raise the limit of addresses (ulimit -v), or start Node with --disable-wasm-trap-handler.`,
       { cause: error },
     );
   }

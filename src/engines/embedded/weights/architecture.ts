@@ -83,7 +83,7 @@ export const kindsOf = (architecture: Architecture): LayerKind[] => [
   ...new Set(Array.from({ length: architecture.layers }, (_, layer) => kindOf(architecture, layer))),
 ];
 
-/** What few families have. */
+/** Options that most families leave at these values. */
 export const usualOptions = {
   normOffset: 0,
   outputNorms: false,
@@ -139,9 +139,16 @@ export function fullyTrained(
   };
 }
 
-export interface TensorShape {
+export interface NamedShape {
   name: string;
-  dimensions: number[];
+  dimensions: readonly number[];
+}
+
+/** Number of values of a tensor. */
+export const elementsOf = (dimensions: readonly number[]): number =>
+  dimensions.reduce((product, dimension) => product * dimension, 1);
+
+export interface TensorShape extends NamedShape {
   /** Offset and length in the flat parameter vector, in elements. */
   offset: number;
   size: number;

@@ -1,6 +1,5 @@
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { privateFile, writeFolderAtomically } from '../../../util/durable-files.ts';
+import { writeDurably, writeFolderAtomically } from '../../../util/durable-files.ts';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { type TensorShape, vectorLength } from './architecture.ts';
@@ -49,7 +48,6 @@ export async function readWeights(
   return await file.read();
 }
 
-/** The error for a checkpoint that cannot be read. */
 export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
   if (EngineError.isInstance(cause)) return cause;
   const code = hasCode(cause, 'ENOENT', 'ENOTDIR') ? 'checkpoint_missing' : 'engine_failed';
@@ -84,10 +82,4 @@ export async function writeCheckpoint(
       ),
     ]);
   });
-}
-
-async function writeDurably(path: string, parts: readonly Uint8Array[]): Promise<void> {
-  await using file = await open(path, 'w', privateFile);
-  for (const part of parts) await file.writeFile(part);
-  await file.sync();
 }

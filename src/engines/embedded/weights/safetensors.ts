@@ -3,6 +3,7 @@ import { isObject } from '../../../util/json.ts';
 import { isLfsPointer, lfsProblem } from '../../../util/lfs-pointer.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
 import { EngineError } from '../../engine.ts';
+import { elementsOf, type NamedShape } from './architecture.ts';
 import { formatBytes, isFormat, type NumberFormat, toFloat32 } from './number-formats.ts';
 
 /** A tensor in a safetensors file. */
@@ -31,7 +32,7 @@ export interface TensorFile extends AsyncDisposable {
  * @param metadata Texts by name.
  */
 export function encodeHeader(
-  tensors: Iterable<{ name: string; dimensions: readonly number[]; format: NumberFormat }>,
+  tensors: Iterable<NamedShape & { format: NumberFormat }>,
   metadata: Readonly<Record<string, string>>,
 ): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: metadata };
@@ -48,14 +49,10 @@ export function encodeHeader(
   return bytes;
 }
 
-export const elementsOf = (dimensions: readonly number[]): number =>
-  dimensions.reduce((product, dimension) => product * dimension, 1);
-
 /** A safetensors file opened for reading. Must be disposed of, such as by `await using`. */
 export class SafetensorsFile implements TensorFile {
   readonly formats = Object.keys(formatBytes);
   readonly path: string;
-  /** Texts by name. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
   readonly #handle: FileHandle;
@@ -81,10 +78,8 @@ export class SafetensorsFile implements TensorFile {
     }
   }
 
-  /** Fills `bytes` from the file, from a position on. */
-  async fill(bytes: Uint8Array, position: number): Promise<void> {
-    if ((await readInto(this.#handle, bytes, position)) < bytes.length)
-      throw new Error(`${this.path} became shorter while it was read`);
+  fill(bytes: Uint8Array, position: number): Promise<void> {
+    return fillFrom(this.#handle, this.path, bytes, position);
   }
 
   /** Reads the bytes of a tensor, at most `pieceBytes` at a time. A piece is valid until the next is read. */
@@ -120,6 +115,17 @@ export class SafetensorsFile implements TensorFile {
 export function wholeRows(dimensions: readonly number[], most: number): number {
   const row = dimensions.at(-1) ?? 1;
   return row * Math.max(1, Math.floor(most / row));
+}
+
+/** Fills `bytes` from a file, from a position on. */
+export async function fillFrom(
+  handle: FileHandle,
+  path: string,
+  bytes: Uint8Array,
+  position: number,
+): Promise<void> {
+  if ((await readInto(handle, bytes, position)) < bytes.length)
+    throw new Error(`${path} became shorter while it was read`);
 }
 
 /** Reads until the bytes are full or the file ends; returns the number of bytes read. */

@@ -32,7 +32,6 @@ export const encodeVectors = (
 export class VectorFile {
   readonly #file: SafetensorsFile;
   readonly #shapes: readonly TensorShape[];
-  /** The tensors of the shapes. */
   readonly #tensors: readonly StoredTensor[];
 
   private constructor(file: SafetensorsFile, shapes: readonly TensorShape[]) {
@@ -72,7 +71,6 @@ export class VectorFile {
     }
   }
 
-  /** Texts by name. */
   get metadata(): Readonly<Record<string, string>> {
     return this.#file.metadata;
   }

@@ -49,7 +49,6 @@ export class RuleParser {
     this.#reader = reader;
   }
 
-  /** The rules by name. */
   parse(): Map<string, GrammarRule> {
     const reader = this.#reader;
     const rules = new Map<string, GrammarRule>();

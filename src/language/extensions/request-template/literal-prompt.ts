@@ -50,7 +50,6 @@ export class LiteralPrompt {
     this.#plain = new PlainText(special, exactText([turns, tools ?? null, values]));
   }
 
-  /** The variables of the template. */
   values({ continueFinalMessage }: Ending): Record<string, unknown> {
     const { documents, variables } = this.#values;
     const plain = this.#plain;

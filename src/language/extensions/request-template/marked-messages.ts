@@ -13,7 +13,7 @@ export interface Marks {
 export interface TemplateMessage {
   role: string;
   content: string;
-  /** Both names have one text: templates read one or the other. */
+  /** The same text under both names, because templates read one or the other. */
   reasoning?: string;
   reasoning_content?: string;
   tool_calls?: { id: string; type: 'function'; function: { name: string; arguments: string } }[];

@@ -39,7 +39,6 @@ export class Conjunction {
     return this.parts.some(({ schema }) => schema[keyword] !== undefined);
   }
 
-  /** The values of a keyword, in order. */
   values(keyword: string): unknown[] {
     return this.parts.flatMap(({ schema }) => (schema[keyword] === undefined ? [] : [schema[keyword]]));
   }

@@ -32,7 +32,6 @@ export interface ObjectLayout {
   name(name: string): Expression;
   /** A member, up to the comma or brace that follows it. */
   member(key: Expression, value: Expression): Expression;
-  /** An object around its members. */
   object(members: Expression): Expression;
   /** Exactly one value. */
   constant(value: unknown): Expression;

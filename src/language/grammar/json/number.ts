@@ -62,7 +62,6 @@ function numeralsBetween(first: string, last: string): Expression {
   return choice(alternatives);
 }
 
-/** One end of a range of numbers. */
 interface Bound {
   value: number;
   isOpen: boolean;
@@ -142,7 +141,6 @@ function realBetween(low: Bound, high: Bound): Expression | null {
 const maxDigits = 15;
 const placesAfter = (digits: number): number => Math.max(0, maxDigits - digits);
 
-/** Numbers without a sign between two bounds. */
 function magnitudes(low: Bound, high: Bound): Expression[] {
   if (low.value > high.value || (low.value === high.value && (low.isOpen || high.isOpen))) return [];
   const [first, last] = [decimal(low.value), decimal(high.value)];

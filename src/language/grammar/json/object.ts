@@ -30,7 +30,6 @@ class ObjectCompiler {
   readonly #layout: ObjectLayout;
   readonly #parts: Properties[];
   readonly #patterns: string[];
-  /** Names that `not` excludes. */
   readonly #excluded: Set<string>;
   /** The schemas of all names. */
   readonly #keys: Located[];

@@ -44,7 +44,7 @@ interface SchemaOptions {
 /** The schemas that hold together, while they are gathered. */
 interface PartsWalk {
   parts: SchemaPart[];
-  /** The schemas that lead to the one that is looked at. */
+  /** The schemas on the path to the current one. */
   open: Set<JsonSchema>;
   /** Keys of the schemas that are among the parts, together with all that hold with them. */
   added: Set<string>;
@@ -252,7 +252,8 @@ export class SchemaCompiler implements SchemaScope {
     for (const [keyword, why] of REFUSED) if (all.has(keyword)) all.refuse(keyword, why);
     if (all.has('enum') || all.has('const')) return this.#constants(all);
     const types = typesOf(all);
-    if (types?.length === 0) return this.nothing(all, 'type', 'is not the type of what holds beside it');
+    if (types?.length === 0)
+      return this.nothing(all, 'type', 'is not the type that the schemas applied with it allow');
     const combination = combinationOf(all, this.#negation);
     if (combination) return this.#combined(all, combination);
     if (!types && !all.has('not')) return this.layout.anyValue;
@@ -267,7 +268,7 @@ export class SchemaCompiler implements SchemaScope {
     const values = keyword === 'enum' ? listOf(part, 'enum') : [part.schema.const];
     const admitted = values.filter((value) => this.matches(value, all.parts));
     if (admitted.length === 0)
-      return this.nothing(all, keyword, 'has no value that matches what holds beside it');
+      return this.nothing(all, keyword, 'has no value that matches the schemas applied with it');
     for (const value of admitted)
       if (!isExact(value))
         throw refusal(
@@ -291,7 +292,7 @@ export class SchemaCompiler implements SchemaScope {
     if (this.#merged > maxMerged)
       throw new LanguageError(
         'grammar_too_large',
-        `JSON schema, ${part.path}: its ${combination.keywords[0]} is merged with what holds beside it, which makes more than ${maxMerged} alternatives. Use fewer alternatives beside each other.`,
+        `JSON schema, ${part.path}: its ${combination.keywords[0]} is merged with the schemas applied with it, which makes more than ${maxMerged} alternatives. Use fewer alternatives beside each other.`,
       );
     const compileAll = (alternatives: readonly Located[][]) =>
       alternatives.map((alternative) =>

@@ -35,7 +35,6 @@ interface TextRules {
   excludedTexts: string[];
 }
 
-/** Strings that match all schemas. */
 export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   all.checkCounts('minLength', 'maxLength');
   const rules: TextRules = {
@@ -88,7 +87,7 @@ function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expres
   const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({ states: statesOf(rules) }));
   if (!states) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
-    return scope.nothing(all, keyword ?? 'type', 'and what holds beside it allow no string');
+    return scope.nothing(all, keyword ?? 'type', 'and the schemas that apply with it allow no string');
   }
   const label = scope.newLabel();
   const content = regularExpression(states, jsonSpelling, (index, body) =>

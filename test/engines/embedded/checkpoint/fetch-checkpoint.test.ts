@@ -152,10 +152,4 @@ describe('a checkpoint on the hub', () => {
     const cache = await temporaryFolder();
     await expect(fetchCheckpoint(address, { cache })).rejects.toMatchObject({ code: 'bad_option' });
   });
-
-  it('is not fetched further when the signal is aborted', async () => {
-    const { options } = await hub();
-    const signal = AbortSignal.abort(new Error('enough'));
-    await expect(fetchCheckpoint(name, { ...options, signal })).rejects.toThrow('enough');
-  });
 });

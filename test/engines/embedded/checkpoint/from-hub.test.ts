@@ -36,7 +36,7 @@ test('a checkpoint of the hub is a base model, and stays one when the hub is awa
   const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
   expect(await open()).toContain('Tiny-Qwen2');
   expect(warn).toHaveBeenCalledWith(
-    expect.stringContaining(`commit ${commit} is used`),
+    expect.stringContaining(`using commit ${commit}`),
     expect.objectContaining({ code: 'martingale_hub_unreachable' }),
   );
 });

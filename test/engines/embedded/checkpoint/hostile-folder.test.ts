@@ -132,7 +132,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
       await truncate(path, 8 + text.length + end);
     });
     expect(found).toMatch(
-      /^checkpoint_unsupported .*its weights take \d+\.\d GiB as float32, and this machine has/,
+      /^checkpoint_unsupported .*the weights need \d+\.\d GiB as float32, and this machine has/,
     );
   });
 

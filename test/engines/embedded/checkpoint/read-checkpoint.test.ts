@@ -240,11 +240,6 @@ describe('a checkpoint', () => {
     expect(plain).toMatchObject({ mlpWidth: 84, tiedEmbeddings: false });
   });
 
-  it('is not read further when the signal is aborted', async () => {
-    const signal = AbortSignal.abort(new Error('enough'));
-    await expect(readCheckpoint(fixtureFolder('qwen2'), { signal })).rejects.toThrow('enough');
-  });
-
   it('with tied embeddings may store its head too, if it is the same', async () => {
     const folder = await temporaryFolder();
     await cp(fixtureFolder('qwen2'), folder, { recursive: true });
@@ -302,7 +297,10 @@ describe('a folder is refused with file, field and value', () => {
     [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl". martingale runs LFM2 without images'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
     [{ model_type: undefined }, 'config.json has no model_type'],
-    [{ model_type: 'gemma3' }, 'model_type is "gemma3". martingale runs Gemma 3 without images, gemma3_text'],
+    [
+      { model_type: 'gemma3' },
+      'model_type is "gemma3". martingale runs Gemma 3 without images (gemma3_text)',
+    ],
     [{ model_type: 'gemma3n' }, 'model_type is "gemma3n". martingale does not run Gemma 3n'],
     [{ model_type: 'gemma3n_text' }, 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B'],
     [{ model_type: 'gemma2' }, 'martingale runs llama, qwen2, qwen3, gemma3_text'],
@@ -460,7 +458,7 @@ describe('a folder is refused with file, field and value', () => {
       'an index of other files',
       'llama',
       write(index, `{"weight_map":{"a":"${shard}"}}`),
-      `${shard} has no tensor a, but ${index} says so`,
+      `${shard} has no tensor a, but ${index} says it has`,
     ],
   ])('that has %s', async (_, name, change, message) => {
     const error = await refused(name, change);
@@ -491,7 +489,9 @@ describe('a folder is refused with file, field and value', () => {
       const first = (await readTensors(path)).tensors;
       await writeFile(path, safetensors('F32', new Map([...first, ...tensors])));
     });
-    expect(error).toMatch(/^bad_checkpoint model-00002-of-00002\.safetensors has tensor .* once more/);
+    expect(error).toMatch(
+      /^bad_checkpoint model-00002-of-00002\.safetensors has tensor .* which another file has too/,
+    );
   });
 });
 

@@ -111,7 +111,7 @@ it.each<[Record<string, unknown>, RegExp]>([
   [{ query_pre_attn_scalar: 9 }, /query_pre_attn_scalar must be 8 there\. Export with --merged instead/],
   [
     { num_hidden_layers: 5, layer_types: Array(5).fill('full_attention').fill('sliding_attention', 1, 4) },
-    /one layer of each n must see all positions there/,
+    /there, one layer in every n must see all positions/,
   ],
 ])('a Gemma 3 that llama.cpp does not run is refused: %j', async (fields, message) => {
   const folder = await generateCheckpoint(await temporaryFolder(), 'gemma3');
@@ -125,7 +125,7 @@ it('an LFM2 whose convolutions see one token is refused, because llama.cpp does 
   const { architecture } = readConfig(await openSource(fixture('lfm2')));
   const convolutions = { layers: [true, false], taps: 1 };
   expect(() => lfm2Fields({ ...architecture, convolutions })).toThrow(
-    /conv_L_cache is 1, and must be 2 or more there\. Export with --merged instead/,
+    /conv_L_cache is 1, and llama.cpp needs 2 or more\. Export with --merged instead/,
   );
 });
 

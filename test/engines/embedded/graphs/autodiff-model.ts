@@ -76,7 +76,7 @@ export async function differentiate(
     Object.fromEntries(
       trainedShapes(architecture, 'all').map(({ name, dimensions, offset, size }) => [
         name,
-        np.array(flat.slice(offset, offset + size)).reshape(dimensions),
+        np.array(flat.slice(offset, offset + size)).reshape([...dimensions]),
       ]),
     );
   const logits = (await forward(parameters()).data()) as Float32Array;

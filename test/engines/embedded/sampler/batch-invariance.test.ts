@@ -3,7 +3,8 @@ import { projections } from '../../../../src/engines/embedded/checkpoint/tensors
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { adapterShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { type Chunk, Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import type { Chunk } from '../../../../src/engines/embedded/sampler/cached-attention.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import type { Draw } from '../../../../src/engines/embedded/sampler/draws.ts';
 import { copyRow, type LogitRows } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { randomModel } from '../../../../src/engines/embedded/self-test/random-model.ts';

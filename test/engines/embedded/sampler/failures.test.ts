@@ -206,11 +206,12 @@ describe('a failure in the sampler', () => {
     await watched.addAll([generate, search, longScore]);
     await watched.step();
     const release = vi.spyOn(Pool.prototype, 'close');
-    const loading = Promise.withResolvers<void>();
+    const [loading, closing] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const create = Decoder.create;
-    vi.spyOn(Decoder, 'create').mockImplementation((...given) => {
+    vi.spyOn(Decoder, 'create').mockImplementation(async (...given) => {
       loading.resolve();
-      return create.apply(Decoder, given);
+      await closing.promise;
+      return await create.apply(Decoder, given);
     });
     const adding = watched.add(3, {
       type: 'generate',
@@ -221,7 +222,9 @@ describe('a failure in the sampler', () => {
     const run = vi.spyOn(Decoder.prototype, 'run');
     watched.sampler.cancelAll();
     await watched.drain();
-    await watched.sampler.close();
+    const closed = watched.sampler.close();
+    closing.resolve();
+    await closed;
     await adding;
     expect(run).not.toHaveBeenCalled();
     expect(release).toHaveBeenCalledTimes(2);

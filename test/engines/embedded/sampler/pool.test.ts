@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
-import type { Chunk } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import type { Chunk } from '../../../../src/engines/embedded/sampler/cached-attention.ts';
 import { PromptScores } from '../../../../src/engines/embedded/sampler/prompt-scores.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { architecture, drain, encode, openPool, ordinary, sequenceOf } from './support.ts';

@@ -3,7 +3,7 @@ import { isObject } from '../../../../util/json.ts';
 import { badCheckpoint } from '../bad-checkpoint.ts';
 import type { GgufFields } from './fields.ts';
 
-/** What SentencePiece has in place of a space. */
+/** SentencePiece's character for a space. */
 const space = '▁';
 
 /** Kinds of tokens in `tokenizer.ggml.token_type`. */

@@ -1,5 +1,5 @@
 import { append } from '../../../../util/extremes.ts';
-import { elementsOf } from '../../weights/safetensors.ts';
+import { elementsOf, type NamedShape } from '../../weights/architecture.ts';
 import { blockOf, typeOf } from './formats.ts';
 
 /** How the matrices of a file that is written may be stored. */
@@ -13,14 +13,11 @@ export type GgufField =
   | { type: 'strings'; value: readonly string[] }
   | { type: 'int32s' | 'float32s'; value: readonly number[] };
 
-export interface GgufTensorShape {
-  name: string;
-  /** Outermost first. */
-  dimensions: readonly number[];
+export interface GgufTensorShape extends NamedShape {
   format: 'F32' | 'F16' | 'Q8_0';
 }
 
-/** Where tensors may begin. */
+/** Tensors begin at multiples of this. */
 const alignment = 32;
 
 export const bytesOf = ({ dimensions, format }: GgufTensorShape): number => {
@@ -28,7 +25,7 @@ export const bytesOf = ({ dimensions, format }: GgufTensorShape): number => {
   return (elementsOf(dimensions) / numbers) * bytes;
 };
 
-/** The zeros after so many bytes. */
+/** The zeros that follow this many bytes, up to the next aligned one. */
 export const padding = (bytes: number): Uint8Array<ArrayBuffer> =>
   new Uint8Array((alignment - (bytes % alignment)) % alignment);
 

@@ -37,7 +37,6 @@ export class GgufFields {
     return this.#list(name, 'numbers', (value) => typeof value === 'number');
   }
 
-  /** The names of all fields that begin so. */
   namesOf(prefix: string): string[] {
     return [...this.#metadata.keys()].filter((name) => name.startsWith(prefix));
   }

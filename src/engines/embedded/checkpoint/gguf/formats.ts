@@ -241,7 +241,6 @@ function scaledAndShifted(quantum: (bytes: Uint8Array, at: number, index: number
   };
 }
 
-/** The formats that are read. */
 export const readFormats: readonly string[] = [...Object.keys(formatBytes), ...Object.keys(packings)];
 
 /** As ggml's `quantize_row_q8_0_ref`: the largest number of a block becomes 127. */

@@ -8,8 +8,9 @@ export const gemma3 = 'gemma3';
 
 const name = (field: string) => `${gemma3}.${field}`;
 
-/** What llama.cpp takes if a file does not say it, and Gemma 3 27B, whose scores it scales by another width. */
+/** llama.cpp's values for fields that a file does not have. */
 const defaults = { theta: 1_000_000, localTheta: 10_000, pattern: 6 } as const;
+/** llama.cpp scales the scores of Gemma 3 27B by another width, and knows that model by its layers. */
 const layersOf27B = 62;
 
 /**
@@ -28,7 +29,7 @@ export function gemma3Config(
   if (scaling !== 'none' && scaling !== 'linear')
     throw fields.unsupported(
       name('rope.scaling.type'),
-      'martingale runs rotary positions of Gemma 3 without it, and linear.',
+      'martingale runs rotary positions of Gemma 3 without scaling, or with linear scaling.',
     );
   return {
     // In float16 the states of Gemma overflow.
@@ -80,7 +81,7 @@ export function gemma3Fields({
     local.layers.every((isLocal, layer) => isLocal === ((layer + 1) % pattern !== 0));
   const patterns = [defaults.pattern, ...Array.from({ length: layers }, (_, index) => index + 1)];
   const pattern = patterns.find(isRepeated);
-  if (pattern === undefined) throw unsupported('one layer of each n must see all positions there');
+  if (pattern === undefined) throw unsupported('there, one layer in every n must see all positions');
   const { scaling } = positions;
   return {
     'attention.sliding_window': { type: 'uint32', value: local.window },

@@ -1,7 +1,8 @@
 import type { FileHandle } from 'node:fs/promises';
 import { hasCode, messageOf } from '../../../../util/error.ts';
 import { openRegularFile } from '../../../../util/regular-file.ts';
-import { elementsOf, type StoredTensor, type TensorFile, wholeRows } from '../../weights/safetensors.ts';
+import { elementsOf } from '../../weights/architecture.ts';
+import { fillFrom, type StoredTensor, type TensorFile, wholeRows } from '../../weights/safetensors.ts';
 import { badCheckpoint } from '../bad-checkpoint.ts';
 import { blockOf, readFormats, unpack } from './formats.ts';
 import { type GgufHeader, readHeader } from './header.ts';
@@ -78,7 +79,7 @@ export class GgufFile implements TensorFile {
     for (let done = 0; done < total; done += step) {
       const count = Math.min(step, total - done);
       const piece = bytes.subarray(0, (count / block.numbers) * block.bytes);
-      await this.#fill(piece, start + (done / block.numbers) * block.bytes);
+      await fillFrom(this.#handle, this.path, piece, start + (done / block.numbers) * block.bytes);
       const values = numbers.subarray(0, count);
       unpack(format, piece, values);
       if (added !== 0)
@@ -94,14 +95,6 @@ export class GgufFile implements TensorFile {
     const factors: number[] = [];
     for await (const values of this.values(tensor)) factors.push(...values);
     return factors;
-  }
-
-  async #fill(bytes: Uint8Array, position: number): Promise<void> {
-    for (let filled = 0; filled < bytes.length; ) {
-      const { bytesRead } = await this.#handle.read(bytes, filled, bytes.length - filled, position + filled);
-      if (bytesRead === 0) throw new Error(`${this.path} became shorter while it was read`);
-      filled += bytesRead;
-    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

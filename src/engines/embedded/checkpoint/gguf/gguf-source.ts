@@ -60,13 +60,16 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
     throw fields.unsupported(own('attention.sliding_window'), 'martingale runs attention without windows.');
   const width = number('attention.key_length');
   if (width !== undefined && (number('attention.value_length') ?? width) !== width)
-    throw fields.unsupported(own('attention.value_length'), `Keys and values must be as wide, ${width}.`);
+    throw fields.unsupported(
+      own('attention.value_length'),
+      `Keys and values must have the same width, ${width}.`,
+    );
   const [embedded, heads] = [number('embedding_length'), number('attention.head_count')];
   const headWidth = width ?? (embedded !== undefined && heads ? embedded / heads : 0);
   if ((number('rope.dimension_count') ?? headWidth) !== headWidth)
     throw fields.unsupported(
       own('rope.dimension_count'),
-      `martingale rotates whole heads only, ${headWidth}.`,
+      `martingale rotates whole heads only: it must be ${headWidth}.`,
     );
   const theta = number('rope.freq_base') ?? 10_000;
   return {
@@ -109,7 +112,7 @@ function scalingOf(
   if (type !== 'none')
     throw fields.unsupported(
       own('rope.scaling.type'),
-      "martingale runs rotary positions without it, and Llama 3's.",
+      "martingale runs rotary positions without scaling, or with Llama 3's.",
     );
   if (!factors) return null;
   const factor = factors.reduce((largest, one) => Math.max(largest, one), 1);

@@ -1,26 +1,17 @@
 import type { FileHandle } from 'node:fs/promises';
-import { elementsOf } from '../../weights/safetensors.ts';
+import { elementsOf } from '../../weights/architecture.ts';
+import type { StoredTensor } from '../../weights/safetensors.ts';
 import { badCheckpoint } from '../bad-checkpoint.ts';
 import { blockOf, formatName } from './formats.ts';
 
 /** A value of the metadata. Whole numbers beyond 2^53 are refused. */
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
-/** A tensor as the file has it. */
-interface GgufTensor {
-  /** The format of its numbers, such as `Q4_K`. */
-  format: string;
-  /** Outermost first, so the other way round than in the file. */
-  dimensions: readonly number[];
-  /** Position of the first byte in the file. */
-  start: number;
-  bytes: number;
-}
-
 /** What a GGUF file says before its numbers (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). */
 export interface GgufHeader {
   metadata: ReadonlyMap<string, GgufValue>;
-  tensors: ReadonlyMap<string, GgufTensor>;
+  /** Their dimensions are outermost first, the other way round than in the file. */
+  tensors: ReadonlyMap<string, StoredTensor>;
 }
 
 /**
@@ -62,7 +53,7 @@ export async function readHeader(path: string, handle: FileHandle): Promise<Gguf
   }
 }
 
-/** The header goes on where the bytes end. */
+/** The header continues after the bytes that have been read. */
 class NotYetRead extends Error {}
 
 const bytesOfType = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8] as const;
@@ -103,7 +94,7 @@ class HeaderReader {
     return { metadata, tensors: this.#tensors(tensorCount, metadata.get('general.alignment') ?? 32) };
   }
 
-  #tensors(count: number, alignment: GgufValue): Map<string, GgufTensor> {
+  #tensors(count: number, alignment: GgufValue): Map<string, StoredTensor> {
     if (typeof alignment !== 'number' || !Number.isInteger(alignment) || alignment < 1 || alignment > 1 << 20)
       throw this.#bad(`has general.alignment ${alignment}. It must be a whole number of 1 to ${1 << 20}`);
     const names = new Set<string>();
@@ -115,7 +106,7 @@ class HeaderReader {
       if (names.has(name)) throw this.#bad(`has tensor ${name} twice`);
       names.add(name);
       const depth = this.#unsigned();
-      if (depth > 4) throw this.#bad(`has ${depth} dimensions of tensor ${name}. The most is 4`);
+      if (depth > 4) throw this.#bad(`gives tensor ${name} ${depth} dimensions. The maximum is 4`);
       const dimensions = Array.from({ length: depth }, () => this.#long('a dimension')).reverse();
       if (!Number.isSafeInteger(elementsOf(dimensions)))
         throw this.#bad(`has tensor ${name} of [${dimensions}], more numbers than any file`);
@@ -125,7 +116,7 @@ class HeaderReader {
       places.push({ name, format, dimensions, offset: this.#long('its offset') });
     }
     const data = Math.ceil(this.#at / alignment) * alignment;
-    const tensors = new Map<string, GgufTensor>();
+    const tensors = new Map<string, StoredTensor>();
     for (const { name, format, dimensions, offset } of places) {
       const block = blockOf(format);
       const row = dimensions.at(-1) ?? 1;
@@ -194,7 +185,7 @@ class HeaderReader {
     return list;
   }
 
-  /** A number of things that take `least` bytes each. */
+  /** A count of items that take at least `least` bytes each, so the file limits it. */
   #count(what: string, largest: number, least: number): number {
     const count = this.#long(`the ${what}`);
     if (count > largest || count * least > this.#size - this.#at)

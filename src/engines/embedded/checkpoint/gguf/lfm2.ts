@@ -24,7 +24,7 @@ export function lfm2Config(fields: GgufFields): object {
   if (heads?.some((count) => count !== 0 && count !== most))
     throw fields.unsupported(
       name(keyValueHeads),
-      'martingale runs layers of attention with as many heads each.',
+      'martingale runs layers of attention that all have the same number of heads.',
     );
   return {
     torch_dtype: 'bfloat16',
@@ -49,7 +49,7 @@ export function lfm2Fields(architecture: Architecture): Record<string, GgufField
   if (convolutions.taps < 2)
     throw new EngineError(
       'checkpoint_unsupported',
-      `llama.cpp does not run this LFM2: conv_L_cache is ${convolutions.taps}, and must be 2 or more there. Export with --merged instead.`,
+      `llama.cpp does not run this LFM2: conv_L_cache is ${convolutions.taps}, and llama.cpp needs 2 or more. Export with --merged instead.`,
     );
   const heads = Array.from({ length: layers }, (_, layer) =>
     kindOf(architecture, layer) === 'convolution' ? 0 : architecture.keyValueHeads,

@@ -67,7 +67,7 @@ export function ggufName(name: string, family: string): string {
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${ending}`;
 }
 
-/** The other way round. A name that is not known stays. */
+/** The Hugging Face name of a GGUF tensor. An unknown name is returned unchanged. */
 export function huggingFaceName(name: string, family: string): string {
   const [, layer, part = '', ending] = /^(?:blk\.(\d+)\.)?(.*)\.(weight|bias)$/.exec(name) ?? [];
   const names = namesOf(family);
@@ -89,7 +89,7 @@ export const shapeInModel = (name: string, dimensions: readonly number[]): reado
     ? [dimensions[0] as number, 1, dimensions[1] as number]
     : dimensions;
 
-/** What files add to a tensor's numbers: they store the gains of Gemma's norms, which are 1 more than the weights. */
+/** The number that GGUF files add to a tensor's numbers: they store the gains of Gemma's norms, the weights plus 1. */
 export const addedInFile = (name: string, family: string): number =>
   family === gemma3 && name.endsWith('norm.weight') ? 1 : 0;
 

@@ -54,7 +54,7 @@ const wordsByName: Readonly<Record<string, Words>> = {
   'gpt-2': { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } },
 };
 
-/** What splits a text, of a `tokenizer.json`: the normalizer, and each step of the pre-tokenizer. */
+/** The parts of a `tokenizer.json` that split a text, as one string: the normalizer, and each step of the pre-tokenizer. */
 function signatureOf(normalizer: unknown, steps: readonly unknown[]): string {
   const keyOf = (step: unknown) => {
     if (!isObject(step)) return null;
@@ -84,56 +84,17 @@ const prefix = 'tokenizer.ggml.';
 
 /** What a GGUF file says of its tokenizer, as `tokenizer.json` says it. */
 export function tokenizerJson(fields: GgufFields): object {
-  const model = fields.text(`${prefix}model`);
-  if (model === 'llama' && fields.text('general.architecture') === gemma3) return ofCharacters(fields);
-  if (model !== 'gpt2')
-    throw fields.unsupported(
-      `${prefix}model`,
-      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2.',
-    );
-  const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
-  if (!words)
-    throw fields.unsupported(
-      `${prefix}pre`,
-      `martingale reads ${Object.keys(wordsByName).join(', ')}. Choose such a model, or its folder in Hugging Face form.`,
-    );
+  const isOfCharacters =
+    fields.text(`${prefix}model`) === 'llama' && fields.text('general.architecture') === gemma3;
+  const words = isOfCharacters ? null : wordsOf(fields);
   const { tokens, types } = tokensOf(fields);
-  const added = addedTokens(tokens, types);
-  // With the added tokens, because Hugging Face's library gives those that it does not find here other ids.
-  const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]));
-  refuseRepeats(fields, tokens);
-  const begin =
-    (fields.flag(`${prefix}add_bos_token`) ?? words.begins) ? tokenAt(fields, tokens, 'bos') : undefined;
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: added,
-    normalizer: words.normalizer,
-    pre_tokenizer: { type: 'Sequence', ...words.preTokenizer },
-    post_processor: begin === undefined ? null : beginProcessor(begin, tokens.indexOf(begin)),
-    decoder: bytes(true),
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: words.ignoreMerges,
-      vocab,
-      merges: fields.texts(`${prefix}merges`),
-    },
-  };
-}
-
-/** `tokenizer.json` of a tokenizer of characters. */
-function ofCharacters(fields: GgufFields): object {
-  const { tokens, types } = tokensOf(fields);
-  const { texts, parts } = characterTokenizer(fields, { tokens, types });
-  refuseRepeats(fields, texts);
-  const begin = (fields.flag(`${prefix}add_bos_token`) ?? true) ? tokenAt(fields, tokens, 'bos') : undefined;
+  const { texts, parts } = words
+    ? { texts: tokens, parts: byteLevelParts(fields, words, tokens) }
+    : characterTokenizer(fields, { tokens, types });
+  if (new Set(texts).size < texts.length)
+    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice. Fetch the file again.`);
+  const begins = fields.flag(`${prefix}add_bos_token`) ?? words?.begins ?? true;
+  const begin = begins ? tokenAt(fields, tokens, 'bos') : undefined;
   return {
     version: '1.0',
     truncation: null,
@@ -144,10 +105,38 @@ function ofCharacters(fields: GgufFields): object {
   };
 }
 
-function refuseRepeats(fields: GgufFields, tokens: readonly string[]): void {
-  if (new Set(tokens).size < tokens.length)
-    throw badCheckpoint(`${fields.path}: ${prefix}tokens has the same token twice. Fetch the file again.`);
+function wordsOf(fields: GgufFields): Words {
+  if (fields.text(`${prefix}model`) !== 'gpt2')
+    throw fields.unsupported(
+      `${prefix}model`,
+      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2.',
+    );
+  const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
+  if (words) return words;
+  throw fields.unsupported(
+    `${prefix}pre`,
+    `martingale reads ${Object.keys(wordsByName).join(', ')}. Choose such a model, or its folder in Hugging Face form.`,
+  );
 }
+
+const byteLevelParts = (fields: GgufFields, words: Words, tokens: readonly string[]) => ({
+  normalizer: words.normalizer,
+  pre_tokenizer: { type: 'Sequence', ...words.preTokenizer },
+  decoder: bytes(true),
+  model: {
+    type: 'BPE',
+    dropout: null,
+    unk_token: null,
+    continuing_subword_prefix: null,
+    end_of_word_suffix: null,
+    fuse_unk: false,
+    byte_fallback: false,
+    ignore_merges: words.ignoreMerges,
+    // With the added tokens, because Hugging Face's library gives those that it does not find here other ids.
+    vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+    merges: fields.texts(`${prefix}merges`),
+  },
+});
 
 const addedTokens = (tokens: readonly string[], types: readonly number[]) =>
   tokens.flatMap((content, id) =>
@@ -254,7 +243,6 @@ const endTexts = [
   ...['<end_of_turn>', '<eos>'],
 ];
 
-/** The tokens that end a reply. */
 export function endTokens(fields: GgufFields): number[] {
   const { tokens } = tokensOf(fields);
   const named = ['eos', 'eot', 'eom'].flatMap((name) => tokenAt(fields, tokens, name) ?? []);

@@ -26,7 +26,7 @@ interface Scratch {
 
 interface OpenMemory {
   memory: WebAssembly.Memory;
-  /** All of it. */
+  /** The whole memory, as numbers. */
   floats: Float32Array;
   kernels: Kernels;
 }

@@ -13,7 +13,6 @@ export interface Kernels {
 /** The compiled functions of each shape, which all sets of weights share. */
 const modules = new Map<string, WebAssembly.Module>();
 
-/** The functions for a shape. */
 export function createKernels(shape: AttentionShape, memory: WebAssembly.Memory): Kernels {
   const module = getOrInsert(modules, JSON.stringify(shape), () => new WebAssembly.Module(write(shape)));
   const { store, mix } = new WebAssembly.Instance(module, { environment: { memory } }).exports;

@@ -44,7 +44,6 @@ interface CachedLayer extends KeptShape {
  * adjacent, so that any range of them is one tensor without a copy. The cache grows and shrinks with the sequences.
  */
 export class KeyValueCache implements SlotCache {
-  /** Number of elements in a block. */
   readonly blockSize: number;
   readonly mostSlots = Number.POSITIVE_INFINITY;
   #slots = 0;
@@ -97,7 +96,6 @@ export class KeyValueCache implements SlotCache {
     return Math.max(slots, Math.min(Math.max(this.#slots * 2, 8), slots + spareSlots));
   }
 
-  /** Gives the memory back. No slot may be in use. */
   clear(): void {
     this.#slots = 0;
     this.#width = 0;

@@ -137,7 +137,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
     [
       'five dimensions',
       file([], [tensor('t', [1, 1, 1, 1, 1], 0, 0)]),
-      'has 5 dimensions of tensor t. The most is 4',
+      'gives tensor t 5 dimensions. The maximum is 4',
     ],
     [
       'a huge tensor',
@@ -192,7 +192,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
         ['general.architecture', word('gemma3')],
         ['gemma3.rope.scaling.type', word('yarn')],
       ]),
-      'gemma3.rope.scaling.type is "yarn". martingale runs rotary positions of Gemma 3 without it, and linear',
+      'gemma3.rope.scaling.type is "yarn". martingale runs rotary positions of Gemma 3 without scaling, or with linear scaling',
     ],
     [
       'an LFM2 that sees later tokens',
@@ -238,7 +238,7 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'qwen3.attention.value_length',
       4,
       u32(16),
-      'qwen3.attention.value_length is 16. Keys and values must be as wide, 8',
+      'qwen3.attention.value_length is 16. Keys and values must have the same width, 8',
     ],
     ['qwen3.context_length', 4, u32(2 ** 31), 'max_position_embeddings is 2147483648'],
     ['tokenizer.ggml.eos_token_id', 4, u32(4000), 'tokenizer.ggml.eos_token_id is 4000. It must be below'],
