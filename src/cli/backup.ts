@@ -21,7 +21,7 @@ async function backup(folder: string, { data, json }: { data: string; json?: boo
 
 export const backupCommand = (): Command =>
   new Command('backup')
-    .description('Copy the data folder of a service, which may be running, to a new folder.')
+    .description('Copy the data folder of a service to a new folder; the service may be running.')
     .argument('<folder>', 'the copy: a new or an empty folder')
     .addOption(dataFlag())
     .option('--json', 'write what was copied as JSON')

@@ -33,12 +33,12 @@ export function addCheckpointFlags(command: Command): Command {
     )
     .option(
       '--adapter <folder>',
-      "LoRA adapter in PEFT's form with which the models of the checkpoint begin: its rank, alpha and targets count",
+      "LoRA adapter in PEFT's form that models of the checkpoint start from; it sets rank, alpha and targets",
     )
     .addOption(
       new Option(
         '--train <what>',
-        'what training changes of the checkpoints: an adapter (lora), or all weights of small ones (default lora)',
+        'what training changes: an adapter (lora), or all weights of small checkpoints (default lora)',
       ).choices(['lora', 'all']),
     )
     .option('--lora-rank <number>', 'rank of the adapters that training makes (default 16)', wholeNumber(1))

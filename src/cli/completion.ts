@@ -72,7 +72,7 @@ export function completionScript(program: Command, shell: (typeof shells)[number
 export const completionCommand = (program: Command): Command =>
   new Command('completion')
     .description(
-      'Print a script that completes commands and flags of `martingale` in a shell. Where only `npx martingale` runs, it defines `martingale` as that.',
+      'Print a script that completes commands and flags of `martingale` in a shell. Where `martingale` is not installed, it makes `martingale` call `npx martingale`.',
     )
     .addArgument(new Argument('<shell>', 'such as: source <(npx martingale completion bash)').choices(shells))
     .action((shell: (typeof shells)[number]) => void process.stdout.write(completionScript(program, shell)));

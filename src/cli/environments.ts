@@ -64,7 +64,7 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
     },
     onEarlyExit: (because) => {
       const why = because === 'limit' ? `Some clean-up did not end within ${stopWithin} s` : 'Exited at once';
-      process.stderr.write(`${why}: look for what sessions have left.\n`);
+      process.stderr.write(`${why}: check what the sessions left behind.\n`);
     },
   });
   try {
@@ -112,7 +112,7 @@ const splitFlag = (text: string, before: Readonly<Record<string, string>>) => {
 
 export const environmentsCommand = (): Command =>
   new Command('environments')
-    .description('Serve environments to trainers of others.')
+    .description('Serve environments to other trainers.')
     .addCommand(
       new Command('serve')
         .description('Serve an environment in pieces over the Open Reward Standard, for trainers in Python.')
@@ -129,13 +129,13 @@ export const environmentsCommand = (): Command =>
         .addOption(
           new Option(
             '--key <key>',
-            'what requests must have as their bearer token or X-API-Key (default: a new one)',
+            'key that requests send as bearer token or X-API-Key (default: a new one)',
           ).env('MARTINGALE_ENVIRONMENT_KEY'),
         )
         .option('--max-sessions <count>', 'most sessions at a time', wholeNumber(1), 1000)
         .option(
           '--idle-timeout <seconds>',
-          'a session that is silent for so long is deleted',
+          'time without a call after which a session is deleted',
           wholeNumber(1, 86_400),
           900,
         )

@@ -50,7 +50,7 @@ async function writeScenarios(sources: string[], flags: ScenariosFlags): Promise
     printable(first),
   ]);
   process.stdout.write(
-    `${[...alignColumns(rows), ...(unread.length > 0 ? ['not read, with the place of the first', ...alignColumns(unread)] : [])].join('\n')}\n`,
+    `${[...alignColumns(rows), ...(unread.length > 0 ? ['not read, and where the first one is', ...alignColumns(unread)] : [])].join('\n')}\n`,
   );
 }
 
@@ -80,7 +80,7 @@ async function mapOf(file: string): Promise<(scenario: unknown) => unknown> {
 export const scenariosCommand = (): Command =>
   new Command('scenarios')
     .description(
-      'Make scenarios of recorded conversations: traces of OpenTelemetry (OTLP JSON), logs of chat completions (JSON lines), or runs.',
+      'Make scenarios from recorded conversations: traces of OpenTelemetry (OTLP JSON), logs of chat completions (JSON lines), or runs.',
     )
     .argument('<source...>', 'files, or folders with .json and .jsonl files; or folders of runs')
     .requiredOption('--out <folder>', 'a new folder, for train.jsonl and validation.jsonl')

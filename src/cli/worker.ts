@@ -63,7 +63,7 @@ async function work(file: string, flags: WorkerFlags): Promise<void> {
 export const workerCommand = (): Command =>
   new Command('worker')
     .description('Run rollouts for a training program on another machine, which uses leases().')
-    .argument('<file>', 'the module of the environment, whose files must be the same as the program has')
+    .argument('<file>', "the module of the environment; its files must be the same as the program's")
     .requiredOption('--url <url>', 'address of the program, such as http://10.0.0.4:7410', serviceUrl)
     .addOption(new Option('--key <key>', 'the `apiKey` of leases()').env('MARTINGALE_WORKER_KEY'))
     .option('--export <name>', 'the export with the environment', 'default')

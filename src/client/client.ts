@@ -143,6 +143,6 @@ function warnOfOldVariable(): void {
   hasWarned = true;
   warn(
     'martingale_old_variable',
-    'MARTINGALE_URL is set, and nothing reads it: set MARTINGALE_BASE_URL in its place.',
+    'MARTINGALE_URL is set, but has no effect: set MARTINGALE_BASE_URL instead.',
   );
 }

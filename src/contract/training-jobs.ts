@@ -63,7 +63,7 @@ export const rlConfigSchema = z
       'n: the reference is the checkpoint n steps before the one that the job starts from, or step 0 if there are fewer. Needs kl_penalty_coef, and replaces kl_penalty_reference_step. Default: off.',
     ),
     kl_penalty_source: optional(z.enum(['current_learner', 'sample'])).describe(
-      'The log-probabilities that the KL penalty compares with the reference. current_learner: those of the weights being trained. sample: those reported by the sampler; needs kl_penalty_coef. Default current_learner.',
+      'The log-probabilities that the KL penalty compares with the reference. current_learner: computed with the weights being trained. sample: as the sampler reported them; needs kl_penalty_coef. Default current_learner.',
     ),
     entropy_coefficient: optional(boundedNumber().min(0)).describe(
       'Added by us: weight of an entropy bonus, computed over the tokens that were allowed at each position. Default 0.',

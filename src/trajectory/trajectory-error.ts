@@ -29,7 +29,7 @@ export type UsedUpLimit = 'turn_limit' | 'token_limit' | 'tool_call_limit' | 'ti
  * - `trajectory_closed`: a model was called in a rollout that had ended.
  * - `trajectory_sealed`: a trajectory was changed after it was submitted for training.
  * - `not_trainable`: a trajectory was submitted for training whose tokens are unknown, because an external model sampled them,
- *   or let go, as those of a finished validation are.
+ *   or its data was released, as after a validation.
  * - `unexpected_call_...`: a model call cannot be trained on; see UnexpectedCallReason.
  * - `turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`: the rollout has reached this limit, so the model call
  *   is not made.

@@ -96,7 +96,7 @@ describe('martingale doctor', () => {
   it.each([
     [['--checkpoint', 'nowhere'], /nowhere.*config\.json does not exist/s],
     [['--checkpoint', 'hf:qwen'], /hf:qwen\. Pass hf:owner\/name/],
-    [['--sampled', '400'], /--sampled is 400, but must be less than --sequence, 400/],
+    [['--sampled', '400'], /--sampled is 400\. It must be less than --sequence \(400\)/],
     [['--rollouts', '0'], /--rollouts.*whole number/],
   ])('refuses %j by name', async (flags, message) => {
     const { stdout, stderr, code } = await command(['doctor', ...flags]);

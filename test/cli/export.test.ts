@@ -206,8 +206,11 @@ describe('martingale export', () => {
     for (const [index, value] of trained('model.layers.1.mlp.up_proj.weight').entries())
       expect(up[index]).toBeCloseTo(value, 2);
     for (const [more, message] of [
-      [[], /has all its weights trained, .* leave out --checkpoint, or add --merged or --to gguf/],
-      [['--to', 'gguf', '--adapter'], /has all its weights trained, and no adapter: leave out --adapter/],
+      [[], /training changed all weights of .*: leave out --checkpoint, or add --merged or --to gguf/],
+      [
+        ['--to', 'gguf', '--adapter'],
+        /training changed all weights of .*, so it has no adapter: leave out --adapter/,
+      ],
     ] as const)
       expect(await run(join(parent, 'none'), [...flags, ...more])).toMatchObject({
         errors: expect.stringMatching(message),
@@ -217,7 +220,7 @@ describe('martingale export', () => {
 
   it('says of a model that was trained under a form that the form was not learned', async () => {
     const hint =
-      /What that forces is not learned: ask for it again, with response_format .* format \(Ollama\)\.\n$/;
+      /A model does not learn what was forced: ask for it again, with response_format .* format \(Ollama\)\.\n$/;
     const unknown = await run(join(parent, 'formed'), ['shop/chooser']);
     expect(unknown.output).toMatch(hint);
     expect(unknown.output).toContain('under a schema, another grammar or a tool choice.');
@@ -262,8 +265,8 @@ describe('martingale export', () => {
         /--chat-template is for --merged and for the whole model/,
       ],
       [[...merged, base, '--chat-template', './none.jinja'], /none\.jinja cannot be read: .*one of hermes/],
-      [[...merged, other], /other weights than those in .*qwen2-generated.*--checkpoint.*\[wrong_base\]/],
-      [[...merged, changed], /other weights than those in .*changed.*\[wrong_base\]/],
+      [[...merged, other], /whose weights differ from .*qwen2-generated.*--checkpoint.*\[wrong_base\]/],
+      [[...merged, changed], /whose weights differ from .*changed.*\[wrong_base\]/],
       [
         ['local/shop/tiny', '--merged', '--checkpoint', base],
         /local\/shop\/tiny:step0 .*martingale-tiny.*--merged/,

@@ -83,7 +83,7 @@ describe('martingale preflight', () => {
       await output(served('preflight', 'wrong-field', '--rollouts', '8', '--json')),
     );
     expect(groupsAgainstSuccess).toBe(2);
-    expect(warnings[0]).toContain('rollouts without success earn more');
+    expect(warnings[0]).toContain('rollouts that fail earn more than rollouts that succeed');
     expect(
       shortcuts.map(({ name, completed }: { name: string; completed: number }) => [name, completed]),
     ).toContainEqual(["always the model's most frequent first call", 2]);

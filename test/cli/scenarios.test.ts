@@ -17,7 +17,7 @@ it('writes files that a ScenarioSet reads, and tells what it could not read', as
   );
   expect(text).toMatch(/train\.jsonl +5\n.*validation\.jsonl +1\n/);
   expect(text).toMatch(
-    /not read, with the place of the first\n +a model call without its messages.* 2 .*ai-sdk-gen-ai\.json/,
+    /not read, and where the first one is\n +a model call without its messages.* 2 .*ai-sdk-gen-ai\.json/,
   );
   const setOf = (name: string) =>
     ScenarioSet.fromJsonLines(join(out, name), { schema: recordedScenario }).toArray();

@@ -135,17 +135,17 @@ describe('a hub', () => {
     [
       'what is not JSON',
       (response) => void response.writeHead(200).end('<html>'),
-      /^hub_refused: .* with what is not of a hub/,
+      /^hub_refused: .* but not as a hub does/,
     ],
     [
       'no commit',
       (response) => void json(response, { ...info, sha: '../../etc' }),
-      /^hub_refused: .* it names no commit of main/,
+      /^hub_refused: .* it gives no commit for main/,
     ],
     [
       'a list in place of an object',
       (response) => void json(response, null),
-      /^hub_refused: .* with what is not of a hub/,
+      /^hub_refused: .* but not as a hub does/,
     ],
   ])('that answers %s is told as that, not as one that is away', async (_, answer, words) => {
     const server = await serve((__, response) => answer(response));

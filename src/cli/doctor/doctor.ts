@@ -29,7 +29,7 @@ async function doctor({ threads, json, repair, ...rest }: DoctorOptions): Promis
   if (rest.sampled >= rest.sequence)
     throw new MartingaleError(
       'bad_option',
-      `--sampled is ${rest.sampled}, but must be less than --sequence, ${rest.sequence}, which has the prompt too`,
+      `--sampled is ${rest.sampled}. It must be less than --sequence (${rest.sequence}), which also counts the prompt`,
     );
   const checks = await checkSurroundings({ ...rest, env: process.env });
   const { machine, limits } = await examineMachine(threads, rest);
@@ -52,7 +52,7 @@ async function repairData(data: string): Promise<void> {
   if (found.models > 0)
     throw new MartingaleError(
       'bad_option',
-      `--repair makes records anew where the database is lost, but the database of ${data} has ${counted(found.models, 'model')}. ` +
+      `--repair is for a lost database, but the database of ${data} has ${counted(found.models, 'model')}. ` +
         (found.problems.length === 0
           ? 'Nothing is wrong with it.'
           : `Restore a backup, or move the database away: ${found.problems[0]}`),
@@ -61,7 +61,7 @@ async function repairData(data: string): Promise<void> {
   process.stdout.write(
     printableLines(
       [
-        `Made records of ${counted(models, 'model')}, ${counted(checkpoints, 'checkpoint')} and ${counted(logs, 'log')}. Checkpoints have new ids and no metrics; jobs and events are not there.`,
+        `Made records of ${counted(models, 'model')}, ${counted(checkpoints, 'checkpoint')} and ${counted(logs, 'log')}. Checkpoints have new ids and no metrics; jobs and events are lost.`,
         ...(oldDatabase === null ? [] : [`The old database is kept: ${oldDatabase}`]),
         ...lost.map((what) => `Not restored: ${what}`),
         '',
@@ -189,11 +189,13 @@ const stepOf = ({ rollouts, group, sampled, sequence }: StepSize): StepSize => (
 
 export const doctorCommand = (): Command =>
   addCheckpointFlags(new Command('doctor'))
-    .description('Check this machine, and say beforehand what a checkpoint needs here and how fast it is.')
+    .description(
+      'Check this machine, and measure what a checkpoint needs here and how fast it is, before you use it.',
+    )
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option(
       '--batch <number>',
-      'sequences sampled at once, for their keys and values (default: the rollouts)',
+      'sequences sampled at once, whose keys and values take memory (default: the rollouts)',
       wholeNumber(1),
     )
     .option('--rollouts <number>', 'rollouts of a training step', wholeNumber(1), 64)
@@ -217,7 +219,7 @@ export const doctorCommand = (): Command =>
       'a model of that service to ask for one token: project/model or entity/project/model, either with :stepN, or a base model',
     )
     .option('--json', 'write the report as JSON')
-    .option('--repair', 'only make the records of --data anew from its files, if its database is lost')
+    .option('--repair', 'only make new records from the files of --data, if its database is lost')
     .addHelpText(
       'after',
       '\nThe exit status is 1 if a check fails, a checkpoint cannot be used, or a limit would refuse such a step.',

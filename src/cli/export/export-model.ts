@@ -95,7 +95,7 @@ async function formHint(folder: string, { name }: ExportedModel): Promise<string
       ? forms.map((form) => `Its replies were sampled under ${form}`)
       : ['Its replies were sampled under a schema, another grammar or a tool choice.'];
   lines.push(
-    'What that forces is not learned: ask for it again, with response_format (llama.cpp, vLLM and others of the OpenAI API), structured_outputs (vLLM) or format (Ollama).',
+    'A model does not learn what was forced: ask for it again, with response_format (llama.cpp, vLLM and others of the OpenAI API), structured_outputs (vLLM) or format (Ollama).',
   );
   return `${lines.map(printable).join('\n')}\n`;
 }
@@ -148,7 +148,7 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
   await using change = await readChange(folder, base, model);
   if (!('tensors' in change))
     throw badOption(
-      `${model.name} has all its weights trained, and no adapter beside a base: leave out --checkpoint, or add --merged or --to gguf`,
+      `training changed all weights of ${model.name}, so it has no adapter: leave out --checkpoint, or add --merged or --to gguf`,
     );
   const { adapterConfigFile } = await import('../../engines/embedded/tools.ts');
   const path = join(folder, adapterConfigFile);
@@ -178,8 +178,8 @@ async function readChange(
   if (expected !== (await hashCheckpoint(base.source)))
     throw new MartingaleError(
       'wrong_base',
-      `${model.name} was trained on ${model.baseModel}, with other weights than those in ${base.folder}: pass the folder ` +
-        `that the service has as ${model.baseModel} with --checkpoint`,
+      `${model.name} was trained on ${model.baseModel}, whose weights differ from ${base.folder}: pass with --checkpoint ` +
+        `the folder that the service has as ${model.baseModel}`,
     );
   if (isAdapter)
     return { ...(await readAdapter(folder, base.architecture)), [Symbol.asyncDispose]: async () => {} };

@@ -58,12 +58,12 @@ export const exportCommand = (): Command =>
     )
     .option(
       '--step <steps...>',
-      'of a run: steps from 0, or evaluations such as after (default: all; of sft, steps alone)',
+      'of a run: steps from 0, or evaluations such as after (default: all; for sft, only steps)',
     )
     .option('--min-reward <reward>', 'with --to sft: lowest reward of an example (default 1)', anyNumber())
     .option(
       '--in <folder>',
-      'where a run is looked for by name, or the run of a model, to say in which form its replies were asked for (default "runs")',
+      'folder of runs: for a run given by name, and for the run of a model, which tells its response format (default "runs")',
     )
     .option(
       '--merged',

@@ -36,7 +36,7 @@ export async function writeGgufFiles({
     if (!('tensors' in change))
       throw new MartingaleError(
         'bad_option',
-        `${name} has all its weights trained, and no adapter: leave out --adapter`,
+        `training changed all weights of ${name}, so it has no adapter: leave out --adapter`,
       );
     await writeGgufAdapter(base.source, change, path, { name });
   } else await writeGguf(base.source, change, path, { name, type, format, ...rest });

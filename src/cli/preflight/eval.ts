@@ -99,7 +99,7 @@ export const evalCommand = (): Command =>
   addModelFlags(
     new Command('eval')
       .description(
-        'Evaluate a model in an environment: mean reward and success with intervals, scenario by scenario; or hold it against an earlier evaluation.',
+        'Evaluate a model in an environment: mean reward and success with intervals, scenario by scenario; or compare it with an earlier evaluation.',
       )
       .argument(
         '<file>',
@@ -149,6 +149,6 @@ export const evalCommand = (): Command =>
       .addOption(new Option('--json', 'print a JSON line for each scenario, with its failures'))
       .addHelpText(
         'after',
-        '\nThe exit status is 1 if no rollout completed, or if the evaluation does not hold --against the other one.',
+        '\nThe exit status is 1 if no rollout completed, or if the comparison of --against fails.',
       ),
   ).action(evaluateFile);

@@ -163,7 +163,7 @@ function warningsOf(figures: Omit<PreflightFigures, 'warnings'>): string[] {
       : []),
     ...(figures.groupsAgainstSuccess > 0
       ? [
-          `In ${figures.groupsAgainstSuccess} groups, rollouts without success earn more than those with it: a part of the reward or \`success\` reads the wrong field.`,
+          `In ${figures.groupsAgainstSuccess} groups, rollouts that fail earn more than rollouts that succeed: a part of the reward or \`success\` reads the wrong field.`,
         ]
       : []),
     ...(counts.completed > 0 && groupsWithSignal === 0
@@ -185,7 +185,7 @@ function warningsOf(figures: Omit<PreflightFigures, 'warnings'>): string[] {
       : []),
     ...better.map(
       ({ name, reward: earned }) =>
-        `A shortcut earns more than the model: ${name} gets ${Number((earned ?? 0).toPrecision(3))}. Training would find it; mend the reward.`,
+        `A shortcut earns more than the model: ${name} gets ${Number((earned ?? 0).toPrecision(3))}. Training would find it: fix the reward.`,
     ),
   ];
 }

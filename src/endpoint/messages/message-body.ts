@@ -86,7 +86,7 @@ export function readMessageBody(body: unknown): ParsedMessageRequest {
     if (type !== 'clear_thinking_20251015' || keep !== 'all')
       throw unsupported(
         `context_management.edits.${index}`,
-        'Messages are sampled after as they are. Send fewer.',
+        'The reply follows the messages as they are. Send fewer messages.',
       );
   // A deferred tool is not in the prompt before a search finds it, and there is no search here.
   const shown = (read.tools ?? []).map(toTool).filter((_, index) => !read.tools?.[index]?.defer_loading);
@@ -134,7 +134,8 @@ const threadUnsupported = () =>
 function effortOf({ thinking, output_config }: MessageBody): ChatCompletionRequest['reasoning_effort'] {
   const effort = output_config?.effort === 'high' ? undefined : output_config?.effort;
   if (thinking?.type === 'disabled') {
-    if (effort) throw invalid('output_config.effort', 'is how much is thought, and `thinking` is disabled.');
+    if (effort)
+      throw invalid('output_config.effort', 'sets how much the model thinks, but `thinking` is disabled.');
     return 'none';
   }
   if (effort || thinking?.type !== 'enabled') return effort;

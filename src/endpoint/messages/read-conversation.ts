@@ -54,7 +54,7 @@ export function readConversation(
   if (read.at(-1)?.role === 'assistant')
     throw unsupported(
       `messages.${messages.length - 1}.role`,
-      'It is "assistant": replies cannot be begun by the request. End with a message of the user.',
+      'It is "assistant": a request cannot begin the reply. End with a message of the user.',
     );
   return read;
 }

@@ -66,7 +66,7 @@ export type ResponseBody = z.output<typeof responseBody>;
 const known: ReadonlySet<string> = new Set(Object.keys(responseBody.shape));
 const remove = 'Remove it.';
 const remedies = {
-  background: 'Replies are awaited. Remove it, or pass false.',
+  background: 'No reply is made in the background. Remove it, or pass false.',
   conversation: 'Continue a reply with `previous_response_id`, or send the items.',
   prompt: 'Templates are not stored here. Send `instructions` and `input`.',
   truncation: 'Send fewer items. The only value is "disabled".',

@@ -151,7 +151,7 @@ export class Connection {
 
   /** The error for an answer whose status is not a success. */
   refused(path: string, status: number, text: string): TinkerError {
-    const remedy = status === 401 || status === 403 ? '. TINKER_API_KEY must have a key that it knows.' : '';
+    const remedy = status === 401 || status === 403 ? '. Set TINKER_API_KEY to a key of that server.' : '';
     return new TinkerError(
       status,
       `The training server ${this.url} answered ${path} with ${status}: ${text.slice(0, 300)}${remedy}`,

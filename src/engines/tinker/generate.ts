@@ -59,7 +59,7 @@ export class Sampler {
   async generate(request: GenerateRequest): Promise<Generation> {
     refuseSampling(request.sampling, request.constraint !== null);
     if (request.topLogprobs > 0)
-      throw unsupported('top_logprobs', 'the server tells the log-probabilities of the taken tokens only');
+      throw unsupported('top_logprobs', 'the server returns log-probabilities of the sampled tokens only');
     const seed = request.seed === undefined ? undefined : serverSeed(request.seed);
     return new Promise((resolve, reject) => {
       if (this.#calls.length === 0) setImmediate(() => this.#send());

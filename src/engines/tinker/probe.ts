@@ -92,7 +92,7 @@ async function gradientNorm(api: TinkerApi, adapter: Adapter, data: TinkerDatum[
   const body = { model_id: adapter.id, adam_params: { learning_rate: 0 }, seq_id: adapter.sequence++ };
   const { metrics } = await api.operation('optim_step', body, { repeat: 'never' });
   const { grad_norm: norm } = gradientNormOf(metrics);
-  if (norm === undefined || norm === 0) throw wrong(api, 'it tells no norm of the gradient');
+  if (norm === undefined || norm === 0) throw wrong(api, 'it does not return the norm of the gradient');
   return norm;
 }
 

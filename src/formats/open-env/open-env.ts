@@ -140,7 +140,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   const named = options.environment ?? environments?.[0];
   if (options.environment !== undefined && !environments)
     throw badOption(
-      `\`environment\`: the server ${url} has no Task API, so that its environment has no name. Leave it out.`,
+      `\`environment\`: the server ${url} has no Task API, so its environment has no name. Leave it out.`,
     );
   if (options.environment !== undefined && environments && !environments.includes(options.environment))
     throw badOption(
@@ -156,7 +156,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   if (opening === undefined || opening === '')
     throw badOption(
       action
-        ? '`prompt` is missing. Give a function that makes a message of an observation.'
+        ? '`prompt` is missing. Give a function that turns an observation into a message.'
         : '`prompt` is missing, and the server has no description. Give the text that begins the conversation.',
     );
   if (action && typeof opening === 'string')

@@ -21,7 +21,7 @@ export async function listTools(episode: Episode, signal: AbortSignal): Promise<
   if (parsed.success) return parsed.data.tools;
   throw new OpenEnvError(
     'bad_option',
-    '`action` is missing: the environment answered `list_tools` without tools.',
+    '`action` is missing: `list_tools` of the environment returned no tools.',
   );
 }
 

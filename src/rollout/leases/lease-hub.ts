@@ -136,7 +136,7 @@ export class LeaseHub {
   /** Why a worker of this name may not join again; undefined if it may. */
   whyRefused({ name }: JoinRequest): string | undefined {
     return this.#refusedNames.has(name)
-      ? `it has sent ${maxInvalid} messages that could not be read. Restart the program after mending it`
+      ? `it has sent ${maxInvalid} messages that could not be read. Fix it, then restart the program`
       : undefined;
   }
 

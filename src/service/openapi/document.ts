@@ -17,7 +17,7 @@ Where the interface is open, this service behaves as follows:
 - The path decides how a body is read, not \`Content-Type\`. Default limits are 16 MiB for chat completions, 256 MiB for trajectories and training data, and 4 MiB elsewhere. \`Content-Encoding: gzip\` is decompressed while it is received, and the limit counts decompressed bytes; other encodings are 415.
 - Sizes are bounded by \`maxLength\` (in UTF-16 code units), \`maxItems\` and \`maxProperties\`. Bounds above 1024 also exist, but are not in this document: some tools generate values of the maximum size. A longer value is a 422.
 - Lists are read in pages: \`after\` is the \`last_id\` of the previous page.
-- Log-probabilities are those of the sampled distribution: after penalties, biases, grammar, temperature and cut-offs.
+- Log-probabilities belong to the distribution that was sampled from: after penalties, biases, grammar, temperature and cut-offs.
 - A seed beyond 2^53 is read with all its digits; JSON writers such as JavaScript's round it.
 - Every answer has \`X-Request-Id\`.`;
 

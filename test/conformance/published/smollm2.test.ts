@@ -219,7 +219,9 @@ describe('a published model', { tags: ['long'] }, () => {
       ];
       const env = { ...process.env, MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
       const { stdout } = await run(process.execPath, program, { cwd: root, env });
-      expect(stdout).toContain('What that forces is not learned: ask for it again, with response_format');
+      expect(stdout).toContain(
+        'A model does not learn what was forced: ask for it again, with response_format',
+      );
       const [file = ''] = (await readdir(to)).filter((name) => name.endsWith('.gguf'));
       return [to, join(to, file)] as const;
     };

@@ -2,7 +2,7 @@ import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { createServer, type Socket } from 'node:net';
 import { httpUrl, startListening } from '../../../../util/http-server.ts';
 
-/** For `bash`: what it reads goes to a port of its machine, and what comes from there is what it writes. */
+/** A script for `bash`: sends its input to a port of its machine, and writes the answers to its output. */
 const connectTo = (port: number): string =>
   `exec 3<>/dev/tcp/localhost/${port} 4<&0 || exit 1; cat <&3 & out=$!; { cat; kill $out; } <&4 >&3 2>&3 & wait $out`;
 
