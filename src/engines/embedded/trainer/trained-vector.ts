@@ -1,12 +1,9 @@
 import { EngineError } from '../../engine.ts';
 import type { GradientSum } from '../runner/adapter-vector.ts';
 import { freeAll } from '../runtime.ts';
-import { createMemory, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
+import { createMemory, floatBytes, Layout, mostMemoryBytes } from '../wasm/wasm-memory.ts';
 import type { OptimizerState } from '../weights/checkpoint-files.ts';
 import { createVectorFunctions, decays, type VectorFunctions, vectorStep } from './vector-functions.ts';
-
-/** Bytes of a number. */
-const size = 4;
 
 /** Most elements that are copied into the memory at once. */
 const stagedElements = 2 ** 20;
@@ -106,8 +103,8 @@ export class TrainedVector implements GradientSum {
         [first, end] = [row, row + most];
         staged = this.#stage(rows.subarray(first * width, end * width));
       }
-      const sum = gradient + (places[at + 1] as number) * size;
-      this.#functions.add(sum, staged + (row - first) * width * size, sum + width * size);
+      const sum = gradient + (places[at + 1] as number) * floatBytes;
+      this.#functions.add(sum, staged + (row - first) * width * floatBytes, sum + width * floatBytes);
     }
     freeAll([rows]);
   }
@@ -142,9 +139,9 @@ export class TrainedVector implements GradientSum {
 
   #addStaged(offset: number, added: Float32Array): void {
     const rest = added.length % 4;
-    const sum = this.#gradient.byteOffset + offset * size;
+    const sum = this.#gradient.byteOffset + offset * floatBytes;
     const staged = this.#stage(added);
-    const end = sum + (added.length - rest) * size;
+    const end = sum + (added.length - rest) * floatBytes;
     if (end > sum) this.#functions.add(sum, staged, end);
     for (let index = added.length - rest; index < added.length; index++)
       this.#gradient[offset + index] = (this.#gradient[offset + index] as number) + (added[index] as number);

@@ -1,13 +1,12 @@
 import { type Code, f32x4, f64x2, i32 } from '../wasm/instructions.ts';
 import { eachVector } from '../wasm/vectors.ts';
+import { floatBytes } from '../wasm/wasm-memory.ts';
 import { type FunctionWriter, type Local, type Locals, WasmModule } from '../wasm/wasm-module.ts';
 
 /** Adam's decay of the averages of the gradient and of its square. */
 export const decays = { first: 0.9, second: 0.99 } as const;
 const epsilon = 1e-8;
 
-/** Bytes of a number. */
-const size = 4;
 /** Numbers that the functions take at once: the length of a vector is a multiple of it. */
 export const vectorStep = 8;
 
@@ -41,7 +40,7 @@ function compile(): WebAssembly.Module {
 function writeAdd(code: FunctionWriter, { sum, added, end }: Locals<'sum' | 'added' | 'end'>): void {
   eachVector(code, sum, end.get, () => {
     code.do(f32x4.store(sum.get, 0, f32x4.add(f32x4.load(sum.get), f32x4.load(added.get))));
-    code.do(code.advance(added, 4 * size));
+    code.do(code.advance(added, 4 * floatBytes));
   });
 }
 
@@ -53,10 +52,10 @@ function writeSquares(
   const pair = code.local('v128');
   code.repeat(() => {
     for (const [index, sum] of sums.entries()) {
-      code.do(pair.set(f64x2.loadFloats(vector.get, index * 2 * size)));
+      code.do(pair.set(f64x2.loadFloats(vector.get, index * 2 * floatBytes)));
       code.do(sum.set(f64x2.add(sum.get, f64x2.multiply(pair.get, pair.get))));
     }
-    code.do(code.advance(vector, vectorStep * size));
+    code.do(code.advance(vector, vectorStep * floatBytes));
     return i32.differs(vector.get, end.get);
   });
   code.do(f64x2.store(target.get, 0, sums.map(({ get }) => get).reduce(f64x2.add)));
@@ -68,7 +67,7 @@ function writeUpdate(
 ): void {
   const { values, gradient, first, second, factors, end } = given;
   const [scale, stepSize, squareScale] = [0, 1, 2].map((index) =>
-    code.local('v128', f32x4.loadAll(factors.get, index * size)),
+    code.local('v128', f32x4.loadAll(factors.get, index * floatBytes)),
   ) as [Local, Local, Local];
   const [slope, mean, square] = code.locals(3, 'v128') as [Local, Local, Local];
   const { multiply, constant, load } = f32x4;
@@ -82,6 +81,6 @@ function writeUpdate(
     const change = f32x4.divide(multiply(mean.get, stepSize.get), f32x4.add(root, constant(epsilon)));
     code.do(f32x4.store(first.get, 0, mean.get), f32x4.store(second.get, 0, square.get));
     code.do(f32x4.store(values.get, 0, f32x4.subtract(load(values.get), change)));
-    for (const vector of [gradient, first, second]) code.do(code.advance(vector, 4 * size));
+    for (const vector of [gradient, first, second]) code.do(code.advance(vector, 4 * floatBytes));
   });
 }

@@ -1,14 +1,12 @@
 import { type Code, f32, f32x4, i32, i32x4 } from './instructions.ts';
+import { floatBytes } from './wasm-memory.ts';
 import type { FunctionWriter, Local } from './wasm-module.ts';
-
-/** Bytes of a number. */
-const size = 4;
 
 /** Repeats `body` while `at` goes from vector to vector, up to the address `end`. */
 export function eachVector(code: FunctionWriter, at: Local, end: Code, body: () => void): void {
   code.repeat(() => {
     body();
-    code.do(code.advance(at, 4 * size));
+    code.do(code.advance(at, 4 * floatBytes));
     return i32.differs(at.get, end);
   });
 }

@@ -1,5 +1,6 @@
 import { EngineError } from '../../engine.ts';
 
+export const floatBytes = Float32Array.BYTES_PER_ELEMENT;
 const pageBytes = 64 * 1024;
 /** Most bytes of a memory: addresses have 32 bits. */
 export const mostMemoryBytes = 2 ** 32 - pageBytes;
@@ -19,7 +20,7 @@ export class Layout {
   /** The address of a new part for numbers of 32 bits. */
   add(elements: number): number {
     const address = this.#end;
-    this.#end += Math.ceil((elements * Float32Array.BYTES_PER_ELEMENT) / alignment) * alignment;
+    this.#end += Math.ceil((elements * floatBytes) / alignment) * alignment;
     return address;
   }
 }

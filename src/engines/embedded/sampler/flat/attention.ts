@@ -1,10 +1,8 @@
 import { type Code, f32, f32x4, i32, i32x4 } from '../../wasm/instructions.ts';
 import { Exponential, eachVector, largestOf, sumOf } from '../../wasm/vectors.ts';
+import { floatBytes } from '../../wasm/wasm-memory.ts';
 import type { FunctionWriter, Local, Locals } from '../../wasm/wasm-module.ts';
 import { blockLength } from '../prefix-cache.ts';
-
-/** Bytes of a number. */
-const size = 4;
 
 /**
  * Positions of a block. Its keys are [head, head width, position], so that one vector instruction reads four positions;
@@ -24,7 +22,7 @@ export interface AttentionShape {
 
 /** Bytes of the keys of a block, or of its values. */
 export const blockBytes = ({ keyValueHeads, headWidth }: AttentionShape) =>
-  keyValueHeads * headWidth * blockPositions * size;
+  keyValueHeads * headWidth * blockPositions * floatBytes;
 
 /** Bytes of all keys, or of all values. */
 export const cacheBytes = (shape: AttentionShape) =>
@@ -46,26 +44,29 @@ export function writeStore(
   { packed, cache, position }: Locals<'packed' | 'cache' | 'position'>,
 ): void {
   const { heads, keyValueHeads, headWidth } = shape;
-  const queryBytes = heads * headWidth * size;
-  const keyBytes = keyValueHeads * headWidth * size;
+  const queryBytes = heads * headWidth * floatBytes;
+  const keyBytes = keyValueHeads * headWidth * floatBytes;
   const block = i32.add(cache.get, i32.multiply(blockOf(position), i32.constant(blockBytes(shape))));
   const key = code.local('i32', block);
   const place = code.local('i32', withinBlock(position));
-  const value = code.local('i32', i32.add(key.get, i32.multiply(place.get, i32.constant(headWidth * size))));
+  const value = code.local(
+    'i32',
+    i32.add(key.get, i32.multiply(place.get, i32.constant(headWidth * floatBytes))),
+  );
   for (let head = 0; head < keyValueHeads; head++)
     for (let at = 0; at < headWidth; at += 4) {
-      const from = queryBytes + keyBytes + (head * headWidth + at) * size;
-      const to = cacheBytes(shape) + (head * blockPositions * headWidth + at) * size;
+      const from = queryBytes + keyBytes + (head * headWidth + at) * floatBytes;
+      const to = cacheBytes(shape) + (head * blockPositions * headWidth + at) * floatBytes;
       code.do(f32x4.store(value.get, to, f32x4.load(packed.get, from)));
     }
-  code.do(key.set(i32.add(key.get, i32.multiply(place.get, i32.constant(size)))));
+  code.do(key.set(i32.add(key.get, i32.multiply(place.get, i32.constant(floatBytes)))));
   const end = code.local('i32', i32.add(packed.get, i32.constant(keyBytes)));
   const numbers = code.local('v128');
   eachVector(code, packed, end.get, () => {
     code.do(numbers.set(f32x4.load(packed.get, queryBytes)));
     for (let lane = 0; lane < 4; lane++)
-      code.do(f32.store(key.get, lane * blockPositions * size, f32x4.lane(numbers.get, lane)));
-    code.do(code.advance(key, 4 * blockPositions * size));
+      code.do(f32.store(key.get, lane * blockPositions * floatBytes, f32x4.lane(numbers.get, lane)));
+    code.do(code.advance(key, 4 * blockPositions * floatBytes));
   });
 }
 
@@ -82,8 +83,8 @@ export function writeAttention(
 ): void {
   const { heads, keyValueHeads, headWidth, contextLength } = shape;
   const sharers = heads / keyValueHeads;
-  const headBytes = headWidth * size;
-  const scoreBytes = blockPositions * size;
+  const headBytes = headWidth * floatBytes;
+  const scoreBytes = blockPositions * floatBytes;
   /** Bytes of a head's scores. */
   const rowBytes = Math.ceil(contextLength / blockPositions) * scoreBytes;
   const used = i32.multiply(i32.add(blockOf(position), i32.constant(1)), i32.constant(scoreBytes));
@@ -126,9 +127,11 @@ export function writeAttention(
         code.do(...used.map((sum) => sum.set(f32x4.zero)));
         for (let index = 0; index < headWidth; index++) {
           for (const [member, head] of group.entries())
-            code.do((factors[member] as Local).set(f32x4.loadAll(from.get, head * headBytes + index * size)));
+            code.do(
+              (factors[member] as Local).set(f32x4.loadAll(from.get, head * headBytes + index * floatBytes)),
+            );
           addProducts(group, vectors, (column) =>
-            f32x4.load(at.get, (index * blockPositions + column * 4) * size),
+            f32x4.load(at.get, (index * blockPositions + column * 4) * floatBytes),
           );
         }
         for (const [member, head] of group.entries())
@@ -136,7 +139,7 @@ export function writeAttention(
             code.do(
               f32x4.store(
                 score.get,
-                head * rowBytes + column * 4 * size,
+                head * rowBytes + column * 4 * floatBytes,
                 (used[member * vectors + column] as Local).get,
               ),
             );
@@ -156,8 +159,8 @@ export function writeAttention(
       const lanes = i32x4.constant(lane, lane + 1, lane + 2, lane + 3);
       const isLater = i32x4.isGreater(lanes, i32x4.all(withinBlock(position)));
       const nothing = f32x4.constant(Number.NEGATIVE_INFINITY);
-      const value = f32x4.choose(nothing, f32x4.load(at.get, lane * size), isLater);
-      code.do(f32x4.store(at.get, lane * size, value));
+      const value = f32x4.choose(nothing, f32x4.load(at.get, lane * floatBytes), isLater);
+      code.do(f32x4.store(at.get, lane * floatBytes, value));
     }
     code.do(at.set(score.get), most.set(f32x4.load(score.get)), total.set(f32x4.zero));
     eachVector(code, at, end.get, () => code.do(most.set(f32x4.largest(most.get, f32x4.load(at.get)))));
@@ -175,20 +178,22 @@ export function writeAttention(
   });
 
   // The mixed values, up to the token's own: those after it may be NaN.
-  for (let at = 0; at < heads * headWidth; at += 4) code.do(f32x4.store(output.get, at * size, f32x4.zero));
+  for (let at = 0; at < heads * headWidth; at += 4)
+    code.do(f32x4.store(output.get, at * floatBytes, f32x4.zero));
   code.do(row.set(scores.get), at.set(i32.add(cache.get, i32.constant(cacheBytes(shape)))));
   const left = code.local('i32', i32.add(position.get, i32.constant(1)));
   const count = code.local('i32');
   code.repeat(() => {
     code.do(count.set(i32.smallest(left.get, i32.constant(blockPositions))), from.set(output.get));
     eachHead(sharers, () => {
-      code.do(end.set(i32.add(score.get, i32.multiply(count.get, i32.constant(size)))));
+      code.do(end.set(i32.add(score.get, i32.multiply(count.get, i32.constant(floatBytes)))));
       for (const group of groups) {
         const vectors = Math.min(headWidth / 4, Math.floor(mostSums / group.length));
         for (let first = 0; first < headWidth / 4; first += vectors) {
           const width = Math.min(vectors, headWidth / 4 - first);
           const sumAt = (member: number, column: number) => sums[member * width + column] as Local;
-          const offsetOf = (head: number, column: number) => head * headBytes + (first + column) * 4 * size;
+          const offsetOf = (head: number, column: number) =>
+            head * headBytes + (first + column) * 4 * floatBytes;
           for (const [member, head] of group.entries())
             for (let column = 0; column < width; column++)
               code.do(sumAt(member, column).set(f32x4.load(from.get, offsetOf(head, column))));
@@ -196,8 +201,8 @@ export function writeAttention(
           code.repeat(() => {
             for (const [member, head] of group.entries())
               code.do((factors[member] as Local).set(f32x4.loadAll(within.get, head * rowBytes)));
-            addProducts(group, width, (column) => f32x4.load(place.get, (first + column) * 4 * size));
-            code.do(code.advance(place, headBytes), code.advance(within, size));
+            addProducts(group, width, (column) => f32x4.load(place.get, (first + column) * 4 * floatBytes));
+            code.do(code.advance(place, headBytes), code.advance(within, floatBytes));
             return i32.differs(within.get, end.get);
           });
           for (const [member, head] of group.entries())

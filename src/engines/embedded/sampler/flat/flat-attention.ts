@@ -1,9 +1,7 @@
 import type { Runtime } from '../../runtime.ts';
+import { floatBytes } from '../../wasm/wasm-memory.ts';
 import { atLeast, type CachedAttention, type MixLayer, type TokenRange } from '../cached-attention.ts';
 import { type CacheShape, FlatCache, tokensTogether } from './flat-cache.ts';
-
-/** Bytes of a number. */
-const size = Float32Array.BYTES_PER_ELEMENT;
 
 /**
  * Attention by functions of WebAssembly, which know what each token needs of the cache and read it in place. Each token is
@@ -49,18 +47,18 @@ export class FlatAttention implements CachedAttention {
       let row = 0;
       for (let first = 0; first < slots.length; first += tokensTogether) {
         const end = Math.min(slots.length, first + tokensTogether);
-        floats.set(packed.subarray(first * widths.packed, end * widths.packed), scratch.packed / size);
-        const query = (token: number) => scratch.packed + (token - first) * widths.packed * size;
+        floats.set(packed.subarray(first * widths.packed, end * widths.packed), scratch.packed / floatBytes);
+        const query = (token: number) => scratch.packed + (token - first) * widths.packed * floatBytes;
         const keys = (token: number) => this.cache.address(slots[token] as number, layer);
         for (let token = first; token < end; token++)
           kernels.store(query(token), keys(token), positions[token] as number);
         const firstRow = row;
         let output = scratch.mixed;
-        for (; row < rows.length && (rows[row] as number) < end; row++, output += widths.mixed * size) {
+        for (; row < rows.length && (rows[row] as number) < end; row++, output += widths.mixed * floatBytes) {
           const token = rows[row] as number;
           kernels.mix(query(token), keys(token), positions[token] as number, scratch.scores, output);
         }
-        mixed.set(floats.subarray(scratch.mixed / size, output / size), firstRow * widths.mixed);
+        mixed.set(floats.subarray(scratch.mixed / floatBytes, output / floatBytes), firstRow * widths.mixed);
       }
       return { mixed: this.#runtime.float(mixed, [count, widths.mixed]) };
     };

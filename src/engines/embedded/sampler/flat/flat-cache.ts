@@ -1,12 +1,9 @@
 import { getOrInsert } from '../../../../util/get-or-insert.ts';
-import { createMemory, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
+import { createMemory, floatBytes, growMemory, Layout, mostMemoryBytes } from '../../wasm/wasm-memory.ts';
 import type { SlotCache } from '../cached-attention.ts';
 import type { KeyValueBlock } from '../prefix-cache.ts';
 import { type AttentionShape, blockBytes, blockPositions, cacheBytes } from './attention.ts';
 import { createKernels, type Kernels } from './kernels.ts';
-
-/** Bytes of a number. */
-const size = Float32Array.BYTES_PER_ELEMENT;
 
 /** Most bytes of slots that are kept while none is in use. */
 const mostIdleBytes = 64 * 1024 ** 2;
@@ -54,7 +51,7 @@ export class FlatCache implements SlotCache {
   constructor({ layers, heads, keyValueHeads, headWidth, contextLength }: CacheShape) {
     this.#shape = { layers, heads, keyValueHeads, headWidth, contextLength };
     this.#layerBytes = 2 * cacheBytes(this.#shape);
-    this.blockSize = (layers * 2 * blockBytes(this.#shape)) / size;
+    this.blockSize = (layers * 2 * blockBytes(this.#shape)) / floatBytes;
     const layout = new Layout();
     this.scratch = {
       packed: layout.add(tokensTogether * (heads + 2 * keyValueHeads) * headWidth),
@@ -81,7 +78,7 @@ export class FlatCache implements SlotCache {
 
   reserve(slots: number, width: number): void {
     const blocks = Math.ceil(width / blockPositions);
-    this.#written = Math.max(this.#written, slots * blocks * this.blockSize * size);
+    this.#written = Math.max(this.#written, slots * blocks * this.blockSize * floatBytes);
     const bytes = this.address(slots, 0);
     const memory = this.#open?.memory ?? sparesOf(this.#shape).pop() ?? createMemory(bytes);
     growMemory(memory, bytes);
@@ -106,14 +103,14 @@ export class FlatCache implements SlotCache {
 
   copySlot(from: number, to: number, length: number): void {
     if (from === to) return;
-    const elements = (Math.ceil(length / blockPositions) * blockBytes(this.#shape)) / size;
+    const elements = (Math.ceil(length / blockPositions) * blockBytes(this.#shape)) / floatBytes;
     const targets = this.#blocks(to, 0);
     for (const [index, source] of this.#blocks(from, 0).entries())
       this.floats.copyWithin(targets[index] as number, source, source + elements);
   }
 
   copyBlock(slot: number, start: number, block: KeyValueBlock, direction: 'into' | 'from'): void {
-    const elements = blockBytes(this.#shape) / size;
+    const elements = blockBytes(this.#shape) / floatBytes;
     for (const [index, offset] of this.#blocks(slot, start).entries()) {
       const cached = this.floats.subarray(offset, offset + elements);
       const kept = block.subarray(index * elements, (index + 1) * elements);
@@ -128,7 +125,7 @@ export class FlatCache implements SlotCache {
     return Array.from(
       { length: this.#shape.layers },
       (_, layer) => this.address(slot, layer) + bytes,
-    ).flatMap((keys) => [keys / size, (keys + cacheBytes(this.#shape)) / size]);
+    ).flatMap((keys) => [keys / floatBytes, (keys + cacheBytes(this.#shape)) / floatBytes]);
   }
 
   get #opened(): OpenMemory {
