@@ -26,11 +26,6 @@ export interface EmbeddedBaseModel extends BaseModel, BaseWeights {
   weightsHash: string;
 }
 
-/** A checkpoint in Hugging Face form. */
-export interface CheckpointModel extends EmbeddedBaseModel {
-  folder: string;
-}
-
 /** A model with random weights, all of which are trained. Another `seed` is another model. */
 function builtInModel(
   { id, seed, defaults }: Pick<BaseModel, 'id' | 'defaults'> & { seed: number },
@@ -80,7 +75,7 @@ export const builtInModels: readonly EmbeddedBaseModel[] = [
 export class BaseModels {
   readonly all: readonly EmbeddedBaseModel[];
 
-  constructor(checkpoints: readonly CheckpointModel[]) {
+  constructor(checkpoints: readonly EmbeddedBaseModel[]) {
     this.all = [...builtInModels, ...checkpoints];
   }
 

@@ -2,7 +2,7 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { messageOf } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { Graph } from './onnx/graph.ts';
-import type { Feeds, Session } from './onnx/session.ts';
+import { type Feeds, type Session, sessionOptions } from './onnx/session.ts';
 
 /** The part of ONNX Runtime that creates sessions. */
 interface OnnxRuntime {
@@ -16,11 +16,8 @@ type Guard = <Result>(call: () => Promise<Result>) => Promise<Result>;
 
 const options: InferenceSession.SessionOptions = {
   executionProviders: ['webgpu'],
+  ...sessionOptions,
   intraOpNumThreads: 1,
-  interOpNumThreads: 1,
-  executionMode: 'sequential',
-  graphOptimizationLevel: 'all',
-  logSeverityLevel: 3,
   // Without this, nodes that have no kernel on the device run on the CPU without a word.
   extra: { session: { disable_cpu_ep_fallback: '1' } },
 };

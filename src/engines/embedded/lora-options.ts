@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { EngineError } from '../engine.ts';
-import type { CheckpointModel } from './base-models.ts';
+import type { EmbeddedBaseModel } from './base-models.ts';
 import {
   adapterWeightsFile,
   maxRank,
@@ -28,9 +28,9 @@ export interface LoraOptions {
 /** The adapter in a folder: its settings and its values. */
 export async function readStart(
   folder: string,
-  architecture: CheckpointModel['architecture'],
+  architecture: Architecture,
   given: LoraOptions,
-): Promise<Pick<CheckpointModel, 'trained' | 'start'>> {
+): Promise<Pick<EmbeddedBaseModel, 'trained' | 'start'>> {
   const adapter = await readAdapter(folder, architecture);
   const { rank, alpha, targets } = adapter;
   const named = (projections: readonly Projection[]) =>

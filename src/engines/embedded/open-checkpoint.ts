@@ -10,7 +10,7 @@ import {
 import { messageOf } from '../../util/error.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
-import { builtInModels, type CheckpointModel } from './base-models.ts';
+import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
 import { idOf, locate } from './checkpoint/address.ts';
 import { type ModelType, readConfig } from './checkpoint/config.ts';
 import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
@@ -88,7 +88,7 @@ const defaults = {
 export async function openCheckpoints(
   options: readonly CheckpointOptions[],
   onFetch?: (progress: FetchProgress) => void,
-): Promise<{ model: CheckpointModel; language: Language }[]> {
+): Promise<{ model: EmbeddedBaseModel; language: Language }[]> {
   const ids = new Set(builtInModels.map(({ id }) => id));
   for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
@@ -104,7 +104,7 @@ export async function openCheckpoints(
 
 /** What is known of a checkpoint before its weights are read. */
 export interface InspectedCheckpoint
-  extends Pick<CheckpointModel, 'id' | 'architecture' | 'trained' | 'start' | 'parameters'> {
+  extends Pick<EmbeddedBaseModel, 'id' | 'architecture' | 'trained' | 'start' | 'parameters'> {
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
   source: CheckpointSource;
@@ -187,15 +187,21 @@ function checkTrained({
 async function openCheckpoint(
   options: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
-): Promise<{ model: CheckpointModel; language: Language }> {
-  const { language: read, modelType: _, source, ...inspected } = await inspectCheckpoint(options, onFetch);
+): Promise<{ model: EmbeddedBaseModel; language: Language }> {
+  const {
+    language: read,
+    modelType: _,
+    folder,
+    source,
+    ...inspected
+  } = await inspectCheckpoint(options, onFetch);
   const { weights } = await readCheckpoint(source);
   const weightsHash = hashWeights(weights);
-  if (options.adapter !== undefined) await checkBase(resolve(options.adapter), inspected.folder, weightsHash);
+  if (options.adapter !== undefined) await checkBase(resolve(options.adapter), folder, weightsHash);
   const { contextLength } = inspected.architecture;
   const { shared, ...language } = read;
   const { vocabularySize } = language.tokenizer;
-  const model: CheckpointModel = {
+  const model: EmbeddedBaseModel = {
     isSmall: false,
     ...inspected,
     ...{ contextLength, vocabularySize, weights, language: shared },

@@ -5,7 +5,7 @@ import { DeviceTensors } from './device-tensors.ts';
 import { type DeviceLock, deviceLock } from './onnx/device-lock.ts';
 import { NativeGate } from './onnx/native-gate.ts';
 import { giveBack, takeArray } from './onnx/output-memory.ts';
-import type { ExternalWeights, Feeds, Session } from './onnx/session.ts';
+import { type ExternalWeights, type Feeds, type Session, sessionOptions } from './onnx/session.ts';
 import { elementsOf } from './weights/architecture.ts';
 
 export type { Feeds, Session } from './onnx/session.ts';
@@ -108,11 +108,8 @@ export async function loadRuntime(
   const isNative = name === 'onnxruntime-node';
   if (!isNative) ort.env.wasm.numThreads = threads;
   const options: InferenceSession.SessionOptions = {
+    ...sessionOptions,
     intraOpNumThreads: threads,
-    interOpNumThreads: 1,
-    executionMode: 'sequential',
-    graphOptimizationLevel: 'all',
-    logSeverityLevel: 3,
     ...(isNative
       ? {
           extra: {

@@ -81,7 +81,8 @@ export class SourceReader {
   }
 
   /** The alternatives of a group, whose "(" has been read. */
-  group<Result>(alternatives: () => Result, start = this.index - 1): Result {
+  group<Result>(alternatives: () => Result): Result {
+    const start = this.index - 1;
     if (++this.#depth > maxDepth) this.refuse(`groups nested more than ${maxDepth} deep`, start);
     const inner = alternatives();
     if (!this.take(')')) this.refuse('"(" without ")"', start);

@@ -15,8 +15,6 @@ import { checkpointTensors, embeddingTensor, headTensor } from './tensors.ts';
 
 /** A checkpoint whose weights are in memory. */
 interface Checkpoint extends CheckpointConfig {
-  /** Its folder or GGUF file. */
-  folder: string;
   /** Each tensor by its name in the files, as float32 in shared memory: threads that get it share one copy. */
   weights: ReadonlyMap<string, Float32Array>;
 }
@@ -35,7 +33,7 @@ export async function readCheckpoint(from: string | CheckpointSource): Promise<C
   const tensors = await selectTensors(files, config);
   checkMemory(source.path, tensors);
   for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor));
-  return { folder: source.path, ...config, weights };
+  return { ...config, weights };
 }
 
 /** Refuses weights that do not fit, by the sizes of their tensors: a sparse file may be longer than what it stores. */

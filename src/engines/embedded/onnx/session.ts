@@ -6,6 +6,14 @@ export type Feeds = Record<string, Tensor>;
 /** The numbers of a graph's `externalWeight`s, by name. A session copies them. */
 export type ExternalWeights = ReadonlyMap<string, Float32Array>;
 
+/** Options that all sessions share. Only errors are logged. */
+export const sessionOptions = {
+  interOpNumThreads: 1,
+  executionMode: 'sequential',
+  graphOptimizationLevel: 'all',
+  logSeverityLevel: 3,
+} as const;
+
 /** A loaded graph. */
 export interface Session {
   /**

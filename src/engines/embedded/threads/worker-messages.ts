@@ -12,7 +12,7 @@ import {
   type TrainingBatch,
   type Weights,
 } from '../../engine.ts';
-import type { CheckpointModel } from '../base-models.ts';
+import type { EmbeddedBaseModel } from '../base-models.ts';
 import type { ProcessorModules } from '../extensions/logits-processors.ts';
 import type { Device, RuntimeChoice } from '../runtime.ts';
 import type { WatchdogStart } from './watchdog.ts';
@@ -21,7 +21,7 @@ export interface WorkerSettings {
   runtime: RuntimeChoice;
   /** Where the thread runs checkpoints. */
   device: Device;
-  checkpoints: readonly CheckpointModel[];
+  checkpoints: readonly EmbeddedBaseModel[];
   threads: number;
   largestBatch: number;
   prefixCacheBytes: number;

@@ -63,7 +63,7 @@ class FormatCompiler {
     const fields = new Fields(format, path);
     const type = fields.string('type');
     const only = (...known: string[]) => fields.allowOnly(['type', ...known]);
-    const inner = (name: string) => this.compile(fields.value(name), `${path}.${name}`, excluded);
+    const content = () => this.compile(fields.value('content'), `${path}.content`, excluded);
     switch (type) {
       case 'const_string':
         only('value');
@@ -91,16 +91,16 @@ class FormatCompiler {
         return choice(this.#elements(fields, excluded));
       case 'optional':
         only('content');
-        return optional(inner('content'));
+        return optional(content());
       case 'plus':
         only('content');
-        return repeat(inner('content'), 1, null);
+        return repeat(content(), 1, null);
       case 'star':
         only('content');
-        return repeat(inner('content'), 0, null);
+        return repeat(content(), 0, null);
       case 'repeat':
         only('content', 'min', 'max');
-        return this.#repeat(fields, inner('content'));
+        return this.#repeat(fields, content());
       case 'tag':
         return this.#tag(readTag(format, path));
       case 'triggered_tags':

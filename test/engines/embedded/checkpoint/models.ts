@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import type { CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
+import type { EmbeddedBaseModel } from '../../../../src/engines/embedded/base-models.ts';
 import { builtInLanguage } from '../../../../src/engines/embedded/built-in/built-in-language.ts';
 import { hashWeights, readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
@@ -17,10 +17,10 @@ export const adapterOfTests = {
 };
 
 /** A checkpoint as a base model. */
-function modelOf(id: string, folder: string, { architecture, weights }: BaseWeights): CheckpointModel {
+function modelOf(id: string, { architecture, weights }: BaseWeights): EmbeddedBaseModel {
   const { contextLength, vocabularySize } = architecture;
   return {
-    ...{ isSmall: false, id, folder, architecture, weights, contextLength, vocabularySize },
+    ...{ isSmall: false, id, architecture, weights, contextLength, vocabularySize },
     trained: adapterOfTests,
     start: null,
     language: builtInLanguage().shared,
@@ -31,12 +31,12 @@ function modelOf(id: string, folder: string, { architecture, weights }: BaseWeig
 }
 
 /** A base model of a folder in Hugging Face form. */
-export async function modelIn(folder: string): Promise<CheckpointModel> {
-  return modelOf(basename(folder), folder, await readCheckpoint(folder));
+export async function modelIn(folder: string): Promise<EmbeddedBaseModel> {
+  return modelOf(basename(folder), await readCheckpoint(folder));
 }
 
 /** A small Qwen3-shaped base model with random weights. Embeddings of a smaller deviation hardly learn. */
-export function randomModel(id: string, seed: number, sizes: Partial<Architecture> = {}): CheckpointModel {
+export function randomModel(id: string, seed: number, sizes: Partial<Architecture> = {}): EmbeddedBaseModel {
   const architecture: Architecture = {
     vocabularySize: 128,
     width: 64,
@@ -64,7 +64,7 @@ export function randomModel(id: string, seed: number, sizes: Partial<Architectur
       name.endsWith('norm.weight') ? 1 - architecture.normOffset : deviation * random.normal();
     return [name, Float32Array.from({ length: size }, draw)] as const;
   });
-  return modelOf(id, '/nowhere', { architecture, weights: new Map(tensors) });
+  return modelOf(id, { architecture, weights: new Map(tensors) });
 }
 
 /** Replies in tokens without texts: any token of the vocabulary is legal. */

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { BaseModels, type CheckpointModel } from '../../../../src/engines/embedded/base-models.ts';
+import { BaseModels, type EmbeddedBaseModel } from '../../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { type Trained, trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
@@ -42,7 +42,7 @@ function sampleReplies(prompt: number, logits: Float32Array, random: Random) {
 }
 
 /** `vector`: an adapter, or all weights. */
-function decoderOf({ trained, ...model }: CheckpointModel, vector: Float32Array): Promise<Decoder> {
+function decoderOf({ trained, ...model }: EmbeddedBaseModel, vector: Float32Array): Promise<Decoder> {
   if (trained !== 'all') return Decoder.create(runtime, model, { lora: trained, vector });
   const shapes = trainedShapes(model.architecture, trained);
   const weights = shapes.map(
