@@ -1,5 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import { Worker } from 'node:worker_threads';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { LanguageError } from '../../../src/language/error.ts';
@@ -98,12 +99,14 @@ test('a thread that ends is started again, and the group that ended it is refuse
   const sampled = tokensOf('yes', special.end);
   expect((await threaded.pack(received(group(trajectory(1, sampled))), context, {})).trajectories).toBe(1);
   const large = received(group(...Array.from({ length: 4000 }, () => trajectory(1, sampled))));
+  const posts = vi.spyOn(Worker.prototype, 'postMessage');
   const ended = threaded.pack(large, context, {});
   const refusal = expect(ended).rejects.toMatchObject({ status: 413, code: 'group_too_large' });
   // It has begun by then.
   for (let tick = 0; tick < 3; tick++) await nextTick();
   // As at the limit of its memory.
-  await threaded.close();
+  for (const thread of posts.mock.contexts) if (thread instanceof Worker) await thread.terminate();
+  posts.mockRestore();
   await refusal;
   expect((await threaded.pack(large, context, {})).trajectories).toBe(4000);
 });
