@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { type ExactJson, exactJsonOf } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
 import { LanguageError } from '../error.ts';
@@ -5,7 +6,7 @@ import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { writtenCalls } from './call-text.ts';
 import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './coded-template.ts';
 import type { Turn, TurnToolCall } from './conversation.ts';
-import { calledProbe, findReplies, headerOf, partsThrough } from './template-replies.ts';
+import { findReplies, headerOf, leavesOutCalls, leavesOutRole, partsThrough } from './template-replies.ts';
 
 interface PromptOptions {
   addGenerationPrompt: boolean;
@@ -26,7 +27,8 @@ export interface ConversationPrompt {
  * Renders conversations with a model's template, which sees their texts. The template gets a sampled reply as
  * content. Where it writes all of it, the sampled ids take the place of what it wrote; where it leaves something out, as
  * Qwen3 leaves out earlier reasoning, the prompt is what the template says. Calls without sampled ids that a template
- * leaves out, as LFM2's first one does, are written into the content, as the model would have.
+ * leaves out, as LFM2's first one does, are written into the content, as the model would have. What else it would leave
+ * out is refused: calls, where nobody knows how the model writes them, and messages of a role.
  */
 export class ConversationPrompts {
   readonly #tokenizer: Tokenizer;
@@ -37,8 +39,8 @@ export class ConversationPrompts {
   /** What the template writes before every reply. */
   readonly #header: readonly CodedPart[];
   readonly #isAlwaysAsked: boolean;
-  /** The templates that leave out calls. */
-  readonly #withoutCalls: ReadonlySet<CodedTemplate>;
+  /** What the templates leave out: `calls`, or `role` and a role, with and without tools. */
+  readonly #leftOut = new LRUCache<string, boolean>({ max: 64 });
 
   constructor(tokenizer: Tokenizer, format: ChatFormat) {
     const { template, toolTemplate, variables } = format;
@@ -52,17 +54,13 @@ export class ConversationPrompts {
     const { header, isAlwaysAsked } = headerOf(this.#template, variables);
     this.#header = header;
     this.#isAlwaysAsked = isAlwaysAsked;
-    const leavesOutCalls = (one: CodedTemplate) =>
-      calledProbe(one, variables)?.every((part) => part.type !== 'text' || !part.text.includes('probe'));
-    this.#withoutCalls = new Set(
-      format.calls ? [this.#template, this.#toolTemplate].filter(leavesOutCalls) : [],
-    );
   }
 
   render(turns: readonly Turn[], tools: ExactJson, options: PromptOptions): ConversationPrompt {
     const { addGenerationPrompt, continueFinalMessage, values } = options;
     const template = tools ? this.#toolTemplate : this.#template;
-    const called = this.#calledIn(turns, template);
+    this.#checkRoles(turns, template, tools);
+    const called = this.#calledIn(turns, template, tools);
     const parts = template.render(this.#format.variables, {
       documents: null,
       ...values,
@@ -95,19 +93,40 @@ export class ConversationPrompts {
     );
   }
 
+  #leavesOut(what: string, tools: ExactJson, probe: (hasTools: boolean) => boolean): boolean {
+    const key = `${tools !== null} ${what}`;
+    const known = this.#leftOut.get(key);
+    if (known !== undefined) return known;
+    const isLeftOut = probe(tools !== null);
+    this.#leftOut.set(key, isLeftOut);
+    return isLeftOut;
+  }
+
+  /** Refuses messages that the model would not see. */
+  #checkRoles(turns: readonly Turn[], template: CodedTemplate, tools: ExactJson): void {
+    const { variables } = this.#format;
+    for (const [index, { role, content }] of turns.entries()) {
+      if (role === 'user' || role === 'assistant' || content.trim() === '') continue;
+      const probe = (hasTools: boolean) => leavesOutRole(role, template, variables, hasTools);
+      if (this.#leavesOut(`role ${role}`, tools, probe)) throw leftOut(`messages of the role ${role}`, index);
+    }
+  }
+
   /**
    * The turns whose calls the template cannot write, and how the model writes them. A template that writes calls in Python
    * takes only arguments that are objects.
    */
-  #calledIn(turns: readonly Turn[], template: CodedTemplate): Map<Turn, CodedPart[]> {
+  #calledIn(turns: readonly Turn[], template: CodedTemplate, tools: ExactJson): Map<Turn, CodedPart[]> {
     const found = new Map<Turn, CodedPart[]>();
-    const { calls } = this.#format;
-    const leavesOut = this.#withoutCalls.has(template);
+    const { calls, variables } = this.#format;
+    const probe = (hasTools: boolean) => leavesOutCalls(template, variables, hasTools);
     const isOdd = ({ arguments: text }: TurnToolCall) =>
       calls?.form === 'python' && !(argumentsOf(text) instanceof Map);
-    for (const turn of turns) {
+    for (const [index, turn] of turns.entries()) {
       const { content, toolCalls, tokenIds } = turn;
-      if (!calls || tokenIds || !toolCalls.some((call) => leavesOut || isOdd(call))) continue;
+      if (tokenIds || toolCalls.length === 0) continue;
+      if (!this.#leavesOut('calls', tools, probe) && !toolCalls.some(isOdd)) continue;
+      if (!calls) throw leftOut('tool calls', index);
       const written = [content, ...writtenCalls(calls, toolCalls, { afterText: content !== '' })];
       found.set(
         turn,
@@ -220,6 +239,12 @@ export class ConversationPrompts {
     ).toString('utf8');
   }
 }
+
+const leftOut = (what: string, index: number) =>
+  new LanguageError(
+    'not_in_chat_template',
+    `The model's chat template leaves out ${what}, so the model would not see those of message ${index}. Serve it with a template that shows them (--chat-template hermes).`,
+  );
 
 /** The part of a reply that is continued. An empty reply has none: a template may have written empty reasoning there. */
 const openOf = ({ content, reasoning }: Turn, written: CodedPart[]): CodedPart[] =>

@@ -103,7 +103,7 @@ function writesNamedCalls(
   variables: ChatFormat['variables'],
   tokenizer: Tokenizer,
 ): boolean {
-  const parts = calledProbe(template, variables) ?? [];
+  const parts = calledProbe(template, variables, false) ?? [];
   const texts = parts.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)));
   return /<tool_call>\s*probe/.test(texts.join(''));
 }

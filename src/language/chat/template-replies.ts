@@ -60,19 +60,42 @@ export function probes(template: CodedTemplate, variables: ChatFormat['variables
   };
 }
 
-/** A conversation whose last message calls the function `probe`; null if the template refuses it. */
-export function calledProbe(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] | null {
-  const call = { id: 'call00000', type: 'function', function: { name: 'probe', arguments: new Map() } };
-  const messages = [
-    { role: 'user', content: 'question' },
-    { role: 'assistant', content: '', tool_calls: [call] },
-  ];
+/** What is probed: a template, the texts that it gets as variables, and whether it gets a tool. */
+type Probed = [template: CodedTemplate, variables: ChatFormat['variables'], hasTools: boolean];
+
+const question = { role: 'user', content: 'question' };
+const call = { name: 'probe', arguments: new Map([['text', 'called']]) };
+const called = {
+  role: 'assistant',
+  content: '',
+  tool_calls: [{ id: 'call00000', type: 'function', function: call }],
+};
+const tool = { type: 'function', function: { name: 'probe', description: '', parameters: new Map() } };
+
+/** A conversation as the template writes it; null if the template refuses it. */
+function written(messages: readonly object[], [template, variables, hasTools]: Probed): CodedPart[] | null {
   try {
-    return template.render(variables, { messages, tools: null, documents: null });
+    return template.render(variables, { messages, tools: hasTools ? [tool] : null, documents: null });
   } catch {
     // A template may refuse calls of tools that it was not given.
     return null;
   }
+}
+
+const isWithout = (parts: readonly CodedPart[] | null, word: string): boolean =>
+  parts?.every((part) => part.type !== 'text' || !part.text.includes(word)) ?? false;
+
+/** A conversation whose last message calls the function `probe`; null if the template refuses it. */
+export const calledProbe = (...probed: Probed) => written([question, called], probed);
+
+/** Whether a template writes nothing of calls. */
+export const leavesOutCalls = (...probed: Probed) => isWithout(calledProbe(...probed), 'called');
+
+/** Whether a template writes nothing of the content of messages with this role. */
+export function leavesOutRole(role: string, ...probed: Probed): boolean {
+  const message = { role, content: 'shown', tool_call_id: 'call00000', name: 'probe' };
+  const before = role === 'system' ? [] : role === 'tool' ? [question, called] : [question];
+  return isWithout(written([...before, message, ...(role === 'system' ? [question] : [])], probed), 'shown');
 }
 
 /** What follows a beginning; null if the parts do not begin so. */

@@ -22,6 +22,9 @@ interface Reference {
   prompts: { messages: Message[]; tools: Tool[] | null; follows: boolean; tokens: number[] | null }[];
 }
 
+/** Those whose templates leave out calls. */
+const withoutCalls = new Set(['llama3', 'llama3_1', 'gemma3']);
+
 /** A folder of a published model with its tokenizer and template; null if it cannot be fetched. */
 async function folderOf(name: string): Promise<string | null> {
   if (name !== 'smollm2') return await publishedTokenizer(name);
@@ -84,7 +87,8 @@ describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 
           { turns, tools: tools ?? undefined },
           { addGenerationPrompt: follows, values: { date_string: '26 Jul 2026' } },
         );
-        if (tokens === null) await expect(rendering).rejects.toThrow('chat template');
+        const isLeftOut = withoutCalls.has(name) && turns.some(({ toolCalls }) => toolCalls.length > 0);
+        if (tokens === null || isLeftOut) await expect(rendering).rejects.toThrow('chat template');
         else {
           const own = await rendering;
           expect(textOf(own.tokens)).toBe(textOf(tokens));

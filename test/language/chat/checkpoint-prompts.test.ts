@@ -127,6 +127,69 @@ describe('a call in the history of a template that leaves out calls', () => {
   });
 });
 
+describe('what a template would leave out, though the model needs it', () => {
+  const folder = new URL('gemma3', fixtures).pathname;
+  const tokenizer = readTokenizer(folder);
+  const plain = { role: 'assistant', content: '', toolCalls: [] };
+  const user = { ...plain, role: 'user', content: 'x' };
+  const called = { ...plain, toolCalls: [{ id: 'a', name: 'add', arguments: '{"a":1}' }] };
+  const tools: Tool[] = [{ type: 'function', function: { name: 'add', parameters: { type: 'object' } } }];
+  const opened = (source?: string) => {
+    const format = readChatFormat(
+      folder,
+      tokenizer,
+      {},
+      source === undefined ? undefined : { name: 'own', source },
+    );
+    const renderer = new ConversationRenderer(tokenizer, format);
+    return async (turns: Turn[], tools?: Tool[]) => {
+      const { tokens } = await renderer.render({ turns, tools }, { addGenerationPrompt: true });
+      return tokens.map((token) => tokenizer.text(token)).join('');
+    };
+  };
+  const framed = (condition: string, before = '') =>
+    `${before}{% for message in messages %}{% if ${condition} %}{{ '<start_of_turn>' + message.role.replace('assistant', 'model') + '\\n' + message.content + '<end_of_turn>\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}`;
+
+  it('is refused by its message: calls, of which nobody knows how the model writes them', async () => {
+    const render = opened();
+    await expect(render([user, called, user])).rejects.toMatchObject({
+      code: 'not_in_chat_template',
+      message: expect.stringMatching(/leaves out tool calls.* of message 1\b.*--chat-template hermes/),
+    });
+    expect(await render([user, { ...plain, content: 'y' }, user])).toContain(
+      '<start_of_turn>model\ny<end_of_turn>',
+    );
+  });
+
+  it('is refused by its message: the result of a tool, and every role that the template does not write', async () => {
+    const render = opened(framed("message.role in ['user', 'assistant']"));
+    for (const role of ['tool', 'system', 'critic']) {
+      const message = { ...plain, role, content: 'z' };
+      await expect(render(role === 'system' ? [message, user] : [user, message])).rejects.toMatchObject({
+        code: 'not_in_chat_template',
+        message: expect.stringContaining(`leaves out messages of the role ${role}`),
+      });
+    }
+    expect(await render([{ ...plain, role: 'system' }, user])).toContain(
+      '<start_of_turn>user\nx<end_of_turn>',
+    );
+  });
+
+  it('is what it is with the tools of the request', async () => {
+    const render = opened(
+      framed(
+        "message.role != 'assistant' or not message.tool_calls",
+        '{% for message in messages if tools and message.tool_calls %}{{ message.tool_calls | tojson }}{% endfor %}',
+      ),
+    );
+    expect(await render([user, called, user], tools)).toContain('"add"');
+    // Calls are JSON, as the template's word for tools shows, so they are written as the model would have.
+    expect(await render([user, called, user])).toContain(
+      '<start_of_turn>model\n{"name": "add", "arguments": {"a":1}}',
+    );
+  });
+});
+
 describe.each(families)('a prompt of a %s checkpoint', (family) => {
   const { tokenizer, renderer, textOf, render } = open(family);
 
@@ -135,10 +198,15 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
     expect(cases.length).toBeGreaterThan(10);
     for (const { messages, tools, add_generation_prompt: follows, variables, tokens } of cases) {
       const turns = messages.map(toTurnOf);
-      const rendered = await renderer.render(
+      const rendering = renderer.render(
         { turns, tools: tools ?? undefined },
         { addGenerationPrompt: follows, values: variables },
       );
+      if (family === 'gemma3' && turns.some(({ toolCalls }) => toolCalls.length > 0)) {
+        await expect(rendering).rejects.toThrow('leaves out tool calls');
+        continue;
+      }
+      const rendered = await rendering;
       expect(textOf(rendered.tokens)).toBe(textOf(tokens));
       expect(rendered.tokens).toEqual(tokens);
     }
@@ -214,11 +282,13 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
         { ...plain, role: 'user', content: 'ask', name: texts.name },
         {
           ...{ role: 'assistant', content: texts.content, reasoning: texts.reasoning },
-          // Llama's template writes one call in a message.
+          // Llama's template writes one call in a message, Gemma's none.
           toolCalls:
-            (family === 'llama3'
-              ? [calls.slice(0, 1), calls.slice(1)][Number(texts.plain !== 'xx')]
-              : calls) ?? [],
+            family === 'llama3'
+              ? [texts.plain === 'xx' ? calls[0]! : calls[1]!]
+              : family === 'gemma3'
+                ? []
+                : calls,
         },
         { ...plain, role: 'tool', content: texts.result, toolCallId: `${texts.id}0` },
       ];
