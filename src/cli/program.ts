@@ -31,7 +31,7 @@ export function createProgram(): Command {
     .addCommand(environmentsCommand())
     .addCommand(scenariosCommand())
     .addCommand(workerCommand())
-    .showHelpAfterError();
+    .showHelpAfterError('(martingale --help lists the commands)');
   for (const command of [...runCommands(), preflightCommand(), evalCommand(), ...serviceCommands()])
     program.addCommand(command);
   program.addCommand(completionCommand(program));

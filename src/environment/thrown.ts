@@ -2,12 +2,17 @@ import { readFileSync } from 'node:fs';
 import { SourceMap } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { MartingaleError, printableLines } from '../contract/index.ts';
+import { showValue } from '../util/show-value.ts';
 
 /** The message of whatever was thrown, even if it is not an error or cannot be read. */
 export function describeThrown(thrown: unknown): string {
   try {
     if (thrown instanceof Error && typeof thrown.message === 'string') return thrown.message || thrown.name;
-    return String(thrown);
+    // Some libraries throw plain objects.
+    const message = readThrown(thrown, 'message');
+    if (typeof message === 'string' && message !== '') return message;
+    const text = String(thrown);
+    return text === '[object Object]' ? showValue(thrown) : text;
   } catch {
     return 'something that cannot be written as text';
   }

@@ -90,9 +90,14 @@ export function countRollouts(rollouts: Iterable<Rollout>): RolloutCounts {
   return counts;
 }
 
+/** Longest message that is kept, in characters: some have a whole page in them, and each failed rollout stores one. */
+const maxMessageLength = 4000;
+
 /** Converts any thrown value to the reason why a rollout failed. */
 export function toFailure(thrown: unknown): RolloutFailure {
-  return { code: codeOfThrown(thrown), message: describeThrown(thrown), ...locationOfThrown(thrown) };
+  const whole = describeThrown(thrown);
+  const message = whole.length > maxMessageLength ? `${whole.slice(0, maxMessageLength)}…` : whole;
+  return { code: codeOfThrown(thrown), message, ...locationOfThrown(thrown) };
 }
 
 /** The reason of a rollout that was cancelled by its signal. */

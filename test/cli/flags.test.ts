@@ -7,6 +7,7 @@ import {
   checkpointsOf,
 } from '../../src/cli/checkpoint-flags.ts';
 import { anyNumber, namedNumbers, serviceUrl } from '../../src/cli/flags.ts';
+import { command } from '../support/command.ts';
 
 describe('a flag that gives numbers to names', () => {
   const parse = namedNumbers(['replies', 'jobs']);
@@ -38,6 +39,16 @@ describe('the address of a service', () => {
 it.each(['', 'abc', '-1', '2.5', 'NaN', 'Infinity'])('a number from 0 to 2 is not "%s"', (text) => {
   expect(anyNumber(0, 2)('1.5')).toBe(1.5);
   expect(() => anyNumber(0, 2)(text)).toThrow('It must be a number from 0 to 2.');
+});
+
+it('a command that there is not is answered with the one that is meant, not with all of them', async () => {
+  const { stderr, code } = await command(['srve']);
+  expect(stderr.trim().split(/\n+/)).toEqual([
+    "error: unknown command 'srve'",
+    '(Did you mean serve?)',
+    '(martingale --help lists the commands)',
+  ]);
+  expect(code).toBe(1);
 });
 
 describe('the flags of checkpoints', () => {

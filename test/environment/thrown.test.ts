@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EnvironmentError, locationOfThrown } from '../../src/environment/index.ts';
+import { describeThrown, EnvironmentError, locationOfThrown } from '../../src/environment/index.ts';
 
 const here = import.meta.filename;
 const hide = (error: Error, property: string) =>
@@ -44,6 +44,12 @@ test('frames of packages, of Node and of the code that runs rollouts are skipped
   expect(frames('/a/node_modules/zod/x.js', `${own}rollout/run-rollout.ts`, '/a/main.ts')).toBeUndefined();
   expect(frames('C:\\me\\node_modules\\zod\\x.js', 'C:\\me\\agent.ts')).toBe('C:\\me\\agent.ts:1:2');
   expect(frames('<anonymous>', 'evalmachine.<anonymous>')).toBeUndefined();
+});
+
+test('a plain object that is thrown has its message, or the names of its fields', () => {
+  expect(describeThrown({ code: 'PGRST301', message: 'JWT expired' })).toBe('JWT expired');
+  expect(describeThrown({ code: 'PGRST301', hint: null })).toBe('an object with code, hint');
+  expect(describeThrown(Object.create(null))).toBe('something that cannot be written as text');
 });
 
 test('a message that looks like frames is not parsed as frames', () => {

@@ -85,6 +85,14 @@ test.each(thrown)('a rollout function that throws %s fails its rollout', async (
   expect(ended.trajectory.reward).toBeNull();
 });
 
+test('a failed rollout keeps the first 4,000 characters of a message', async () => {
+  const rollout = () => {
+    throw new Error(`${'page '.repeat(800)}end`);
+  };
+  const ended = await runOnce(defineEnvironment({ ...base, rollout }), noScenario, yes);
+  expect(ended).toMatchObject({ failure: { message: `${'page '.repeat(800)}…` } });
+});
+
 test.each(thrown)(
   'a set-up that throws %s fails its rollout, and nothing is cleaned up',
   async (_, setup) => {

@@ -1,6 +1,7 @@
 import { open as openFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { byteLines } from '../../util/json-lines.ts';
+import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
 import { problemsOf } from '../../util/show-value.ts';
 import { positionError, scenarioFileError } from '../errors.ts';
 import { describeThrown } from '../thrown.ts';
@@ -28,10 +29,17 @@ export function jsonLinesStage<Scenario>(
     try {
       value = JSON.parse(text);
     } catch (cause) {
-      throw scenarioFileError(path, line, `The line is not JSON: ${describeThrown(cause)}`, { cause });
+      if (line === 1 && isLfsPointer(Buffer.from(text))) throw scenarioFileError(path, null, lfsProblem);
+      const remedy = 'Each line must be one JSON value; NaN, Infinity and comments are none.';
+      const what = `The line is not JSON: ${describeThrown(cause)}. ${remedy}`;
+      throw scenarioFileError(path, line, what, { cause });
     }
     const { data, error, success } = await schema.safeParseAsync(value);
-    if (success) return { scenario: data, key: keyWith(data, key) };
+    if (success) {
+      const rounded = roundedNumber(text, data);
+      if (rounded) throw scenarioFileError(path, line, rounded);
+      return { scenario: data, key: keyWith(data, key) };
+    }
     const what = `The scenario does not fit the schema: ${problemsOf('scenario', value, error)}`;
     throw scenarioFileError(path, line, what, { cause: error });
   };
@@ -64,6 +72,31 @@ export function jsonLinesStage<Scenario>(
   };
   // The description does not name the path: the file may move between runs.
   return { extent: 'finite', size: null, learns: false, describe: () => ({ kind: 'json_lines' }), open };
+}
+
+/** A text, or a whole number that may have more digits than a JavaScript number holds. */
+const textOrLongNumber = /"(?:[^"\\]|\\.)*"|(?<![\d.eE+])-?\d{16,}(?![\d.eE])/g;
+
+/** What is wrong with a scenario that has a whole number of its line with other digits; null if none has. */
+function roundedNumber(text: string, scenario: unknown): string | null {
+  if (!/\d{16}/.test(text)) return null;
+  const sources = new Map<string, string>();
+  for (const [source] of text.matchAll(textOrLongNumber))
+    if (!source.startsWith('"') && BigInt(source) !== BigInt(Number(source)))
+      sources.set(String(Number(source)), source);
+  // A schema may leave the number out, make a text of it, or make an object that contains itself.
+  const values = new Set<unknown>(sources.size === 0 ? [] : [scenario]);
+  for (const value of values) {
+    if (typeof value === 'object' && value !== null) {
+      for (const inner of Object.values(value)) values.add(inner);
+      continue;
+    }
+    const kept = String(typeof value === 'bigint' ? Number(value) : value);
+    const source = sources.get(kept);
+    if (source !== undefined)
+      return `The scenario has the number ${source}, of which JavaScript keeps ${kept}. Write it as a text: "${source}".`;
+  }
+  return null;
 }
 
 interface FileLine {

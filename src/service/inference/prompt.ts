@@ -63,8 +63,12 @@ export async function toPrompt(
 }
 
 /** A template that never looks at tools would leave them out in silence. */
-function checkTools(
-  { tools, tool_choice: choice, chat_template: own }: ChatRequest,
+export function checkTools(
+  {
+    tools,
+    tool_choice: choice,
+    chat_template: own,
+  }: Pick<ChatRequest, 'tools' | 'tool_choice'> & { chat_template?: string | undefined },
   { template, toolTemplate }: ChatFormat,
   baseModel: string,
 ): void {

@@ -4,6 +4,7 @@ import {
   type ChatFormat,
   type Conversation,
   choiceToTurn,
+  LanguageError,
   type Location,
   tokenIdsHash,
   toTurn,
@@ -49,10 +50,10 @@ export async function toSequence<Found>(
   contextLength: number,
 ): Promise<SampledSequence<Found>> {
   const { turns, sampled, reasoningEffort, trainsAfter } = conversation;
-  const { tokens, splices } = await renderer.render(conversation, {
-    addGenerationPrompt: false,
-    reasoningEffort,
-    contextLength,
+  const options = { addGenerationPrompt: false, reasoningEffort, contextLength };
+  const { tokens, splices } = await renderer.render(conversation, options).catch((cause: unknown) => {
+    if (!(cause instanceof LanguageError) || cause.issue) throw cause;
+    throw new LanguageError(cause.code, `${conversation.location.join('.')}: ${cause.message}`, { cause });
   });
   const spans: SampledSequence<Found>['spans'] = [];
   let next = 0;

@@ -7,6 +7,7 @@ import type { Datum, SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
+import { checkTools } from '../inference/prompt.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { validate } from '../validation.ts';
@@ -118,6 +119,7 @@ async function toBatch(
     if (slices.over) await slices.pause();
     const conversation = await atLine(line, async () => {
       const example = await readExample(line, slices);
+      checkTools(example, tools.format, base.id);
       tools.renderer.checkSize(charactersIn(example.messages), base.contextLength);
       return exampleConversation(example, line, { base, constraints, trained });
     });

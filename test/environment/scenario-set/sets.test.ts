@@ -273,8 +273,32 @@ test('an error names the invalid line of a file, and the same take can be repeat
   expect(await ids(set, 1)).toEqual([2]);
   await write('{"id":1}', '{"id":2', '{"id":3}');
   await expect(ScenarioSet.fromJsonLines(path).toArray()).rejects.toThrow(`${path}:2: The line is not JSON`);
+  const whole = async (text: string) => {
+    await writeFile(path, text);
+    return await ScenarioSet.fromJsonLines(path).toArray();
+  };
+  for (const notJson of ['{"id":NaN}', '[\n{"id":1}\n]', 'id\n1'])
+    await expect(whole(notJson)).rejects.toThrow('Each line must be one JSON value; NaN');
+  await expect(whole('version https://git-lfs.github.com/spec/v1\nsize 1')).rejects.toThrow(
+    `${path}: is a pointer of Git LFS, not the file itself`,
+  );
   await writeFile(path, Buffer.from([0x22, 0xff, 0x22]));
   await expect(ScenarioSet.fromJsonLines(path).take(1)).rejects.toThrow(`${path}:1: The line is not UTF-8`);
+});
+
+test('a whole number of a file whose digits JavaScript does not keep is refused where the scenario has it', async () => {
+  const path = join(folder, 'long-numbers.jsonl');
+  const line =
+    '{"id":2512292042121000001,"text":"9007199254740993","exact":100000000000000000000,"near":0.1234567890123456789}';
+  await writeFile(path, line);
+  const read = (schema: z.ZodType) => ScenarioSet.fromJsonLines(path, { schema }).toArray();
+  const message = `${path}:1: The scenario has the number 2512292042121000001, of which JavaScript keeps 2512292042121000000. Write it as a text: "2512292042121000001".`;
+  for (const id of [z.number(), z.coerce.string(), z.coerce.bigint(), z.number().transform((id) => [{ id }])])
+    await expect(read(z.object({ id }))).rejects.toThrow(message);
+  // What the schema leaves out does no harm.
+  expect(await read(z.object({ text: z.string(), exact: z.number(), near: z.number() }))).toEqual([
+    { text: '9007199254740993', exact: 1e20, near: 0.12345678901234568 },
+  ]);
 });
 
 test('lines may end anywhere in a chunk', async () => {

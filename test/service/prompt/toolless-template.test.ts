@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises';
+import { createClient, openModel, type SftExample, sft } from 'martingale';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
@@ -14,7 +15,7 @@ beforeAll(async () => {
   const folder = await generateCheckpoint(parent, 'qwen2');
   await writeFile(
     `${folder}/chat_template.jinja`,
-    '{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}',
+    '{% for message in messages if message.role != "note" %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}',
   );
   engine = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder, id: 'toolless' }] });
   service = await startService({ engine, dataFolder: `${parent}/data` });
@@ -61,4 +62,36 @@ it.each([
   ['of which there are none', { tools: [] }],
 ])('tools %s are no reason to refuse', async (_, fields) => {
   expect(await chat(fields)).toMatchObject({ status: 200 });
+});
+
+const call = { id: 'c', type: 'function' as const, function: { name: 'press', arguments: '{}' } };
+const called = [
+  { role: 'user', content: 'press' },
+  { role: 'assistant', content: null, tool_calls: [call] },
+  { role: 'tool', tool_call_id: 'c', content: 'pressed' },
+];
+
+it('calls in the history that the template leaves out are refused by their message', async () => {
+  const { status, text } = await chat({ messages: called, tools: [] });
+  expect(status).toBe(422);
+  expect(JSON.parse(text).error).toMatchObject({
+    code: 'not_in_chat_template',
+    message: expect.stringContaining('leaves out tool calls, so the model would not see those of message 1'),
+  });
+});
+
+it('training data of which the template leaves something out is refused by its line', async () => {
+  const { url: baseUrl, apiKey } = service;
+  const client = createClient({ baseUrl, apiKey });
+  const model = await openModel({ client, project: 'tests', name: 'toolless', baseModel: 'toolless' });
+  const train = (example: object) =>
+    sft({ model, examples: [example as SftExample], assistantTurns: 'last', progress: false });
+  const tools = [{ type: 'function', function: { name: 'press', parameters: { type: 'object' } } }];
+  const done = { role: 'assistant', content: 'done' };
+  await expect(train({ messages: [...called.slice(0, 1), done], tools })).rejects.toThrow(
+    /line 1: .*tools: cannot be given to toolless, whose chat template shows no tools/,
+  );
+  await expect(train({ messages: [{ role: 'note', content: 'Be brief.' }, done] })).rejects.toThrow(
+    /line 1: The model's chat template leaves out messages of the role note, .* of message 0/,
+  );
 });
