@@ -99,7 +99,7 @@ export type RunEvent =
   | {
       type: 'run_ended';
       reason: RunEndReason;
-      /** The reason that `stopWhen` gave, or the part of the budget that is used up; else absent. */
+      /** The reason that `stopWhen` gave, the part of the budget that is used up, or that the scenarios ended; else absent. */
       because?: string;
       /** The sum over all finished steps; absent if it is 0. */
       rewrittenHistories?: number;

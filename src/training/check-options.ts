@@ -13,7 +13,7 @@ import { maxTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OtherWords } from '../util/option-names.ts';
 import type { RunBudget } from './budget.ts';
-import { invalidRunOption, runOptionError } from './errors.ts';
+import { invalidRunOption, noScenarios, runOptionError } from './errors.ts';
 import { configNames, configOf } from './job-config.ts';
 import { checkLostJob, lostJobNames } from './lost-job.ts';
 import { checkModelSource, type ModelToOpen } from './model-source.ts';
@@ -137,8 +137,7 @@ function checkScenarios<Schema extends z.ZodType, Outcome>({
 }: TrainSettings<Schema, Outcome>): void {
   if (typeof scenarios !== 'object' || scenarios === null)
     throw invalidRunOption('scenarios', scenarios, 'Pass a list of scenarios or a `ScenarioSet`.');
-  if (Array.isArray(scenarios) && scenarios.length === 0)
-    throw runOptionError('scenarios', '`scenarios` is empty: there is nothing to run.');
+  if (Array.isArray(scenarios) && scenarios.length === 0) throw noScenarios();
   if (!validation) return;
   if (!Array.isArray(validation.scenarios))
     throw invalidRunOption('validation.scenarios', validation.scenarios, 'Pass a list of scenarios.');

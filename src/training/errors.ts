@@ -56,3 +56,6 @@ export const invalidRunOption = (option: string, value: unknown, remedy: string)
 /** For options that contradict each other, or that are incomplete. */
 export const runOptionError = (option: string, message: string) =>
   new OptionError('invalid_run_option', message, { option });
+
+export const noScenarios = () =>
+  runOptionError('scenarios', '`scenarios` is empty: there is nothing to run.');

@@ -99,7 +99,7 @@ export type RunResults = Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'val
 const toScores = (evaluation: Evaluation | null) =>
   evaluation && { policy: evaluation.policy, reward: evaluation.reward, success: evaluation.success };
 
-/** Why a run ends. `because` is the text of `stopWhen` or of the used budget. */
+/** Why a run ends. `because` is the text of `stopWhen`, of the used budget or of scenarios that ended. */
 export interface RunEnd {
   reason: RunEndReason;
   because: string | null;

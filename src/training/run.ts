@@ -15,7 +15,7 @@ import { messageOf } from '../util/error.ts';
 import { LoopDelay } from '../util/loop-delay.ts';
 import { reachedLimit } from './budget.ts';
 import { pruneLearners } from './checkpoints.ts';
-import { runOptionError } from './errors.ts';
+import { noScenarios, runOptionError } from './errors.ts';
 import { countGrace } from './grace.ts';
 import type { RunContext } from './run-context.ts';
 import { type RunDirectory, runFiles } from './run-directory.ts';
@@ -135,7 +135,13 @@ export class Run<Schema extends z.ZodType, Outcome> {
       if (end) break;
       await this.#queue.admit(run);
       const { next } = this.#queue;
-      if (!next) break;
+      if (!next) {
+        const { finishedSteps } = run.state;
+        if (finishedSteps === 0) throw noScenarios();
+        const because = `the scenarios ended after step ${finishedSteps} of ${this.#options.steps}; \`repeat()\` of a set draws them again`;
+        end = { reason: 'finished', because };
+        break;
+      }
       await this.#finish(next, await next.train());
       await this.#addValidation(await validateIfDue(run));
     }

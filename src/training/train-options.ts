@@ -304,7 +304,10 @@ export type TrainOptions<Schema extends z.ZodType, Outcome> = TrainSettings<Sche
 
 export interface TrainResult<Scenario = unknown> {
   reason: RunEndReason;
-  /** The text that `stopWhen` returned, or which limit of the budget was reached; null for other reasons. */
+  /**
+   * The text that `stopWhen` returned, which limit of the budget was reached, or that a set of scenarios ended before the
+   * last step; null for other reasons.
+   */
   because: string | null;
   /** Absolute path. */
   runDirectory: string;

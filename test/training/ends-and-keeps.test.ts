@@ -164,7 +164,8 @@ test('the end of the source ends the run; reports have the metrics of the rollou
   const scenarios = ScenarioSet.of([0, 1, 2].map((id) => ({ id })));
   const result = await train({ ...settings, scenarios, groupsPerStep: 2 });
   expect(result.reports.map(({ groups }) => groups)).toEqual([2, 1]);
-  expect(result.reason).toBe('finished');
+  const because = 'the scenarios ended after step 2 of 6; `repeat()` of a set draws them again';
+  expect(result).toMatchObject({ reason: 'finished', because });
   expect(result.reports[0]).toMatchObject({
     rewardDeviation: 0.5,
     klSampler: 0.01,
@@ -177,7 +178,11 @@ test('the end of the source ends the run; reports have the metrics of the rollou
     metrics: { success: 0.5 },
   });
   const summary = JSON.parse(await readFile(join(result.runDirectory, 'summary.json'), 'utf8'));
-  expect(summary).toMatchObject({ reason: 'finished', because: null });
+  expect(summary).toMatchObject({ reason: 'finished', because });
+  const runDirectory = join(await temporaryFolder(), 'none');
+  await expect(train({ ...settings, scenarios: ScenarioSet.of([]), runDirectory })).rejects.toThrow(
+    '`scenarios` is empty: there is nothing to run.',
+  );
 });
 
 test('schedules go from their first value to their last', () => {
