@@ -33,12 +33,8 @@ await startWorker<SamplerCall>(async ({ checkpointRuntime, settings, send }) => 
 
   return {
     async call(call, id) {
-      if (call.type === 'drop') {
-        sampler.drop(call.weights);
-        return null;
-      }
-      if (call.type === 'load') {
-        await sampler.load(call.weights);
+      if (call.type === 'load' || call.type === 'drop') {
+        await sampler[call.type](call.weights);
         return null;
       }
       await sampler.add(id, call);
