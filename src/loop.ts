@@ -25,10 +25,9 @@ export {
   type RunFigures,
   type RunState,
   type RunVersions,
-  repeatedShare,
   type StoreGroupOptions,
   type SubmitTrainingOptions,
   storeGroup,
   submitTraining,
 } from './training/index.ts';
-export { runInTrajectory } from './trajectory/index.ts';
+export { repeatedShare, runInTrajectory } from './trajectory/index.ts';

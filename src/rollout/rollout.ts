@@ -227,9 +227,11 @@ export class RolloutGroup<Scenario = unknown> {
     return this.rollouts.some((rollout) => trajectoriesOf(rollout).some(({ isReleased }) => isReleased));
   }
 
-  /** Lets most of the memory of its trajectories go: see `Trajectory.release`. */
+  /** Lets most of the memory of its trajectories go (see `Trajectory.release`), and without `keepsTexts` the outcomes. */
   release(options?: Parameters<Trajectory['release']>[0]): void {
     for (const trajectory of this.rollouts.flatMap(trajectoriesOf)) trajectory.release(options);
+    if (options?.keepsTexts) return;
+    for (const rollout of this.rollouts) if (rollout.status === 'completed') rollout.outcome = undefined;
   }
 
   /** Whether enough rollouts completed. A group with equal rewards is trainable too, though it teaches nothing. */

@@ -3,7 +3,7 @@
  * - A group is sent while the journal gets it, and nothing changes it after that. No job or log names it before both have
  *   it.
  * - Its content decides its id, so a repeat, also of a resumed run, is the same group.
- * - When the journal and the service have a group, its messages and log-probabilities leave the memory.
+ * - When the journal and the service have a group, its messages, tokens and outcomes leave the memory.
  * - A trajectory that the service refuses fails its rollout, and the rest of the group goes on without it.
  */
 import PQueue from 'p-queue';

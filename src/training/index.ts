@@ -41,7 +41,7 @@ export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { GroupTokens, JobRecord, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export { type SftOptions, type SftResult, sft } from './sft.ts';
-export { isAgainstSuccess, repeatedShare } from './step-report.ts';
+export { isAgainstSuccess } from './step-report.ts';
 export {
   type GroupsToSend,
   type LogTrajectoriesOptions,

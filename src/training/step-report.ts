@@ -163,12 +163,10 @@ function deviation(values: readonly number[]): number {
 function repeatedShareOf(trajectories: readonly Trajectory[]): number {
   let sequences = 0;
   let repeated = 0;
-  for (const { choices } of trajectories) {
-    for (const { token_ids: tokens } of choices) {
-      const counted = countRepeats(tokens ?? []);
-      sequences += counted.sequences;
-      repeated += counted.repeated;
-    }
+  for (const { log } of trajectories) {
+    const { repeats } = log.replies;
+    sequences += repeats.sequences;
+    repeated += repeats.repeated;
   }
   return sequences === 0 ? 0 : repeated / sequences;
 }
@@ -234,48 +232,9 @@ const isGreedy = ({ observations, log }: Trajectory): boolean =>
 const hasAgentSeeds = ({ observations, log }: Trajectory): boolean =>
   log.calls.length > 0 && observations.agentSeeds >= log.calls.length;
 
-/** Stops at the first difference: replies may be long, and usually differ early. */
 function isAlike(group: readonly Trajectory[]): boolean {
-  const [first, ...others] = group.map(repliesOf);
-  return first !== undefined && first.length > 0 && others.every((replies) => isSame(first, replies));
-}
-
-/** The sampled tokens of each call, in the order of the calls. */
-const repliesOf = ({ log }: Trajectory): readonly (readonly number[])[] =>
-  log.calls.map(({ choice }) => choice.token_ids ?? []);
-
-const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[])[]): boolean =>
-  a.length === b.length &&
-  a.every((tokens, call) => {
-    const others = b[call] ?? [];
-    return tokens.length === others.length && tokens.every((token, at) => token === others[at]);
-  });
-
-/** Number of four-token sequences in a reply, and how many of them repeat an earlier one. */
-export function countRepeats(tokens: readonly number[]): { sequences: number; repeated: number } {
-  const fours = numberPairs(numberPairs(tokens, 1), 2);
-  return { sequences: fours.length, repeated: fours.length - new Set(fours).size };
-}
-
-/**
- * Numbers the pairs of the items at `at` and `at + distance`: equal pairs get the same number. Items are integers below
- * 2^26, so that a pair fits into one number.
- */
-function numberPairs(items: readonly number[], distance: number): number[] {
-  const size = 1 + items.reduce((max, item) => Math.max(max, item), 0);
-  const seen = new Map<number, number>();
-  const pairs: number[] = [];
-  for (let at = 0; at + distance < items.length; at++) {
-    const pair = (items[at] ?? 0) * size + (items[at + distance] ?? 0);
-    const number = seen.get(pair) ?? seen.size;
-    seen.set(pair, number);
-    pairs.push(number);
-  }
-  return pairs;
-}
-
-/** Share of a reply's four-token sequences that repeat an earlier one; 0 for fewer than four tokens. */
-export function repeatedShare(tokens: readonly number[]): number {
-  const { sequences, repeated } = countRepeats(tokens);
-  return sequences === 0 ? 0 : repeated / sequences;
+  const [first, ...others] = group.map(({ log }) => log);
+  if (!first || first.calls.length === 0) return false;
+  const { hash } = first.replies;
+  return others.every(({ replies }) => replies.hash === hash);
 }

@@ -1,11 +1,16 @@
 import { largestOf } from '../util/extremes.ts';
 import { History } from './history.ts';
 import type { RecordedCall } from './recorded-call.ts';
+import { describeReplies, type Replies } from './replies.ts';
+
+const released = { role: 'assistant', content: null } as const;
 
 /** The answered calls of one rollout, their histories and their step rewards. */
 export class CallLog {
   readonly #histories: History[];
   readonly #calls = new Map<number, RecordedCall>();
+  /** Known once their tokens have gone. */
+  #replies: Replies | undefined;
   sampledTokens = 0;
   promptTokens = 0;
   /** Number of tool calls in the choices. */
@@ -67,12 +72,18 @@ export class CallLog {
     }
   }
 
-  /** Keeps of each call its facts, and the token ids and the credit of its choice; with `keepsTexts` its texts too. */
+  /** Facts of the replies. */
+  get replies(): Replies {
+    return this.#replies ?? describeReplies(this.calls.map(({ choice }) => choice.token_ids ?? []));
+  }
+
+  /** Keeps of each call its facts and the credit of its choice; with `keepsTexts` its texts and token ids too. */
   release(keepsTexts: boolean): void {
+    if (!keepsTexts) this.#replies = this.replies;
     for (const call of this.#calls.values()) {
       const { message, token_ids, credited_reward, finish_reason, index } = call.choice;
-      const kept = keepsTexts ? message : ({ role: 'assistant', content: null } as const);
-      call.choice = { index, message: kept, finish_reason, token_ids, credited_reward };
+      const kept = { index, finish_reason, credited_reward };
+      call.choice = keepsTexts ? { ...kept, message, token_ids } : { ...kept, message: released };
     }
     for (const history of this.#histories) history.release(keepsTexts);
   }

@@ -1,5 +1,6 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 import { append } from '../util/extremes.ts';
+import { hasPrompt, shareTexts, withPrompt } from './kept-choice.ts';
 import { messageKey, type RecordedCall, reasoningOf, replyKey } from './recorded-call.ts';
 
 /** A history in JSON. */
@@ -18,9 +19,9 @@ export type BodyForm = 'whole' | 'compact';
 /**
  * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call extends
  * the history only if its prompt begins with exactly the last prompt and the tokens sampled after it. So the choices of
- * a history are one token sequence, in the order of sampling, and only the last choice holds its prompt. Replies of an
- * external model are stored as messages, because their tokens are unknown; its calls extend the history if they repeat
- * the history's messages.
+ * a history are one token sequence, in the order of sampling, and each choice after the first holds only what its prompt
+ * adds. Replies of an external model are stored as messages, because their tokens are unknown; its calls extend the
+ * history if they repeat the history's messages.
  */
 export class History {
   /** Index of the call that the history began with. */
@@ -28,8 +29,8 @@ export class History {
   readonly #calls: RecordedCall[];
   #entries: (Message | Choice)[];
   #tools: Tool[] | undefined;
-  /** Prompt of the last call. Undefined if the rollout has ended, so that no call extends the history. */
-  #prompt: readonly number[] | undefined;
+  /** Its tokens, as what each prompt adds and each reply. Undefined if the rollout has ended: no call extends it then. */
+  #tokens: (readonly number[])[] | undefined;
 
   private constructor(calls: RecordedCall[], entries: (Message | Choice)[], tools: Tool[] | undefined) {
     this.firstCall = calls[0]?.index ?? 0;
@@ -40,15 +41,20 @@ export class History {
 
   /** A new conversation that starts with this call. */
   static begin(call: RecordedCall, prompt: readonly number[]): History {
+    call.choice = shareTexts(call.choice, call.model);
     const history = new History([call], [...call.messages, replyOf(call)], call.tools);
-    history.#prompt = prompt;
+    history.#tokens = [call.choice.prompt_token_ids ?? prompt, call.choice.token_ids ?? []];
     return history;
   }
 
   /** A conversation read from disk, with its calls in order. It cannot be extended. */
   static restore(calls: RecordedCall[], { messages_and_choices, tools }: HistoryBody): History {
     const history = new History(calls, [...messages_and_choices], tools);
-    for (const [at, call] of calls.entries()) history.#dropPrompt(calls[at - 1], call);
+    const prompt = calls.at(-1)?.choice.prompt_token_ids;
+    for (const { call, choice } of history.#prompted(prompt, 'compact')) {
+      call.choice = shareTexts(choice, call.model);
+      history.#entries[call.messages.length] = call.choice;
+    }
     return history;
   }
 
@@ -72,8 +78,8 @@ export class History {
 
   /** Whether the call continues this conversation. */
   isExtendedBy(call: RecordedCall, prompt: readonly number[]): boolean {
-    if (!this.#prompt || call.messages.length < this.entries.length) return false;
-    return call.external ? this.#isSentAgain(call.messages) : this.#isPrefixOf(call, prompt, this.#prompt);
+    if (!this.#tokens || call.messages.length < this.entries.length) return false;
+    return call.external ? this.#isSentAgain(call.messages) : this.#isPrefixOf(call, prompt, this.#tokens);
   }
 
   /**
@@ -81,22 +87,25 @@ export class History {
    * history, the chat template renders an earlier turn to other tokens than before.
    */
   isRepeatedBy({ messages, tools, external }: RecordedCall): boolean {
-    if (!this.#prompt || external || !isSameTools(tools, this.#tools)) return false;
+    if (!this.#tokens || external || !isSameTools(tools, this.#tools)) return false;
     return this.entries.every((entry, at) => {
       const message = messages[at];
       return message !== undefined && isUnedited(entry, message);
     });
   }
 
-  /** Whether the call's prompt starts with the last prompt and the tokens that were sampled after it. */
-  #isPrefixOf({ messages }: RecordedCall, ids: readonly number[], prompt: readonly number[]): boolean {
+  /** Whether the call's prompt starts with the tokens of the history. */
+  #isPrefixOf(
+    { messages }: RecordedCall,
+    ids: readonly number[],
+    tokens: readonly (readonly number[])[],
+  ): boolean {
     if (messages[this.entries.length - 1]?.role !== 'assistant') return false;
-    const sampled = this.#calls.at(-1)?.choice.token_ids ?? [];
-    if (ids.length < prompt.length + sampled.length) return false;
+    let at = lengthOf(tokens);
+    if (ids.length < at) return false;
     // Compare from the end: conversations of one agent share their beginning and differ late.
-    for (let at = sampled.length - 1; at >= 0; at--)
-      if (ids[prompt.length + at] !== sampled[at]) return false;
-    for (let at = prompt.length - 1; at >= 0; at--) if (ids[at] !== prompt[at]) return false;
+    for (const piece of tokens.toReversed())
+      for (let last = piece.length - 1; last >= 0; last--) if (ids[--at] !== piece[last]) return false;
     return true;
   }
 
@@ -112,7 +121,11 @@ export class History {
   }
 
   extend(call: RecordedCall, prompt: readonly number[]): void {
-    this.#dropPrompt(this.#calls.at(-1), call);
+    const tokens = this.#tokens ?? [];
+    const added = prompt.slice(lengthOf(tokens));
+    const isAdded = hasPrompt(call.choice) && hasPrompt(this.#calls.at(-1)?.choice);
+    const choice = isAdded ? withPrompt(call.choice, { added_prompt_token_ids: added }) : call.choice;
+    call.choice = shareTexts(choice, call.model);
     // Agent libraries make the same schemas anew for each call.
     if (isSameTools(call.tools, this.#tools)) call.tools = this.#tools;
     if (call.index > this.firstCall) call.askedForm = undefined;
@@ -120,20 +133,12 @@ export class History {
     this.#entries.push(replyOf(call));
     this.#calls.push(call);
     this.#tools = call.tools;
-    this.#prompt = prompt;
-  }
-
-  /** Replaces the choice of a call by one without its prompt, which the next choice has. */
-  #dropPrompt(call: RecordedCall | undefined, next: RecordedCall): void {
-    if (!call?.choice.prompt_token_ids || !next.choice.prompt_token_ids) return;
-    const { prompt_token_ids: _, ...choice } = call.choice;
-    call.choice = choice;
-    this.#entries[call.messages.length] = choice;
+    this.#tokens = [...tokens, added, call.choice.token_ids ?? []];
   }
 
   /** Freezes the history. Tools may be the user's objects, so their JSON is copied. */
   seal(): void {
-    this.#prompt = undefined;
+    this.#tokens = undefined;
     const given = this.#tools;
     this.#tools &&= JSON.parse(JSON.stringify(given));
     for (const call of this.#calls) if (call.tools === given) call.tools = this.#tools;
@@ -142,7 +147,7 @@ export class History {
 
   /** Keeps the choices of the calls as they are now, and with `keepsTexts` the messages and tools. */
   release(keepsTexts: boolean): void {
-    this.#prompt = undefined;
+    this.#tokens = undefined;
     this.#entries = keepsTexts ? [...this.#entries] : this.choices;
     if (!keepsTexts) this.#tools = undefined;
     for (const call of this.#calls)
@@ -150,38 +155,63 @@ export class History {
       else if (!call.external) this.#entries[call.messages.length] = call.choice;
   }
 
-  /** The history as it is kept. */
+  /** Token ids of the prompt of a call; undefined if they are not known. */
+  promptIds(call: RecordedCall): number[] | undefined {
+    return this.#lastPrompt()?.slice(0, call.promptTokens);
+  }
+
+  /** The history as it is kept: the prompt of its last choice is whole, and begins with those of the others. */
   toRecord(): HistoryBody {
-    return { messages_and_choices: this.#entries, ...(this.#tools ? { tools: this.#tools } : {}) };
+    const entries = [...this.#entries];
+    const prompt = this.#lastPrompt();
+    for (const { call, choice } of this.#prompted(prompt, 'whole'))
+      entries[call.messages.length] = call === this.#calls.at(-1) ? choice : withPrompt(choice, {});
+    return { messages_and_choices: entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 
   /** The history as it is sent. Without prompts it has only one form. */
   toBody(form: BodyForm = 'whole'): HistoryBody {
-    const record = this.toRecord();
-    const prompt = this.#calls.at(-1)?.choice.prompt_token_ids;
-    if (!prompt) return record;
-    const isCompact = form === 'compact';
-    const entries = [...record.messages_and_choices];
+    const entries = [...this.#entries];
+    for (const { call, choice } of this.#prompted(this.#lastPrompt(), form)) {
+      if (form === 'compact') delete choice.token_texts;
+      entries[call.messages.length] = choice;
+    }
+    return { messages_and_choices: entries, ...(this.#tools ? { tools: this.#tools } : {}) };
+  }
+
+  /** The prompt of the last call, if its choice has it. */
+  #lastPrompt(): number[] | undefined {
+    if (!hasPrompt(this.#calls.at(-1)?.choice)) return undefined;
+    const pieces: (readonly number[])[] = [];
+    for (const { choice } of this.#calls.toReversed()) {
+      if (pieces.length > 0) pieces.push(choice.token_ids ?? []);
+      pieces.push(choice.prompt_token_ids ?? choice.added_prompt_token_ids ?? []);
+      if (choice.prompt_token_ids) break;
+    }
+    return pieces.reverse().flat();
+  }
+
+  /** Copies of the choices with their prompts, of which the last one is given. */
+  *#prompted(prompt: readonly number[] | null | undefined, form: BodyForm) {
+    if (!prompt) return;
     /** Tokens up to the end of the last reply. */
     let known = 0;
-    for (const { external, choice, messages, promptTokens } of this.#calls) {
-      const from = isCompact ? known : 0;
+    for (const call of this.#calls) {
+      const { external, choice, promptTokens } = call;
+      const from = form === 'compact' ? known : 0;
       known = promptTokens + (choice.token_ids?.length ?? 0);
-      if (external || (choice.prompt_token_ids && !isCompact)) continue;
-      const { prompt_token_ids: _, credited_reward: credit, ...answered } = choice;
-      if (isCompact) delete answered.token_texts;
+      if (external) continue;
       const ids = prompt.slice(from, promptTokens);
-      entries[messages.length] = {
-        ...answered,
-        ...(from > 0 ? { added_prompt_token_ids: ids } : { prompt_token_ids: ids }),
-        ...(credit === undefined ? {} : { credited_reward: credit }),
-      };
+      const own = from > 0 ? { added_prompt_token_ids: ids } : { prompt_token_ids: ids };
+      yield { call, choice: withPrompt(choice, own) };
     }
-    return { ...record, messages_and_choices: entries };
   }
 }
 
 const replyOf = ({ external, choice }: RecordedCall): Message | Choice => external?.reply ?? choice;
+
+const lengthOf = (lists: readonly (readonly number[])[]): number =>
+  lists.reduce((sum, { length }) => sum + length, 0);
 
 export function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);

@@ -13,6 +13,7 @@ export {
   sampledMessage,
   type TrajectoryCall,
 } from './recorded-call.ts';
+export { repeatedShare } from './replies.ts';
 export {
   currentTrajectory,
   registerOwnHost,

@@ -30,7 +30,7 @@ export interface RecordedCall {
   tools: Tool[] | undefined;
   /** Absent if the reply was free, for a later call of a history, and on disk for all calls but the first. */
   askedForm?: AskedForm | undefined;
-  /** Has `prompt_token_ids` only if no later call of its history has them: its prompt is the beginning of theirs. */
+  /** After the first call of its history it has `added_prompt_token_ids` in place of `prompt_token_ids`. */
   choice: Choice;
   promptTokens: number;
   /** Name of the model that answered, from the response. */

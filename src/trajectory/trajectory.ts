@@ -115,9 +115,10 @@ export class Trajectory {
   }
 
   /**
-   * Lets the messages, prompts and log-probabilities of a trajectory go, which are most of its memory. What is left serves
-   * figures. The trajectory can no longer be written or trained on, so its record must be on disk.
-   * @param options.keepsTexts Keeps the messages, so that the conversations can still be read. Default false.
+   * Lets the messages and tokens of a trajectory go, which are most of its memory. What is left serves figures. The
+   * trajectory can no longer be written or trained on, so its record must be on disk.
+   * @param options.keepsTexts Keeps the messages and sampled token ids, so that the conversations can still be read.
+   * Default false.
    */
   release({ keepsTexts = false } = {}): void {
     if (this.#isReleased) return;

@@ -75,7 +75,7 @@ test('whatever the calls, each choice is sent once, as it was answered, after th
         }
       const added = trajectory.histories.map((history) => history.toBody('compact').messages_and_choices);
       expect(added.map(withWholePrompts)).toEqual(sent);
-      // A history keeps the prompt of its last choice alone.
+      // A history keeps one prompt whole.
       const kept = trajectory.choices.filter((choice) => choice.prompt_token_ids);
       expect(kept).toHaveLength(trajectory.histories.length);
     }),

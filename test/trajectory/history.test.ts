@@ -53,7 +53,8 @@ describe('the prompts of a history', () => {
   });
   const answered = [carried('b', [3, 9], [1, 2]), carried('d', [5], [1, 2, 3, 9, 4]), carried('f', [6], [7])];
   const conversations = [[user('a')], [user('a'), assistant('b'), user('c')], [user('e')]];
-  const prompts = (trajectory: Trajectory) => trajectory.choices.map((one) => one.prompt_token_ids);
+  const prompts = (trajectory: Trajectory) =>
+    trajectory.choices.map((one) => one.added_prompt_token_ids ?? one.prompt_token_ids);
 
   function recorded(): Trajectory {
     const trajectory = new Trajectory({ startTime: new Date(0) });
@@ -73,7 +74,7 @@ describe('the prompts of a history', () => {
 
   test('are kept once, and sent with each choice as it was answered', () => {
     const trajectory = recorded();
-    expect(prompts(trajectory)).toEqual([undefined, [1, 2, 3, 9, 4], [7]]);
+    expect(prompts(trajectory)).toEqual([[1, 2], [4], [7]]);
     expect(JSON.stringify(trajectory.toBody().messages_and_choices)).toBe(whole);
     // What the caller of the model holds stays as it was.
     expect(answered[0]).toHaveProperty('prompt_token_ids', [1, 2]);
@@ -116,7 +117,7 @@ describe('the prompts of a history', () => {
   test('that a run of an earlier version has repeated are kept once when they are read', () => {
     const repeated = { ...toTrajectoryRecord(recorded()), ...recorded().toBody() };
     const restored = fromTrajectoryRecord(JSON.parse(JSON.stringify(repeated)));
-    expect(prompts(restored)).toEqual([undefined, [1, 2, 3, 9, 4], [7]]);
+    expect(prompts(restored)).toEqual([[1, 2], [4], [7]]);
     expect(JSON.stringify(restored.toBody())).toBe(JSON.stringify(recorded().toBody()));
   });
 });

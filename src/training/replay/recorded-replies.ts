@@ -1,7 +1,7 @@
 import { RequestError } from '../../client/index.ts';
 import type { ChatCompletion, ChatCompletionRequest, Message } from '../../contract/index.ts';
 import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
-import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
+import { deriveSeed, type History, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
 import { append } from '../../util/extremes.ts';
 import { canonicalJson } from '../../util/json.ts';
 import { RunError } from '../../util/run-error.ts';
@@ -64,8 +64,11 @@ export class RecordedReplies extends ReplaySource {
   }
 
   #completion(call: RecordedCall): ChatCompletion {
-    const { credited_reward: _, ...choice } = call.choice;
-    const prompt = this.#promptIds(call);
+    const { credited_reward: _, added_prompt_token_ids: __, ...choice } = call.choice;
+    const history = this.#trajectory.histories.find(({ calls }) => calls.includes(call));
+    const known = history?.promptIds(call);
+    if (known) choice.prompt_token_ids = known;
+    const prompt = known ?? this.#placeholders(call, history);
     const sampled = choice.token_ids?.length ?? 0;
     return {
       id: `replayed-${call.index}`,
@@ -83,16 +86,13 @@ export class RecordedReplies extends ReplaySource {
   }
 
   /**
-   * The prompt, which a later choice of the history may hold. If none does, placeholders have the same length, with the
-   * sampled tokens of the history at their positions, so that the same calls extend the same histories.
+   * In place of a prompt that is not recorded: as many ids, with the sampled tokens of the history at their positions, so
+   * that the same calls extend the same histories.
    */
-  #promptIds(call: RecordedCall): number[] {
-    const at = this.#trajectory.histories.findIndex(({ calls }) => calls.includes(call));
-    const calls = this.#trajectory.histories[at]?.calls ?? [];
-    const known = calls.at(-1)?.choice.prompt_token_ids;
-    if (known) return known.slice(0, call.promptTokens);
+  #placeholders(call: RecordedCall, history: History | undefined): number[] {
+    const at = history ? this.#trajectory.histories.indexOf(history) : -1;
     const ids: number[] = [];
-    for (const { choice, promptTokens } of calls) {
+    for (const { choice, promptTokens } of history?.calls ?? []) {
       while (ids.length < promptTokens) ids.push(-1 - at);
       if (choice === call.choice) break;
       append(ids, choice.token_ids ?? []);
