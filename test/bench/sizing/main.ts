@@ -41,8 +41,9 @@ for (const [name, unit] of Object.entries(units))
   row(name, ...columns.map((column) => (isNoise(name, unit, column) ? '–' : figure(unit[column]))));
 add();
 add(
-  `A rollout that waits for its call takes ${figure(waiting.harness / 1024)} KiB of heap in the harness and ` +
-    `${figure(waiting.service / 1024)} KiB in the service (4,000 waiting).`,
+  `A rollout that waits for its first call takes ${figure(waiting.harness / 1024)} KiB of heap in the harness and ` +
+    `${figure(waiting.service / 1024)} KiB in the service (4,000 waiting), one that has not begun ` +
+    `${figure(waiting.queued / 1024)} KiB in the harness.`,
 );
 add();
 add('### The simulation beside real runs');

@@ -100,18 +100,25 @@ class TimeMean {
   }
 }
 
-/** An AI SDK agent of so many calls. Its reward is 1 if its last reply begins with a letter, which is chance. */
-function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, onFirstReply: () => void) {
+/**
+ * An AI SDK agent of so many calls. Its reward is 1 if its last reply begins with a letter, which is chance.
+ * @param straggles Whether the first rollout of each scenario waits before its first call.
+ */
+function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, straggles: boolean, onBegun: () => void) {
+  const begun = new Set<number>();
   return defineEnvironment({
     name: 'sizing',
     scenario: z.object({ id: z.number() }),
     rollout: async ({ model, signal, scenario }) => {
       inFlight.change(1);
+      onBegun();
       try {
+        const isFirst = !begun.has(scenario.id);
+        begun.add(scenario.id);
+        if (straggles && isFirst) await sleep(1e7, undefined, { signal });
         const messages: ModelMessage[] = [{ role: 'user', content: `Question ${scenario.id}: what is it?` }];
         for (let call = 1; ; call++) {
           const { text } = await generateText({ model: model.languageModel, messages, abortSignal: signal });
-          if (call === 1) onFirstReply();
           if (call === calls) return text;
           messages.push({ role: 'assistant', content: text }, { role: 'user', content: 'And what else?' });
           if (toolMs > 0) await sleep(-toolMs * Math.log(1 - Math.random()), undefined, { signal });
@@ -126,13 +133,13 @@ function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, onFirstReply: (
 
 /**
  * Trains through a service, with the times of a simulated run.
- * @param heap When to measure the heap: so many milliseconds after the start, or when all rollouts of the first step have
- * their first reply, or have ended. The run ends then.
+ * @param heap When to measure the heap: so many milliseconds after as many rollouts as may be in flight have begun, or all
+ * of the first step have ended, or all but one of each group. The run ends then.
  */
 export async function realRun(
   service: TimedService,
   run: RealRun,
-  heap?: { after: 'start' | 'replies' | 'rollouts'; ms: number },
+  heap?: { after: 'begun' | 'all' | 'all but one'; ms: number },
 ): Promise<RealFigures> {
   const before = await service.set({ reply: run.reply, sampling: run.sampling, training: run.training });
   const runDirectory = await mkdtemp(join(tmpdir(), 'martingale-sizing-run-'));
@@ -154,15 +161,15 @@ export async function realRun(
   };
   const inFlight = new TimeMean();
   let begun = 0;
-  let replied = 0;
+  let rolloutsBegun = 0;
   const rollouts = run.groupsPerStep * run.rolloutsPerGroup;
   const holdAfter = (moment: NonNullable<typeof heap>['after']) => {
     if (heap?.after === moment) setTimeout(hold, heap.ms);
   };
   const total = { staleness: 0 };
   const { usage } = await train({
-    environment: agentOf(run, inFlight, () => {
-      if (++replied === rollouts) holdAfter('replies');
+    environment: agentOf(run, inFlight, heap?.after === 'all but one', () => {
+      if (++rolloutsBegun === Math.min(run.concurrency, rollouts)) holdAfter('begun');
     }),
     scenarios: Array.from({ length: 10_000 }, (_, id) => ({ id })),
     model: { project: 'sizing', name: `run-${randomUUID()}`, baseModel: 'scripted-tiny' },
@@ -180,11 +187,11 @@ export async function realRun(
       if (event.type === 'run_started') {
         begun = performance.now();
         mark();
-        holdAfter('start');
       }
+      if (event.type === 'rollouts' && event.done === rollouts - run.groupsPerStep) holdAfter('all but one');
       if (event.type === 'rollouts' && event.done === rollouts) {
         mark();
-        holdAfter('rollouts');
+        holdAfter('all');
       }
       if (event.type !== 'step') return;
       total.staleness += event.staleness.mean;

@@ -1,7 +1,7 @@
 import { getHeapStatistics } from 'node:v8';
 import { defaultBodyLimits } from '../../../src/service/bodies/bodies.ts';
 import { type Costs, free } from './check.ts';
-import { type SimulatedFigures, type SimulatedRun, simulate } from './simulate.ts';
+import { type Held, type SimulatedFigures, type SimulatedRun, simulate } from './simulate.ts';
 import type { MeasuredUnits } from './units.ts';
 
 /** Rollouts in flight, and GPUs, of which one half samples and the other trains. */
@@ -16,6 +16,9 @@ export const sizes: readonly Size[] = [
   { inFlight: 10_000, gpus: 64 },
 ];
 
+/** Calls of the agent. */
+const calls = 4;
+
 /** A model of 8 billion parameters, an agent of four calls. What a GPU does is an input, from data sheets. */
 export const runOf = ({ inFlight, gpus }: Size): Omit<SimulatedRun, 'harness' | 'service'> => ({
   steps: 8,
@@ -23,7 +26,7 @@ export const runOf = ({ inFlight, gpus }: Size): Omit<SimulatedRun, 'harness' | 
   rolloutsPerGroup: 8,
   maxStaleness: 3,
   concurrency: inFlight,
-  calls: 4,
+  calls,
   reply: { median: 400, sigma: 0.8, most: 8192 },
   toolMs: 2000,
   sampling: { gpus: gpus / 2, batch: 512, baseMs: 8, eachMs: 0.1 },
@@ -53,15 +56,25 @@ const mainThreadOf = { harness: 'main thread of the harness', service: 'main thr
 interface Measured {
   units: MeasuredUnits;
   costs: Costs;
-  waiting: { harness: number; service: number };
+  waiting: { harness: number; service: number; queued: number };
 }
 
-function partsOf(
-  { inFlight }: Size,
-  run: SimulatedFigures,
-  steps: number,
-  { units, costs, waiting }: Measured,
-): Part[] {
+/** Bytes of heap in the harness. All rollouts in flight count as waiting for their last call. */
+function heapOf(held: Held, { units, waiting }: Pick<Measured, 'units' | 'waiting'>): number {
+  const open = units['heap of the harness, of groups that are not complete, bytes'];
+  const arrived = units['heap of the harness, of groups that have arrived, bytes'];
+  return (
+    waiting.queued * held.queued +
+    (waiting.harness + (calls - 1) * open.call) * held.inFlight +
+    (open.rollout + calls * open.call) * held.ended +
+    open.token * held.tokens +
+    (arrived.rollout + calls * arrived.call) * held.arrived +
+    arrived.token * held.arrivedTokens
+  );
+}
+
+function partsOf({ inFlight }: Size, run: SimulatedFigures, steps: number, measured: Measured): Part[] {
+  const { units, costs, waiting } = measured;
   const seconds = run.totalMs / 1000;
   const perStep = { tokens: run.tokens / steps, rollouts: run.rollouts / steps, calls: run.calls / steps };
   const bytesOf = (...names: (keyof MeasuredUnits)[]) =>
@@ -86,12 +99,6 @@ function partsOf(
     'training job, to the service, bytes',
     'log, to the service, bytes',
   );
-  const heapOf = {
-    open: units['heap of the harness, of groups that are not complete, bytes'],
-    ended: units['heap of the harness, of groups that have arrived, bytes'],
-  };
-  const held =
-    waiting.harness * inFlight + heapOf.open.token * run.held.open + heapOf.ended.token * run.held.ended;
   const group = bytesOf('groups, to the service, bytes') / (perStep.rollouts / 8);
   const othersOf = (part: 'harness' | 'service') => {
     const { token, call, rollout, step } = units[`other threads of the ${part}, ms`];
@@ -107,8 +114,8 @@ function partsOf(
     { part: 'other threads of the service', demand: othersOf('service'), limit: 1, unit: 'core' },
     { part: 'body of a group', demand: group / mib, limit: defaultBodyLimits.preview / mib, unit: 'MiB' },
     {
-      part: 'heap of the harness: all rollouts waiting, and the most tokens held',
-      demand: held / mib,
+      part: 'heap of the harness: the most at any time',
+      demand: heapOf(run.held, measured) / mib,
       limit: heap,
       unit: 'MiB',
     },
@@ -147,7 +154,7 @@ export function scale(size: Size, measured: Measured): Scaled {
       harness: { ...harness, processes: ofHarness },
       service: { ...service, processes: ofService },
     });
-  const unbound = simulate({ ...run, harness: free, service: free });
+  const unbound = simulate({ ...run, harness: free, service: free }, 0, (held) => heapOf(held, measured));
   const single = withProcesses(1, 1);
   const parts = partsOf(size, unbound, run.steps, measured);
   // A process that is busy for more than half of the time keeps others waiting.

@@ -119,12 +119,25 @@ describe('the simulation', () => {
     expect(core.utilisation(now)).toBeCloseTo(0.5, 2);
   });
 
-  it('counts the tokens of groups that run and of ended ones until their step has trained', () => {
+  it('says what a harness holds when that weighs most', () => {
     // Rollouts of 100 tokens, one after the other: a group is complete with the fourth, a step with its second group.
-    expect(simulate({ ...plain, concurrency: 1 }).held).toEqual({ open: 400, ended: 800 });
+    const one = { ...plain, concurrency: 1 };
+    const none = { queued: 0, inFlight: 0, ended: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
+    const running = { ...none, inFlight: 1, queued: 4, ended: 3, tokens: 400 };
+    expect(simulate(one, 0, ({ tokens }) => tokens).held).toEqual(running);
+    expect(simulate(one, 0, ({ arrivedTokens }) => arrivedTokens).held).toEqual({
+      ...{ ...none, arrived: 8, arrivedTokens: 800 },
+    });
+    expect(simulate(one, 0, ({ queued }) => queued).held).toEqual({ ...none, queued: 7, inFlight: 1 });
     // The rollouts of the next step end before the job of the first one.
-    const late = { ...plain, concurrency: 1, maxStaleness: 1, training: { baseMs: 850, tokenMs: 0 } };
-    expect(simulate(late).held).toEqual({ open: 400, ended: 1600 });
+    const late = { ...one, maxStaleness: 1, training: { baseMs: 850, tokenMs: 0 } };
+    expect(simulate(late, 0, ({ arrivedTokens }) => arrivedTokens).held).toMatchObject({
+      arrived: 16,
+      tokens: 0,
+    });
+    // What weighs most together does not weigh most alone.
+    const { held } = simulate(plain, 0, ({ inFlight, tokens }) => 1000 * inFlight + tokens);
+    expect(held).toEqual({ ...none, inFlight: 8, tokens: 100 });
   });
 
   it('repeats itself by seed', () => {

@@ -32,6 +32,20 @@ export interface SimulatedRun {
   service: ProcessCost;
 }
 
+/** What a harness holds at a time: rollouts, and sampled tokens. */
+export interface Held {
+  /** Rollouts of admitted steps that have not begun, and those that run. */
+  queued: number;
+  inFlight: number;
+  /** Ended rollouts of groups with a rollout that still runs. */
+  ended: number;
+  /** Tokens of these groups, also of the rollouts that run. */
+  tokens: number;
+  /** Rollouts of ended groups that have not trained, and their tokens. */
+  arrived: number;
+  arrivedTokens: number;
+}
+
 export interface SimulatedFigures {
   /** Milliseconds from the end of a step to the end of the next, in the second half of the run. */
   stepMs: number;
@@ -44,8 +58,8 @@ export interface SimulatedFigures {
   rollouts: number;
   tokens: number;
   calls: number;
-  /** The most sampled tokens at any time: of groups with a rollout that still runs, and of ended groups that have not trained. */
-  held: { open: number; ended: number };
+  /** What the harness holds when that weighs most. */
+  held: Held;
   /** Mean number of training jobs between sampling and training, over the steps. */
   staleness: number;
   /** Share of the time in which each is busy. */
@@ -74,8 +88,13 @@ export function replyTokens({ median, sigma, most }: SimulatedRun['reply'], rand
  * as `StepQueue` does it; steps train one after the other, each when all its rollouts have ended. A call takes time of
  * the harness, then of the service, then of the GPU with the fewest replies; prompts cost the GPU nothing. A training job
  * begins when both have done their work for the step, which their processes share, and in which they do nothing else.
+ * @param weigh What the harness holds, as a number. Default: the tokens.
  */
-export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
+export function simulate(
+  run: SimulatedRun,
+  seed = 0,
+  weigh = ({ tokens, arrivedTokens }: Held): number => tokens + arrivedTokens,
+): SimulatedFigures {
   const random = randomNumbers(seed);
   const events = new Heap<() => void>();
   const gpus = Array.from({ length: run.sampling.gpus }, () => new Gpu<() => void>(run.sampling));
@@ -86,13 +105,13 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
   const tokensOfStep = left.map(() => 0);
   /** By step and group: rollouts that have not ended, and tokens sampled so far. */
   const groups = left.map(() =>
-    Array.from({ length: Math.ceil(run.rolloutsPerStep / run.rolloutsPerGroup) }, (_, index) => ({
-      left: Math.min(run.rolloutsPerGroup, run.rolloutsPerStep - index * run.rolloutsPerGroup),
-      tokens: 0,
-    })),
+    Array.from({ length: Math.ceil(run.rolloutsPerStep / run.rolloutsPerGroup) }, (_, index) => {
+      const rollouts = Math.min(run.rolloutsPerGroup, run.rolloutsPerStep - index * run.rolloutsPerGroup);
+      return { rollouts, left: rollouts, tokens: 0 };
+    }),
   );
-  const held = { open: 0, ended: 0 };
-  const most = { ...held };
+  const held: Held = { queued: 0, inFlight: 0, ended: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
+  let most = { held: { ...held }, weight: 0 };
   const ends: number[] = [];
   const sums = { inFlight: 0, rollouts: 0, staleness: 0, training: 0, calls: 0, rolloutMs: 0 };
   let now = 0;
@@ -103,11 +122,14 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
 
   const groupOf = ({ step, index }: { step: number; index: number }) =>
     groups[step]![Math.floor(index / run.rolloutsPerGroup)]!;
-  const hold = (more: typeof held) => {
-    for (const kind of ['open', 'ended'] as const) {
-      held[kind] += more[kind];
-      most[kind] = Math.max(most[kind], held[kind]);
-    }
+  const hold = (more: Partial<Held>) => {
+    held.tokens += more.tokens ?? 0;
+    held.ended += more.ended ?? 0;
+    held.arrived += more.arrived ?? 0;
+    held.arrivedTokens += more.arrivedTokens ?? 0;
+    Object.assign(held, { queued: waiting.length - next, inFlight });
+    const weight = weigh(held);
+    if (weight > most.weight) most = { held: { ...held }, weight };
   };
   const admit = () => {
     for (; admitted < run.steps && admitted <= ends.length + run.maxStaleness; admitted++)
@@ -119,6 +141,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
       inFlight++;
       call({ ...waiting[next]!, begun: now, left: run.calls });
     }
+    hold({});
   };
   const call = (rollout: { step: number; index: number; begun: number; left: number }) => {
     const tokens = replyTokens(run.reply, random);
@@ -131,7 +154,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
       const gpu = gpus.reduce((least, other) => (other.load < least.load ? other : least));
       gpu.add(now, tokens, () => {
         groupOf(rollout).tokens += tokens;
-        hold({ open: tokens, ended: 0 });
+        hold({ tokens });
         if (rollout.left > 0) pause(rollout);
         else end(rollout);
       });
@@ -144,8 +167,11 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
   const end = (rollout: Parameters<typeof call>[0]) => {
     const { step, begun } = rollout;
     const group = groupOf(rollout);
-    if (--group.left === 0) hold({ open: -group.tokens, ended: group.tokens });
     inFlight--;
+    hold({ ended: 1 });
+    const { tokens, rollouts } = group;
+    if (--group.left === 0)
+      hold({ ended: -rollouts, tokens: -tokens, arrived: rollouts, arrivedTokens: tokens });
     sums.rollouts++;
     sums.rolloutMs += now - begun;
     left[step]!--;
@@ -164,7 +190,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
     events.push(ms + service.share(sent, stepMs(run.service)), () => {
       isTraining = false;
       ends.push(now);
-      hold({ open: 0, ended: -tokensOfStep[step]! });
+      hold({ arrived: -run.rolloutsPerStep, arrivedTokens: -tokensOfStep[step]! });
       admit();
       train();
     });
@@ -193,7 +219,7 @@ export function simulate(run: SimulatedRun, seed = 0): SimulatedFigures {
     rollouts: sums.rollouts,
     tokens: tokensOfStep.reduce((sum, tokens) => sum + tokens, 0),
     calls: sums.calls,
-    held: most,
+    held: most.held,
     staleness: sums.staleness / run.steps,
     busy: {
       gpus: gpus.reduce((sum, { busyMs }) => sum + busyMs, 0) / now / gpus.length,

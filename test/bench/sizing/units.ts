@@ -123,10 +123,10 @@ const quantities = {
   "the service's data folder, bytes": { of: ({ disk }) => disk.service, fit: grown },
 } satisfies Record<string, Quantity>;
 
-/** Heap of the harness while rollouts wait between two calls, and once all groups have arrived at the service. */
+/** Heap of the harness, of ended rollouts: while one of each group has not ended, and once their groups have arrived. */
 const heaps = {
-  'heap of the harness, of groups that are not complete, bytes': 'replies',
-  'heap of the harness, of groups that have arrived, bytes': 'rollouts',
+  'heap of the harness, of groups that are not complete, bytes': 'all but one',
+  'heap of the harness, of groups that have arrived, bytes': 'all',
 } as const;
 
 export type MeasuredUnits = Record<keyof typeof quantities | keyof typeof heaps, Units>;
@@ -166,28 +166,30 @@ export async function measureUnits(service: TimedService): Promise<MeasuredUnits
 }
 
 /** Heap of the harness, from long replies, beside which what earlier runs left to collect is small. */
-async function measureHeap(service: TimedService, moment: 'replies' | 'rollouts'): Promise<Units> {
-  const bytesOf = async (run: RealRun) => {
-    // Between two calls all wait for a tool; after the last one, for the job.
-    const waits =
-      moment === 'replies'
-        ? { calls: 2, concurrency: 10_000, toolMs: 1e7 }
-        : { training: { baseMs: 60_000, tokenMs: 0 } };
-    return (await realRun(service, { ...run, ...waits, steps: 1 }, { after: moment, ms: 3_000 })).held
-      .harness;
-  };
-  const [short, long] = [design(128, 8, 1, 16), design(128, 8, 1, 2064)];
-  return unitsOf(
-    [countsOf(short), countsOf(long)],
-    [await bytesOf(short), await bytesOf(long)],
-    ['token', 'rollout'],
-  );
+async function measureHeap(service: TimedService, after: 'all' | 'all but one'): Promise<Units> {
+  const waits = { steps: 1, training: { baseMs: 60_000, tokenMs: 0 } };
+  const runs = [design(32, 32, 1, 16), design(32, 32, 4, 16), design(32, 32, 4, 516)];
+  const counts: Counts[] = [];
+  const held: number[] = [];
+  for (const run of runs) {
+    const figures = await realRun(service, { ...run, ...waits, concurrency: 10_000 }, { after, ms: 3_000 });
+    held.push(figures.held.harness);
+    counts.push(countsOf({ ...run, rolloutsPerGroup: after === 'all' ? 32 : 31 }));
+  }
+  return unitsOf(counts, held, ['token', 'call', 'rollout']);
 }
 
-/** Bytes of heap that each of so many rollouts takes in the harness and in the service while it waits for its call. */
+/**
+ * Bytes of heap of each of so many rollouts: in the harness and in the service while it waits for its first call, and in
+ * the harness before it begins.
+ */
 export async function measureWaiting(service: TimedService, rollouts: number) {
   const run = design(rollouts / 8, 8, 1, 1);
-  const waits = { ...run, steps: 1, concurrency: rollouts, sampling: { ...run.sampling, baseMs: 12_000 } };
-  const { held } = await realRun(service, waits, { after: 'start', ms: 9_000 });
-  return { harness: held.harness / rollouts, service: held.service / rollouts };
+  const waits = { ...run, steps: 1, sampling: { ...run.sampling, baseMs: 30_000 } };
+  const heldOf = async (concurrency: number) => {
+    const { held } = await realRun(service, { ...waits, concurrency }, { after: 'begun', ms: 4_000 });
+    return { harness: held.harness / rollouts, service: held.service / rollouts };
+  };
+  const { harness: queued } = await heldOf(8);
+  return { ...(await heldOf(rollouts)), queued };
 }
