@@ -1,4 +1,3 @@
-import PQueue from 'p-queue';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
@@ -49,16 +48,25 @@ export function inProcess(options: InProcessOptions = {}): RolloutExecutor {
 /** Shared by all rollouts: creating a stack trace for each would cost more than the rest of ending it. */
 const closed = new MartingaleError('executor_closed', 'The executor was closed.');
 
+interface Waiting {
+  order: number;
+  start: () => void;
+  hasLeft: boolean;
+}
+
 /** Limits the number of rollouts in flight. Waiting rollouts start in the order in which their groups began. */
 export class RolloutQueue {
-  readonly #queue: PQueue;
+  readonly #concurrency: number;
   readonly #slices = new TimeSlices();
+  /** By order. Those that have left stay until their turn: many may leave at a time. */
+  readonly #waiting: Waiting[] = [];
+  #inFlight = 0;
   /** One controller for each running or waiting rollout. Listeners on one shared signal would take quadratic time. */
   readonly #ending = new Set<AbortController>();
-  #closed = false;
+  #closed: PromiseWithResolvers<void> | undefined;
 
   constructor(concurrency: number) {
-    this.#queue = new PQueue({ concurrency });
+    this.#concurrency = concurrency;
   }
 
   /**
@@ -78,34 +86,52 @@ export class RolloutQueue {
     else if (signal?.aborted) onAbort();
     else signal?.addEventListener('abort', onAbort, { once: true });
     this.#ending.add(ending);
-    // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean
-    // up and return a result, so the signal for p-queue stops following once the rollout runs.
-    const waiting = new AbortController();
-    const leave = () => waiting.abort();
-    if (ending.signal.aborted) leave();
-    else ending.signal.addEventListener('abort', leave, { once: true });
-    const begin = async () => {
-      ending.signal.removeEventListener('abort', leave);
-      // Starting thousands in one tick would block the event loop. p-queue's own `interval` uses the system clock, and
-      // stalls when that is set back.
-      if (this.#slices.over) await this.#slices.pause();
-      return work(ending.signal);
-    };
+    const isFree = !ending.signal.aborted && this.#inFlight < this.#concurrency;
+    if (isFree) this.#inFlight++;
+    const hasSlot = isFree || (await this.#waitForSlot(order, ending.signal));
     try {
-      return await this.#queue.add(begin, { priority: -order, signal: waiting.signal });
-    } catch (error) {
-      if (!waiting.signal.aborted) throw error;
+      // Starting thousands in one tick would block the event loop.
+      if (hasSlot && this.#slices.over) await this.#slices.pause();
       return await work(ending.signal);
     } finally {
+      if (hasSlot) this.#passSlotOn();
       this.#ending.delete(ending);
       signal?.removeEventListener('abort', onAbort);
+      if (this.#ending.size === 0) this.#closed?.resolve();
     }
   }
 
   /** Aborts all running and waiting rollouts; resolves when they have ended. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#closed ??= Promise.withResolvers();
     for (const ending of this.#ending) ending.abort(closed);
-    await this.#queue.onIdle();
+    if (this.#ending.size > 0) await this.#closed.promise;
+  }
+
+  /** Resolves with whether there is a slot: without one, the signal has aborted. */
+  #waitForSlot(order: number, signal: AbortSignal): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const leave = () => {
+      waiting.hasLeft = true;
+      resolve(false);
+    };
+    const start = () => {
+      signal.removeEventListener('abort', leave);
+      resolve(true);
+    };
+    const waiting: Waiting = { order, start, hasLeft: false };
+    if (signal.aborted) leave();
+    else {
+      signal.addEventListener('abort', leave, { once: true });
+      this.#waiting.splice(this.#waiting.findLastIndex((other) => other.order <= order) + 1, 0, waiting);
+    }
+    return promise;
+  }
+
+  #passSlotOn(): void {
+    let next = this.#waiting.shift();
+    while (next?.hasLeft) next = this.#waiting.shift();
+    if (next) next.start();
+    else this.#inFlight--;
   }
 }

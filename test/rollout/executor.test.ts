@@ -96,3 +96,36 @@ test('work aborted while it runs keeps its slot until it has ended', async () =>
   await Promise.all([running, next]);
   expect(ended).toEqual(['first', 'second']);
 });
+
+test('thousands that leave while they wait keep no slot and no time of those behind them', async () => {
+  const queue = new RolloutQueue(1);
+  const first = Promise.withResolvers<void>();
+  const running = queue.run({ signal: undefined, order: 0 }, () => first.promise);
+  const controller = new AbortController();
+  const left = Array.from({ length: 5000 }, (_, order) =>
+    queue.run({ signal: controller.signal, order }, async ({ aborted }) => aborted),
+  );
+  const last = queue.run({ signal: undefined, order: 6000 }, async ({ aborted }) => aborted);
+  controller.abort();
+  expect(new Set(await Promise.all(left))).toEqual(new Set([true]));
+  first.resolve();
+  await running;
+  expect(await last).toBe(false);
+});
+
+test('closing ends what runs and what waits, and waits for both', async () => {
+  const queue = new RolloutQueue(1);
+  const ended: string[] = [];
+  const run = (name: string) =>
+    queue.run({ signal: undefined }, async (signal) => {
+      while (!signal.aborted) await nextTick();
+      await nextTick();
+      ended.push(`${name}: ${signal.reason.code}`);
+    });
+  const all = [run('runs'), run('waits')];
+  await Promise.all([queue.close(), queue.close()]);
+  expect(ended.sort()).toEqual(['runs: executor_closed', 'waits: executor_closed']);
+  await Promise.all([...all, run('late')]);
+  expect(ended).toHaveLength(3);
+  await queue.close();
+});
