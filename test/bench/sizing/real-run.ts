@@ -134,12 +134,12 @@ function agentOf({ calls, toolMs }: RealRun, inFlight: TimeMean, straggles: bool
 /**
  * Trains through a service, with the times of a simulated run.
  * @param heap When to measure the heap: so many milliseconds after as many rollouts as may be in flight have begun, or all
- * of the first step have ended, or all but one of each group. The run ends then.
+ * but one of each group have ended, or the first job has been requested. The run ends then.
  */
 export async function realRun(
   service: TimedService,
   run: RealRun,
-  heap?: { after: 'begun' | 'all' | 'all but one'; ms: number },
+  heap?: { after: 'begun' | 'all but one' | 'requested'; ms: number },
 ): Promise<RealFigures> {
   const before = await service.set({ reply: run.reply, sampling: run.sampling, training: run.training });
   const runDirectory = await mkdtemp(join(tmpdir(), 'martingale-sizing-run-'));
@@ -191,8 +191,8 @@ export async function realRun(
       if (event.type === 'rollouts' && event.done === rollouts - run.groupsPerStep) holdAfter('all but one');
       if (event.type === 'rollouts' && event.done === rollouts) {
         mark();
-        holdAfter('all');
       }
+      if (event.type === 'job' && event.status === 'submitted') holdAfter('requested');
       if (event.type !== 'step') return;
       total.staleness += event.staleness.mean;
       mark();

@@ -126,7 +126,7 @@ const quantities = {
 /** Heap of the harness, of ended rollouts: while one of each group has not ended, and once their groups have arrived. */
 const heaps = {
   'heap of the harness, of groups that are not complete, bytes': 'all but one',
-  'heap of the harness, of groups that have arrived, bytes': 'all',
+  'heap of the harness, of groups that have arrived, bytes': 'requested',
 } as const;
 
 export type MeasuredUnits = Record<keyof typeof quantities | keyof typeof heaps, Units>;
@@ -166,15 +166,16 @@ export async function measureUnits(service: TimedService): Promise<MeasuredUnits
 }
 
 /** Heap of the harness, from long replies, beside which what earlier runs left to collect is small. */
-async function measureHeap(service: TimedService, after: 'all' | 'all but one'): Promise<Units> {
-  const waits = { steps: 1, training: { baseMs: 60_000, tokenMs: 0 } };
+async function measureHeap(service: TimedService, after: 'all but one' | 'requested'): Promise<Units> {
+  // Few connections, as those of rollouts in flight count with these.
+  const waits = { steps: 1, concurrency: 64, training: { baseMs: 60_000, tokenMs: 0 } };
   const runs = [design(32, 32, 1, 16), design(32, 32, 4, 16), design(32, 32, 4, 516)];
   const counts: Counts[] = [];
   const held: number[] = [];
   for (const run of runs) {
-    const figures = await realRun(service, { ...run, ...waits, concurrency: 10_000 }, { after, ms: 3_000 });
+    const figures = await realRun(service, { ...run, ...waits }, { after, ms: 3_000 });
     held.push(figures.held.harness);
-    counts.push(countsOf({ ...run, rolloutsPerGroup: after === 'all' ? 32 : 31 }));
+    counts.push(countsOf({ ...run, rolloutsPerGroup: after === 'requested' ? 32 : 31 }));
   }
   return unitsOf(counts, held, ['token', 'call', 'rollout']);
 }
