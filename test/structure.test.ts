@@ -218,7 +218,8 @@ test('every module that is started by its URL is built as a file of its own', as
 });
 
 const ofClient = ['@opentelemetry/api', 'eventsource-parser', 'zod'];
-const ofHarness = [...ofClient, '@ai-sdk/provider', 'lru-cache', 'p-queue'];
+const ofRollouts = [...ofClient, '@ai-sdk/provider', 'lru-cache'];
+const ofHarness = [...ofRollouts, 'p-queue'];
 const ofLanguage = ['@huggingface/jinja', '@huggingface/tokenizers', 'lru-cache'];
 
 // The time of a start is mostly the number of modules. Loaded at first use elsewhere: undici, the AI SDK, ONNX Runtime.
@@ -227,10 +228,10 @@ test.each([
   ['loop.ts', ofHarness],
   ['records.ts', ofHarness],
   ['testing.ts', ofHarness],
-  ['workers.ts', [...ofHarness, 'undici']],
-  ['environments.ts', [...ofHarness.filter((name) => name !== 'p-queue'), 'undici']],
+  ['workers.ts', [...ofRollouts, 'undici']],
+  ['environments.ts', [...ofRollouts, 'undici']],
   ['client/index.ts', ofClient],
-  ['rollout/threads/thread.ts', ofHarness.filter((name) => name !== 'p-queue')],
+  ['rollout/threads/thread.ts', ofRollouts],
   ['cli/index.ts', [...ofHarness, 'commander']],
   ['cli/main.ts', [...ofHarness, '@hono/node-server', 'commander', 'hono', 'undici']],
   ['engines/embedded/index.ts', ofLanguage],

@@ -165,6 +165,12 @@ export async function measureUnits(service: TimedService): Promise<MeasuredUnits
   return Object.fromEntries([...measured, ...held]);
 }
 
+/** Heap at a moment of a run. A small run before it lets go what is left of the one before that. */
+async function heldBy(service: TimedService, run: RealRun, after: 'all but one' | 'requested' | 'begun') {
+  await realRun(service, design(1, 8, 1, 16));
+  return (await realRun(service, run, { after, ms: 4_000 })).held;
+}
+
 /** Heap of the harness, from long replies, beside which what earlier runs left to collect is small. */
 async function measureHeap(service: TimedService, after: 'all but one' | 'requested'): Promise<Units> {
   // Few connections, as those of rollouts in flight count with these.
@@ -173,8 +179,7 @@ async function measureHeap(service: TimedService, after: 'all but one' | 'reques
   const counts: Counts[] = [];
   const held: number[] = [];
   for (const run of runs) {
-    const figures = await realRun(service, { ...run, ...waits }, { after, ms: 3_000 });
-    held.push(figures.held.harness);
+    held.push((await heldBy(service, { ...run, ...waits }, after)).harness);
     counts.push(countsOf({ ...run, rolloutsPerGroup: after === 'requested' ? 32 : 31 }));
   }
   return unitsOf(counts, held, ['token', 'call', 'rollout']);
@@ -188,7 +193,7 @@ export async function measureWaiting(service: TimedService, rollouts: number) {
   const run = design(rollouts / 8, 8, 1, 1);
   const waits = { ...run, steps: 1, sampling: { ...run.sampling, baseMs: 30_000 } };
   const heldOf = async (concurrency: number) => {
-    const { held } = await realRun(service, { ...waits, concurrency }, { after: 'begun', ms: 4_000 });
+    const held = await heldBy(service, { ...waits, concurrency }, 'begun');
     return { harness: held.harness / rollouts, service: held.service / rollouts };
   };
   const { harness: queued } = await heldOf(8);
