@@ -5,6 +5,7 @@ import { defineEnvironment, openModel, runGroups } from 'martingale';
 import { expect, it } from 'vitest';
 import { z } from 'zod';
 import { RunDirectory, runFiles } from '../../src/training/run-directory.ts';
+import { rolloutFigures } from '../../src/training/step-report.ts';
 import { startFakeService } from '../model/fake-service.ts';
 import { temporaryFolder } from '../support/files.ts';
 
@@ -40,8 +41,18 @@ it('groups of released trajectories are written and read from the journal, in th
   const kept = groups.map(({ index }) => found.get(index) ?? first);
   const signals = kept.map((group) => group.toTrajectoryGroup().hasSignal);
   const bodies = kept.map((group) => group.toTrajectoryGroup().toBody());
+  const figures = rolloutFigures(kept);
   for (const group of kept) group.release();
   expect(kept.map((group) => group.toTrajectoryGroup().hasSignal)).toEqual(signals);
+  expect(rolloutFigures(kept)).toEqual(figures);
+  const left = kept.flatMap(({ rollouts }) =>
+    rollouts.map((rollout) => ('outcome' in rollout ? rollout.outcome : null)),
+  );
+  expect(left).toEqual(Array.from({ length: 6 }, () => undefined));
+  expect(kept.flatMap(({ trajectories }) => trajectories.flatMap(({ choices }) => choices))).toHaveLength(6);
+  expect(
+    JSON.stringify(kept.flatMap(({ trajectories }) => trajectories.map(({ choices }) => choices))),
+  ).not.toMatch(/token|hello/);
   expect(() => kept[0]?.toTrajectoryGroup().toBody()).toThrow(/was released: its conversations are on disk/);
   const released = await again.writeTrajectories('released', kept, 0);
   expect(await readFile(join(path, released), 'utf8')).toBe(await readFile(join(path, whole), 'utf8'));
