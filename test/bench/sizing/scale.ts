@@ -59,14 +59,15 @@ interface Measured {
   waiting: { harness: number; service: number; queued: number };
 }
 
-/** Bytes of heap in the harness. All rollouts in flight count as waiting for their last call. */
+/** Bytes of heap in the harness. All rollouts in flight count as waiting for a call. */
 function heapOf(held: Held, { units, waiting }: Pick<Measured, 'units' | 'waiting'>): number {
   const open = units['heap of the harness, of groups that are not complete, bytes'];
   const arrived = units['heap of the harness, of groups that have arrived, bytes'];
   return (
     waiting.queued * held.queued +
-    (waiting.harness + (calls - 1) * open.call) * held.inFlight +
-    (open.rollout + calls * open.call) * held.ended +
+    waiting.harness * held.inFlight +
+    open.rollout * held.ended +
+    open.call * held.calls +
     open.token * held.tokens +
     (arrived.rollout + calls * arrived.call) * held.arrived +
     arrived.token * held.arrivedTokens

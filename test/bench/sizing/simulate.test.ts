@@ -122,8 +122,8 @@ describe('the simulation', () => {
   it('says what a harness holds when that weighs most', () => {
     // Rollouts of 100 tokens, one after the other: a group is complete with the fourth, a step with its second group.
     const one = { ...plain, concurrency: 1 };
-    const none = { queued: 0, inFlight: 0, ended: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
-    const running = { ...none, inFlight: 1, queued: 4, ended: 3, tokens: 400 };
+    const none = { queued: 0, inFlight: 0, ended: 0, calls: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
+    const running = { ...none, inFlight: 1, queued: 4, ended: 3, calls: 4, tokens: 400 };
     expect(simulate(one, 0, ({ tokens }) => tokens).held).toEqual(running);
     expect(simulate(one, 0, ({ arrivedTokens }) => arrivedTokens).held).toEqual({
       ...{ ...none, arrived: 8, arrivedTokens: 800 },
@@ -137,7 +137,7 @@ describe('the simulation', () => {
     });
     // What weighs most together does not weigh most alone.
     const { held } = simulate(plain, 0, ({ inFlight, tokens }) => 1000 * inFlight + tokens);
-    expect(held).toEqual({ ...none, inFlight: 8, tokens: 100 });
+    expect(held).toEqual({ ...none, inFlight: 8, calls: 1, tokens: 100 });
   });
 
   it('repeats itself by seed', () => {

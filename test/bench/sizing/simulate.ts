@@ -39,7 +39,8 @@ export interface Held {
   inFlight: number;
   /** Ended rollouts of groups with a rollout that still runs. */
   ended: number;
-  /** Tokens of these groups, also of the rollouts that run. */
+  /** Answered calls and tokens of these groups, also of the rollouts that run. */
+  calls: number;
   tokens: number;
   /** Rollouts of ended groups that have not trained, and their tokens. */
   arrived: number;
@@ -110,7 +111,7 @@ export function simulate(
       return { rollouts, left: rollouts, tokens: 0 };
     }),
   );
-  const held: Held = { queued: 0, inFlight: 0, ended: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
+  const held: Held = { queued: 0, inFlight: 0, ended: 0, calls: 0, tokens: 0, arrived: 0, arrivedTokens: 0 };
   let most = { held: { ...held }, weight: 0 };
   const ends: number[] = [];
   const sums = { inFlight: 0, rollouts: 0, staleness: 0, training: 0, calls: 0, rolloutMs: 0 };
@@ -123,6 +124,7 @@ export function simulate(
   const groupOf = ({ step, index }: { step: number; index: number }) =>
     groups[step]![Math.floor(index / run.rolloutsPerGroup)]!;
   const hold = (more: Partial<Held>) => {
+    held.calls += more.calls ?? 0;
     held.tokens += more.tokens ?? 0;
     held.ended += more.ended ?? 0;
     held.arrived += more.arrived ?? 0;
@@ -154,7 +156,7 @@ export function simulate(
       const gpu = gpus.reduce((least, other) => (other.load < least.load ? other : least));
       gpu.add(now, tokens, () => {
         groupOf(rollout).tokens += tokens;
-        hold({ tokens });
+        hold({ calls: 1, tokens });
         if (rollout.left > 0) pause(rollout);
         else end(rollout);
       });
@@ -169,9 +171,11 @@ export function simulate(
     const group = groupOf(rollout);
     inFlight--;
     hold({ ended: 1 });
-    const { tokens, rollouts } = group;
-    if (--group.left === 0)
-      hold({ ended: -rollouts, tokens: -tokens, arrived: rollouts, arrivedTokens: tokens });
+    if (--group.left === 0) {
+      const { tokens, rollouts } = group;
+      const left = { ended: -rollouts, calls: -rollouts * run.calls, tokens: -tokens };
+      hold({ ...left, arrived: rollouts, arrivedTokens: tokens });
+    }
     sums.rollouts++;
     sums.rolloutMs += now - begun;
     left[step]!--;
