@@ -16,7 +16,8 @@ export const free: ProcessCost = {
   step: { baseMs: 0, tokenMs: 0 },
 };
 
-const atLeastZero = (value: number) => Math.max(0, value);
+/** A cost that is too small to measure may come out below 0. */
+export const atLeastZero = (value: number) => Math.max(0, value);
 
 /** What the main thread of one process of each costs, with groups of 8. */
 export function costsOf(units: MeasuredUnits): Costs {

@@ -1,6 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import { defaultBodyLimits } from '../../../src/service/bodies/bodies.ts';
-import { type Costs, free } from './check.ts';
+import { atLeastZero, type Costs, free } from './check.ts';
 import { type Held, type SimulatedFigures, type SimulatedRun, simulate } from './simulate.ts';
 import type { MeasuredUnits } from './units.ts';
 
@@ -61,8 +61,13 @@ interface Measured {
 
 /** Bytes of heap in the harness. All rollouts in flight count as waiting for a call. */
 function heapOf(held: Held, { units, waiting }: Pick<Measured, 'units' | 'waiting'>): number {
-  const open = units['heap of the harness, of groups that are not complete, bytes'];
-  const arrived = units['heap of the harness, of groups that have arrived, bytes'];
+  const unitsOf = (name: keyof MeasuredUnits) => ({
+    token: atLeastZero(units[name].token),
+    call: atLeastZero(units[name].call),
+    rollout: atLeastZero(units[name].rollout),
+  });
+  const open = unitsOf('heap of the harness, of groups that are not complete, bytes');
+  const arrived = unitsOf('heap of the harness, of groups that have arrived, bytes');
   return (
     waiting.queued * held.queued +
     waiting.harness * held.inFlight +
