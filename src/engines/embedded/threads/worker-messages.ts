@@ -79,7 +79,10 @@ export type SamplingCall =
   | { type: 'search'; request: Planned<BeamSearchRequest> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
-export type SamplerCall = SamplingCall | { type: 'load' | 'drop'; weights: Weights };
+export type SamplerCall =
+  | SamplingCall
+  | { type: 'load'; weights: Weights }
+  | { type: 'drop'; weights: Weights };
 
 /** Connects a thread that runs the training graphs with the trainer of one job. */
 export interface GraphCall {
