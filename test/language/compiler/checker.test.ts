@@ -63,6 +63,11 @@ describe('the thread that compiles constraints', () => {
     await expect(checker.plan(words('fine'))).resolves.toMatchObject({ isFree: false, reasoning: null });
   });
 
+  test('compiles an enum of 30,000 values in the time that a constraint may take', async () => {
+    const schema = { enum: Array.from({ length: 30_000 }, (_, value) => value) };
+    expect((await open().plan(textOf({ type: 'json_schema', schema }))).graph).not.toBeNull();
+  });
+
   test('makes plans in shared memory that other threads assemble to the same replies', async () => {
     const checker = open();
     const [there, here] = [new ConversationCodec().compiler, new ConversationCodec().compiler];

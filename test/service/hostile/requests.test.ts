@@ -97,7 +97,8 @@ describe('random hostile requests', () => {
       for (let sent = requests[next++]; sent && problems.length < 10; sent = requests[next++]) {
         try {
           const { status, text } = await send(sent);
-          if (status >= 500 || text.length > 4_000_000) problems.push(`${status} ${shown(sent)}`);
+          if (status >= 500 || text.length > 4_000_000)
+            problems.push(`${status} ${text.slice(0, 300)} to ${shown(sent)}`);
         } catch (error) {
           problems.push(`${error} ${shown(sent)}`);
         }

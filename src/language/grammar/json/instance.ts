@@ -67,9 +67,9 @@ export class InstanceCheck {
         if (namedTypes(schema)?.length === 0) throw refusal(this.#path, 'type', told, 'is not a JSON type');
         return [told].flat().some((type) => isOfType(value, type));
       case 'enum':
-        return schemas().some((one) => equal(one, value));
+        return textsOf(schemas()).has(canonicalJson(value));
       case 'const':
-        return equal(told, value);
+        return canonicalJson(told) === canonicalJson(value);
       case 'allOf':
         return schemas().every((one) => this.matches(value, one));
       case 'anyOf':
@@ -262,4 +262,11 @@ function containsMatch(pattern: string, text: string): boolean {
   return getOrInsert(matchers, pattern, () => matcherOf(anyMatch(pattern, plainSpelling)))(text);
 }
 
-const equal = (left: unknown, right: unknown) => canonicalJson(left) === canonicalJson(right);
+const texts = new WeakMap<readonly unknown[], ReadonlySet<string>>();
+
+/** The constants of an `enum` as text: each of its thousands of values is looked for among all. */
+function textsOf(constants: readonly unknown[]): ReadonlySet<string> {
+  const known = texts.get(constants) ?? new Set(constants.map((one) => canonicalJson(one)));
+  texts.set(constants, known);
+  return known;
+}
