@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { MartingaleError, printableLines } from '../contract/index.ts';
 import { hasCode, isSystemError, traceOf } from '../util/error.ts';
+import { listenForErrors } from '../util/stream-errors.ts';
 
 /** Exit status of an interrupted program, as shells expect it: 128 plus the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
@@ -64,9 +65,9 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
   };
   const listeners = [onSignal('SIGINT', interrupted), onSignal('SIGTERM', interrupted)];
   const closed = () => interrupted('output_closed');
-  output?.once('error', closed);
+  if (output) listenForErrors(output, closed);
   for (const stream of [process.stdout, process.stderr])
-    if (!stream.listeners('error').includes(ignoreError)) stream.on('error', ignoreError);
+    if (!stream.listeners('error').includes(ignoreError)) listenForErrors(stream, ignoreError);
   return {
     signal: controller.signal,
     get status() {

@@ -5,6 +5,7 @@ import { Command, Option } from 'commander';
 import { jsonLine } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
+import { listenForErrors } from '../util/stream-errors.ts';
 import { describeCheckpoints } from './checkpoint-flags.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
 import { addEngineFlags, type EngineFlags, openEngine } from './open-engine.ts';
@@ -194,7 +195,7 @@ const standardError = 2;
  * and the next text is tried again. A stream would fail for good.
  */
 export function logOutput(): (text: string) => void {
-  process.stderr.on('error', () => {});
+  listenForErrors(process.stderr, () => {});
   const found = fstatSync(standardError);
   if (found.isFIFO() || found.isSocket() || isatty(standardError))
     return (text) => void process.stderr.write(text);

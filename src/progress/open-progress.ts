@@ -1,5 +1,6 @@
 import { jsonLine, printable, printableLines } from '../contract/index.ts';
 import { invalidOption } from '../util/option-error.ts';
+import { listenForErrors } from '../util/stream-errors.ts';
 import { createLiveView } from './live.ts';
 import { createPlainView } from './plain.ts';
 import type { RunEvent } from './run-event.ts';
@@ -59,7 +60,7 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
   const end = () => {
     isOpen = false;
   };
-  stream.on('error', end);
+  listenForErrors(stream, end);
   const view = create({ write: (text) => isOpen && stream.writable && stream.write(text) });
   return {
     ...view,

@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from 'node:util';
+import { listenForErrors } from '../util/stream-errors.ts';
 import { type Canvas, displayWidth, type Line, lineWidth, paint, showsColors } from './text.ts';
 import type { Terminal } from './view.ts';
 
@@ -130,7 +131,7 @@ export class Region {
     const own = this.#terminal;
     const streams = streamsOf(own);
     // The run continues if the terminal is closed.
-    for (const stream of streams) stream.on('error', ignore);
+    for (const stream of streams) listenForErrors(stream, ignore);
     this.#write = own.write.bind(own);
     const restores = streams.map((stream) =>
       watchStream(stream, (text, write) => this.#writeAbove(text, write)),
