@@ -76,6 +76,7 @@ export default defineConfig({
       // `TMPDIR` names another place, such as a disk.
       ...(temporary === null ? {} : { TMPDIR: temporary }),
     },
+    globalSetup: [path('./test/support/thread-bundles.ts')],
     setupFiles: [path('./test/support/quiet.ts')],
     restoreMocks: true,
     unstubEnvs: true,

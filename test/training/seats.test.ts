@@ -14,11 +14,12 @@ import { createEmbeddedEngine } from 'martingale/embedded';
 import { rescore } from 'martingale/records';
 import { startService } from 'martingale/service';
 import { replayStep } from 'martingale/testing';
-import { expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { market, marketScenarios } from '../../recipes/market/environment.ts';
 import { ticTacToe } from '../../recipes/tictactoe/environment.ts';
 import { perfectPlayer, randomPlayer } from '../../recipes/tictactoe/players.ts';
 import { openings, wholeGames } from '../../recipes/tictactoe/scenarios.ts';
+import type { Engine } from '../../src/engines/engine.ts';
 import { Opponents, parseGroupRecord } from '../../src/rollout/index.ts';
 import type { LearnerState } from '../../src/training/run-state.ts';
 import { seatsOfStep } from '../../src/training/seats.ts';
@@ -28,9 +29,15 @@ import { sharedFolder } from '../support/files.ts';
 import { reports } from './diagnosis/reports.ts';
 
 const folder = sharedFolder();
+let engine: Engine;
+
+beforeAll(async () => {
+  engine = await createEmbeddedEngine({ threads: 1 });
+});
+
+afterAll(() => engine.close());
 
 async function served<Result>(data: string, use: (client: Client) => Promise<Result>): Promise<Result> {
-  const engine = await createEmbeddedEngine({ threads: 1 });
   const service = await startService({ engine, dataFolder: join(folder, `${data}-service`) });
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
   try {
@@ -38,7 +45,6 @@ async function served<Result>(data: string, use: (client: Client) => Promise<Res
   } finally {
     await client.close();
     await service.close();
-    await engine.close();
   }
 }
 

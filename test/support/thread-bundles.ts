@@ -1,0 +1,59 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { build, type Plugin } from 'esbuild';
+import type { TestProject } from 'vitest/node';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const folder = join(root, '.martingale/threads');
+
+/** The threads that tests start by the hundred. None of them imports `martingale`, which would then be there twice. */
+const threads = [
+  'engines/embedded/sampler/worker',
+  'engines/embedded/trainer/graph-worker',
+  'engines/embedded/trainer/worker',
+  'language/chat/long-texts-thread',
+  'language/compiler/compiler-thread',
+  'service/reading-worker',
+];
+
+/** A module in a bundle has the address of its source. */
+const ownAddresses: Plugin = {
+  name: 'own addresses',
+  setup({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8');
+      if (!text.includes('import.meta.url')) return null;
+      const own = `const ownAddress = ${JSON.stringify(pathToFileURL(path).href)};`;
+      return { contents: own + text.replaceAll('import.meta.url', 'ownAddress'), loader: 'ts' };
+    });
+  },
+};
+
+/**
+ * Makes one file of each module that threads start with, once for all tests: a thread starts in two thirds of the processor
+ * time. `from-source.ts` puts them in place of the sources. Not in watch mode, where sources change.
+ */
+export async function setup({ vitest }: TestProject): Promise<void> {
+  if (vitest.config.watch) return;
+  const { outputFiles } = await build({
+    absWorkingDir: root,
+    entryPoints: threads.map((name) => `src/${name}.ts`),
+    outbase: 'src',
+    outdir: folder,
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'node',
+    target: 'node22',
+    packages: 'external',
+    plugins: [ownAddresses],
+  });
+  for (const { path, contents } of outputFiles) {
+    mkdirSync(dirname(path), { recursive: true });
+    // Tests of another run may read the file.
+    writeFileSync(`${path}.${process.pid}`, contents);
+    renameSync(`${path}.${process.pid}`, path);
+  }
+  process.env.MARTINGALE_THREAD_BUNDLES = pathToFileURL(folder).href;
+}
