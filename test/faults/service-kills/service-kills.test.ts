@@ -16,7 +16,9 @@ beforeAll(async () => {
   world = await openWorld();
   const life = await booksAfter(world, { name: 'undisturbed', plans: [{}] });
   undisturbed = life.counts;
-  points = await world.service('undisturbed', []).points();
+  // How long a job has run is noted every two seconds, which only a slow machine reaches.
+  const isByClock = ({ name }: FaultPoint) => name === 'commit update job_runs';
+  points = (await world.service('undisturbed', []).points()).filter((point) => !isByClock(point));
 });
 afterAll(() => world?.close());
 
