@@ -9,7 +9,7 @@ import type { CheckpointRecord, ModelRecord, Store } from '../store/store.ts';
 import { TokenTexts } from './token-report.ts';
 
 /** What a model name in a request currently refers to. */
-export interface ResolvedModel {
+interface ResolvedModel {
   /** The model's entity; null for a base model, which every key can use. */
   entity: string | null;
   /** The name with its step, or the base model's. It tells the client the policy version of a sample. */
