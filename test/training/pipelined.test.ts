@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { generateText } from 'ai';
-import { defineEnvironment, type RunEvent, train } from 'martingale';
+import { defineEnvironment, type RunEvent, ScenarioSet, train } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, type FakeServiceOptions, startFakeService } from '../model/fake-service.ts';
@@ -95,7 +95,8 @@ test('a straggler trains, and no finished group is discarded', async () => {
   const straggler: { request?: string } = {};
   await using _ = service;
   const onEvent = (event: RunEvent) => event.type === 'step' && event.step === 0 && late.resolve();
-  const result = await train({ ...settings, steps: 3, concurrency: 8, maxStaleness: 1, onEvent });
+  const scenarios = ScenarioSet.of(settings.scenarios);
+  const result = await train({ ...settings, scenarios, steps: 3, concurrency: 8, maxStaleness: 1, onEvent });
   const trained = JSON.stringify(service.jobs[1]?.body.trajectory_groups);
   expect(straggler.request).toBeDefined();
   expect(trained).toContain(straggler.request);
