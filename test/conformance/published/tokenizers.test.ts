@@ -23,7 +23,7 @@ interface Reference {
 }
 
 /** Those whose templates leave out calls. */
-const withoutCalls = new Set(['llama3', 'llama3_1', 'gemma3']);
+const withoutCalls = new Set(['smollm2', 'llama3', 'llama3_1', 'gemma3']);
 
 /** A folder of a published model with its tokenizer and template; null if it cannot be fetched. */
 async function folderOf(name: string): Promise<string | null> {

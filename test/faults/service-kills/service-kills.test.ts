@@ -333,24 +333,24 @@ test.each([
     const { counts } = await booksAfter(world, { ...life, name: engine, plans: [{}] });
     const taken = await world.service(engine, []).points();
     expect(namesOf(taken).filter((name) => name.includes('step-N'))).toMatchInlineSnapshot(`
-    [
-      "mkdir models/<id>/checkpoints/step-N.unfinished",
-      "open models/<id>/checkpoints/step-N.unfinished/model.safetensors",
-      "open models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
-      "rename models/<id>/checkpoints/step-N",
-      "rm models/<id>/checkpoints/step-N",
-      "rm models/<id>/checkpoints/step-N.unfinished",
-      "sync models/<id>/checkpoints/step-N.unfinished",
-      "sync models/<id>/checkpoints/step-N.unfinished/model.safetensors",
-      "sync models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
-      "writeFile models/<id>/checkpoints/step-N.unfinished/model.safetensors",
-      "writeFile models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
-    ]
-  `);
+      [
+        "appendFile models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+        "appendFile models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+        "mkdir models/<id>/checkpoints/step-N.unfinished",
+        "open models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+        "open models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+        "rename models/<id>/checkpoints/step-N",
+        "rm models/<id>/checkpoints/step-N",
+        "rm models/<id>/checkpoints/step-N.unfinished",
+        "sync models/<id>/checkpoints/step-N.unfinished",
+        "sync models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+        "sync models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+      ]
+    `);
     const folder = 'models/<id>/checkpoints/step-N';
     const kills: FaultPoint[] = [
       { name: 'commit insert events, delete job_runs', occurrence: 1 },
-      { name: `writeFile ${folder}.unfinished/model.safetensors`, occurrence: 0 },
+      { name: `appendFile ${folder}.unfinished/model.safetensors`, occurrence: 0 },
       { name: `rename ${folder}`, occurrence: 0 },
     ];
     for (const at of kills) {
