@@ -152,10 +152,13 @@ export class EmbeddedEngine implements Engine {
 
   async train(request: TrainRequest): Promise<void> {
     const { baseModel } = request.from;
+    const trained = { baseModel, folder: request.folder };
     const { isSmall } = this.#models.find(baseModel);
+    // A job that failed at its end runs again, into the same folder.
+    await this.drop(trained);
     await this.#training.run(() => this.#trainer.train(request), { signal: request.signal });
     // The next rollouts find the weights loaded. Large ones may need memory that others still use.
-    if (isSmall) this.#samplers.get(isSmall)?.load({ baseModel, folder: request.folder });
+    if (isSmall) this.#samplerOf(trained).load(trained);
   }
 
   /** Does not wait for the threads, which release the weights once nothing samples from them. */

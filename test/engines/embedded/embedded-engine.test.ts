@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
@@ -133,6 +134,21 @@ describe('the embedded engine', () => {
       }
     await Promise.all(replies);
     expect(new Set([...expected.values()].map(String)).size).toBe(6);
+  });
+
+  it('samples from what was trained last in a folder: a job that failed at its end runs again', async () => {
+    const one = bench.request('hello', 11);
+    const datums = await bench.sample([one], () => 1);
+    const { to: first } = await bench.train(bench.weights, 'again', datums, 1e-3);
+    await bench.engine.generate({ ...one, weights: first });
+    await rm(first.folder, { recursive: true });
+    const { to: again } = await bench.train(bench.weights, 'again', datums, 1e-2);
+    const { to: elsewhere } = await bench.train(bench.weights, 'elsewhere', datums, 1e-2);
+    expect(again).toEqual(first);
+    const [own, expected] = await Promise.all(
+      [again, elsewhere].map((weights) => bench.engine.generate({ ...one, weights })),
+    );
+    expect(own).toEqual(expected);
   });
 
   it('names Unknown base models, missing weights and invalid options', async () => {
