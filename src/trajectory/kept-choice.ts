@@ -1,4 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import { type Choice, withoutStep } from '../contract/index.ts';
+import { getOrInsert } from '../util/get-or-insert.ts';
 
 type Prompt = Pick<Choice, 'prompt_token_ids' | 'added_prompt_token_ids'>;
 
@@ -18,7 +20,8 @@ interface KnownTexts {
   property: PropertyDescriptor;
 }
 
-const knownTexts = new Map<string, KnownTexts>();
+/** Of the models that answered last; older choices keep theirs. */
+const knownTexts = new LRUCache<string, KnownTexts>({ max: 16 });
 
 /** Most texts of a model that are kept: as many as large vocabularies have. */
 const maxTexts = 2 ** 18;
@@ -32,10 +35,7 @@ const maxTexts = 2 ** 18;
 export function shareTexts(choice: Choice, model: string): Choice {
   const { token_ids: ids, token_texts: given } = choice;
   if (!ids || !given || ids.length !== given.length) return { ...choice };
-  const name = withoutStep(model);
-  const known = knownTexts.get(name) ?? newTexts();
-  knownTexts.set(name, known);
-  const { texts, property } = known;
+  const { texts, property } = getOrInsert(knownTexts, withoutStep(model), newTexts);
   const isShared = ids.every((id, at) => {
     const text = given[at];
     if (text !== undefined && texts.size < maxTexts && !texts.has(id)) texts.set(id, text);
