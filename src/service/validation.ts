@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { isLarger, isObject, type JsonObject } from '../util/json.ts';
-import { invalidField, maxIssues, RequestValidationError, unsupportedField } from './errors.ts';
+import { maxIssues, RequestValidationError, unsupportedField } from './errors.ts';
 import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
 /** How often unknown null fields are removed and the value validated again. */
@@ -156,16 +156,3 @@ function fieldsOf(schema: z.ZodObject): ReadonlySet<string> {
   knownFields.set(schema, known);
   return known;
 }
-
-/** Refuses token ids outside the vocabulary, naming their location. */
-export function refuseForeignTokens(
-  tokens: readonly number[] | undefined,
-  vocabularySize: number,
-  location: (string | number)[],
-): void {
-  const index = tokens?.findIndex((token) => token < 0 || token >= vocabularySize) ?? -1;
-  if (index !== -1) throw invalidField([...location, index], rangeOf(vocabularySize), tokens?.[index]);
-}
-
-export const rangeOf = (vocabularySize: number) =>
-  `token ids go from 0 to ${vocabularySize - 1} in this model's vocabulary`;

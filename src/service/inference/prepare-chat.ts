@@ -1,18 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ChatCompletion, Sampling } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine, GenerateRequest } from '../../engines/engine.ts';
-import {
-  type Constraint,
-  endsInReasoning,
-  hasContentGrammar,
-  type ReplyFormat,
-  type ReplyOptions,
-} from '../../language/index.ts';
+import type { ReplyOptions } from '../../language/index.ts';
 import type { Access } from '../access.ts';
-import { invalidField } from '../errors.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { Constraints } from './constraints.ts';
+import { checkForModel } from './model-checks.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
+import { toReplyOptions } from './reply-options.ts';
 import type { BaseModelTools, ModelResolver } from './resolve-model.ts';
 import { toReplySampling } from './sampling.ts';
 import { type TokenReport, tokenReportOf } from './token-report.ts';
@@ -47,14 +42,13 @@ export async function prepareChat(
 ): Promise<PreparedChat> {
   const model = await models.resolve(request.model, access);
   const { base, tools, weights } = model;
-  refuseScheduling(request, base, priorityScheduling);
+  checkForModel(request, { base, tools, processors: engine.logitsProcessors, priorityScheduling });
   const checked = await constraints.check(base, request, caller);
   const constraint = checked?.constraint ?? null;
   const prompt = await toPrompt(request, { tools, base, caller });
   const { maxTokens, sampling, reported } = toReplySampling(request, {
     base,
     tools,
-    processors: engine.logitsProcessors,
     prompt,
     constraintHash: checked?.hash ?? null,
   });
@@ -90,64 +84,6 @@ export async function prepareChat(
       ...(request.service_tier === undefined ? {} : { service_tier: 'default' }),
     },
   };
-}
-
-/** Another server has a cache and a queue of its own. */
-function refuseScheduling(request: ChatRequest, base: BaseModel, priorityScheduling: boolean): void {
-  const { cache_salt: salt, priority = 0 } = request;
-  if (priority !== 0 && !priorityScheduling)
-    throw invalidField(
-      ['priority'],
-      'must be 0, because this service does not schedule by priority; its operator can turn that on',
-      priority,
-    );
-  const refused = salt !== undefined ? 'cache_salt' : priority !== 0 ? 'priority' : null;
-  if (!base.isRemote || refused === null) return;
-  const message = `does not reach the training server that samples ${base.id}; leave it out`;
-  throw invalidField([refused], message, request[refused]);
-}
-
-interface ReplyContext {
-  tools: BaseModelTools;
-  prompt: Prompt;
-  constraint: Constraint | null;
-}
-
-/** How the replies end, and how they are read. */
-function toReplyOptions(request: ChatRequest, context: ReplyContext): ReplyOptions {
-  const { format } = context.tools;
-  const last = context.prompt.turns.at(-1);
-  const { stop = [], stop_token_ids: stopTokens = [] } = request;
-  return {
-    endToken: format.endToken,
-    format: replyFormatOf(request, context),
-    stops: {
-      strings: typeof stop === 'string' ? [stop] : stop,
-      tokens: [...stopTokens, ...(request.ignore_eos ? [] : format.otherEndTokens)],
-    },
-    show: {
-      special: request.skip_special_tokens === false,
-      spaces: request.spaces_between_special_tokens !== false,
-      stop: request.include_stop_str_in_output === true,
-      reasoning: request.include_reasoning !== false,
-    },
-    echo: request.echo && last?.role === 'assistant' ? last.content : '',
-  };
-}
-
-/** How the reasoning and the calls of a reply are written; null if it has neither. */
-function replyFormatOf(
-  { tools: functions, tool_choice: choice, function_call: older }: ChatRequest,
-  { tools: { tokenizer, format }, prompt, constraint }: ReplyContext,
-): ReplyFormat | null {
-  const mayCall = (functions?.length ?? 0) > 0 && (choice ?? older) !== 'none';
-  const calls = mayCall ? format.calls : null;
-  const reasoning = format.reasoning && {
-    ...format.reasoning,
-    opened: endsInReasoning(prompt.tokens, format.reasoning, tokenizer),
-  };
-  const callsFirst = hasContentGrammar(constraint);
-  return calls || reasoning ? { calls, callsFirst, reasoning } : null;
 }
 
 /**

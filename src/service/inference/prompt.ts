@@ -1,6 +1,5 @@
 import type { BaseModel, Caller } from '../../engines/engine.ts';
 import {
-  type ChatFormat,
   charactersIn,
   type RenderOptions,
   renderWith,
@@ -10,7 +9,6 @@ import {
 } from '../../language/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import { refuseForeignTokens } from '../validation.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { BaseModelTools } from './resolve-model.ts';
 
@@ -35,10 +33,7 @@ export async function toPrompt(
   const { contextLength } = base;
   const characters = charactersIn([request.messages, request.documents, request.chat_template_kwargs]);
   renderer.checkSize(characters, contextLength);
-  checkTools(request, tools.format, base.id);
   const turns = await toTurns(request.messages);
-  for (const [index, { tokenIds }] of turns.entries())
-    if (tokenIds) refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   const options = { ...toRenderOptions(request, turns), contextLength, caller };
   const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };
@@ -60,25 +55,6 @@ export async function toPrompt(
     // A template with today's date renders otherwise tomorrow.
     tools.format.template.includes('strftime_now');
   return { tokens, turns, own };
-}
-
-/** A template that never looks at tools would leave them out in silence. */
-export function checkTools(
-  {
-    tools,
-    tool_choice: choice,
-    chat_template: own,
-  }: Pick<ChatRequest, 'tools' | 'tool_choice'> & { chat_template?: string | undefined },
-  { template, toolTemplate }: ChatFormat,
-  baseModel: string,
-): void {
-  if (!tools?.length || choice === 'none' || own !== undefined) return;
-  if (/\btools\b/.test(template + (toolTemplate ?? ''))) return;
-  throw invalidField(
-    ['tools'],
-    `cannot be given to ${baseModel}, whose chat template shows no tools to the model; leave them out, send a chat_template that does, or serve the model with one (--chat-template hermes)`,
-    tools.map(({ function: { name } }) => name),
-  );
 }
 
 /** In time slices, because parsing the tool calls of long messages takes milliseconds. */

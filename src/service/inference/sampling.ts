@@ -1,18 +1,15 @@
 import { z } from 'zod';
 import { chatLimits, engineArgumentSchema, type Sampling } from '../../contract/index.ts';
 import type { BaseModel, ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
-import { type ChatFormat, type Tokenizer, tokenIdsHash } from '../../language/basics.ts';
+import { type ChatFormat, tokenIdsHash } from '../../language/basics.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import { rangeOf, refuseForeignTokens } from '../validation.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { Prompt } from './prompt.ts';
 
 interface SamplingContext {
   base: Pick<BaseModel, 'contextLength'>;
-  tools: { tokenizer: Tokenizer; format: ChatFormat };
-  /** Names of the available logits processors. */
-  processors: readonly string[];
+  tools: { format: ChatFormat };
   prompt: Prompt;
   constraintHash: string | null;
 }
@@ -33,9 +30,6 @@ interface ReplySampling {
 export function toReplySampling(request: ChatRequest, context: SamplingContext): ReplySampling {
   const maxTokens = toMaxTokens(request, context);
   refuseLongReports(request, maxTokens);
-  checkBiases(request.logit_bias, context.tools.tokenizer);
-  checkTokens(request, context);
-  checkProcessors(request, context.processors);
   const minTokens = toMinTokens(request, context.tools.format, maxTokens);
   const sampling = toParameters(request, minTokens);
   const { prompt, constraintHash } = context;
@@ -72,70 +66,6 @@ function refuseLongReports({ n = 1, top_logprobs: top = 0 }: ChatRequest, maxTok
     `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities; the limit is ${chatLimits.reported}. Request fewer alternatives, choices or max_completion_tokens`,
     top,
   );
-}
-
-function checkBiases(biases: ChatRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
-  const keys = Object.keys(biases ?? {});
-  if (keys.length > chatLimits.biases)
-    throw invalidField(
-      ['logit_bias'],
-      `takes at most ${chatLimits.biases} tokens, not ${keys.length}`,
-      biases,
-    );
-  for (const key of keys)
-    if (!/^(?:0|[1-9]\d*)$/.test(key) || Number(key) >= vocabularySize)
-      throw invalidField(['logit_bias', key], `keys are token ids; ${rangeOf(vocabularySize)}`, key);
-}
-
-function checkTokens(
-  { stop_token_ids: stops, allowed_token_ids: allowed }: ChatRequest,
-  { tools: { tokenizer, format } }: SamplingContext,
-): void {
-  refuseForeignTokens(stops, tokenizer.vocabularySize, ['stop_token_ids']);
-  if (!allowed) return;
-  if (allowed.length > tokenizer.vocabularySize)
-    throw invalidField(
-      ['allowed_token_ids'],
-      `has ${allowed.length} ids for a vocabulary of ${tokenizer.vocabularySize}; list each once`,
-      allowed,
-    );
-  refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
-  const reachable = new Set([format.endToken, ...format.otherEndTokens]);
-  const special = new Set(tokenizer.special.values());
-  for (const [index, token] of allowed.entries())
-    if (special.has(token) && !reachable.has(token))
-      throw invalidField(
-        ['allowed_token_ids', index],
-        `${tokenizer.text(token)} is a special token that cannot occur in this reply`,
-        token,
-      );
-}
-
-function checkProcessors({ logits_processors, engine_xargs }: ChatRequest, known: readonly string[]): void {
-  const requested = logits_processors ?? [];
-  for (const [index, processor] of requested.entries()) {
-    const name = typeof processor === 'string' ? processor : processor.qualname;
-    if (known.includes(name)) continue;
-    const available = known.length === 0 ? 'none is configured' : `available: ${known.join(', ')}`;
-    throw invalidField(
-      ['logits_processors', index, ...(typeof processor === 'string' ? [] : ['qualname'])],
-      `the logits processor ${JSON.stringify(name)} does not exist; ${available}`,
-      name,
-    );
-  }
-  const extra = Object.keys(engine_xargs ?? {});
-  if (extra.length > chatLimits.engineArguments)
-    throw invalidField(
-      ['engine_xargs'],
-      `takes at most ${chatLimits.engineArguments} arguments, not ${extra.length}`,
-      engine_xargs,
-    );
-  if (extra.length > 0 && requested.length === 0)
-    throw invalidField(
-      ['engine_xargs', extra[0] ?? ''],
-      'requires a logits processor; name one in logits_processors',
-      engine_xargs?.[extra[0] ?? ''],
-    );
 }
 
 function toMinTokens(

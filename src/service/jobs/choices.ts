@@ -4,7 +4,7 @@ import { choiceToTurn, type Location, tokenIdsHash } from '../../language/basics
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
-import { rangeOf, refuseForeignTokens } from '../validation.ts';
+import { rangeOf, refuseForeignTokens } from '../inference/model-checks.ts';
 import { entriesOf, historiesOf, type Prompt, tokensOf } from './whole-choices.ts';
 
 export interface ChoiceContext {

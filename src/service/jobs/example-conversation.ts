@@ -5,7 +5,7 @@ import { type Constraint, type Reply, writtenCalls } from '../../language/index.
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { refuseForeignTokens } from '../validation.ts';
+import { refuseForeignTokens } from '../inference/model-checks.ts';
 import { reorderJson } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 

@@ -7,7 +7,7 @@ import type { Datum, SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { checkTools } from '../inference/prompt.ts';
+import { checkTools } from '../inference/model-checks.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { readText, type TextKind } from '../json/read-text.ts';
 import { validate } from '../validation.ts';

@@ -46,11 +46,13 @@ it('tools for a checkpoint whose template does not show them are refused by name
   expect(text).toContain('whose chat template shows no tools to the model');
   expect(text).toContain('"tools"');
   expect(text).toContain('--chat-template hermes');
-  const required = await chat({ tool_choice: 'required' });
-  expect(required.status).toBe(422);
-  expect(required.text).toContain(
-    'cannot call tools, because its chat template shows none; serve it with one',
-  );
+});
+
+it('required tools are refused with a template of the request too, because no form of calls is known', async () => {
+  const shown = '{{ tools | length }}{% for message in messages %}{{ message.content }}{% endfor %}';
+  const { status, text } = await chat({ tool_choice: 'required', chat_template: shown });
+  expect(status).toBe(422);
+  expect(text).toContain('cannot call tools, because its chat template shows none; serve it with one');
 });
 
 it.each([
