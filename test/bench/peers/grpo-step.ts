@@ -28,6 +28,10 @@ export interface GrpoStep {
 }
 
 export const replyTokens = 60;
+export const learningRate = 7e-4;
+
+/** 16 tokens with the chat template: a letter with the space before it is a token, and so is a digit. */
+export const scenarioText = (index: number) => `a b c d e f g h ${String(index).padStart(4, '0')}`;
 
 /** Replies of exactly 60 tokens, with a reward that differs between replies. */
 const letters = defineEnvironment({
@@ -60,15 +64,12 @@ export async function measureGrpoStep(work: GrpoWork & { maxStaleness: number })
     await train({
       environment: letters,
       model: await openModel({ client, project: 'bench', name: 'letters', baseModel: benchModel }),
-      // 16 tokens with the chat template: a letter with the space before it is a token, and so is a digit.
-      scenarios: Array.from({ length: groups * steps }, (_, index) => ({
-        text: `a b c d e f g h ${String(index).padStart(4, '0')}`,
-      })),
+      scenarios: Array.from({ length: groups * steps }, (_, index) => ({ text: scenarioText(index) })),
       steps,
       groupsPerStep: groups,
       rolloutsPerGroup: rollouts,
       maxStaleness,
-      config: { learning_rate: 7e-4 },
+      config: { learning_rate: learningRate },
       runDirectory: join(folder, 'run'),
       onEvent: (event) => {
         if (event.type !== 'step') return;

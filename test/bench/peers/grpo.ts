@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
+import { measureEngineStep } from './engine-step.ts';
 import { type GrpoStep, type GrpoWork, measureGrpoStep, replyTokens } from './grpo-step.ts';
 import { PeerProgram } from './peer-program.ts';
 import { measureInTurn, median, medianRatio } from './rounds.ts';
@@ -59,6 +60,7 @@ export async function* benchGrpoPeers(options: {
       'martingale, maxStaleness 0': () => measureGrpoStep({ ...work, maxStaleness: 0 }),
       'TRL, as many parameters': () => askTrl(llamas.parameters),
       'martingale, maxStaleness 1': () => measureGrpoStep({ ...work, maxStaleness: 1 }),
+      'the engine alone': () => measureEngineStep(work),
       'TRL, as many multiplications': () => askTrl(llamas.multiplications),
     });
     const times = (measured: readonly GrpoStep[]) => measured.map(({ milliseconds }) => milliseconds);
