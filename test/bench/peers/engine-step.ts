@@ -38,9 +38,9 @@ export async function measureEngineStep({
   };
   const takeStep = async (step: number) => {
     const seeds = Array.from({ length: rollouts }, (_, index) => step * rollouts + index);
-    // Three letters in place of the chat template's tokens.
+    // Two letters in place of the chat template's tokens.
     const prompts = Array.from({ length: groups }, (_, group) =>
-      tokenizer.encode(`x y z ${scenarioText(step * groups + group)}`),
+      tokenizer.encode(`y z ${scenarioText(step * groups + group)}`),
     );
     const replies = await Promise.all(prompts.flatMap((prompt) => seeds.map((seed) => reply(prompt, seed))));
     const weight = 1 / (replies.length * replyTokens);
