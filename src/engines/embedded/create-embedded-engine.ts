@@ -70,7 +70,8 @@ export interface EmbeddedEngineOptions {
   threadHeapBytes?: number;
   /**
    * How long a thread may spend in one piece of JavaScript, such as a logits processor, before it is ended in the same
-   * way. Runs of the model do not count. Default 60000.
+   * way. Runs of the model do not count, nor does, on Linux, the time in which the thread waits for a processor that
+   * others use. Default 60000.
    */
   threadTimeoutMs?: number;
 }

@@ -1,6 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
+import type { WorkerSettings } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { WorkerThread } from '../../../../src/engines/embedded/threads/worker-thread.ts';
+import { whileBusy } from '../../../support/while-busy.ts';
 
 const settings = {
   runtime: 'auto',
@@ -15,8 +17,8 @@ const settings = {
   threadTimeoutMs: 200,
 } as const;
 
-const open = () =>
-  new WorkerThread<string>(new URL('modules/worker.ts', import.meta.url), settings, { closeTimeoutMs: 1 });
+const open = (start: WorkerSettings = settings) =>
+  new WorkerThread<string>(new URL('modules/worker.ts', import.meta.url), start, { closeTimeoutMs: 1 });
 
 const codeOf = (call: Promise<unknown>) => call.then(String, (error: { code: string }) => error.code);
 
@@ -42,6 +44,20 @@ describe('a worker thread', () => {
     expect(await thread.call('echo')).toBe('echo');
     await thread.close();
   });
+
+  it.skipIf(process.platform !== 'linux')(
+    'may wait for a processor as long as it must, and is ended when it hangs on a busy machine',
+    async () => {
+      const thread = open({ ...settings, threadTimeoutMs: 400 });
+      const died = { code: 'worker_died', message: expect.stringContaining('silent for 400 ms') };
+      await whileBusy(async () => {
+        expect(await thread.call('compute')).toBe('computed');
+        await expect(thread.call('hang')).rejects.toMatchObject(died);
+        await expect(thread.call('sleep')).rejects.toMatchObject(died);
+      });
+      await thread.close();
+    },
+  );
 
   it('may be in the native runtime for as long as that takes', async () => {
     const thread = open();

@@ -20,10 +20,22 @@ function handle(request: WorkerRequest<string>): void {
   if (call === 'cancelled') answer(cancelled);
   if (call === 'fail') throw new Error('out of luck');
   if (call === 'hang') for (;;);
+  if (call === 'sleep') Atomics.wait(never, 0, 0);
+  if (call === 'compute') answer(compute(0.6 * workerData.settings.threadTimeoutMs));
   // Simulates a native call that blocks the thread three times longer than allowed.
   if (call === 'run')
     void gate
       .pass(async () => Atomics.wait(never, 0, 0, 3 * workerData.settings.threadTimeoutMs))
       .then(() => answer('done'));
 }
+
+/** Uses a processor for this time, however long that takes. */
+function compute(milliseconds: number): string {
+  const before = process.threadCpuUsage();
+  for (;;) {
+    const { user, system } = process.threadCpuUsage(before);
+    if (user + system >= milliseconds * 1000) return 'computed';
+  }
+}
+
 parentPort?.postMessage({ runtime: 'none' });
