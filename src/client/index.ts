@@ -22,7 +22,7 @@ export type { CallOptions, IdempotentCallOptions, ListOptions, OrderedListOption
 export type { ChatCompletions, StreamedChatRequest, WholeChatRequest } from './resources/chat.ts';
 export type { CheckpointFile, Checkpoints } from './resources/checkpoints.ts';
 export type { FollowOptions } from './resources/follow-events.ts';
-export type { InferenceModels, Models } from './resources/models.ts';
+export type { InferenceModels, ModelDeletion, Models } from './resources/models.ts';
 export type { SftTrainingJobs, TrainingJobs } from './resources/training-jobs.ts';
 export type { Uploads } from './resources/uploads.ts';
 export { mayHaveActed, type RetryNotice } from './retry.ts';

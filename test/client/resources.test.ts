@@ -57,6 +57,17 @@ describe('every call', () => {
 });
 
 describe('models', () => {
+  it('are deleted when they are gone after an attempt whose answer was lost, and not found otherwise', async () => {
+    const gone = json({ detail: 'no' }, 404);
+    const lost = await serve(json({ detail: 'lost' }, 502), gone);
+    const deletion = { model_id: model.id, deleted_checkpoints: null, deleted_run: null };
+    expect(await lost.client.models.delete(model.id)).toEqual(deletion);
+    for (const answers of [[gone], [json({ detail: 'slow down' }, 429), gone]]) {
+      const { client } = await serve(...answers);
+      await expect(client.models.delete(model.id)).rejects.toMatchObject({ code: 'not_found' });
+    }
+  });
+
   it('are created, retrieved and deleted', async () => {
     const deletion = { model_id: model.id, deleted_checkpoints: 4, deleted_run: true };
     const { client, received } = await serve(json(model), json(model), json(deletion));

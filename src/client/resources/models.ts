@@ -1,7 +1,6 @@
 import {
   baseModelListSchema,
   type CreateModelRequest,
-  type DeleteModelResponse,
   type ForkModelRequest,
   type InferenceModel,
   type LogRequest,
@@ -12,6 +11,7 @@ import {
   type TrajectoryGroupBody,
 } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
+import { isRequestError } from '../errors.ts';
 import { jsonInSlices } from '../json-slices.ts';
 import { type PageList, parseJson, parserOf } from '../parse.ts';
 import {
@@ -29,9 +29,18 @@ import {
   type Requester,
   Resource,
 } from '../requester.ts';
+import { mayHaveActed } from '../retry.ts';
 import { Checkpoints } from './checkpoints.ts';
 
 const modelPageSchema = reportedPageSchema(reportedModelSchema);
+
+/** What was deleted with a model. The counts are null if the answer that had them was lost. */
+export interface ModelDeletion {
+  model_id: string;
+  deleted_checkpoints: number | null;
+  /** Whether a run at a tracking service was deleted. */
+  deleted_run: boolean | null;
+}
 
 /** Models: `entity/project/name`, each trained from a base model. */
 export class Models extends Resource {
@@ -77,12 +86,17 @@ export class Models extends Resource {
   }
 
   /**
-   * Deletes a model with all its checkpoints. If the connection breaks during the answer, the call is retried. It then
-   * throws RequestError of code `not_found` if the first attempt had deleted the model.
+   * Deletes a model with all its checkpoints. If the answer is lost, the call is retried, and succeeds when the model is
+   * gone.
    */
-  delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
+  async delete(modelId: string, options: CallOptions = {}): Promise<ModelDeletion> {
     const parse = parserOf(reportedDeletionSchema);
-    return this.requester.remove(path`/preview/models/${modelId}`, options, parse);
+    try {
+      return await this.requester.remove(path`/preview/models/${modelId}`, options, parse);
+    } catch (error) {
+      if (!isRequestError(error, 'not_found') || !error.earlier.some(mayHaveActed)) throw error;
+      return { model_id: modelId, deleted_checkpoints: null, deleted_run: null };
+    }
   }
 
   /**

@@ -55,11 +55,6 @@ const unlessSampling =
   (code: string): Outcome =>
   ({ kind }) =>
     kind === 'sampling' ? code : 'succeeds';
-/** A retried deletion finds nothing, because the first attempt deleted the model. */
-const butDeleted =
-  (outcome: Outcome): Outcome =>
-  (operation) =>
-    operation.name === 'delete model' ? 'not_found' : outcome(operation);
 /** Succeeds for answers that the interface does not specify: they may have any shape, or be empty. */
 const unlessOpen =
   (code: string): Outcome =>
@@ -118,22 +113,22 @@ const connections: NamedFault[] = [
   {
     name: 'reply lost',
     fault: loseReply,
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
   },
   {
     name: 'reply lost while the service is at work',
     fault: loseReplyEarly,
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
   },
   {
     name: 'reply cut in its head',
     fault: cutReplyHead,
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
   },
   {
     name: 'reply cut in its body',
     fault: cutReply,
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
     always: fails('connection_failed'),
   },
   {
@@ -156,7 +151,7 @@ const silences: NamedFault[] = [
     name: 'reply kept back for ever',
     fault: mute,
     timeoutMs: 1000,
-    once: butDeleted(unlessSampling('timed_out')),
+    once: unlessSampling('timed_out'),
     always: fails('timed_out'),
   },
   { name: 'reply delayed', fault: delay(30), once: succeeds },
@@ -164,7 +159,7 @@ const silences: NamedFault[] = [
     name: 'reply delayed by a minute',
     fault: delay(60_000),
     timeoutMs: 1000,
-    once: butDeleted(unlessSampling('timed_out')),
+    once: unlessSampling('timed_out'),
   },
   { name: 'reply dripping, a byte at a time', fault: drip, once: succeeds },
   {
@@ -173,10 +168,15 @@ const silences: NamedFault[] = [
     timeoutMs: 1000,
     // For a download, a byte now and then is progress; it ends at its announced length.
     applies: ({ name }) => name !== 'download',
-    once: butDeleted(unlessSampling('timed_out')),
+    once: unlessSampling('timed_out'),
   },
   { name: 'replies out of order', fault: outOfOrder, withAnother: true, once: succeeds },
-  { name: 'request twice', fault: twice, mostSamples: 2, once: butDeleted(succeeds) },
+  {
+    name: 'request twice',
+    fault: twice,
+    mostSamples: 2,
+    once: ({ name }) => (name === 'delete model' ? 'not_found' : 'succeeds'),
+  },
   {
     name: 'request twice at once',
     fault: twiceAtOnce,
@@ -214,7 +214,7 @@ const statuses: NamedFault[] = [
   {
     name: '502 with a page, the service having acted',
     fault: afterwards(reply('502 Bad Gateway', html, page)),
-    once: butDeleted(unlessSampling('service_failed')),
+    once: unlessSampling('service_failed'),
   },
   {
     name: '503',
@@ -235,8 +235,7 @@ const bodies: NamedFault[] = [
   {
     name: 'JSON that is none',
     fault: afterwards(reply('200 OK', json, '{"id": oops')),
-    once: (operation) =>
-      operation.openBody ? 'succeeds' : butDeleted(unlessSampling('bad_response'))(operation),
+    once: (operation) => (operation.openBody ? 'succeeds' : unlessSampling('bad_response')(operation)),
     always: unlessHealth('bad_response'),
   },
   {
@@ -248,21 +247,19 @@ const bodies: NamedFault[] = [
       if (operation.openBody) return 'succeeds';
       // The event stream stops in the middle.
       const sampling = operation.name === 'chat stream' ? 'connection_failed' : 'bad_response';
-      return butDeleted(unlessSampling(sampling))(operation);
+      return unlessSampling(sampling)(operation);
     },
   },
   {
     name: 'JSON of another shape',
     fault: afterwards(reply('200 OK', json, '{"hello":["world"]}')),
-    once: (operation) =>
-      operation.openBody ? 'succeeds' : butDeleted(unlessSampling('bad_response'))(operation),
+    once: (operation) => (operation.openBody ? 'succeeds' : unlessSampling('bad_response')(operation)),
     always: unlessOpen('bad_response'),
   },
   {
     name: 'an empty 200',
     fault: afterwards(reply('200 OK', json, '')),
-    once: (operation) =>
-      operation.openBody ? 'succeeds' : butDeleted(unlessSampling('bad_response'))(operation),
+    once: (operation) => (operation.openBody ? 'succeeds' : unlessSampling('bad_response')(operation)),
     always: unlessOpen('bad_response'),
   },
   {
@@ -277,13 +274,13 @@ const bodies: NamedFault[] = [
   {
     name: 'bytes that are no HTTP',
     fault: afterwards(Buffer.from('\x00\x01SSH-2.0-something\r\n\r\n', 'latin1')),
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
     always: fails('connection_failed'),
   },
   {
     name: 'a header of 100 kB',
     fault: afterwards(reply('200 OK', { ...json, 'x-long': 'x'.repeat(100_000) }, '{}')),
-    once: butDeleted(unlessSampling('connection_failed')),
+    once: unlessSampling('connection_failed'),
     always: fails('connection_failed'),
   },
 ];

@@ -71,6 +71,7 @@ export const operations: readonly Operation[] = [
   {
     ...{ name: 'delete model', kind: 'harmless', method: 'DELETE', path: /\/models\/[^/]+$/, needs: 'model' },
     run: (client, { modelId }) => client.models.delete(modelId),
+    effect: 'SELECT 1 - count(*) AS n FROM models WHERE project = ?',
   },
   {
     ...{ name: 'fork', kind: 'harmless', method: 'POST', path: /\/fork$/, needs: 'model' },
