@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { appendFile, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { appendFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -44,6 +44,11 @@ export async function startRuns() {
     run,
     record: (name: string) => readRecord(join(folder, name)),
     tear: (name: string) => tearLastLines(join(folder, name)),
+    /** How often the run's model was trained, whatever else the engine trains. */
+    async trainings(name: string) {
+      const { modelId } = JSON.parse(await readFile(join(folder, name, 'config.json'), 'utf8'));
+      return engine.trainedFolders.filter((path) => path.includes(modelId)).length;
+    },
     path: (name: string) => join(folder, name),
     async close() {
       await client.close();
