@@ -127,8 +127,11 @@ export const warmStartRecordSchema = jobStateSchema.extend({
 /** The request of a supervised training job. */
 export type SftRequest = z.output<typeof warmStartRecordSchema>['request'];
 
-/** Outcome of logging groups to a service without idempotency keys; `asked` if the service has not answered. */
-export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refused']) });
+/**
+ * Outcome of logging groups to a service without idempotency keys. `asked`: the service has not answered yet. `unknown`:
+ * nor will it, and the run has said so.
+ */
+export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'unknown', 'refused']) });
 
 /** Default values for fields that reports of earlier versions lack. */
 export const addedFigures = {

@@ -147,14 +147,17 @@ export async function logOnce({ directory, name, ...options }: LogOnceOptions): 
   if (knowsKeys(options.model.client)) return logTrajectories(options);
   const file = runFiles.logged(name);
   const before = await directory.read(file);
-  if (before?.state === 'stored') return;
-  if (before?.state === 'asked')
-    return warnNotLogged(options, 'The run ended before the service had answered.');
+  if (before?.state === 'stored' || before?.state === 'unknown') return;
+  const giveUp = (why: string) => {
+    warnNotLogged(options, why);
+    return directory.write(file, { state: 'unknown' });
+  };
+  if (before?.state === 'asked') return giveUp('The run ended before the service had answered.');
   await directory.write(file, { state: 'asked' });
   try {
     await logTrajectories(options);
   } catch (error) {
-    if (mayHaveActed(error)) return warnNotLogged(options, error.message);
+    if (mayHaveActed(error)) return giveUp(error.message);
     if (isRequestError(error)) await directory.write(file, { state: 'refused' });
     throw error;
   }

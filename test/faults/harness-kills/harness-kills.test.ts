@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { byTwo } from '../../support/by-two.ts';
 import type { FaultPoint } from '../driver/fault.ts';
-import { differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
+import {
+  differencesOf,
+  kindsOfRun,
+  type Outcome,
+  outcomeAfterKills,
+  outcomeOf,
+  runWithoutKeys,
+} from './outcomes.ts';
 import { type Runs, startRuns } from './runs.ts';
 
 let runs: Runs;
@@ -30,6 +37,15 @@ const stepsOfRun = [
   ...appended('trajectories/step-N.journal.jsonl'),
   'rm trajectories/step-N.journal.jsonl',
   ...['sync .', 'sync trajectories', 'sync jobs', 'sync evaluations/step-N'],
+];
+
+/** What a run without idempotency keys does too: it notes that it is about to log. */
+const stepsOfLogs = [
+  'mkdir logged',
+  ...['step-N', 'validation-before', 'validation-after-step-N', 'validation-after'].flatMap((name) =>
+    whole(`logged/${name}.json`),
+  ),
+  'sync logged',
 ];
 
 function whole(file: string): string[] {
@@ -79,7 +95,7 @@ const phases = [
   'appendFile summary.json.partial',
 ].map((name): FaultPoint => ({ name, occurrence: 0 }));
 
-describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
+describe.each([...kindsOfRun, runWithoutKeys])('a $mode run', ({ mode, half, settings }) => {
   let points: FaultPoint[];
   let undisturbed: Outcome;
 
@@ -91,10 +107,11 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     undisturbed = await outcomeOf(runs, name, whole.ended.result);
   });
 
-  const options = mode === 'pipelined' ? { tags: ['long'] } : {};
+  const options = mode === 'synchronous' ? {} : { tags: ['long'] };
 
   test('takes exactly the durable steps that are listed here', options, () => {
-    expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
+    const steps = mode === 'keyless' ? [...stepsOfRun, ...stepsOfLogs] : stepsOfRun;
+    expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...steps].sort());
     const { counts, record } = undisturbed;
     expect(record.metrics).toHaveLength(settings.steps);
     expect(counts.jobs).toEqual([
@@ -116,7 +133,7 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
         if (!killed.killed) problems.push({ at, notKilled: killed });
       }
       const ended = await runs.run(name, { ...settings, resume: 'auto' });
-      const outcome = ended.errors || (await outcomeOf(runs, name, ended.result));
+      const outcome = await outcomeAfterKills(runs, name, undisturbed, ended);
       const differences = differencesOf(outcome, undisturbed);
       if (differences.length > 0) problems.push({ chain, differences });
     });

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Runs } from './runs.ts';
+import type { Ended, Runs } from './runs.ts';
 
 const validation = { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 1 };
 
@@ -31,12 +31,38 @@ export const kindsOfRun = [
   },
 ] as const;
 
+/** Its groups go with jobs and logs, and no key makes a repeat of these harmless. */
+export const runWithoutKeys = {
+  mode: 'keyless',
+  half: 1,
+  settings: {
+    ...kindsOfRun[0].settings,
+    dialect: 'deployed',
+    lostJob: { waitMs: 5000, decision: 'ask_again' },
+  },
+} as const;
+
+/** The warning of a run without keys that a log may be missing, because it does not send it twice. */
+const lostLog = /^\(node:\d+\) \[martingale_log_unknown\].*\n(\(Use .*\n)?/gm;
+
 export type Outcome = Awaited<ReturnType<typeof outcomeOf>>;
 
 /** The complete outcome of a run: the result of `train`, its folder, and the service's records of its model. */
 export async function outcomeOf(runs: Runs, name: string, result: unknown) {
   const [record, files, counts] = [runs.record(name), runs.files(name), runs.counts(name)];
   return { result, record: await record, files: await files, counts: await counts };
+}
+
+/** The outcome of a run that was killed; its errors, if it had any. What it warned of may be missing from the log. */
+export async function outcomeAfterKills(runs: Runs, name: string, undisturbed: Outcome, ended: Ended) {
+  const errors = ended.errors.replace(lostLog, '');
+  if (errors !== '') return errors;
+  const outcome = await outcomeOf(runs, name, ended.result);
+  const { logs } = undisturbed.counts;
+  const isLogged = ([split, groups]: unknown[]) =>
+    logs.some((all) => all[0] === split && Number(groups) <= Number(all[1]));
+  if (ended.errors !== '' && outcome.counts.logs.every(isLogged)) outcome.counts.logs = logs;
+  return outcome;
 }
 
 /** Where two outcomes differ: the paths, with both values. */

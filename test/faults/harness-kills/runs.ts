@@ -20,7 +20,7 @@ const program = {
 
 export type Task = keyof typeof program;
 
-type Ended = Awaited<ReturnType<typeof outcomeOf>>;
+export type Ended = Awaited<ReturnType<typeof outcomeOf>>;
 
 export type Runs = Awaited<ReturnType<typeof startRuns>>;
 
