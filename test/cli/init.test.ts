@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { cp, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { agents, projectFiles } from '../../src/cli/init/project.ts';
+import { agents, ownAddress, projectFiles } from '../../src/cli/init/project.ts';
 import { output } from '../support/command.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { installedIn } from '../support/installed.ts';
@@ -82,6 +82,19 @@ it.each([
     });
   },
 );
+
+it.each([
+  ['file:../martingale-0.1.0.tgz', 'file:../../martingale-0.1.0.tgz'],
+  ['git+https://git.example/martingale.git', 'git+https://git.example/martingale.git'],
+  ['workspace:*', expect.stringMatching(/^\^\d/)],
+  [undefined, expect.stringMatching(/^\^\d/)],
+])('a project made in one that has martingale from %s finds it at %s', async (martingale, address) => {
+  const parent = await temporaryFolder();
+  const own = join(parent, 'node_modules/martingale/');
+  await mkdir(own, { recursive: true });
+  await writeFile(join(parent, 'package.json'), JSON.stringify({ dependencies: { martingale } }));
+  expect(ownAddress(join(parent, 'crossing'), own)).toEqual(address);
+});
 
 describe('martingale init', () => {
   it('makes a project whose types and test hold', () => checkProjects(['ai-sdk']));

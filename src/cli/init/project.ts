@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { basename, dirname, join, relative, resolve, sep } from 'node:path';
+import { basename, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { martingaleVersion } from '../../util/version.ts';
 
@@ -106,11 +106,29 @@ function readsAllowScripts(agent = process.env.npm_config_user_agent ?? 'npm/0.0
   return major === undefined || Number(major) > 11 || (Number(major) === 11 && Number(minor) >= 16);
 }
 
-/** Where npm finds this package: its version where it was installed from, else its folder. */
-function ownAddress(folder: string): string {
-  if (packageRoot.split(sep).includes('node_modules')) return `^${martingaleVersion}`;
-  const path = relative(resolve(folder), dirname(join(packageRoot, 'package.json')));
-  return `file:${path.split(sep).join('/')}`;
+/**
+ * Where npm finds this package: where the project found it that it is installed in, such as a file of `npm pack`, else
+ * its version. Where it is not installed: its folder.
+ */
+export function ownAddress(folder: string, own = packageRoot): string {
+  const [project, installed] = own.split(`${sep}node_modules${sep}`);
+  const fileAddress = (path: string) => `file:${relative(resolve(folder), path).split(sep).join('/')}`;
+  if (project === undefined || installed === undefined) return fileAddress(resolve(own));
+  const declared = declaredAddress(project);
+  if (declared?.startsWith('file:')) return fileAddress(resolve(project, declared.slice('file:'.length)));
+  // Such an address holds in its own workspace only.
+  return declared && !/^(workspace|catalog|link):/.test(declared) ? declared : `^${martingaleVersion}`;
+}
+
+/** How the `package.json` of a project names this package; undefined if it does not, or cannot be read. */
+function declaredAddress(project: string): string | undefined {
+  try {
+    const manifest = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'));
+    const address: unknown = { ...manifest.devDependencies, ...manifest.dependencies }.martingale;
+    return typeof address === 'string' ? address : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether this package runs from its sources and has not been built, so that a project cannot import it yet. */
