@@ -3,7 +3,7 @@ import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '..
 import type { Engine } from '../engines/engine.ts';
 import { type ChatFormat, replyStyles } from '../language/basics.ts';
 import { OptionError } from '../util/option-error.ts';
-import { positiveNumber, repeated, shellWord, wholeNumber } from './flags.ts';
+import { positiveNumber, repeatableFlag, shellWord, wholeNumber } from './flags.ts';
 import { taskBar } from './task-bar.ts';
 
 /** The values of the flags that `addCheckpointFlags` adds. */
@@ -25,11 +25,11 @@ export interface CheckpointFlags {
 
 export function addCheckpointFlags(command: Command): Command {
   return command
-    .option(
-      '--checkpoint <path>',
-      'checkpoint to serve and train: a folder in Hugging Face form, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]; repeatable',
-      repeated,
-      [],
+    .addOption(
+      repeatableFlag(
+        '--checkpoint <path>',
+        'checkpoint to serve and train: a folder in Hugging Face form, a .gguf file, hf:owner/name[@revision] or ollama:name[:tag]',
+      ),
     )
     .option(
       '--adapter <folder>',

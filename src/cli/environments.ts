@@ -118,11 +118,10 @@ export const environmentsCommand = (): Command =>
         .description('Serve an environment in pieces over the Open Reward Standard, for trainers in Python.')
         .argument('<file>', 'a module that exports an environment by default, and its scenarios')
         .option('--export <name>', 'the export with the environment (default: `default`, or `environment`)')
-        .option(
-          '--split <split=export>',
-          'a split, and the export with its scenarios; repeatable (default: train=scenarios, and the exports train, validation and test)',
-          splitFlag,
-          {},
+        .addOption(
+          new Option('--split <split=export>', 'a split, and the export with its scenarios; repeatable')
+            .argParser(splitFlag)
+            .default({}, 'train=scenarios, and the exports train, validation and test'),
         )
         .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8080)
         .option('--host <address>', 'address to listen on', '127.0.0.1')

@@ -49,8 +49,11 @@ export function serviceUrl(text: string): string {
 export const dataFlag = (): Option =>
   new Option('--data <folder>', 'folder of models, checkpoints, jobs and keys').default('.martingale');
 
-/** Parser of a repeatable flag: its values in order. */
-export const repeated = (text: string, before: string[]): string[] => [...before, text];
+/** A repeatable flag: its values in order, none by default. */
+export const repeatableFlag = (flags: string, description: string): Option =>
+  new Option(flags, `${description}; repeatable`)
+    .argParser((text: string, before: string[]): string[] => [...before, text])
+    .default([], 'none');
 
 /** Parser of a repeatable flag with `name=number`. */
 export function namedNumbers<Name extends string>(names: readonly Name[]) {

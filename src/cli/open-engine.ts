@@ -16,7 +16,11 @@ export interface EngineFlags extends CheckpointFlags {
 
 export function addEngineFlags(command: Command): Command {
   return addCheckpointFlags(command)
-    .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
+    .option(
+      '--threads <number>',
+      "threads of the embedded engine (default the machine's cores, at most 4)",
+      wholeNumber(1),
+    )
     .addOption(
       new Option('--engine <name>', 'what runs the checkpoint: this machine, or a server of the Tinker API')
         .choices(['embedded', 'tinker'])

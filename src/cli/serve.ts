@@ -7,7 +7,7 @@ import type { Engine } from '../engines/engine.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
 import { listenForErrors } from '../util/stream-errors.ts';
 import { describeCheckpoints } from './checkpoint-flags.ts';
-import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
+import { dataFlag, namedNumbers, repeatableFlag, wholeNumber } from './flags.ts';
 import { addEngineFlags, type EngineFlags, openEngine } from './open-engine.ts';
 import { listenForInterrupt } from './program-end.ts';
 
@@ -147,23 +147,19 @@ export const serveCommand = (): Command =>
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .addOption(dataFlag())
     .option('--priority-scheduling', 'order waiting requests by their priority')
-    .option(
-      '--limit <name=number>',
-      `limit of concurrent work: ${limitNames.join(', ')}; repeatable`,
-      namedNumbers(limitNames),
-      {},
+    .addOption(
+      new Option('--limit <name=number>', `limit of concurrent work: ${limitNames.join(', ')}; repeatable`)
+        .argParser(namedNumbers(limitNames))
+        .default({}, 'those of the service'),
     )
-    .option(
-      '--allow-data-folder <folder>',
-      'folder that file: training data may come from; repeatable',
-      repeated,
-      [],
+    .addOption(
+      repeatableFlag('--allow-data-folder <folder>', 'folder that file: training data may come from'),
     )
-    .option(
-      '--allow-data-host <host>',
-      'host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
-      repeated,
-      [],
+    .addOption(
+      repeatableFlag(
+        '--allow-data-host <host>',
+        'host that https: training data may come from, with =<address> if it is not on the public internet',
+      ),
     )
     .option(
       '--stall-timeout <seconds>',

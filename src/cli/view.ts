@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { MartingaleError, printable } from '../contract/index.ts';
 import { counted } from '../progress/index.ts';
+import { isFree } from '../util/durable-files.ts';
 import { serviceUrl, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './program-end.ts';
 import { taskBar } from './task-bar.ts';
@@ -58,9 +58,11 @@ async function view(folders: readonly string[], options: ViewOptions): Promise<v
 
 async function writePage(folders: readonly string[], to: string, { maxRollouts }: ViewOptions) {
   const { exportPage } = await import('../view/index.ts');
-  const present = await readdir(to).catch(() => []);
-  if (present.length > 0)
-    throw new MartingaleError('bad_option', `--export ${to} is not empty: name a new or empty folder.`);
+  if (!(await isFree(to)))
+    throw new MartingaleError(
+      'bad_option',
+      `--export ${to} is a file, or not empty: name a new or empty folder.`,
+    );
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
   const bar = taskBar();

@@ -78,6 +78,8 @@ it('records the calls of a model, from which it answers without one', async () =
 it.each([
   [['--margin', '0.1'], '--margin needs --against'],
   [['--calls', 'x', '--record', 'y'], 'cannot be used with'],
+  // Before any rollout: there is no record `absent-calls.jsonl` either.
+  [['--against', 'absent.jsonl', '--calls', 'absent-calls.jsonl'], 'absent.jsonl cannot be read'],
   [['--against', 'absent.jsonl', '--measure', 'sucess'], 'Allowed choices are reward, success'],
 ])('refuses %j', async (flags, problem) => {
   expect(await martingale(file, ...flags)).toMatchObject({

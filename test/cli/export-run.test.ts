@@ -17,7 +17,7 @@ beforeAll(() =>
 );
 
 async function exported(as: string, ...more: string[]): Promise<string> {
-  const to = join(await temporaryFolder(), 'out.json');
+  const to = join(await temporaryFolder(), 'new', 'out.json');
   await output(['export', 'desk', '--in', folder, '--to', as, '--out', to, ...more]);
   return readFile(to, 'utf8');
 }

@@ -31,6 +31,13 @@ it('runs lists the runs of a folder, newest first', async () => {
   ]);
 });
 
+it('view does not write its page over a file, nor into a folder that has files', async () => {
+  for (const taken of [import.meta.filename, folder])
+    await expect(martingale('view', folder, '--export', taken)).rejects.toThrow(
+      'is a file, or not empty: name a new or empty folder',
+    );
+});
+
 it('show tells a run, a step with its worst conversations, and a group', async () => {
   const run = await martingale('show', 'desk', '--in', folder);
   expect(run).toMatch(/^desk {2}finished\n/);

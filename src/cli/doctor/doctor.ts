@@ -192,7 +192,11 @@ export const doctorCommand = (): Command =>
     .description(
       'Check this machine, and measure what a checkpoint needs here and how fast it is, before you use it.',
     )
-    .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
+    .option(
+      '--threads <number>',
+      "threads of the embedded engine (default the machine's cores, at most 4)",
+      wholeNumber(1),
+    )
     .option(
       '--batch <number>',
       'sequences sampled at once, whose keys and values take memory (default: the rollouts)',

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
 import { counted } from '../../progress/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { type RunReader, readRun } from '../../training/index.ts';
-import { isFree, writeAtomically, writeNewFolder } from '../../util/durable-files.ts';
+import { isFree, makeFolder, writeAtomically, writeNewFolder } from '../../util/durable-files.ts';
 import type { RunRow } from '../../view/index.ts';
 import { chooseRun } from '../run-commands/chosen-run.ts';
 import { atifOf } from './atif.ts';
@@ -81,6 +81,7 @@ async function writeAtif(
 
 async function writeText(run: RunReader, { to, ...what }: Exported & { to: string }): Promise<number> {
   const { text, count } = await textOf(run, what);
+  await makeFolder(dirname(to));
   await writeAtomically(to, text);
   return count;
 }

@@ -7,6 +7,7 @@ import {
   evaluationJsonLines,
   evaluationTable,
   gate,
+  readEvaluation,
 } from '../../evaluation/index.ts';
 import { type ModelHandle, replayModel } from '../../model/index.ts';
 import { anyNumber, wholeNumber } from '../flags.ts';
@@ -53,6 +54,8 @@ async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
     exportName: flags.scenarios,
     most: flags.count,
   });
+  // Before the rollouts, which cost time or money: it may be misspelt.
+  const baseline = flags.against === undefined ? undefined : await readEvaluation(flags.against);
   const run = async (model: ModelHandle, signal?: AbortSignal) => {
     const { rollouts, out, record, json } = flags;
     const evaluation = await evaluate({
@@ -68,7 +71,7 @@ async function evaluateFile(file: string, flags: EvalFlags): Promise<void> {
     });
     process.stdout.write(json ? evaluationJsonLines(evaluation) : evaluationTable(evaluation));
     if (evaluation.counts.completed === 0) process.exitCode = 1;
-    else if (!signal?.aborted) await passGate(evaluation, flags);
+    else if (!signal?.aborted) await passGate(evaluation, { ...flags, against: baseline });
   };
   if (flags.calls === undefined) return withModel(flags, run);
   const { model } = await replayModel({ file: flags.calls, ...(flags.model ? { name: flags.model } : {}) });
@@ -81,7 +84,7 @@ const isStoredEvaluation = async (file: string): Promise<boolean> =>
 /** Says how the evaluation compares with the one of `--against`, and sets the exit status. */
 async function passGate(
   evaluation: EvaluationSource,
-  { against, margin, measure, confidence, json }: EvalFlags,
+  { against, margin, measure, confidence, json }: Omit<EvalFlags, 'against'> & { against?: EvaluationSource },
 ): Promise<void> {
   if (against === undefined) return;
   const { pass, report } = await gate(evaluation, against, {

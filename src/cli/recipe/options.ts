@@ -52,7 +52,11 @@ export function recipeProgram({
       wholeNumber(2),
       defaults.rolloutsPerGroup,
     )
-    .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
+    .option(
+      '--threads <number>',
+      "threads of the embedded engine (default the machine's cores, at most 4)",
+      wholeNumber(1),
+    )
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
     .option(
