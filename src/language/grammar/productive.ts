@@ -31,8 +31,8 @@ type MeetsIt = (leaf: Extract<Expression, { kind: 'literal' | 'characters' }>) =
  */
 export function rulesThat(rules: ReadonlyMap<string, Expression>, meetsIt: MeetsIt): Set<string> {
   const found = new Set<string>();
-  /** The rules to look at again once a rule is found. */
-  const waiting = new Map<string, string[]>();
+  /** The rules to look at again once a rule is found: each once, however many others it waits for. */
+  const waiting = new Map<string, Set<string>>();
   const pending = [...rules.keys()];
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     const body = rules.get(name);
@@ -43,7 +43,7 @@ export function rulesThat(rules: ReadonlyMap<string, Expression>, meetsIt: Meets
       append(pending, waiting.get(name) ?? []);
       waiting.delete(name);
     }
-    for (const other of missing ?? []) getOrInsert(waiting, other, () => []).push(name);
+    for (const other of missing ?? []) getOrInsert(waiting, other, () => new Set<string>()).add(name);
   }
   return found;
 }

@@ -124,6 +124,18 @@ describe('a GBNF grammar', () => {
     });
   });
 
+  it('may have its root last, after many rules of which each alternative needs two', async () => {
+    const numbers = Array.from({ length: 40 }, (_, at) => at);
+    const rules = [
+      ...numbers.map((at) => `b${at} ::= "b"`),
+      ...numbers.map((at) => `a${at} ::= "${at}"`),
+      `root ::= ${numbers.map((at) => `a${at} b${at}`).join(' | ')}`,
+    ];
+    const grammar = rules.join('\n');
+    expect(await admits(ebnf(grammar), '39b')).toBe(true);
+    expect(await admits(ebnf(grammar), '40b')).toBe(false);
+  });
+
   it('may nest to any depth, and its alternatives do not multiply', async () => {
     const depth = 200;
     const text = `${'('.repeat(depth)}1${')'.repeat(depth)}+2`;
