@@ -161,8 +161,14 @@ function addedTokensOf(file: JsonFields): AddedToken[] {
 
 function normalizerOf(file: JsonFields): ((text: string) => string) | null {
   if (file.get('normalizer') === undefined) return null;
-  file.expect('normalizer.type', 'NFC', 'martingale normalizes texts by NFC, or not at all.');
-  return (text) => text.normalize('NFC');
+  // DeepSeek's is a sequence of none.
+  const names =
+    file.get('normalizer.type') === 'Sequence'
+      ? file.list('normalizer.normalizers').map((_, index) => `normalizer.normalizers.${index}`)
+      : ['normalizer'];
+  for (const name of names)
+    file.expect(`${name}.type`, 'NFC', 'martingale normalizes texts by NFC, or not at all.');
+  return names.length === 0 ? null : (text) => text.normalize('NFC');
 }
 
 /**

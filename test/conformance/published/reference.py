@@ -38,7 +38,7 @@ def character():
 
 texts = ["".join(character() for _ in range(chance.randrange(1, 40))) for _ in range(count)]
 texts += ["".join(chance.choice(pieces) + chance.choice(["", "", " ", "  ", "\n"]) for _ in range(chance.randrange(1, 25))) for _ in range(count)]
-texts += [f"a{chr(code)}b {chr(code)}{chr(code)}" for code in list(range(0x3000)) if code != 0]
+texts += [f"a{chr(code)}b {chr(code)}{chr(code)}" for code in range(1, 0x3000) if unicodedata.category(chr(code)) != "Cn"]
 
 file = json.loads((folder / "tokenizer.json").read_text())
 whole = Tokenizer.from_str(json.dumps(file))

@@ -23,7 +23,7 @@ interface Reference {
 }
 
 /** Those whose templates leave out calls. */
-const withoutCalls = new Set(['smollm2', 'llama3', 'llama3_1', 'gemma3']);
+const withoutCalls = new Set(['smollm2', 'llama3', 'llama3_1', 'gemma3', 'deepseek_v3']);
 
 /** A folder of a published model with its tokenizer and template; null if it cannot be fetched. */
 async function folderOf(name: string): Promise<string | null> {
@@ -36,7 +36,7 @@ async function folderOf(name: string): Promise<string | null> {
   return folder;
 }
 
-describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 'gemma3'])(
+describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 'gemma3', 'deepseek_v3'])(
   'the published tokenizer and template of %s',
   { tags: ['long'] },
   (name) => {
@@ -51,6 +51,7 @@ describe.each(['smollm2', 'qwen2_5', 'qwen3', 'llama3', 'llama3_1', 'llama3_2', 
       const ends = {
         ...{ llama3: '<|eot_id|>', qwen: '<|im_end|>', smollm: '<|im_end|>' },
         gemma3: '<end_of_turn>',
+        deepseek: '<｜end▁of▁sentence｜>',
       };
       const [, end = ''] = Object.entries(ends).find(([family]) => name.startsWith(family)) ?? [];
       const tokenizer = readTokenizer(folder);

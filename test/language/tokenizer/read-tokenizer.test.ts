@@ -26,7 +26,7 @@ const SEED = 20261122;
 
 interface TokenizerJson {
   model: { type: string; byte_fallback: boolean; vocab: Record<string, number> };
-  normalizer: { type: string } | null;
+  normalizer: { type: string; normalizers?: { type: string }[] } | null;
   pre_tokenizer: { type: string; pretokenizers: Record<string, unknown>[] };
   added_tokens: Record<string, unknown>[];
 }
@@ -132,6 +132,18 @@ describe('a tokenizer of characters', () => {
   });
 });
 
+describe('a normalizer that is a sequence', () => {
+  it.each<[what: string, normalizers: { type: string }[], expected: string]>([
+    ['of none changes nothing, as in DeepSeek', [], 'e\u0301'],
+    ['of NFC composes characters', [{ type: 'NFC' }], '\u00e9'],
+  ])('%s', (_what, normalizers, expected) => {
+    const tokenizer = readTokenizer(
+      changed('llama3', (file) => (file.normalizer = { type: 'Sequence', normalizers })),
+    );
+    expect(tokenizer.decode(tokenizer.encode('e\u0301'))).toBe(expected);
+  });
+});
+
 const withPattern = (Regex: string) => (file: TokenizerJson) =>
   Object.assign(file.pre_tokenizer.pretokenizers[0]!, { pattern: { Regex } });
 
@@ -140,6 +152,12 @@ describe('a tokenizer of another kind', () => {
     ['Unigram', (file) => (file.model.type = 'Unigram'), /tokenizer\.json: model\.type is "Unigram"/],
     ['byte fallback', (file) => (file.model.byte_fallback = true), /model\.byte_fallback is true/],
     ['another normalizer', (file) => (file.normalizer = { type: 'NFKC' }), /normalizer\.type is "NFKC"/],
+    [
+      'another normalizer in a sequence',
+      (file) =>
+        (file.normalizer = { type: 'Sequence', normalizers: [{ type: 'NFC' }, { type: 'Lowercase' }] }),
+      /normalizer\.normalizers\.1\.type is "Lowercase"/,
+    ],
     ['Metaspace', (file) => (file.pre_tokenizer.type = 'Metaspace'), /pre_tokenizer\.type is "Metaspace"/],
     [
       'a prefix space',
