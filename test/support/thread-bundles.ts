@@ -1,8 +1,10 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { serialize } from 'node:v8';
 import { build, type Plugin } from 'esbuild';
 import type { TestProject } from 'vitest/node';
+import { builtInModels } from '../../src/engines/embedded/base-models.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const folder = join(root, '.martingale/threads');
@@ -17,11 +19,21 @@ const threads = [
   'service/reading-worker',
 ];
 
+const initialWeights = join(root, 'src/engines/embedded/initial-weights.ts');
+
+/** In place of `initial-weights.ts`: the weights of the models that come with the engine are made once for all threads. */
+const readWeights = `
+  import { readFileSync } from 'node:fs';
+  import { deserialize } from 'node:v8';
+  export const initializeWeights = (_, seed) => deserialize(readFileSync(\`${folder}/random-\${seed}\`));
+`;
+
 /** A module in a bundle has the address of its source. */
 const ownAddresses: Plugin = {
   name: 'own addresses',
   setup({ onLoad }) {
     onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      if (path === initialWeights) return { contents: readWeights };
       const text = readFileSync(path, 'utf8');
       if (!text.includes('import.meta.url')) return null;
       const own = `const ownAddress = ${JSON.stringify(pathToFileURL(path).href)};`;
@@ -49,7 +61,11 @@ export async function setup({ vitest }: TestProject): Promise<void> {
     packages: 'external',
     plugins: [ownAddresses],
   });
-  for (const { path, contents } of outputFiles) {
+  const weights = builtInModels.map((model) => ({
+    path: join(folder, model.weightsHash),
+    contents: serialize(model.weights),
+  }));
+  for (const { path, contents } of [...outputFiles, ...weights]) {
     mkdirSync(dirname(path), { recursive: true });
     // Tests of another run may read the file.
     writeFileSync(`${path}.${process.pid}`, contents);

@@ -71,15 +71,14 @@ export class EmbeddedEngine implements Engine {
   }
 
   /**
-   * Starts the threads and tests the graphs of the checkpoints, so that a missing runtime and one that miscomputes them
-   * are reported at once; returns the name of their runtime.
+   * Starts a thread and tests the graphs of the checkpoints, so that a missing runtime and one that miscomputes them are
+   * reported at once; returns the name of the runtime. The tiny models' threads beside checkpoints, and the training of an
+   * engine without checkpoints, start when they are needed.
    */
   async start(): Promise<string> {
     try {
-      const [runtime] = await Promise.all([
-        ...[...this.#samplers.values()].map((sampler) => sampler.start()),
-        this.#trainer.start(),
-      ]);
+      const [sampler] = [...this.#samplers.values()].slice(-1) as [SamplerThreads];
+      const [runtime] = await Promise.all([sampler.start(), this.#trainer.test()]);
       return runtime;
     } catch (error) {
       await this.close();

@@ -2,7 +2,10 @@ import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { LRUCache } from 'lru-cache';
 import type { Tokenizer } from './tokenizer.ts';
 
-/** Most cached words. Words that occur are few and short: this many take about 10 MB. */
+/**
+ * Most cached words. Words that occur are few and short: this many take about 10 MB, the places for them alone 2 MB and
+ * milliseconds, which the cache's `max` would take at once.
+ */
 const cachedWords = 1 << 16;
 /** Most characters of a cached word. Longer words hardly recur, and this many of them would take gigabytes. */
 const maxCachedWordLength = 64;
@@ -50,7 +53,10 @@ export class BpeTokenizer implements Tokenizer {
   readonly #rules: TextRules;
   readonly #writing: Writing;
   readonly #model: HuggingFaceTokenizer;
-  readonly #words = new LRUCache<string, readonly number[]>({ max: cachedWords });
+  readonly #words = new LRUCache<string, readonly number[]>({
+    maxSize: cachedWords,
+    sizeCalculation: () => 1,
+  });
   readonly #bytes: Uint8Array[];
   readonly #addedText = new Map<number, string>();
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });

@@ -10,7 +10,7 @@ const callsPerThread = 4;
 /** A call leaves the thread that knows its prompt when another thread has this many fewer calls in flight. */
 const maxImbalance = 8;
 
-/** Prompts whose thread is remembered. */
+/** Prompts whose thread is remembered. The cache's `max` would take the memory of all of them at once. */
 const promptsKept = 10_000;
 
 interface Thread {
@@ -24,12 +24,13 @@ interface Thread {
  * which is faster for them than one thread whose matrix products use several cores. Others have one thread with all
  * cores in each product: a step reads all weights, so that each further thread would read them again. The reply to a call does not depend
  * on the thread, so calls go where there are fewest; a prompt that continues an earlier one goes to the thread whose
- * prefix cache has it, unless that is much busier. All threads but the first start when there are calls for them.
+ * prefix cache has it, unless that is much busier. Threads start when there are calls for them, the first one also by
+ * `start`.
  */
 export class SamplerThreads {
   readonly #threads: readonly Thread[];
   /** Where a prompt was sent, by the hash of its longest part in whole blocks. */
-  readonly #sent = new LRUCache<number, Thread>({ max: promptsKept });
+  readonly #sent = new LRUCache<number, Thread>({ maxSize: promptsKept, sizeCalculation: () => 1 });
 
   /** `settings.threads`: the cores that they use. `isSmall`: of the models that they sample from. */
   constructor(settings: WorkerSettings, isSmall: boolean) {
@@ -56,6 +57,7 @@ export class SamplerThreads {
   }
 
   async call<Result>(call: SamplingCall, options: CallOptions): Promise<Result> {
+    if (this.#ready.length === 0) await this.start();
     const thread = this.#choose(call.request.prompt);
     thread.callsInFlight++;
     try {

@@ -6,9 +6,9 @@ import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { train } from './train.ts';
 
 /**
- * The threads that train. One does everything but the runs of a tiny model's graphs; unless `settings.threads` is 1,
+ * The threads that train, which start when they are needed. One does everything but the runs of a tiny model's graphs; unless `settings.threads` is 1,
  * these are shared among that many threads of their own, each on one core. For small models that is faster than one thread
- * whose matrix products use several cores. They start with the first job of a tiny model. A checkpoint's graphs run in the
+ * whose matrix products use several cores. A checkpoint's graphs run in the
  * one thread with all cores in each product: threads of their own would each read all weights.
  */
 export class TrainerThreads {
@@ -26,15 +26,10 @@ export class TrainerThreads {
     );
   }
 
-  /**
-   * Starts the first thread and tests the graphs of each checkpoint there, see `selfTest`; returns the name of its
-   * runtime.
-   */
-  async start(): Promise<string> {
-    const runtime = await this.#trainer.running.ready;
+  /** Tests the graphs of each checkpoint in the first thread, see `selfTest`. */
+  async test(): Promise<void> {
     for (const { id, isSmall } of this.#models.all)
       if (!isSmall) await this.#trainer.call({ type: 'self-test', baseModel: id });
-    return runtime;
   }
 
   /** Trains one job; call it again when it has settled. */
