@@ -287,3 +287,11 @@ function circlesOf(imports: readonly InnerImport[]): string[] {
 test('the folders of a room, and the files beside them, import each other one way', async () => {
   expect(circlesOf(await importsWithinRooms())).toEqual([]);
 });
+
+test('only files of tests name the tag `long`: others are not looked at for it', async () => {
+  const named: string[] = [];
+  for (const file of await readdir('test', { recursive: true }))
+    if (file.endsWith('.ts') && !file.endsWith('.test.ts'))
+      if ((await readFile(`test/${file}`, 'utf8')).includes("'long'")) named.push(file);
+  expect(named).toEqual([]);
+});
