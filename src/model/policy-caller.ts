@@ -143,7 +143,7 @@ export class PolicyCaller implements EndpointModel {
       hasAgentSeed: seed !== undefined,
       begunMs,
       sentMs: begunMs,
-      signal: anySignal(signal, scope?.signal),
+      signal: scope ? scope.callSignal(signal) : signal,
       body: {
         ...settings,
         ...this.#tokenForm(settings),
@@ -197,7 +197,7 @@ export class PolicyCaller implements EndpointModel {
       hasAgentSeed: false,
       begunMs: 0,
       sentMs: 0,
-      signal: anySignal(signal, scope?.signal),
+      signal: scope ? scope.callSignal(signal) : signal,
       body: {
         ...settings,
         logprobs: false,
@@ -423,9 +423,4 @@ function isGreedy({ temperature, top_k }: ChatCompletionRequest, { sampling }: C
 
 function minOf(a: number | null | undefined, b: number | undefined): number | undefined {
   return b === undefined ? (a ?? undefined) : Math.min(a ?? b, b);
-}
-
-function anySignal(a: AbortSignal | undefined, b: AbortSignal | undefined): AbortSignal | undefined {
-  if (!a || a === b) return b;
-  return b ? AbortSignal.any([a, b]) : a;
 }

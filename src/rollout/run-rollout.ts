@@ -95,7 +95,10 @@ async function runToEnd<Schema extends z.ZodType, Outcome>(
   const { environment, scenario, index, attempt, seed, timeoutMs, signal } = options;
   const startedAt = performance.now();
   const interruption = new Interruption(timeoutMs, signal);
-  const trajectories = openTrajectories(options, interruption.calls);
+  const trajectories = openTrajectories(options, {
+    signal: interruption.calls,
+    agentSignal: interruption.agent.signal,
+  });
   const { main: trajectory, seats, all } = trajectories;
   owner.trajectory = trajectory;
 

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { Environment, Seats } from '../environment/index.ts';
 import { forRollout, type RolloutModel, recordedIn, runWithModel } from '../model/index.ts';
-import { deriveSeed, runInTrajectory, Trajectory } from '../trajectory/index.ts';
+import { deriveSeed, runInTrajectory, Trajectory, type TrajectoryOptions } from '../trajectory/index.ts';
 
 /** The model of a seat in one rollout. */
 export interface SeatPlayer {
@@ -42,10 +42,10 @@ interface Task<Schema extends z.ZodType, Outcome> {
   onUnexpectedCall: 'error' | 'warn';
 }
 
-/** Makes the trajectories of a rollout. @param signal Aborts their model calls. */
+/** Makes the trajectories of a rollout. @param signals `signal` aborts their model calls. */
 export function openTrajectories<Schema extends z.ZodType, Outcome>(
   task: Task<Schema, Outcome>,
-  signal?: AbortSignal,
+  signals: Pick<TrajectoryOptions, 'signal' | 'agentSignal'> = {},
 ): RolloutTrajectories {
   const { environment, group, index, seed, onUnexpectedCall } = task;
   const open = (model: RolloutModel, ownSeed: number, facts: Record<string, string>) => {
@@ -53,7 +53,7 @@ export function openTrajectories<Schema extends z.ZodType, Outcome>(
       ...(model.step === undefined ? {} : { policy: model.name }),
       seed: ownSeed,
       onUnexpectedCall,
-      ...(signal ? { signal } : {}),
+      ...signals,
       limits: environment.limits,
     });
     Object.assign(trajectory.metadata, { group, rollout: index, seed, ...facts });

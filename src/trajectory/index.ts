@@ -41,5 +41,6 @@ export type {
   LimitReason,
   RolloutLimits,
   RolloutUsage,
+  TrajectoryOptions,
 } from './trajectory-options.ts';
 export { fromTrajectoryRecord, type TrajectoryRecord, toTrajectoryRecord } from './trajectory-record.ts';

@@ -59,9 +59,10 @@ export class Observations {
   rewrittenHistories: number;
   /** Indexes of the calls whose prompts were longer than the context. */
   readonly refusedCalls: number[];
-  readonly #otherModels: Map<string, number>;
+  /* Made when they are needed: most of ten thousands of open rollouts need none of these. */
+  #otherModels: Map<string, number> | undefined;
   /** By tool call id, because several observers may see the same result. `result` is undefined until it is seen. */
-  readonly #results = new Map<string, { tool: string; result: ToolResult | undefined; error?: string }>();
+  #results: Map<string, { tool: string; result: ToolResult | undefined; error?: string }> | undefined;
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
   /** Calls that got no answer and were not repeated: what each asked, and why it failed. */
@@ -76,7 +77,7 @@ export class Observations {
     this.unfinishedCalls = record.unfinished_calls ?? 0;
     this.contextOverflows = record.context_overflows ?? 0;
     this.rewrittenHistories = record.rewritten_histories ?? 0;
-    this.#otherModels = new Map(Object.entries(record.other_models ?? {}));
+    if (record.other_models) this.#otherModels = new Map(Object.entries(record.other_models));
     this.#restoredTools = record.tools ?? {};
     this.refusedCalls = [...refusedCalls];
   }
@@ -147,6 +148,7 @@ export class Observations {
 
   /** Registers a sampled tool call, so that its result is counted when it is observed. */
   expectTool(id: string, tool: string): void {
+    this.#results ??= new Map();
     if (!this.#results.has(id)) this.#results.set(id, { tool, result: undefined });
   }
 
@@ -155,7 +157,7 @@ export class Observations {
    * error is never overwritten.
    */
   addToolResult(id: string, result: ToolResult, error?: string): void {
-    const call = this.#isSealed ? undefined : this.#results.get(id);
+    const call = this.#isSealed ? undefined : this.#results?.get(id);
     if (!call || (call.result !== undefined && call.result !== 'answered')) return;
     call.result = result;
     const said = error === undefined ? '' : printable(error).trim();
@@ -166,7 +168,7 @@ export class Observations {
   /** By tool name. */
   get tools(): Record<string, ToolUses> {
     const tools = new Map(Object.entries(this.#restoredTools).map(([name, uses]) => [name, { ...uses }]));
-    for (const { tool, result, error } of this.#results.values()) {
+    for (const { tool, result, error } of this.#results?.values() ?? []) {
       if (result === undefined) continue;
       const name = result === 'unknown' ? unknownTool : tool;
       const isInvalid = result === 'invalid' || result === 'unknown';
@@ -179,6 +181,7 @@ export class Observations {
   /** Counts a request to the API of a model that is not the rollout's. */
   addOtherModel(hostAndPath: string): void {
     if (this.#isSealed) return;
+    this.#otherModels ??= new Map();
     const count = this.#otherModels.get(hostAndPath);
     if (count === undefined && this.#otherModels.size >= maxOtherModels) return;
     this.#otherModels.set(hostAndPath, (count ?? 0) + 1);
@@ -186,7 +189,7 @@ export class Observations {
 
   /** Requests to the APIs of other models, by host and path. */
   get otherModels(): Record<string, number> {
-    return Object.fromEntries(this.#otherModels);
+    return Object.fromEntries(this.#otherModels ?? []);
   }
 
   /** Undefined if there is nothing to record. */

@@ -55,6 +55,8 @@ export interface TrajectoryOptions {
   onUnexpectedCall?: 'error' | 'warn';
   /** Aborts when the rollout ends, and cancels its calls in flight. */
   signal?: AbortSignal;
+  /** The signal that the agent gets. Whenever it aborts, `signal` does. */
+  agentSignal?: AbortSignal;
   /** A call beyond a limit throws TrajectoryError. Default: no limits. */
   limits?: RolloutLimits;
   /** Default: a new UUID. */

@@ -55,16 +55,19 @@ export class Trajectory {
   /** Duration of the rollout in milliseconds; undefined while it is open. */
   #tookMs: number | undefined;
   #startedCalls = 0;
+  #agentSignal: AbortSignal | undefined;
   #violation: UnexpectedCallError | undefined;
   #externalModel: string | undefined;
 
   constructor(options: TrajectoryOptions = {}, observations = new Observations(), log = new CallLog()) {
-    const { policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} } = options;
-    this.id = options.id ?? randomUUID();
+    const { policy, seed = 0, onUnexpectedCall = 'error', signal, agentSignal, limits = {} } = options;
+    // In one piece: `randomUUID` joins many, and V8 would keep each.
+    this.id = options.id ?? Buffer.from(randomUUID()).toString();
     this.startTime = options.startTime ?? new Date();
     this.policy = policy;
     this.seed = seed;
     this.signal = signal;
+    this.#agentSignal = agentSignal;
     this.#onUnexpectedCall = onUnexpectedCall;
     this.#limits = limits;
     this.observations = observations;
@@ -230,6 +233,12 @@ export class Trajectory {
     return { index, callId: this.callId(index), seed: deriveSeed(this.seed, index) };
   }
 
+  /** What aborts a call: the end of the rollout, or the agent's `own` signal, if it has given the call another one. */
+  callSignal(own: AbortSignal | undefined): AbortSignal | undefined {
+    if (!own || own === this.#agentSignal) return this.signal;
+    return this.signal ? AbortSignal.any([own, this.signal]) : own;
+  }
+
   /** Notes how a model call ended. `index` is undefined if the call is not recorded. Ignored after the rollout's end. */
   endCall(end: CallEnd, index?: number): void {
     if (!this.isClosed) this.observations.addCallEnd(end, index);
@@ -314,6 +323,7 @@ export class Trajectory {
   /** Closes the trajectory for new calls. The rollout runner calls it at the rollout's end. */
   close(): void {
     this.#tookMs ??= performance.now() - this.#startedMs;
+    this.#agentSignal = undefined;
   }
 
   get isClosed(): boolean {
