@@ -29,7 +29,7 @@ import {
   type RunProgress,
   timeLeftMs,
 } from './run-progress.ts';
-import { type Canvas, clip, type Line, lineWidth, pad, wrap } from './text.ts';
+import { type Canvas, clip, displayWidth, type Line, lineWidth, pad, truncate, wrap } from './text.ts';
 import type { ProgressView, Terminal } from './view.ts';
 
 /** Shows a run in place on a terminal, below the program's own output. */
@@ -99,7 +99,9 @@ function barCells(columns: number): number {
 }
 
 function barLine(label: string, done: number, total: number | null, note: string, columns: number): Line {
-  const { filled, rest } = bar(done, total, barCells(columns));
+  // In a narrow terminal the note, which has the count, goes before the bar.
+  const cells = Math.min(barCells(columns), columns - labelWidth - 1 - displayWidth(note));
+  const { filled, rest } = bar(done, total, Math.max(0, cells));
   return [
     { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
     { text: filled, style: 'cyan' },
@@ -117,6 +119,13 @@ function curveLine(label: string, values: readonly number[], figure: string, col
   ];
 }
 
+/** A name, shortened in a narrow terminal so that what follows is whole. */
+function nameCell(name: string, next: string, columns: number): Line[number] {
+  const width = Math.max(nameWidth, displayWidth(name) + 1);
+  const room = Math.max(2, Math.min(width, columns - 3 - displayWidth(next)));
+  return { text: pad(truncate(name, room - 1), room) };
+}
+
 function phaseMark({ endedAtMs, isStopped }: PhaseProgress): Line[number] {
   if (endedAtMs === null) return { text: '› ', style: 'cyan' };
   return isStopped ? { text: '– ', style: 'yellow' } : { text: '✓ ', style: 'green' };
@@ -127,13 +136,12 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
   const running = endedAtMs === null;
   const metrics = leadingMetric(phase.metrics);
   const amount = total === null ? count(done) : `${count(done)}/${count(total)}`;
+  const progress = isStopped ? `stopped at ${amount}` : running ? amount : count(done);
   const what: Line = [
     phaseMark(phase),
-    { text: pad(phase.phase, nameWidth) },
+    nameCell(phase.phase, progress, columns),
     {
-      text: [isStopped ? `stopped at ${amount}` : running ? amount : count(done), metrics]
-        .filter((part) => part !== '')
-        .join(' · '),
+      text: [progress, metrics].filter((part) => part !== '').join(' · '),
       style: 'dim',
     },
   ];
@@ -155,13 +163,10 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
 function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
   if (isPhase(milestone)) return phaseLine(milestone, canvas);
   const { name, score } = milestone;
+  const reward = `reward ${decimal(score.reward)}`;
   const success = score.success === null ? '' : ` · success ${percent(score.success)}`;
   return spread(
-    [
-      { text: '✓ ', style: 'green' },
-      { text: pad(name, nameWidth) },
-      { text: `reward ${decimal(score.reward)}${success}` },
-    ],
+    [{ text: '✓ ', style: 'green' }, nameCell(name, reward, canvas.columns), { text: `${reward}${success}` }],
     [{ text: coverageText(milestone), style: milestone.scored < milestone.scenarios ? 'yellow' : 'dim' }],
     canvas.columns,
   );

@@ -117,6 +117,23 @@ describe('live view', () => {
       for (const line of draw(columns, ...events)) expect(displayWidth(line)).toBeLessThanOrEqual(columns);
   });
 
+  it('shows counts whole in a narrow terminal', () => {
+    expect(draw(24, phase(1250, 2500, 'evaluation before')).at(-1)).toBe('› evaluati… 1,250/2,500…');
+    const many = [
+      runStarted(4),
+      evaluated('before', 0.33),
+      { type: 'rollouts', step: 0, done: 1234, total: 4096 },
+      { type: 'job', step: 0, status: 'running', gradientSteps: 11, total: 12 },
+    ] as const satisfies RunEvent[];
+    expect(draw(24, ...many)).toEqual(
+      expect.arrayContaining([
+        '✓ before   reward 0.330…',
+        '  rollouts  █░ 1234/4096',
+        '  training   11/12 grad…',
+      ]),
+    );
+  });
+
   it('shows failed rollouts', () => {
     const failed = stepReport(0, 4, { completed: 93, failed: 2, cancelled: 1 });
     expect(draw(90, runStarted(4), failed).join('\n')).toContain('3 rollouts failed');
