@@ -77,18 +77,19 @@ export function defineEnvironment<
 >(options: SeatEnvironmentOptions<Schema, Outcome, State, Name, Texts>): Environment<Schema, Outcome, Texts>;
 export function defineEnvironment<
   Schema extends z.ZodType,
-  Outcome,
-  State = undefined,
-  Texts extends TextSet = NoTexts,
->(options: RolloutEnvironmentOptions<Schema, Outcome, State, Texts>): Environment<Schema, Outcome, Texts>;
-export function defineEnvironment<
-  Schema extends z.ZodType,
   Parsed = never,
   State = undefined,
   Texts extends TextSet = NoTexts,
 >(
   options: LoopEnvironmentOptions<Schema, Parsed, State, Texts>,
 ): Environment<Schema, LoopOutcome<Parsed>, Texts>;
+// Last, because the compiler tells the errors of the last form that it tries, and most environments have this one.
+export function defineEnvironment<
+  Schema extends z.ZodType,
+  Outcome,
+  State = undefined,
+  Texts extends TextSet = NoTexts,
+>(options: RolloutEnvironmentOptions<Schema, Outcome, State, Texts>): Environment<Schema, Outcome, Texts>;
 export function defineEnvironment<
   Schema extends z.ZodType,
   Outcome,

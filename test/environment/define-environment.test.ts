@@ -55,6 +55,19 @@ test('with `rollout`, the types of scenario, state and outcome are inferred', ()
   expect(environment.rewardNames).toEqual(['right', 'length', 'rank', 'spread']);
 });
 
+test('the compiler tells what is wrong with a reward of a `rollout` at the reward alone', () => {
+  const environment = defineEnvironment({
+    name: 'wrong',
+    scenario,
+    rollout: () => 0,
+    rewards: {
+      // @ts-expect-error a reward is a number; no other line has an error
+      success: ({ outcome }) => outcome === 3,
+    },
+  });
+  expect(environment.rewardNames).toEqual(['success']);
+});
+
 test('with `prompt`, the types of scenario, state and output are inferred', () => {
   const environment = defineEnvironment({
     name: 'typed',
