@@ -139,9 +139,17 @@ function exitNow(): void {
   );
 }
 
-/** Errors of the operating system, such as a port in use. Their message needs no stack. */
+/** A full disk, as the operating system and SQLite say it. */
+const isDiskFull = (error: unknown): error is Error =>
+  hasCode(error, 'ENOSPC') || (error instanceof Error && 'errcode' in error && error.errcode === 13);
+
+/** What to do about an error of the operating system, whose message needs no stack. */
 const remedyOf = (error: Error): string =>
-  hasCode(error, 'EADDRINUSE') ? '. Stop the program that uses it, or choose another --port.' : '';
+  hasCode(error, 'EADDRINUSE')
+    ? '. Stop the program that uses it, or choose another --port.'
+    : isDiskFull(error)
+      ? '. Make room on that disk, or write to another one.'
+      : '';
 
 /**
  * An error as text for people: the message of martingale's and the system's errors, the stack of others. Control
@@ -153,6 +161,6 @@ export function describeFailure(error: unknown): string {
 
 function describe(error: unknown): string {
   if (MartingaleError.isInstance(error)) return `error: ${error.message} [${error.code}]`;
-  if (isSystemError(error)) return `error: ${error.message}${remedyOf(error)}`;
+  if (isSystemError(error) || isDiskFull(error)) return `error: ${error.message}${remedyOf(error)}`;
   return traceOf(error);
 }

@@ -1,4 +1,4 @@
-import type { Client } from '../client/index.ts';
+import { type Client, RequestError } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
 import { maxTimerMs } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
@@ -82,15 +82,15 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
   }
 }
 
-/**
- * Only warns on failure: an error here, for example because the job has just ended, must not hide why the run stops.
- */
+/** Only warns on failure: an error here must not hide why the run stops. */
 async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Promise<void> {
   try {
     await withGrace(ended, stopGraceMs, (graceSignal) =>
       client.trainingJobs.cancel(jobId, { signal: graceSignal }),
     );
   } catch (error) {
+    // The job ended before it could be cancelled.
+    if (RequestError.isInstance(error) && error.status === 409) return;
     warn('martingale_job_not_cancelled', `Training job ${jobId} could not be cancelled: ${String(error)}`);
   }
 }

@@ -1,5 +1,26 @@
-import { afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { type Interrupt, listenForInterrupt } from '../../src/cli/program-end.ts';
+import { writeFile } from 'node:fs/promises';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, beforeEach, describe, expect, it, type MockInstance, onTestFinished, vi } from 'vitest';
+import { describeFailure, type Interrupt, listenForInterrupt } from '../../src/cli/program-end.ts';
+
+it.runIf(process.platform === 'linux')(
+  'a full disk has a remedy and no stack, whether the system or SQLite reports it',
+  async () => {
+    const remedy = 'Make room on that disk, or write to another one.';
+    // A device that is always full.
+    const write = await writeFile('/dev/full', 'text').catch((error: unknown) => error);
+    expect(describeFailure(write)).toBe(`error: ENOSPC: no space left on device, write. ${remedy}`);
+    const database = new DatabaseSync(':memory:');
+    onTestFinished(() => database.close());
+    database.exec('PRAGMA max_page_count = 1');
+    try {
+      database.exec('CREATE TABLE a (b); CREATE TABLE c (d)');
+      expect.unreachable();
+    } catch (error) {
+      expect(describeFailure(error)).toBe(`error: database or disk is full. ${remedy}`);
+    }
+  },
+);
 
 describe('an interrupt', () => {
   let interrupt: Interrupt;

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { generateText, Output } from 'ai';
 import { defineEnvironment, train } from 'martingale';
 import { followJob } from 'martingale/loop';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../model/real-service.ts';
 
@@ -73,4 +73,10 @@ test('a job without a signal, requested elsewhere, is followed to its end', asyn
     untrained: { reason: 'no_signal', metrics: { num_groups_submitted: 1, num_groups_trainable: 0 } },
   });
   expect(totals).toEqual([0, 0]);
+  // A run that is stopped just after its job has ended: there is nothing to cancel, and nothing to warn of.
+  const warn = vi.spyOn(process, 'emitWarning');
+  onTestFinished(() => warn.mockRestore());
+  const signal = AbortSignal.abort(new Error('Ctrl-C'));
+  await expect(followJob({ client, jobId: job.id, signal })).rejects.toThrow('Ctrl-C');
+  expect(warn).not.toHaveBeenCalled();
 });
