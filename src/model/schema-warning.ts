@@ -17,6 +17,7 @@ export function warnOfUnenforced(
   for (const { function: called } of tools ?? []) warnOf(`The tool "${called.name}"`, called.parameters);
   if (format?.type === 'json_schema')
     warnOf(`The response format "${format.json_schema.name}"`, format.json_schema.schema);
+  else if (format?.type === 'json_object') warnOf('The response format', format.schema);
 }
 
 function warnOf(what: string, schema: unknown): void {

@@ -38,6 +38,7 @@ test.each<[string, object]>([
   ['prediction', { prediction: {} }],
   ['web_search_options', { web_search_options: {} }],
   ['verbosity', { verbosity: 'low' }],
+  ['guided_json', { guided_json: {} }],
   ['temprature', { temprature: 1 }],
   ['top_logprobs', { top_logprobs: 3 }],
   ['stream_options', { stream_options: { include_usage: true } }],

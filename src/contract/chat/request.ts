@@ -64,9 +64,11 @@ let compiled: typeof chatCompletionRequestSchema | undefined;
 /** `chatCompletionRequestSchema`, compiled by zod: several times as fast. The first call takes 30 ms. */
 export const compiledChatRequestSchema = () => (compiled ??= z.compile(chatCompletionRequestSchema));
 
+const sendStructured = (kind: string) => `Send structured_outputs: {"${kind}": ...} instead.`;
+
 /**
- * Fields of OpenAI's chat requests that this interface does not have, each with what to do instead. They are refused by
- * name.
+ * Fields of chat requests of OpenAI and of other servers that this interface does not have, each with what to do instead.
+ * They are refused by name.
  */
 export const refusedChatFields = {
   functions: 'It is the older form of `tools`: send `tools` and `tool_choice` instead.',
@@ -75,6 +77,14 @@ export const refusedChatFields = {
     'The models have no verbosity setting: leave it out, or use a model name for which your client has no defaults.',
   prediction: 'Predicted replies have no use here: leave it out.',
   web_search_options: 'There is no web search: define a tool that searches.',
+  guided_json: sendStructured('json'),
+  guided_regex: sendStructured('regex'),
+  guided_choice: sendStructured('choice'),
+  guided_grammar: sendStructured('grammar'),
+  json_schema: sendStructured('json'),
+  regex: sendStructured('regex'),
+  ebnf: sendStructured('grammar'),
+  grammar: sendStructured('grammar'),
 } as const;
 
 /** A request as a client sends it. */

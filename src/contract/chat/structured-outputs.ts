@@ -8,7 +8,11 @@ export const textResponseFormatSchema = z
   .meta({ id: 'TextResponseFormat' });
 
 export const jsonObjectResponseFormatSchema = z
-  .strictObject({ type: z.literal('json_object') })
+  .strictObject({
+    type: z.literal('json_object'),
+    /** As of json_schema: other servers take it here. Absent: any JSON object. */
+    schema: optional(jsonSchemaSchema),
+  })
   .meta({ id: 'JsonObjectResponseFormat' });
 
 export const jsonSchemaResponseFormatSchema = z

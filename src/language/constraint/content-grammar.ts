@@ -86,8 +86,7 @@ function jsonStyle(outputs: StructuredOutputs | undefined): JsonStyle {
 
 function responseGrammar(format: ResponseFormat | undefined, style: JsonStyle): Grammar | null {
   if (!format || format.type === 'text') return null;
-  if (format.type === 'json_object') return { type: 'json_object', ...style };
-  const { schema } = format.json_schema;
+  const { schema } = format.type === 'json_object' ? format : format.json_schema;
   if (!schema) return { type: 'json_object', ...style };
   return { type: 'json_schema', schema, ...style };
 }

@@ -129,6 +129,7 @@ const structuredOutputs = fc.oneof(
 );
 const responseFormat = fc.oneof(
   fc.constantFrom<Body>({ type: 'text' }, { type: 'json_object' }),
+  jsonSchema.map((schema): Body => ({ type: 'json_object', schema })),
   jsonSchema.map(
     (schema): Body => ({
       type: 'json_schema',

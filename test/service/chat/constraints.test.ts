@@ -127,6 +127,10 @@ describe('tool_choice allowed_tools', () => {
 test.each([
   [{ response_format: { type: 'json_object' } }, { type: 'json_object' }],
   [
+    { response_format: { type: 'json_object', schema: { type: 'object' } } },
+    { type: 'json_schema', schema: { type: 'object' } },
+  ],
+  [
     { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'object' } } } },
     { type: 'json_schema', schema: { type: 'object' } },
   ],

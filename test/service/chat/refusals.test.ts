@@ -63,7 +63,7 @@ test.each<[string, [object, string][]]>([
         'tools.0.function.paramters',
       ],
       [{ tools: [{ type: 'function', function: { name: 'f' }, cached: true }] }, 'tools.0.cached'],
-      [{ response_format: { type: 'json_object', schema: {} } }, 'response_format.schema'],
+      [{ response_format: { type: 'json_object', schem: {} } }, 'response_format.schem'],
       [{ stream: true, stream_options: { usage: true } }, 'stream_options.usage'],
     ],
   ],
@@ -164,6 +164,9 @@ test.each<[string, unknown, string]>([
   ['verbosity', 'medium', 'leave it out'],
   ['audio', { voice: 'alloy', format: 'mp3' }, 'text'],
   ['modalities', ['audio'], 'text'],
+  ['guided_json', { type: 'object' }, 'structured_outputs: {"json": ...}'],
+  ['regex', '[0-9]+', 'structured_outputs: {"regex": ...}'],
+  ['ebnf', 'root ::= "a"', 'structured_outputs: {"grammar": ...}'],
 ])('%s %j is refused by name, with a remedy', async (name, value, remedy) => {
   const { chat } = await start();
   const long = { messages: [{ role: 'user', content: 'x'.repeat(200_000) }] };
