@@ -24,9 +24,15 @@ export interface RegularState {
 class Nondeterministic {
   readonly empty: number[][] = [];
   readonly moves: Move[][] = [];
+  readonly #where: string;
+
+  /** @param where What messages begin with. */
+  constructor(where = '') {
+    this.#where = where;
+  }
 
   add(): number {
-    if (this.moves.length >= maxStates) throw tooLarge();
+    if (this.moves.length >= maxStates) throw tooLarge(this.#where);
     this.empty.push([]);
     return this.moves.push([]) - 1;
   }
@@ -106,13 +112,15 @@ export function matcherOf(expression: Expression): (text: string) => boolean {
 /**
  * The texts that are in all of `all` and in none of `none`, as a deterministic automaton that starts at its first state.
  * Expressions have no rules. Null if there is no such text.
+ * @param where What messages begin with: the schema.
  * @throws LanguageError `grammar_too_large` if the automaton has too many states.
  */
 export function regularStates(
   all: readonly Expression[],
   none: readonly Expression[],
+  where = '',
 ): RegularState[] | null {
-  const source = new Nondeterministic();
+  const source = new Nondeterministic(where);
   const languages = [...all, ...none].map((expression) => {
     const end = source.add();
     return { end, start: source.closure([source.build(expression, end)]) };
@@ -126,7 +134,7 @@ export function regularStates(
     const key = sets.map((states) => states.join()).join('|');
     const known = indices.get(key);
     if (known !== undefined) return known;
-    if (found.length >= maxStates) throw tooLarge();
+    if (found.length >= maxStates) throw tooLarge(where);
     indices.set(key, found.length);
     return found.push({ sets, state: { isEnd: isEnd(sets), moves: [] } }) - 1;
   };
@@ -137,7 +145,7 @@ export function regularStates(
     const byTarget = new Map<number, CodePointRange[]>();
     for (const [first, last] of between(moves.slice(0, all.length).flat(), moves.flat())) {
       followed += moves.reduce((sum, { length }) => sum + length, 1);
-      if (followed > maxMoves) throw tooLarge();
+      if (followed > maxMoves) throw tooLarge(where);
       const next = moves.map((of) =>
         source.closure(of.filter((move) => move.first <= first && first <= move.last).map(({ to }) => to)),
       );
@@ -210,8 +218,8 @@ export function regularExpression(
   return define(0, null);
 }
 
-const tooLarge = () =>
+const tooLarge = (where: string) =>
   new LanguageError(
     'grammar_too_large',
-    `Patterns, formats and lengths that hold together need more than ${maxStates} states. Use shorter patterns, or a smaller maxLength.`,
+    `${where}Patterns, formats and lengths that hold together need more than ${maxStates} states. Use shorter patterns, or a smaller maxLength, or leave maxLength out.`,
   );

@@ -335,4 +335,16 @@ describe('keywords that hold together', () => {
       .catch((reason: unknown) => reason);
     expect(MartingaleError.isInstance(error) ? error.code : error).toBe(code);
   });
+
+  it('are refused by their place, and with the length that may be left out', async () => {
+    // Of a tool of firecrawl-mcp: the names of domains.
+    const label = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
+    const items = { type: 'string', maxLength: 253, pattern: `^(?:${label}\\.)+${label}$` };
+    const schema = { type: 'object', properties: { domains: { type: 'array', items } } };
+    await expect(compiler.compile(textOf({ type: 'json_schema', schema }))).rejects.toThrow(
+      /#\/properties\/domains\/items: Patterns, formats and lengths .* leave maxLength out/,
+    );
+    const { maxLength: _, ...free } = items;
+    expect(await admits({ type: 'json_schema', schema: free }, '"a.example.org"')).toBe(true);
+  });
 });

@@ -84,7 +84,9 @@ function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expressio
 
 /** Strings that keep several rules, as an automaton. */
 function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expression {
-  const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({ states: statesOf(rules) }));
+  const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({
+    states: statesOf(rules, `JSON schema, ${all.path}: `),
+  }));
   if (!states) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
     return scope.nothing(all, keyword ?? 'type', 'and the schemas that apply with it allow no string');
@@ -96,13 +98,10 @@ function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expres
   return quoted(content);
 }
 
-function statesOf({
-  minimum,
-  maximum,
-  patterns: wanted,
-  excludedPatterns,
-  excludedTexts,
-}: TextRules): RegularState[] | null {
+function statesOf(
+  { minimum, maximum, patterns: wanted, excludedPatterns, excludedTexts }: TextRules,
+  where: string,
+): RegularState[] | null {
   const parsed = (pattern: string) => anyMatch(pattern, plainSpelling);
   const character = characters(maximum === null ? ANY_CHARACTER : ONE_UNIT);
   return regularStates(
@@ -111,5 +110,6 @@ function statesOf({
       ...excludedPatterns.map(parsed),
       ...(excludedTexts.length > 0 ? [choice(excludedTexts.map(literal))] : []),
     ],
+    where,
   );
 }
