@@ -1,3 +1,4 @@
+import { largestOf, smallestOf } from '../../util/extremes.ts';
 import { getOrInsert } from '../../util/get-or-insert.ts';
 
 /** Inclusive range of code points. */
@@ -60,6 +61,47 @@ export function withLeaves(
       return repeat(withLeaves(expression.body, change), expression.minimum, expression.maximum);
     default:
       return change(expression);
+  }
+}
+
+interface Lengths {
+  /** In code points, as JSON Schema counts. */
+  least: number;
+  /** In UTF-16 units, as validators in JavaScript may count. Infinity if there is no longest text. */
+  most: number;
+}
+
+/** How long the texts of an expression without rules are, at least and at most. */
+export function lengthsOf(expression: Expression): Lengths {
+  switch (expression.kind) {
+    case 'literal':
+      return { least: [...expression.text].length, most: expression.text.length };
+    case 'characters':
+      return { least: 1, most: expression.ranges.some(([, last]) => last > 0xffff) ? 2 : 1 };
+    case 'sequence':
+      return expression.parts
+        .map(lengthsOf)
+        .reduce((sum, { least, most }) => ({ least: sum.least + least, most: sum.most + most }), {
+          least: 0,
+          most: 0,
+        });
+    case 'choice': {
+      const lengths = expression.alternatives.map(lengthsOf);
+      return {
+        least: smallestOf(lengths.map(({ least }) => least)),
+        most: largestOf(
+          lengths.map(({ most }) => most),
+          0,
+        ),
+      };
+    }
+    case 'repeat': {
+      const { least, most } = lengthsOf(expression.body);
+      const times = most === 0 ? 0 : (expression.maximum ?? Number.POSITIVE_INFINITY);
+      return { least: least * expression.minimum, most: times === 0 ? 0 : most * times };
+    }
+    case 'rule':
+      throw new Error(`the rule ${expression.name} is in an expression that must be regular`);
   }
 }
 

@@ -1,9 +1,12 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import type { JsonSchema } from '../../../src/language/grammar/constraint.ts';
-import { PATTERN_OF_FORMAT } from '../../../src/language/grammar/json/formats.ts';
+import { lengthsOf } from '../../../src/language/grammar/expression.ts';
+import { PATTERN_OF_FORMAT, patternOfFormat } from '../../../src/language/grammar/json/formats.ts';
 import { unenforcedOf } from '../../../src/language/grammar/json/keywords.ts';
+import { anyMatch, plainSpelling } from '../../../src/language/grammar/regex.ts';
 import { admits, compiler, randomChooser, textOf, tokenizer, walk } from './support.ts';
 
 const admitsValue = (schema: JsonSchema, value: unknown) =>
@@ -30,6 +33,51 @@ describe('the format of a text', () => {
       if (!json.endsWith('"') || json.length < 2) continue;
       expect(validate(JSON.parse(json)), `${format} ${json}`).toBe(true);
     }
+  });
+
+  // 2083 is what Pydantic's HttpUrl has, 254 what RFC 5321 allows.
+  it.each<[format: string, maxLength: number, admitted: string[]]>([
+    [
+      'uri',
+      2083,
+      ['https://example.com/a/b%20c/?q=x%C3%A9&r=/#top', `https://example.com/${'a'.repeat(200)}`],
+    ],
+    ['uri', 200, ['https://www.example.com/a-path/of-several/steps?q=1#top', 'http://localhost:8080/']],
+    ['uri', 64, ['https://example.com/a?b=c']],
+    ['email', 254, ['joe.bloggs+tag@mail.example.co.uk']],
+    ['email', 100, ['christopher.robinson@mail.example.com']],
+    ['email', 40, ['joe@example.com']],
+    ['hostname', 253, ['a.b.example.com']],
+    ['hostname', 100, ['some-long-name.example.com']],
+  ])('%s of at most %i characters is enforced', async (format, maxLength, admitted) => {
+    const ajv = new Ajv2020({ strict: false });
+    addFormats.default(ajv);
+    const schema = { type: 'string', format, minLength: 1, maxLength };
+    const validate = ajv.compile(schema);
+    for (const text of admitted) expect(await admitsValue(schema, text), text).toBe(true);
+    const compiled = await compiler.compile(textOf({ type: 'json_schema', schema }));
+    for (let seed = 0; seed < 20; seed++) {
+      const json = tokenizer.decode(walk(compiled, randomChooser(seed), 3000));
+      expect(validate(JSON.parse(json)), json).toBe(true);
+    }
+    expect(await admitsValue(schema, `${admitted[0]}${'a'.repeat(maxLength)}`)).toBe(false);
+  });
+
+  it.each(['uri', 'email', 'hostname'])('%s is never longer than it may be, whatever that is', (format) => {
+    for (let most = 20; most < 3000; most += most < 300 ? 1 : 97) {
+      const pattern = patternOfFormat(format, most) ?? '';
+      const { most: longest } = lengthsOf(anyMatch(pattern, plainSpelling));
+      if (pattern !== PATTERN_OF_FORMAT.get(format)) expect(longest).toBeLessThanOrEqual(most);
+    }
+  });
+
+  it('and a length that it never exceeds do not add up', async () => {
+    const email = { ...z.toJSONSchema(z.email().max(255)), $schema: undefined };
+    expect(await admitsValue(email, 'joe@example.com')).toBe(true);
+    const code = { type: 'string', pattern: '^(?:[A-Z][0-9]?){4}(?:-[a-z]{1,60}){3}$', maxLength: 400 };
+    expect(await admitsValue(code, 'ABC1D-a-b-c')).toBe(true);
+    expect(await admitsValue({ ...code, maxLength: 10 }, 'ABC1D-a-b-c')).toBe(false);
+    expect(await admitsValue({ ...code, minLength: 12 }, 'ABC1D-a-b-c')).toBe(false);
   });
 
   // Most of the refused texts are invalid in the tests of JSON Schema for the format.

@@ -5,11 +5,42 @@ const TOP_LABEL = '[A-Za-z](?:-?[A-Za-z0-9]){0,29}';
 /** Four labels have 239 characters at most; RFC 1123 allows 253. */
 const HOST = `(?:${LABEL}\\.){0,3}${TOP_LABEL}`;
 
+/** A label of at most so many characters, with two hyphens at most. */
+function shortLabel(most: number): string {
+  const start = Math.floor(most / 2);
+  const step = Math.floor((most - start) / 2) - 1;
+  const run = (length: number) => `[A-Za-z0-9]{1,${length}}`;
+  return step < 1 ? run(most) : `(?:${run(most)}|${run(start)}(?:-${run(step)}){1,2})`;
+}
+
+/** Up to two labels, each with the dot after it, of at most so many characters together. */
+function shortLabels(most: number): [first: string, second: string] {
+  const first = within((most - 2) / 3, 1, 59);
+  return [`${shortLabel(first)}\\.`, `${shortLabel(within(most - 2 - first, 1, 59))}\\.`];
+}
+
+/** A host name of at most so many characters: 13 or more. */
+function shortHost(most: number): string {
+  if (most >= 239) return HOST;
+  const [first, second] = shortLabels(most - 10);
+  return `(?:${first})?(?:${second})?[A-Za-z]{1,10}`;
+}
+
 const LEAP_YEAR = '(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)';
 const DATE = `(?:\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)|${LEAP_YEAR}-02-29)`;
 const TIME = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)';
 
-const EMAIL = `[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20}){0,2}@(?:${LABEL}\\.){1,3}[A-Za-z]{2,24}`;
+const EMAIL_CHARACTER = '[A-Za-z0-9_+-]';
+/** At most 249 characters; RFC 5321 allows 254. */
+const EMAIL = `${EMAIL_CHARACTER}{1,20}(?:\\.${EMAIL_CHARACTER}{1,20}){0,2}@(?:(?:[A-Za-z0-9]-?){0,26}[A-Za-z0-9]\\.){1,3}[A-Za-z]{2,24}`;
+
+/** An address of at most so many characters: 24 or more. */
+function shortEmail(most: number): string {
+  if (most >= 249) return EMAIL;
+  const step = within(most / 5 - 1, 1, 20);
+  const [first, second] = shortLabels(most - 2 * step - 12);
+  return `${EMAIL_CHARACTER}{1,${step}}(?:\\.${EMAIL_CHARACTER}{1,${step}})?@(?:${first})?${second}[A-Za-z]{2,10}`;
+}
 
 const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const HEX = '[0-9A-Fa-f]{1,4}';
@@ -29,6 +60,18 @@ const PORT = '(?::[1-9]\\d{0,3})?';
 const PATH = `(?:/${PATH_CHARACTER}*)*`;
 const QUERY = `(?:\\?${QUERY_CHARACTER}*)?(?:#${QUERY_CHARACTER}*)?`;
 const URI = `(?:(?:https?|wss?|ftp)://${HOST}${PORT}${PATH}|file:///${PATH_CHARACTER}+${PATH})${QUERY}`;
+
+/** The rest after the host is shared by path, query and fragment. Short ones have no percent-encoding: it takes three. */
+function shortUri(most: number): string {
+  const isEncoded = most >= 1000;
+  const host = Math.min(239, Math.floor(most * 0.4));
+  const rest = (most - 16 - host) / (isEncoded ? 3 : 1);
+  const [path, fragment] = [within(rest * 0.45, 1, 500), within(rest * 0.1, 1, 500)];
+  const characters = (more: string) =>
+    `(?:[A-Za-z0-9._~!$&'()*+,;=:@${more}/-]${isEncoded ? '|%[0-9A-Fa-f]{2}' : ''})`;
+  return `(?:https?|wss?|ftp)://${shortHost(host)}${PORT}(?:/${characters('')}{0,${path}})?(?:\\?${characters('?')}{0,${path}})?(?:#${characters('?')}{0,${fragment}})?`;
+}
+
 const RELATIVE = `(?:(?:/${PATH_CHARACTER}+|${FIRST_STEP})${PATH})?`;
 
 const POINTER = '(?:/(?:[^~/]|~[01])*)*';
@@ -44,6 +87,11 @@ const REGEX_GROUP = `\\((?:\\?:)?${REGEX_TERMS}(?:\\|${REGEX_TERMS})*\\)[*+?]?`;
 const REGEX = `\\^?${REGEX_TERMS}(?:${REGEX_GROUP}${REGEX_TERMS})*\\$?`;
 
 const whole = (pattern: string) => `^(?:${pattern})$`;
+
+/** The whole part of a number, not below `least` nor above `most`. */
+function within(value: number, least: number, most: number): number {
+  return Math.min(most, Math.max(least, Math.floor(value)));
+}
 
 /** Formats of strings. Every text that matches the pattern has the format; some texts of the format do not match. */
 export const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
@@ -68,6 +116,24 @@ export const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['regex', whole(REGEX)],
 ]);
 
+/** Patterns of formats for texts of at most so many characters, from the smallest number on that leaves useful ones. */
+const SHORT_PATTERN: ReadonlyMap<string, readonly [least: number, pattern: (most: number) => string]> =
+  new Map([
+    ['email', [40, shortEmail]],
+    ['idn-email', [40, shortEmail]],
+    ['hostname', [24, shortHost]],
+    ['idn-hostname', [24, shortHost]],
+    ['uri', [64, shortUri]],
+    ['iri', [64, shortUri]],
+  ]);
+
+/** The pattern of a format; undefined if it has none. With `most` it is one of shorter texts where there is one. */
+export function patternOfFormat(format: string, most: number | null): string | undefined {
+  const [least, pattern] = SHORT_PATTERN.get(format) ?? [];
+  if (most === null || least === undefined || most < least) return PATTERN_OF_FORMAT.get(format);
+  return pattern && whole(pattern(most));
+}
+
 /** Formats of whole numbers, as OpenAPI's registry and schema generators of Rust, Go and .NET have them. */
 export const RANGE_OF_FORMAT: ReadonlyMap<string, readonly [minimum: number, maximum: number]> = new Map([
   ['int8', [-(2 ** 7), 2 ** 7 - 1]],
@@ -90,20 +156,20 @@ export const hasMeaning = (format: string): boolean =>
   PATTERN_OF_FORMAT.has(format) || RANGE_OF_FORMAT.has(format) || FORMATS_OF_ALL_NUMBERS.has(format);
 
 /**
- * Patterns of zod's formats that have look-ahead or match more than is readable, each with one that matches a part of
- * it. Written out: the engine's threads start without zod.
+ * Patterns of zod's formats that have look-ahead or match more than is readable, each with the format whose texts it
+ * matches. Written out: the engine's threads start without zod.
  */
-export const PATTERN_IN_PLACE_OF: ReadonlyMap<string, string> = new Map([
+export const FORMAT_OF_PATTERN: ReadonlyMap<string, string> = new Map([
   [
     "^(?:[A-Za-z0-9_'+\\-]+\\.)*[A-Za-z0-9_'+\\-]*[A-Za-z0-9_+-]@(?:[A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$",
-    whole(EMAIL),
+    'email',
   ],
   [
     '^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(\\d+M)?(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?(\\d+([.,]\\d+)?S)?)?)$',
-    whole(DURATION),
+    'duration',
   ],
   [
     '^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$',
-    whole(HOST),
+    'hostname',
   ],
 ]);

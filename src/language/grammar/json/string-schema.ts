@@ -8,13 +8,14 @@ import {
   choice,
   type Expression,
   intersection,
+  lengthsOf,
   literal,
   repeat,
 } from '../expression.ts';
 import { anyMatch, plainSpelling } from '../regex.ts';
 import { type RegularState, regularExpression, regularStates } from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
-import { PATTERN_IN_PLACE_OF, PATTERN_OF_FORMAT } from './formats.ts';
+import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
 import type { SchemaScope } from './scope.ts';
 import { boundedString, jsonSpelling, ONE_UNIT, quoted } from './string.ts';
 import { constantsIn } from './types.ts';
@@ -37,12 +38,9 @@ interface TextRules {
 
 export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   all.checkCounts('minLength', 'maxLength');
-  const rules: TextRules = {
-    minimum: all.greatest('minLength') ?? 0,
-    maximum: all.least('maxLength'),
-    patterns: [...new Set([...all.strings('pattern').map(readable), ...formatsOf(all)])],
-    ...exclusionsOf(all),
-  };
+  const bounds = { minimum: all.greatest('minLength') ?? 0, maximum: all.least('maxLength') };
+  const patterns = patternsOf(all, bounds.maximum);
+  const rules: TextRules = { ...withoutImplied(bounds, patterns), patterns, ...exclusionsOf(all) };
   const { minimum, maximum } = rules;
   if (maximum !== null && minimum > maximum) return scope.nothing(all, 'minLength', 'is more than maxLength');
   if (rules.excludedPatterns.length > 0 || rules.excludedTexts.length > 0) return jointly(all, rules, scope);
@@ -53,10 +51,29 @@ export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   return isBounded ? (boundedRun(pattern, rules) ?? jointly(all, rules, scope)) : patternString(pattern);
 }
 
-const readable = (pattern: string): string => PATTERN_IN_PLACE_OF.get(pattern) ?? pattern;
+/** Those of formats are the ones for texts of at most so many characters. */
+function patternsOf(all: Conjunction, maximum: number | null): string[] {
+  const ofFormat = (format: string) => patternOfFormat(format, maximum) ?? [];
+  const readable = (pattern: string) => {
+    const format = FORMAT_OF_PATTERN.get(pattern);
+    return format === undefined ? pattern : ofFormat(format);
+  };
+  const found = [...all.strings('pattern').flatMap(readable), ...all.strings('format').flatMap(ofFormat)];
+  return [...new Set(found)];
+}
 
-const formatsOf = (all: Conjunction): string[] =>
-  all.strings('format').flatMap((format) => PATTERN_OF_FORMAT.get(format) ?? []);
+/** The bounds but for those that a pattern has by itself: together they would multiply its states. */
+function withoutImplied(
+  { minimum, maximum }: Pick<TextRules, 'minimum' | 'maximum'>,
+  patterns: readonly string[],
+): Pick<TextRules, 'minimum' | 'maximum'> {
+  if (minimum === 0 && maximum === null) return { minimum, maximum };
+  const lengths = patterns.map((pattern) => lengthsOf(anyMatch(pattern, plainSpelling)));
+  return {
+    minimum: lengths.some(({ least }) => least >= minimum) ? 0 : minimum,
+    maximum: lengths.some(({ most }) => maximum !== null && most <= maximum) ? null : maximum,
+  };
+}
 
 function exclusionsOf(all: Conjunction): Pick<TextRules, 'excludedPatterns' | 'excludedTexts'> {
   const excludedPatterns: string[] = [];
