@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { TokenTrie } from '../../../src/language/grammar/token-trie.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
@@ -79,6 +80,14 @@ describe.each(families)('the tokenizer of a %s checkpoint', (family) => {
     for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(50_000)))
       expect(tokenizer.encode(`${text}x`).length).toBeGreaterThan(1000);
   });
+});
+
+it('the tokenizer of the models that come with the engine takes time in proportion to the text', {
+  timeout: 20_000,
+}, () => {
+  const { tokenizer } = builtInLanguage();
+  for (const text of ['a', ' ', '\n ', '= ', '1', 'é'].map((unit) => unit.repeat(50_000)))
+    expect(tokenizer.encode(`${text}x`).length).toBeGreaterThan(1000);
 });
 
 /** The folder of a family with another `tokenizer.json`. */
@@ -209,6 +218,11 @@ describe('a tokenizer of another kind', () => {
   ];
   it.each(refusals)('is refused: %s', (_, change, message) => {
     expect(() => readTokenizer(changed('qwen2', change))).toThrow(message);
+  });
+
+  it('is read if it has words of its own that take time in proportion to the text', () => {
+    const tokenizer = readTokenizer(changed('qwen2', withPattern('\\p{L}|\\P{L}')));
+    expect(tokenizer.encode('them')).toHaveLength(4);
   });
 
   it('is refused: another catastrophic pattern', { tags: ['long'] }, () => {
