@@ -4,6 +4,8 @@ import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
 import type { GenerateRequest, Generation, Weights } from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/grammar/constraint.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { generateCheckpoint } from './checkpoint/generated.ts';
 import { Bench, baseModel } from './support.ts';
 
 describe('the embedded engine', () => {
@@ -101,6 +103,29 @@ describe('the embedded engine', () => {
     }));
     for (const [index, { cachedTokens }] of (await several.generate(later)).entries())
       expect(cachedTokens).toBeGreaterThan((crowd[index] as GenerateRequest).prompt.length - 16);
+  });
+
+  it('starts only threads that have work, and the others when they have', async () => {
+    let threads = 0;
+    const count = () => threads++;
+    process.on('worker', count);
+    onTestFinished(() => void process.off('worker', count));
+    const tiny = await createEmbeddedEngine({ threads: 1 });
+    expect(threads).toBe(1);
+    await tiny.encodeReplies(baseModel, []);
+    expect(threads).toBe(2);
+    await tiny.close();
+    const folder = await generateCheckpoint(await temporaryFolder(), 'qwen3');
+    const beside = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder }] });
+    // One samples from the checkpoint, another one has tested its graphs.
+    expect(threads).toBe(4);
+    const one = { ...bench.request('order 1', 3), constraint: null };
+    const replies = await Promise.all([beside.generate(one), beside.generate(one)]);
+    expect(threads).toBe(5);
+    expect(replies.map(({ tokens }) => tokens)).toEqual(
+      Array(2).fill((await bench.engine.generate(one)).tokens),
+    );
+    await beside.close();
   });
 
   it('removes a reply from its batch when its signal aborts', async () => {
