@@ -13,14 +13,33 @@ export type ExactJson = null | boolean | string | JsonNumber | ExactJson[] | Map
 /** Deepest nesting that is read, so that what goes through a value may call itself. */
 const maxDepth = 1000;
 
-const token = /[\s,:]*("(?:[^"\\]|\\.)*"|[[\]{}]|[^\s,:[\]{}"]+)/y;
+/** A token; of a text only the quote at its start. */
+const token = /[\s,:]*(["[\]{}]|[^\s,:[\]{}"]+)/y;
+
+/** Where the text of JSON that begins at a quote ends. A pattern would need a stack as long as the text. */
+export function textEnd(json: string, start: number): number {
+  let end = start;
+  let slashes: number;
+  do {
+    end = json.indexOf('"', end + 1);
+    slashes = 0;
+    while (json[end - 1 - slashes] === '\\') slashes++;
+  } while (slashes % 2 === 1);
+  return end + 1;
+}
 
 /** Parses JSON. @throws SyntaxError for text that is not JSON, or that is nested more than 1,000 deep. */
 export function parseExactJson(text: string): ExactJson {
   // Afterwards the text is known to be JSON, so its tokens need no further checks.
   JSON.parse(text);
   const pattern = new RegExp(token);
-  const next = () => pattern.exec(text)?.[1] ?? '';
+  const next = () => {
+    const found = pattern.exec(text)?.[1] ?? '';
+    if (found !== '"') return found;
+    const start = pattern.lastIndex - 1;
+    pattern.lastIndex = textEnd(text, start);
+    return text.slice(start, pattern.lastIndex);
+  };
   const read = (first: string, depth: number): ExactJson => {
     if (depth > maxDepth) throw new SyntaxError(`The JSON is nested more than ${maxDepth} deep`);
     if (first === '[') {

@@ -4,6 +4,7 @@ import {
   JsonNumber,
   parseExactJson,
   rememberExact,
+  textEnd,
 } from '../../util/exact-json.ts';
 import { isObject } from '../../util/json.ts';
 
@@ -36,10 +37,11 @@ function* listsIn(text: string): Generator<{ parsed: unknown; exact: ExactJson }
 const mayLoseText = /"\d+"\s*:|[[:,]\s*-?\d/;
 
 function endOf(text: string, start: number): number {
-  const tokens = /"(?:[^"\\]|\\.)*"|[[\]{}]/g;
+  const tokens = /["[\]{}]/g;
   tokens.lastIndex = start;
   let depth = 0;
   for (let found = tokens.exec(text); found; found = tokens.exec(text)) {
+    if (found[0] === '"') tokens.lastIndex = textEnd(text, found.index);
     if (found[0] === '[' || found[0] === '{') depth++;
     if (found[0] === ']' || found[0] === '}') depth--;
     if (depth === 0) return tokens.lastIndex;

@@ -4,7 +4,9 @@ import { toolSchema } from '../../../src/contract/index.ts';
 import { toolsJson } from '../../../src/language/grammar/limits.ts';
 import { packBody } from '../../../src/service/jobs/pack-body.ts';
 import { trajectoryText } from '../../../src/service/jobs/packed-trajectories.ts';
+import { rememberTools } from '../../../src/service/json/exact-tools.ts';
 import { readJson, readText } from '../../../src/service/json/read-text.ts';
+import { exactText } from '../../../src/util/exact-json.ts';
 
 const parameters =
   '{"type":"object","properties":{"10":{"maximum":9223372036854775807},"2":{"default":[1e-07,1.0,0.1234567890123456789]},"a":{"description":"\\"tools\\": [1.0]"}}}';
@@ -45,4 +47,11 @@ it.each([
   expect(lines).toBe(`${trajectory}\n${trajectory}\n\n`);
   const read = await readText(trajectoryText, Buffer.from(trajectory));
   expect([shown(read.tools), shown(read.additional_histories?.[0]?.tools)]).toEqual([tools, tools]);
+});
+
+it('reads a text of any length in them', () => {
+  const text = `{"tools":[1.0,"${'\\n'.repeat(12_000_000)}"]}`;
+  const value = JSON.parse(text);
+  rememberTools(value, text);
+  expect(exactText(value) === text).toBe(true);
 });
