@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { type Client, createClient, isRequestError } from '../../client/index.ts';
 import { parseModelName } from '../../contract/index.ts';
 import { type IfExists, ModelHandle, openModel } from '../../model/index.ts';
+import type { ServiceLog } from '../../service/index.ts';
 import { checkpointsOf, describeCheckpoints, showFetch } from '../checkpoint-flags.ts';
 import { openClient } from '../open-client.ts';
 import type { RecipeOptions } from './options.ts';
@@ -66,7 +67,7 @@ export async function openService({
     const [firstCheckpoint = defaultBaseModel] = known.slice(known.length - checkpoints.length);
     const baseModel = options.baseModel ?? firstCheckpoint;
     if (!known.includes(baseModel)) throw noBaseModel(baseModel, known);
-    const service = await startService({ engine, dataFolder });
+    const service = await startService({ engine, dataFolder, log: tellWaits(dataFolder, note) });
     const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
     const close = async () => {
       await client.close();
@@ -79,6 +80,17 @@ export async function openService({
     await engine.close();
     throw error;
   }
+}
+
+/** Tells the user why training waits, such as for room on the disk. Nobody else reads the log of this service. */
+function tellWaits(dataFolder: string, note: (line: string) => void): ServiceLog {
+  let told: unknown = null;
+  return ({ event, code, error }) => {
+    if (event === 'job_succeeded') told = null;
+    if (event !== 'training_queue_paused' || code === told) return;
+    told = code;
+    note(`Training waits, and continues once this is over: ${error} [${code}], in ${dataFolder}`);
+  };
 }
 
 const noBaseModel = (name: string, known: readonly string[]) =>
