@@ -71,6 +71,23 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['{"b":null}'],
   ],
   [
+    'multiples between two bounds',
+    { type: 'integer', minimum: -10, exclusiveMaximum: 100, multipleOf: 5 },
+    ['-10', '0', '95'],
+    ['-15', '7', '100'],
+  ],
+  [
+    'multiples of a fraction, of whole numbers and of a format',
+    {
+      properties: {
+        stars: { multipleOf: 0.1, minimum: 0, maximum: 5 },
+        even: { allOf: [{ multipleOf: 2 }, { multipleOf: 3 }], format: 'uint8', maximum: 20, minimum: -20 },
+      },
+    },
+    ['{"stars":4.5,"even":0}', '{"even":18}', '{"stars":0.2}'],
+    ['{"stars":4.55}', '{"even":-6}', '{"even":4}', '{"stars":5.1}'],
+  ],
+  [
     'additionalProperties of one schema for the properties of another',
     { allOf: [{ properties: { a: {} }, additionalProperties: { type: 'null' } }, { properties: { b: {} } }] },
     ['{"a":1,"b":null}'],

@@ -197,6 +197,8 @@ describe('the grammar of a JSON schema', () => {
 
   const refused: [keyword: string, schema: Record<string, unknown>][] = [
     ['multipleOf', { type: 'number', multipleOf: 3 }],
+    ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0 }],
+    ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0, maximum: 1e9 }],
     ['uniqueItems', { type: 'array', uniqueItems: true }],
     ['contains', { type: 'array', contains: { type: 'string' } }],
     ['not', { not: { items: { type: 'string' } } }],
