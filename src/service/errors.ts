@@ -100,11 +100,19 @@ const shownPathLength = 200;
 
 export function noSuchPath(path: string): ServiceError {
   const shown = path.length > shownPathLength ? `${path.slice(0, shownPathLength)}…` : path;
-  const remedy = /^\/v1\/(responses|messages)(\/|$)/.test(path)
-    ? 'This service speaks chat completions: call POST /v1/chat/completions. An agent that needs the Responses API or ' +
-      "Anthropic's Messages gets them from the harness, by `model.endpoint()`."
-    : 'GET /v1/openapi.json lists the paths.';
-  return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedy}`);
+  return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedyOf(path)}`);
+}
+
+/** What clients of other interfaces, or with another base URL, do instead. */
+function remedyOf(path: string): string {
+  if (/^\/(v1\/v1\/)?(chat\/completions|models)(\/|$)/.test(path))
+    return "The base URL of OpenAI's clients must end in /v1, once.";
+  const [, called] = /^\/v1\/(responses|messages|completions)(\/|$)/.exec(path) ?? [];
+  if (!called) return 'GET /v1/openapi.json lists the paths.';
+  const chat = 'This service speaks chat completions: call POST /v1/chat/completions.';
+  return called === 'completions'
+    ? chat
+    : `${chat} An agent that needs the Responses API or Anthropic's Messages gets them from the harness, by \`model.endpoint()\`.`;
 }
 
 /** A well-formed field with an unacceptable value, `input`. */

@@ -114,6 +114,10 @@ describe('access', () => {
       });
       expect(body.detail).toBe(body.error.message);
     }
+    for (const path of ['/chat/completions', '/v1/v1/chat/completions', '/v1/v1/models'])
+      expect((await call('POST', path, {})).body.error.message).toMatch(/must end in \/v1, once/);
+    const older = await call('POST', '/v1/completions', {});
+    expect(older.body.error.message).toMatch(/no path \/v1\/completions\. .*POST \/v1\/chat\/completions\.$/);
     const embeddings = await call('POST', '/v1/embeddings', {});
     expect(embeddings.body.error.message).toMatch(/no path \/v1\/embeddings\. GET \/v1\/openapi\.json/);
     const long = await call('GET', `/v1/${'x'.repeat(5000)}`);
