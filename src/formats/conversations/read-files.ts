@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { MartingaleError } from '../../contract/index.ts';
 import { isObject } from '../../util/json.ts';
 import { byteLines } from '../../util/json-lines.ts';
+import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
 
 /** A JSON value of a file, and where it is. */
 interface FoundValue {
@@ -44,7 +45,10 @@ async function filesIn(folder: string): Promise<string[]> {
   return files;
 }
 
-/** The values of a file: one JSON document, of a list each member; else each line. */
+/**
+ * The values of a file: one JSON document, of a list each member; else each line.
+ * @throws MartingaleError (`source_not_found`) if it is a pointer of Git LFS.
+ */
 export async function* valuesOf(file: string): AsyncGenerator<FoundValue, undefined> {
   if (!/\.(jsonl|ndjson)$/.test(file)) {
     const whole = parse(await readFile(file, 'utf8'));
@@ -54,6 +58,8 @@ export async function* valuesOf(file: string): AsyncGenerator<FoundValue, undefi
   }
   for await (const { bytes, number } of byteLines(createReadStream(file))) {
     const text = bytes.toString('utf8');
+    if (number === 1 && isLfsPointer(bytes))
+      throw new MartingaleError('source_not_found', `${file} ${lfsProblem}.`);
     if (text.trim() !== '') yield { value: parse(text), where: `${file}:${number}` };
   }
 }

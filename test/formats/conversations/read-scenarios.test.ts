@@ -168,6 +168,11 @@ describe('traces of', () => {
   });
 });
 
+it('are refused if Git LFS has not fetched their file', async () => {
+  const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 40\n';
+  await expect(read(await linesIn(pointer))).rejects.toThrow(/Git LFS.*git lfs pull/);
+});
+
 describe('logs of chat completions', () => {
   const completion = (message: object) => ({ model: 'gpt', created: 86_400, choices: [{ message }] });
 
