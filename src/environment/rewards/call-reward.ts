@@ -28,7 +28,8 @@ export async function callReward<Context extends { signal: AbortSignal }, Result
     );
   } catch (error) {
     if ((timeout && error === timeout) || signal.aborted) throw error;
-    throw toError('failed', `threw: ${describeThrown(error)}`, error);
+    // A sentence follows, so the message needs no period of its own.
+    throw toError('failed', `threw: ${describeThrown(error).replace(/\.$/, '')}`, error);
   }
 }
 

@@ -67,7 +67,7 @@ test.each<[string, () => number | Promise<number>, RegExp]>([
     },
     /"right" threw: undefined/,
   ],
-  ['rejects', () => Promise.reject(new Error('late')), /"right" threw: late/],
+  ['rejects', () => Promise.reject(new Error('late.')), /"right" threw: late\. The/],
   ['returns NaN', () => Number.NaN, /"right" returned NaN/],
   ['returns infinity', async () => Number.POSITIVE_INFINITY, /returned Infinity/],
   ['returns text', () => JSON.parse('"1"'), /returned "1", not a finite number/],
