@@ -43,7 +43,9 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
   const written = writerOf(options);
   const to = resolve(options.out);
   if (written && checkpoint === undefined)
-    throw badOption(`${written.flag} needs --checkpoint with the base of the model`);
+    throw badOption(
+      `${written.flag} needs --checkpoint with the base of the model. A built-in model has none: leave ${written.flag} out.`,
+    );
   if (!(await isFree(to))) throw badOption(`--out ${to} exists already: name a new or an empty folder`);
   const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
   const { signal } = interrupt;
