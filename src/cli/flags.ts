@@ -49,6 +49,12 @@ export function serviceUrl(text: string): string {
 export const dataFlag = (): Option =>
   new Option('--data <folder>', 'folder of models, checkpoints, jobs and keys').default('.martingale');
 
+export const threadsFlag = (): Option =>
+  new Option(
+    '--threads <number>',
+    "threads of the embedded engine (default: the machine's cores, at most 4)",
+  ).argParser(wholeNumber(1, 256));
+
 /** A repeatable flag: its values in order, none by default. */
 export const repeatableFlag = (flags: string, description: string): Option =>
   new Option(flags, `${description}; repeatable`)

@@ -3,7 +3,7 @@ import { combineEngines } from '../engines/combined-engine.ts';
 import type { Engine } from '../engines/engine.ts';
 import { OptionError } from '../util/option-error.ts';
 import { addCheckpointFlags, type CheckpointFlags, checkpointsOf, showFetch } from './checkpoint-flags.ts';
-import { serviceUrl, wholeNumber } from './flags.ts';
+import { serviceUrl, threadsFlag, wholeNumber } from './flags.ts';
 
 /** The values of the flags that `addEngineFlags` adds. */
 export interface EngineFlags extends CheckpointFlags {
@@ -16,11 +16,7 @@ export interface EngineFlags extends CheckpointFlags {
 
 export function addEngineFlags(command: Command): Command {
   return addCheckpointFlags(command)
-    .option(
-      '--threads <number>',
-      "threads of the embedded engine (default the machine's cores, at most 4)",
-      wholeNumber(1),
-    )
+    .addOption(threadsFlag())
     .addOption(
       new Option('--engine <name>', 'what runs the checkpoint: this machine, or a server of the Tinker API')
         .choices(['embedded', 'tinker'])

@@ -10,7 +10,7 @@ import {
   describeFormat,
   showFetch,
 } from '../checkpoint-flags.ts';
-import { dataFlag, serviceUrl, wholeNumber } from '../flags.ts';
+import { dataFlag, serviceUrl, threadsFlag, wholeNumber } from '../flags.ts';
 import { needsOf, stepTimeOf } from './needs.ts';
 import { probe, type StepSize } from './probe.ts';
 import { type MachineReport, type ModelReport, reportText } from './report.ts';
@@ -192,11 +192,7 @@ export const doctorCommand = (): Command =>
     .description(
       'Check this machine, and measure what a checkpoint needs here and how fast it is, before you use it.',
     )
-    .option(
-      '--threads <number>',
-      "threads of the embedded engine (default the machine's cores, at most 4)",
-      wholeNumber(1),
-    )
+    .addOption(threadsFlag())
     .option(
       '--batch <number>',
       'sequences sampled at once, whose keys and values take memory (default: the rollouts)',

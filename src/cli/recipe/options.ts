@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import type { IfExists } from '../../model/index.ts';
 import { addCheckpointFlags, type CheckpointFlags, checkpointArguments } from '../checkpoint-flags.ts';
-import { positiveNumber, serviceUrl, wholeNumber } from '../flags.ts';
+import { positiveNumber, serviceUrl, threadsFlag, wholeNumber } from '../flags.ts';
 
 /** The parsed flags of a recipe. */
 export interface RecipeOptions extends CheckpointFlags {
@@ -52,11 +52,7 @@ export function recipeProgram({
       wholeNumber(2),
       defaults.rolloutsPerGroup,
     )
-    .option(
-      '--threads <number>',
-      "threads of the embedded engine (default the machine's cores, at most 4)",
-      wholeNumber(1),
-    )
+    .addOption(threadsFlag())
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
     .option(

@@ -32,11 +32,11 @@ export interface EmbeddedEngineOptions {
    * creating the engine fails with the code `device_missing`. The tiny models stay on the CPU. Default `cpu`.
    */
   device?: Device;
-  /** Cores that training uses. Default: the machine's cores, at most 4. */
+  /** Cores that training uses, at most 256. Default: the machine's cores, at most 4. */
   threads?: number;
   /**
    * Cores that sampling uses: a thread on each for the tiny models, one thread on all of them for checkpoints, whose
-   * weights it reads once for each step. Default: `threads`.
+   * weights it reads once for each step. At most 256. Default: `threads`.
    */
   samplerThreads?: number;
   /**
@@ -76,6 +76,9 @@ export interface EmbeddedEngineOptions {
   threadTimeoutMs?: number;
 }
 
+/** More threads would not be faster: each opens a runtime of its own. */
+const mostThreads = 256;
+
 /**
  * The engine that runs anywhere: transformers on ONNX Runtime, sampling and training in worker threads. With the tiny
  * models the same seed gives the same tokens whatever else is running, and training repeats bit for bit on the same
@@ -111,6 +114,9 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
       throw new EngineError('bad_option', `\`${name}\` is ${value}. Pass a whole number of at least 1.`);
+  for (const [name, value] of Object.entries({ threads, samplerThreads }))
+    if (value > mostThreads)
+      throw new EngineError('bad_option', `\`${name}\` is ${value}. Pass at most ${mostThreads}.`);
   if (!Number.isSafeInteger(prefixCacheBytes) || prefixCacheBytes < 0)
     throw new EngineError(
       'bad_option',

@@ -188,5 +188,8 @@ describe('the embedded engine', () => {
       /1 to 511 tokens/,
     );
     await expect(createEmbeddedEngine({ threads: 0 })).rejects.toThrow(/threads.*0/);
+    await expect(createEmbeddedEngine({ threads: 100_000 })).rejects.toThrow(
+      '`threads` is 100000. Pass at most 256.',
+    );
   });
 });
