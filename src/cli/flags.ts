@@ -53,7 +53,7 @@ export const threadsFlag = (): Option =>
   new Option(
     '--threads <number>',
     "threads of the embedded engine (default: the machine's cores, at most 4)",
-  ).argParser(wholeNumber(1, 256));
+  ).argParser(wholeNumber(1));
 
 /** A repeatable flag: its values in order, none by default. */
 export const repeatableFlag = (flags: string, description: string): Option =>

@@ -22,10 +22,11 @@ interface Thread {
 /**
  * Threads that sample, each with its own batches, weights and prefix cache. Small models have a thread for each core,
  * which is faster for them than one thread whose matrix products use several cores. Others have one thread with all
- * cores in each product: a step reads all weights, so that each further thread would read them again. The reply to a call does not depend
- * on the thread, so calls go where there are fewest; a prompt that continues an earlier one goes to the thread whose
- * prefix cache has it, unless that is much busier. Threads start when there are calls for them, the first one also by
- * `start`.
+ * cores in each product: a step reads all weights, so that each further thread would read them again. Threads start when
+ * there are calls for them, the first one also by `start`.
+ *
+ * The reply to a call does not depend on the thread, so calls go where there are fewest; a prompt that continues an
+ * earlier one goes to the thread whose prefix cache has it, unless that is much busier.
  */
 export class SamplerThreads {
   readonly #threads: readonly Thread[];

@@ -6,10 +6,10 @@ import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { train } from './train.ts';
 
 /**
- * The threads that train, which start when they are needed. One does everything but the runs of a tiny model's graphs; unless `settings.threads` is 1,
- * these are shared among that many threads of their own, each on one core. For small models that is faster than one thread
- * whose matrix products use several cores. A checkpoint's graphs run in the
- * one thread with all cores in each product: threads of their own would each read all weights.
+ * The threads that train; they start when they are needed. One does everything but the runs of a tiny model's graphs:
+ * unless `settings.threads` is 1, these are shared among that many threads of their own, each on one core. For small
+ * models that is faster than one thread whose matrix products use several cores. A checkpoint's graphs run in the one
+ * thread with all cores in each product: threads of their own would each read all weights.
  */
 export class TrainerThreads {
   readonly #models: BaseModels;
