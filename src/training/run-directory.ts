@@ -17,11 +17,12 @@ import {
   storing,
   writeAtomically,
 } from '../util/durable-files.ts';
+import type { FileLock } from '../util/file-lock.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
 import { JournalLines } from './journal-lines.ts';
-import { begunFiles, isRun, lockRun, type RunLock, stepName, tokensFile } from './run-files.ts';
+import { begunFiles, isRun, lockRun, stepName, tokensFile } from './run-files.ts';
 import {
   type GroupTokens,
   jobRecordSchema,
@@ -80,7 +81,7 @@ export const runFiles = {
  */
 export class RunDirectory {
   readonly path: string;
-  readonly #lock: RunLock;
+  readonly #lock: FileLock;
   /** What existed before a new run: an empty folder or nothing. Null for a resumed run. */
   readonly #before: 'folder' | 'nothing' | null;
   /** Chain of event appends. A failure stops it, and `settle` throws the error. */
@@ -91,7 +92,7 @@ export class RunDirectory {
   /** Lines of groups in a journal, which the step's own file holds too. */
   readonly #lines = new KeptLines();
 
-  private constructor(path: string, lock: RunLock, before: 'folder' | 'nothing' | null) {
+  private constructor(path: string, lock: FileLock, before: 'folder' | 'nothing' | null) {
     this.path = path;
     this.#metrics = new DurableAppends(join(path, 'metrics.jsonl'));
     this.#lock = lock;

@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { open, readFile, rename, rm, stat, truncate } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ListFileEntry } from '@huggingface/hub';
 import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
+import { type FileLock, lockFile } from '../../../util/file-lock.ts';
+import { warn } from '../../../util/warning.ts';
 import { EngineError } from '../../engine.ts';
 import { connection, defaultIdleTimeoutMs, type HubOptions, hubError, isRefusal, listing } from './hub.ts';
 
@@ -34,7 +37,7 @@ const maxFailures = 3;
 
 /** Whether a checkpoint needs the file: configuration, tokenizer, template and weights in safetensors. */
 const isNeeded = (path: string) =>
-  /^(model(-\d+-of-\d+)?\.safetensors|[^/]+\.(json|jinja|txt)|tokenizer\.model|LICENSE[^/]*)$/.test(path);
+  /^(model(-\d+-of-\d+)?\.safetensors|[\w.-]+\.(json|jinja|txt)|tokenizer\.model|LICENSE[\w.-]*)$/.test(path);
 
 /**
  * Fetches a checkpoint from the Hugging Face hub into a cache, and returns its folder there. What an earlier, cut fetch
@@ -57,32 +60,66 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
     );
   const repository = join(options.cache, name.replace('/', '--'));
   const reference = join(repository, `${encodeURIComponent(revision)}.commit`);
+  const known = await readFile(reference, 'utf8').catch(() => '');
   let commit: string;
   try {
     commit = await commitOf(name, revision, options);
   } catch (cause) {
     const error = hubError(address, cause, options);
-    const known = await readFile(reference, 'utf8').catch(() => '');
     const folder = join(repository, known);
     if (error.code === 'hub_unreachable' && known !== '' && existsSync(folder))
       return { folder, commit: known, isOffline: true };
     throw error;
   }
   const folder = join(repository, commit);
-  if (!existsSync(folder)) {
-    const unfinished = `${folder}.unfinished`;
+  if (known !== commit || !existsSync(folder))
     try {
-      await makeFolder(unfinished);
-      await fetchFiles(name, commit, unfinished, options);
+      await makeFolder(repository);
+      const lockedFile = `${folder}.lock`;
+      const lock = await alone(lockedFile, address);
+      try {
+        await fetchInto(folder, { repo: name, commit, options });
+        await writeAtomically(reference, [commit]);
+        await rm(lockedFile, { force: true });
+      } finally {
+        lock.release();
+      }
     } catch (cause) {
       throw hubError(address, cause, options);
     }
-    await syncFolder(unfinished);
-    await rename(unfinished, folder);
-    await syncFolder(repository);
-  }
-  await writeAtomically(reference, [commit]);
   return { folder, commit, isOffline: false };
+}
+
+/** Milliseconds between two looks whether another process has fetched the checkpoint. */
+const lookEveryMs = 200;
+
+/** Waits while another process fetches, whose waits have deadlines, and which holds its lock no longer than it lives. */
+async function alone(file: string, address: string): Promise<FileLock> {
+  let isTold = false;
+  for (;;) {
+    const lock = lockFile(file);
+    if (lock) return lock;
+    if (!isTold)
+      warn(
+        'martingale_fetch_waits',
+        `hf:${address} is being fetched by another process: waiting for its end`,
+      );
+    isTold = true;
+    await sleep(lookEveryMs);
+  }
+}
+
+async function fetchInto(
+  folder: string,
+  { repo, commit, options }: { repo: string; commit: string; options: FetchOptions },
+): Promise<void> {
+  if (existsSync(folder)) return;
+  const unfinished = `${folder}.unfinished`;
+  await makeFolder(unfinished);
+  await fetchFiles(repo, commit, unfinished, options);
+  await syncFolder(unfinished);
+  await rename(unfinished, folder);
+  await syncFolder(dirname(folder));
 }
 
 async function commitOf(name: string, revision: string, options: FetchOptions): Promise<string> {

@@ -1,8 +1,9 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { Readable } from 'node:stream';
+import type { Agent } from 'undici';
 import { AnswerTooLarge, readAnswer, redirectOf } from '../../../util/answers.ts';
-import { isSystemError, messageOf } from '../../../util/error.ts';
+import { hasCode, isSystemError, messageOf } from '../../../util/error.ts';
 import { guardedLookup, isPublic, listOf } from '../../../util/public-addresses.ts';
 import { EngineError } from '../../engine.ts';
 
@@ -80,14 +81,18 @@ async function follow(request: Request, options: HubOptions): Promise<Response> 
   }
 }
 
+/** Made with the first redirect, for all. */
+let dispatcher: Agent | undefined;
+
 /** Connects to addresses of the public internet alone, whatever name they have. */
 async function publicFetch(): Promise<typeof fetch> {
   // Node's own takes no agent of the package.
-  const { Agent, fetch: ask } = await import('undici');
+  const undici = await import('undici');
   const refusal = (hostname: string) => `${hostname} is on a network of this machine`;
   const guarded = guardedLookup(lookup as LookupFunction, listOf([]), refusal);
-  const dispatcher = new Agent({ connect: { lookup: guarded }, pipelining: 1, keepAliveTimeout: 1000 });
-  return (async (url: URL, init: object) => ask(url, { ...init, dispatcher })) as unknown as typeof fetch;
+  dispatcher ??= new undici.Agent({ connect: { lookup: guarded }, pipelining: 1, keepAliveTimeout: 1000 });
+  return (async (url: URL, init: object) =>
+    undici.fetch(url, { ...init, dispatcher })) as unknown as typeof fetch;
 }
 
 /** The error for a server that answers, but is not a hub. */
@@ -117,7 +122,7 @@ export function hubError(
   const isAnswer = cause instanceof SyntaxError || (cause instanceof TypeError && cause.cause === undefined);
   if (isAnswer) return lie({ hubUrl }, `answers hf:${address}, but not as a hub does: ${cause.message}`);
   // `fetch` wraps the errors of connections in its own.
-  if (isSystemError(cause))
+  if (isSystemError(cause) || hasCode(cause, 'ERR_SQLITE_ERROR'))
     return new EngineError('storage_failed', `hf:${address} cannot be stored: ${cause.message}.`, { cause });
   const status = statusOf(cause);
   if (status !== undefined && status < 500) {

@@ -1,12 +1,18 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, statSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { fetchCheckpoint } from '../../../../src/engines/embedded/checkpoint/fetch-checkpoint.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { temporaryFolder } from '../../../support/files.ts';
+import { fromSource, root } from '../../../support/programs.ts';
 import { commit, hubServer } from './hub-server.ts';
 import { fixtureFolder } from './reference.ts';
 
+const run = promisify(execFile);
 const name = 'tiny/llama';
 const needed = [
   'LICENSE',
@@ -26,6 +32,16 @@ async function hub(token?: string) {
   const server = await hubServer(files, { name, ...(token !== undefined && { token }) });
   return { files, server, options: { hubUrl: server.url, cache: join(await temporaryFolder(), 'cache') } };
 }
+
+/** Fetches it in another process, which prints what it has. */
+const inProcess = (options: object) =>
+  run(process.execPath, [
+    ...fromSource,
+    '--input-type=module',
+    '--eval',
+    `import { fetchCheckpoint } from ${JSON.stringify(join(root, 'src/engines/embedded/checkpoint/fetch-checkpoint.ts'))};
+     console.log(JSON.stringify(await fetchCheckpoint(${JSON.stringify(name)}, ${JSON.stringify(options)})));`,
+  ]);
 
 describe('a checkpoint on the hub', () => {
   it('is fetched once, without the files it does not need, and can be read', async () => {
@@ -80,7 +96,10 @@ describe('a checkpoint on the hub', () => {
     // Every connection is cut at once, and none brings a byte.
     server.cuts.push(20, ...Array.from({ length: 40 }, () => 0));
     await expect(fetchCheckpoint(name, options)).rejects.toMatchObject({ code: 'hub_unreachable' });
-    expect(await readdir(join(options.cache, 'tiny--llama'))).toEqual([`${commit}.unfinished`]);
+    expect((await readdir(join(options.cache, 'tiny--llama'))).toSorted()).toEqual([
+      `${commit}.lock`,
+      `${commit}.unfinished`,
+    ]);
     server.cuts.length = 0;
     server.sent.length = 0;
     const { folder } = await fetchCheckpoint(name, options);
@@ -101,6 +120,44 @@ describe('a checkpoint on the hub', () => {
       });
       server.replace.clear();
       expect((await readCheckpoint((await fetchCheckpoint(name, options)).folder)).weights.size).toBe(21);
+    },
+  );
+
+  it('is fetched once when two processes want it: the second waits for the first', async () => {
+    const { files, server, options } = await hub();
+    // The first loses its connection after a while, and goes on.
+    server.cuts.push(-100);
+    const first = inProcess({ ...options, idleTimeoutMs: 1000 });
+    await expect.poll(() => server.sent.length).toBe(1);
+    const warned = once(process, 'warning');
+    const second = await fetchCheckpoint(name, options);
+    expect(await warned).toMatchObject([{ code: 'martingale_fetch_waits' }]);
+    expect(JSON.parse((await first).stdout)).toEqual(second);
+    for (const file of needed) expect(await readFile(join(second.folder, file))).toEqual(files.get(file));
+    expect(server.sent).toHaveLength(needed.length + 1);
+    expect((await readdir(join(options.cache, 'tiny--llama'))).toSorted()).toEqual([commit, 'main.commit']);
+  });
+
+  it('is continued when the process that fetched it is killed', async () => {
+    const { server, options } = await hub();
+    server.cuts.push(-100);
+    const killed = inProcess(options);
+    const partial = join(options.cache, 'tiny--llama', `${commit}.unfinished`, 'config.json.partial');
+    await expect.poll(() => existsSync(partial) && statSync(partial).size).toBe(100);
+    const waiting = fetchCheckpoint(name, options);
+    killed.child.kill('SIGKILL');
+    await expect(killed).rejects.toThrow();
+    expect((await waiting).commit).toBe(commit);
+    expect(server.sent[1]).toMatch(/ 100-\d+$/);
+  });
+
+  it.each(['LICENSE\\..\\..\\x.bat', 'a\\..\\x.json'])(
+    'leaves out names that are paths on another system: %s',
+    async (file) => {
+      const { files, options } = await hub();
+      files.set(file, Buffer.from('x'));
+      const { folder } = await fetchCheckpoint(name, options);
+      expect((await readdir(folder)).toSorted()).toEqual(needed);
     },
   );
 
