@@ -26,6 +26,7 @@ import { EngineError } from '../engine.ts';
 import { BaseModels, type EmbeddedBaseModel } from './base-models.ts';
 import { builtInLanguage } from './built-in/built-in-language.ts';
 import { exportWeights } from './export-weights.ts';
+import { checkpointPrefixBytes } from './memory.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
 import type { CallOptions } from './threads/worker-thread.ts';
@@ -59,8 +60,9 @@ export class EmbeddedEngine implements Engine {
     this.#models = new BaseModels(checkpoints);
     this.baseModels = this.#models.all.map(toBaseModel);
     this.logitsProcessors = logitsProcessors;
-    const sizes = checkpoints.length > 0 ? [true, false] : [true];
-    const prefixCacheBytes = Math.floor(sampler.prefixCacheBytes / sizes.length);
+    const { prefixCacheBytes: all } = sampler;
+    const [sizes, prefixCacheBytes] =
+      checkpoints.length > 0 ? [[true, false], checkpointPrefixBytes(all)] : [[true], all];
     for (const isSmall of sizes)
       this.#samplers.set(isSmall, new SamplerThreads({ ...sampler, prefixCacheBytes }, isSmall));
     const builtIn = builtInLanguage();

@@ -76,12 +76,12 @@ const withoutEffect = new Set([
 ]);
 
 /** Values of further fields with which an adapter is plain LoRA. Methods of initialization must leave W unchanged. */
-const plain: Readonly<Record<string, readonly unknown[]>> = {
-  peft_type: ['LORA'],
-  task_type: ['CAUSAL_LM'],
-  bias: ['none'],
-  init_lora_weights: [true, 'gaussian', 'orthogonal', 'eva'],
-};
+const plain: ReadonlyMap<string, readonly unknown[]> = new Map([
+  ['peft_type', ['LORA']],
+  ['task_type', ['CAUSAL_LM']],
+  ['bias', ['none']],
+  ['init_lora_weights', [true, 'gaussian', 'orthogonal', 'eva']],
+]);
 
 /**
  * Reads an adapter that PEFT wrote for a model of this architecture: `adapter_config.json` and
@@ -129,7 +129,7 @@ function refuseVariants(config: JsonFields, modules: readonly string[]): void {
       if (!modules.some((module) => module === String(target).split('.').at(-1)))
         throw config.unsupported('target_modules', `martingale adapts ${modules.join(', ')} only.`);
   for (const [field, value] of Object.entries(fields)) {
-    const isPlain = withoutEffect.has(field) || isEmpty(value) || plain[field]?.includes(value);
+    const isPlain = withoutEffect.has(field) || isEmpty(value) || plain.get(field)?.includes(value);
     if (!isPlain) throw config.unsupported(field, 'martingale runs plain LoRA, without this setting.', value);
   }
 }

@@ -32,14 +32,16 @@ export interface CheckpointConfig {
 }
 
 /** Models of the same families that martingale does not run. */
-const otherTypes: Readonly<Record<string, string>> = {
-  gemma3:
+const otherTypes: ReadonlyMap<unknown, string> = new Map([
+  [
+    'gemma3',
     'martingale runs Gemma 3 without images (gemma3_text). Choose 270M or 1B, or a GGUF file, which has only the text part.',
-  gemma3n: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
-  gemma3n_text: 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).',
-  lfm2_moe: 'martingale runs LFM2 without experts. Choose its 350M, 700M or 1.2B (lfm2).',
-  lfm2_vl: 'martingale runs LFM2 without images. Choose its 350M, 700M or 1.2B (lfm2).',
-};
+  ],
+  ['gemma3n', 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).'],
+  ['gemma3n_text', 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).'],
+  ['lfm2_moe', 'martingale runs LFM2 without experts. Choose its 350M, 700M or 1.2B (lfm2).'],
+  ['lfm2_vl', 'martingale runs LFM2 without images. Choose its 350M, 700M or 1.2B (lfm2).'],
+]);
 
 /** Fields that change the model when they have another value than these. Missing and null mean the first. */
 const fixed: readonly (readonly [field: string, values: readonly unknown[], remedy: string])[] = [
@@ -70,7 +72,7 @@ export function readConfig(from: string | ModelFiles): CheckpointConfig {
 function modelTypeOf(config: JsonFields): ModelType {
   const modelType = modelTypes.find((name) => name === config.get('model_type'));
   const remedy =
-    otherTypes[String(config.get('model_type'))] ??
+    otherTypes.get(config.get('model_type')) ??
     `martingale runs ${modelTypes.join(', ')}. Choose a checkpoint of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2).`;
   if (!modelType) throw config.unsupported('model_type', remedy);
   return modelType;

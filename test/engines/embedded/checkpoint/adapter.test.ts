@@ -152,6 +152,7 @@ describe('an adapter is refused with file, field and value', () => {
     [{ task_type: 'SEQ_CLS' }, 'task_type is "SEQ_CLS"'],
     [{ bias: 'lora_only' }, 'bias is "lora_only"'],
     [{ use_dora: true }, 'use_dora is true'],
+    [{ toString: 'x' }, 'toString is "x"'],
     [{ use_rslora: true }, 'use_rslora is true'],
     [{ lora_bias: true }, 'lora_bias is true'],
     [{ fan_in_fan_out: true }, 'fan_in_fan_out is true'],

@@ -293,6 +293,7 @@ describe('a folder is refused with file, field and value', () => {
       { model_type: 'qwen3_5' },
       'model_type is "qwen3_5". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
     ],
+    [{ model_type: 'constructor' }, 'model_type is "constructor". martingale runs llama'],
     [{ model_type: 'lfm2_moe' }, 'model_type is "lfm2_moe". martingale runs LFM2 without experts'],
     [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl". martingale runs LFM2 without images'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],

@@ -46,7 +46,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
   if ((fields.number('split.count') ?? 1) > 1)
     throw fields.unsupported('split.count', 'Join the parts with "llama-gguf-split --merge" first.');
   const family = fields.text('general.architecture') ?? '';
-  if (!(family in classes))
+  if (!Object.hasOwn(classes, family))
     throw fields.unsupported(
       'general.architecture',
       `martingale runs ${Object.keys(classes).join(', ')}. Choose a model of these (Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2).`,

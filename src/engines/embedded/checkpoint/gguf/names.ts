@@ -47,12 +47,12 @@ const otherNames: Readonly<Record<string, string>> = {
 };
 
 const usual = { layer: layerNames, other: otherNames };
-const namesOf = (family: string): typeof usual => own[family] ?? usual;
-const own: Readonly<Record<string, typeof usual>> = {
-  [gemma3]: { layer: gemmaNames, other: otherNames },
+const own = new Map([
+  [gemma3, { layer: gemmaNames, other: otherNames }],
   // As the model itself does, llama.cpp names the norm of the last states after the embeddings.
-  [lfm2]: { layer: lfm2Names, other: { ...otherNames, 'model.embedding_norm': 'token_embd_norm' } },
-};
+  [lfm2, { layer: lfm2Names, other: { ...otherNames, 'model.embedding_norm': 'token_embd_norm' } }],
+]);
+const namesOf = (family: string): typeof usual => own.get(family) ?? usual;
 
 const keyOf = (names: Readonly<Record<string, string>>, theirs: string) =>
   Object.keys(names).find((key) => names[key] === theirs);

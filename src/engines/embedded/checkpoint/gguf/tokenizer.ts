@@ -40,19 +40,22 @@ const qwen: Words = { ...usual, preTokenizer: { pretokenizers: [split(qwenWords)
  * The kinds of words, by the name that llama.cpp gives them in `tokenizer.ggml.pre`. Only of
  * families that martingale runs, and whose tokens were compared with the published tokenizers.
  */
-const wordsByName: Readonly<Record<string, Words>> = {
-  'llama-bpe': llama,
-  llama3: llama,
-  'llama-v3': llama,
-  qwen2: { ...qwen, normalizer: { type: 'NFC' } },
-  lfm2: llama,
-  'deepseek-r1-qwen': qwen,
-  smollm: {
-    ...usual,
-    preTokenizer: { pretokenizers: [{ type: 'Digits', individual_digits: true }, bytes(true)] },
-  },
-  'gpt-2': { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } },
-};
+const wordsByName: ReadonlyMap<string, Words> = new Map([
+  ['llama-bpe', llama],
+  ['llama3', llama],
+  ['llama-v3', llama],
+  ['qwen2', { ...qwen, normalizer: { type: 'NFC' } }],
+  ['lfm2', llama],
+  ['deepseek-r1-qwen', qwen],
+  [
+    'smollm',
+    {
+      ...usual,
+      preTokenizer: { pretokenizers: [{ type: 'Digits', individual_digits: true }, bytes(true)] },
+    },
+  ],
+  ['gpt-2', { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } }],
+]);
 
 /** The parts of a `tokenizer.json` that split a text, as one string: the normalizer, and each step of the pre-tokenizer. */
 function signatureOf(normalizer: unknown, steps: readonly unknown[]): string {
@@ -70,7 +73,7 @@ function nameOfWords(file: JsonFields): string {
   const { pre_tokenizer: splits, normalizer } = file.fields;
   const steps = isObject(splits) && Array.isArray(splits.pretokenizers) ? splits.pretokenizers : [splits];
   const signature = signatureOf(normalizer, steps);
-  const found = Object.entries(wordsByName).find(
+  const found = [...wordsByName].find(
     ([, words]) => signatureOf(words.normalizer, words.preTokenizer.pretokenizers) === signature,
   );
   if (found) return found[0];
@@ -111,11 +114,11 @@ function wordsOf(fields: GgufFields): Words {
       `${prefix}model`,
       'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2.',
     );
-  const words = wordsByName[fields.text(`${prefix}pre`) ?? ''];
+  const words = wordsByName.get(fields.text(`${prefix}pre`) ?? '');
   if (words) return words;
   throw fields.unsupported(
     `${prefix}pre`,
-    `martingale reads ${Object.keys(wordsByName).join(', ')}. Choose such a model, or its folder in Hugging Face form.`,
+    `martingale reads ${[...wordsByName.keys()].join(', ')}. Choose such a model, or its folder in Hugging Face form.`,
   );
 }
 

@@ -177,6 +177,14 @@ describe('a hostile or broken GGUF file is refused by field and value', () => {
       'general.architecture is "gemma3n". martingale runs',
     ],
     [
+      'the name of a property of every object as its architecture',
+      Buffer.concat([
+        file([['general.architecture', word('constructor')]], [tensor('blk.0.attn_q.weight', [0], 0, 0)]),
+        Buffer.alloc(32),
+      ]),
+      'general.architecture is "constructor". martingale runs',
+    ],
+    [
       'an adapter',
       file([['general.type', word('adapter')]]),
       'general.type is "adapter". It must be the file of a whole model',
