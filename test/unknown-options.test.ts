@@ -26,11 +26,15 @@ import {
   warmup,
   workerThreads,
 } from 'martingale';
+import { createEmbeddedEngine } from 'martingale/embedded';
 import { followJob, logTrajectories, pruneCheckpoints, submitTraining } from 'martingale/loop';
 import { rescore } from 'martingale/records';
+import { startService } from 'martingale/service';
 import { replayModel, replayStep } from 'martingale/testing';
+import { createTinkerEngine } from 'martingale/tinker';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import type { Engine } from '../src/engines/engine.ts';
 
 /** Nothing listens there: what is refused asks for nothing. */
 const client = createClient({ baseUrl: 'http://127.0.0.1:9', apiKey: 'a', retries: 0 });
@@ -262,6 +266,30 @@ const calls: readonly [string, () => unknown, string][] = [
         and({ name: 'a', scenario: z.object({}), prompt: () => '' }, { settings: { maxTokens: 1 } }),
       ),
     'limits.tokens',
+  ],
+  ['createEmbeddedEngine', () => createEmbeddedEngine(and({}, { thread: 2 })), 'threads'],
+  [
+    'a checkpoint of createEmbeddedEngine',
+    () =>
+      createEmbeddedEngine({
+        checkpoints: [{ folder: 'a', lora: and({ rank: 8 }, { target_modules: ['q_proj'] }) }],
+      }),
+    '',
+  ],
+  [
+    'a checkpoint of createEmbeddedEngine',
+    () => createEmbeddedEngine({ checkpoints: [and({ folder: 'a' }, { context_length: 512 })] }),
+    'contextLength',
+  ],
+  [
+    'createTinkerEngine',
+    () => createTinkerEngine(and({ url: 'http://a', checkpoint: 'b' }, { api_key: 'c' })),
+    'apiKey',
+  ],
+  [
+    'startService, limits',
+    () => startService({ engine: {} as Engine, dataFolder: 'a', limits: and({}, { job: 5 }) }),
+    'limits.jobs',
   ],
   [
     'a weighted reward',

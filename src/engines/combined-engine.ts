@@ -49,6 +49,10 @@ export function combineEngines(engines: readonly Engine[]): Engine {
     exportWeights: async (weights) => of(weights.baseModel).exportWeights(weights),
     drop: async (weights) => of(weights.baseModel).drop(weights),
     check: async () => void (await Promise.all(engines.map((engine) => engine.check?.()))),
-    close: async () => void (await Promise.all(engines.map((engine) => engine.close()))),
+    // Until all have ended, also when one cannot.
+    async close() {
+      const closed = await Promise.allSettled(engines.map((engine) => engine.close()));
+      for (const one of closed) if (one.status === 'rejected') throw one.reason;
+    },
   };
 }

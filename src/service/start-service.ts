@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { isLoopback } from '../util/server-access.ts';
 import { checkEntity } from './access.ts';
-import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
+import { Admission, limitNames, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';
 import { type BodyLimits, defaultBodyLimits } from './bodies/bodies.ts';
 import { badOption, ServiceError } from './errors.ts';
@@ -64,6 +65,23 @@ export interface StartServiceOptions {
   log?: ServiceLog;
 }
 
+const optionNames = {
+  engine: true,
+  dataFolder: true,
+  apiKey: true,
+  host: true,
+  port: true,
+  bodyLimits: { chat: true, preview: true } satisfies OptionNames<BodyLimits>,
+  limits: limitNames,
+  defaultEntity: true,
+  priorityScheduling: true,
+  trainingData: { folders: true, hosts: true, timeoutMs: true } satisfies OptionNames<TrainingDataOptions>,
+  receiveTimeoutMs: true,
+  stallTimeoutMs: true,
+  closeTimeoutMs: true,
+  log: true,
+} satisfies OptionNames<StartServiceOptions>;
+
 export interface RunningService {
   /** Base address without a trailing slash. */
   url: string;
@@ -81,7 +99,7 @@ export interface RunningService {
 /**
  * Starts the service with an engine.
  *
- * @throws ServiceError
+ * @throws OptionError `unknown_option`, or ServiceError
  * - `key_required`: the address is reachable for others and there is no key;
  * - `data_folder_in_use`: another service uses the folder;
  * - `bad_data_folder`: the folder cannot be created;
@@ -92,6 +110,7 @@ export interface RunningService {
  * If it cannot listen, it throws the system's error.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
+  checkOptionNames('startService()', options, optionNames);
   const { engine, dataFolder, host = '127.0.0.1', port = 0, log = () => {} } = options;
   const { receiveTimeoutMs = 600_000, stallTimeoutMs = 60_000, closeTimeoutMs = 5000 } = options;
   // The longest timer of Node.

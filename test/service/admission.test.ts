@@ -280,7 +280,6 @@ describe('limits', () => {
     [{ replies: 0 }, 'limits.replies is 0. It must be a positive integer.'],
     [{ jobs: 1.5 }, 'limits.jobs is 1.5. It must be a positive integer.'],
     [{ bodyBytes: 5 }, 'limits.bodyBytes is 5. It must hold the largest body, 268435456 bytes'],
-    [JSON.parse('{"reply":5}'), 'limits.reply is 5. Unknown limit; the limits are replies, '],
   ])('that are invalid are refused at the start: %j', async (limits, message) => {
     await expect(start({ limits })).rejects.toThrow(message);
   });

@@ -80,9 +80,9 @@ async function examineMachine(
   threads = Math.min(4, availableParallelism()),
   { trainingMemory, device }: CheckpointFlags,
 ): Promise<{ machine: MachineReport; limits: Limits }> {
-  const { defaultTrainingBytes, loadRuntime, runtimeOfEnvironment, selfTest, smallModel, usableMemory } =
+  const { defaultTrainingBytes, loadRuntime, chosenRuntime, selfTest, smallModel, usableMemory } =
     await import('../../engines/embedded/tools.ts');
-  const runtime = await loadRuntime(runtimeOfEnvironment(), threads, device ? { device } : {});
+  const runtime = await loadRuntime(chosenRuntime(), threads, device ? { device } : {});
   await selfTest(runtime, smallModel());
   await runtime.close();
   const usable = usableMemory();

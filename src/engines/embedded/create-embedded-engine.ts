@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { showValue } from '../../util/show-value.ts';
 import { warn } from '../../util/warning.ts';
 import type { Engine } from '../engine.ts';
@@ -8,7 +9,7 @@ import { EmbeddedEngine } from './embedded-engine.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { defaultHeapBytes, defaultPrefixBytes, defaultTrainingBytes } from './memory.ts';
 import { type CheckpointOptions, openCheckpoints } from './open-checkpoint.ts';
-import { type Device, devices, installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
+import { chosenRuntime, type Device, devices, installCommand, type RuntimeChoice } from './runtime.ts';
 
 export interface EmbeddedEngineOptions {
   /**
@@ -76,6 +77,21 @@ export interface EmbeddedEngineOptions {
   threadTimeoutMs?: number;
 }
 
+const optionNames = {
+  checkpoints: true,
+  onFetch: true,
+  runtime: true,
+  device: true,
+  threads: true,
+  samplerThreads: true,
+  largestBatch: true,
+  prefixCacheBytes: true,
+  trainingBytes: true,
+  logitsProcessors: true,
+  threadHeapBytes: true,
+  threadTimeoutMs: true,
+} satisfies OptionNames<EmbeddedEngineOptions>;
+
 /** More threads would not be faster: each opens a runtime of its own. */
 const mostThreads = 256;
 
@@ -88,11 +104,14 @@ const mostThreads = 256;
  * `close` fails all calls in flight and all later ones at once, with the code `engine_closed`. It resolves when the
  * threads have ended: each completes its current run of the model and the checkpoint it is writing, and is terminated
  * when that takes longer than ten seconds.
+ *
+ * @throws OptionError `unknown_option`; EngineError or LanguageError (`bad_option`, `bad_checkpoint`,
+ * `checkpoint_unsupported`, `runtime_missing`, `device_missing`).
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
+  checkOptionNames('createEmbeddedEngine()', options, optionNames);
   const {
     checkpoints = [],
-    runtime = runtimeOfEnvironment(),
     device = 'cpu',
     threads = Math.min(4, availableParallelism()),
     samplerThreads = threads,
@@ -103,6 +122,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     threadHeapBytes = defaultHeapBytes(),
     threadTimeoutMs = 60_000,
   } = options;
+  const runtime = chosenRuntime(options.runtime);
   const wholeNumbers = {
     threads,
     samplerThreads,

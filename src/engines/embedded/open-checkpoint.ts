@@ -8,6 +8,7 @@ import {
   replyStyles,
 } from '../../language/index.ts';
 import { messageOf } from '../../util/error.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
@@ -70,6 +71,17 @@ export interface CheckpointOptions {
   chatTemplate?: string;
 }
 
+const optionNames = {
+  folder: true,
+  id: true,
+  adapter: true,
+  train: true,
+  lora: { rank: true, alpha: true, targets: true } satisfies OptionNames<LoraOptions>,
+  contextLength: true,
+  format: { toolCalls: true, reasoning: true } satisfies OptionNames<ReplyStyles>,
+  chatTemplate: true,
+} satisfies OptionNames<CheckpointOptions>;
+
 /** Longest context that a checkpoint has without the option. */
 const defaultContextLength = 8192;
 
@@ -89,6 +101,7 @@ export async function openCheckpoints(
   options: readonly CheckpointOptions[],
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: EmbeddedBaseModel; language: Language }[]> {
+  for (const one of options) checkOptionNames('A checkpoint', one, optionNames);
   const ids = new Set(builtInModels.map(({ id }) => id));
   for (const { folder, id = idOf(folder) } of options) {
     if (id.trim() === '')
@@ -136,9 +149,13 @@ export async function inspectCheckpoint(
   const folder = await locate(address, onFetch);
   const source = await openSource(folder);
   const { architecture: own, modelType } = readConfig(source);
-  if (contextLength !== undefined && !isWholeNumber(contextLength, own.contextLength))
+  // A prompt and a reply have a token each.
+  if (
+    contextLength !== undefined &&
+    (contextLength === 1 || !isWholeNumber(contextLength, own.contextLength))
+  )
     throw badOption(
-      `\`contextLength\` is ${contextLength}. Pass a whole number from 1 to ${own.contextLength} (max_position_embeddings of ${folder}).`,
+      `\`contextLength\` is ${contextLength}. Pass a whole number from 2 to ${own.contextLength} (max_position_embeddings of ${folder}).`,
     );
   const architecture = {
     ...own,
@@ -188,25 +205,25 @@ async function openCheckpoint(
   options: CheckpointOptions,
   onFetch?: (progress: FetchProgress) => void,
 ): Promise<{ model: EmbeddedBaseModel; language: Language }> {
-  const {
-    language: read,
-    modelType: _,
-    folder,
-    source,
-    ...inspected
-  } = await inspectCheckpoint(options, onFetch);
-  const { weights } = await readCheckpoint(source);
+  const inspected = await inspectCheckpoint(options, onFetch);
+  const { id, folder, architecture, trained, start, parameters } = inspected;
+  const { weights } = await readCheckpoint(inspected.source);
   const weightsHash = hashWeights(weights);
   if (options.adapter !== undefined) await checkBase(resolve(options.adapter), folder, weightsHash);
-  const { contextLength } = inspected.architecture;
-  const { shared, ...language } = read;
-  const { vocabularySize } = language.tokenizer;
+  const { shared, ...language } = inspected.language;
   const model: EmbeddedBaseModel = {
+    id,
     isSmall: false,
-    ...inspected,
-    ...{ contextLength, vocabularySize, weights, language: shared },
-    defaults: defaults[inspected.trained === 'all' ? 'all' : 'lora'],
+    architecture,
+    contextLength: architecture.contextLength,
+    vocabularySize: language.tokenizer.vocabularySize,
+    parameters,
+    weights,
     weightsHash,
+    language: shared,
+    trained,
+    start,
+    defaults: defaults[trained === 'all' ? 'all' : 'lora'],
   };
   return { model, language };
 }

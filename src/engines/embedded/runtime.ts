@@ -30,14 +30,14 @@ export const runtimeVersion = '1.30.0';
 export const installCommand = (name: RuntimeName): string =>
   `npm install --ignore-scripts ${name}@${runtimeVersion}`;
 
-/** The value of `MARTINGALE_RUNTIME`; `auto` when it is not set. */
-export function runtimeOfEnvironment(): RuntimeChoice {
-  const chosen = process.env.MARTINGALE_RUNTIME ?? 'auto';
+/** The given one; without one the value of `MARTINGALE_RUNTIME`, and `auto` when that is not set. */
+export function chosenRuntime(given?: string): RuntimeChoice {
+  const chosen = given ?? process.env.MARTINGALE_RUNTIME ?? 'auto';
   const found = ['auto' as const, ...runtimeNames].find((name) => name === chosen);
   if (found !== undefined) return found;
   throw new EngineError(
     'bad_option',
-    `MARTINGALE_RUNTIME is ${chosen}. Set it to auto, onnxruntime-node or onnxruntime-web.`,
+    `${given === undefined ? 'MARTINGALE_RUNTIME' : '`runtime`'} is ${chosen}. Set it to auto, onnxruntime-node or onnxruntime-web.`,
   );
 }
 

@@ -11,6 +11,6 @@ export { writeGguf, writeGgufAdapter } from './checkpoint/write-gguf.ts';
 export { defaultTrainingBytes, usableMemory } from './memory.ts';
 export { type MemoryNeeds, memoryNeeds } from './needs.ts';
 export { type InspectedCheckpoint, inspectCheckpoint } from './open-checkpoint.ts';
-export { loadRuntime, runtimeOfEnvironment } from './runtime.ts';
+export { chosenRuntime, loadRuntime } from './runtime.ts';
 export { smallModel } from './self-test/random-model.ts';
 export { selfTest } from './self-test/self-test.ts';

@@ -11,6 +11,7 @@ import {
 } from '../../language/index.ts';
 import { maxTimerMs } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type {
   BaseModel,
   Engine,
@@ -59,22 +60,34 @@ export interface TinkerEngineOptions {
   onWait?: (reason: string) => void;
 }
 
+const optionNames = {
+  url: true,
+  checkpoint: true,
+  id: true,
+  rank: true,
+  adapters: true,
+  apiKey: true,
+  onWait: true,
+} satisfies OptionNames<TinkerEngineOptions>;
+
 /**
  * The engine whose model is on a training server of the Tinker API 0.25, as SkyRL 0.4.0 serves it. Text, tokens and losses
  * are computed here, weights and gradients there.
  *
- * @throws EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`) or LanguageError (`bad_checkpoint`,
+ * @throws OptionError `unknown_option`; EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`) or LanguageError (`bad_checkpoint`,
  * `checkpoint_unsupported`).
  */
-export async function createTinkerEngine({
-  url,
-  checkpoint,
-  id,
-  rank = 16,
-  adapters: places = 4,
-  apiKey = process.env.TINKER_API_KEY,
-  onWait = () => undefined,
-}: TinkerEngineOptions): Promise<Engine> {
+export async function createTinkerEngine(options: TinkerEngineOptions): Promise<Engine> {
+  checkOptionNames('createTinkerEngine()', options, optionNames);
+  const {
+    url,
+    checkpoint,
+    id,
+    rank = 16,
+    adapters: places = 4,
+    apiKey = process.env.TINKER_API_KEY,
+    onWait = () => undefined,
+  } = options;
   if (!URL.canParse(url) || !/^https?:/.test(url))
     throw new EngineError('bad_option', `\`url\` is ${url}. Pass an http or https address.`);
   for (const [name, value, least] of [['rank', rank, 1] as const, ['adapters', places, 2] as const])

@@ -1,3 +1,4 @@
+import type { OptionTree } from '../../util/option-names.ts';
 import { badOption, ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
 import { BusyError, type HeldSlots, mayTake, shareOfFree, TenantSlots } from './tenant-slots.ts';
@@ -39,20 +40,22 @@ const defaultLimits: ServiceLimits = {
   connections: 30_000,
 };
 
+export const limitNames: OptionTree = Object.fromEntries(
+  Object.keys(defaultLimits).map((name) => [name, true as const]),
+);
+
 /**
  * Fills in the defaults.
  *
  * @param maxBody The largest body in bytes; `bodyBytes` must hold at least one.
- * @throws ServiceError `bad_option` for an unknown limit or an invalid value.
+ * @throws ServiceError `bad_option` for an invalid value.
  */
 export function resolveLimits(options: Partial<ServiceLimits> = {}, maxBody: number): ServiceLimits {
   const set = Object.entries(options).filter(([, value]) => value !== undefined);
   const limits = { ...defaultLimits, ...Object.fromEntries(set) };
-  const names = Object.keys(defaultLimits);
   for (const [name, value] of Object.entries(limits)) {
-    const error = !names.includes(name)
-      ? `Unknown limit; the limits are ${names.join(', ')}.`
-      : !Number.isSafeInteger(value) || value < 1
+    const error =
+      !Number.isSafeInteger(value) || value < 1
         ? 'It must be a positive integer.'
         : name === 'bodyBytes' && value < maxBody
           ? `It must hold the largest body, ${maxBody} bytes: raise it or lower bodyLimits.`
