@@ -13,7 +13,7 @@ import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
 import { idOf, locate } from './checkpoint/address.ts';
-import { type ModelType, readConfig } from './checkpoint/config.ts';
+import { readConfig } from './checkpoint/config.ts';
 import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
@@ -121,7 +121,8 @@ export interface InspectedCheckpoint
   /** Absolute path; of a checkpoint of the hub, its folder in the cache. */
   folder: string;
   source: CheckpointSource;
-  modelType: ModelType;
+  /** Its `model_type` in `config.json`. */
+  modelType: string;
   language: Awaited<ReturnType<typeof readLanguage>>;
 }
 
@@ -148,7 +149,7 @@ export async function inspectCheckpoint(
   checkStyles(format);
   const folder = await locate(address, onFetch);
   const source = await openSource(folder);
-  const { architecture: own, modelType } = readConfig(source);
+  const { architecture: own, family } = readConfig(source);
   // A prompt and a reply have a token each.
   if (
     contextLength !== undefined &&
@@ -179,7 +180,7 @@ export async function inspectCheckpoint(
     throw badOption(
       `\`train\` is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained. Use 'lora'.`,
     );
-  return { id, folder, source, modelType, architecture, language, parameters, ...begun };
+  return { id, folder, source, modelType: family.modelType, architecture, language, parameters, ...begun };
 }
 
 /** Refuses options of training that are wrong for any checkpoint. */

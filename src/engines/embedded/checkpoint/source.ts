@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { folderFiles } from '../../../language/index.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
-import { openGguf } from './gguf/gguf-source.ts';
+import { openGguf } from './gguf-source.ts';
 import { type CheckpointSource, TensorFiles } from './tensor-files.ts';
 
 const isShared = (name: string) => /\.(json|jinja|txt|model)$|^(LICENSE|NOTICE)/.test(name);

@@ -27,13 +27,16 @@ export type Projection = (typeof projections)[number];
 export const embeddingTensor = 'model.embed_tokens.weight';
 /** The matrix of a head that is not the embeddings. */
 export const headTensor = 'lm_head.weight';
-export const finalNormTensor = ({ tensorNames }: Architecture): string =>
+export const finalNormTensor = ({ tensorNames }: Pick<Architecture, 'tensorNames'>): string =>
   tensorNames === 'lfm2' ? 'model.embedding_norm.weight' : 'model.norm.weight';
 
 /** The kernels of a layer's convolution. */
 export const kernelPart = 'convolution';
 
-const usualNames: Readonly<Record<Projection | NormName | typeof kernelPart, string>> = {
+/** What has tensors in a layer. */
+export type LayerPart = Projection | NormName | typeof kernelPart;
+
+const usualNames: Readonly<Record<LayerPart, string>> = {
   q_proj: 'self_attn.q_proj',
   k_proj: 'self_attn.k_proj',
   v_proj: 'self_attn.v_proj',
@@ -68,15 +71,12 @@ const namesInFiles: Readonly<Record<Architecture['tensorNames'], typeof usualNam
 };
 
 /** The name in files of a projection, norm or kernels, without the layer and `.weight`. */
-export const partName = ({ tensorNames }: Architecture, part: keyof typeof usualNames): string =>
+export const partName = ({ tensorNames }: Pick<Architecture, 'tensorNames'>, part: LayerPart): string =>
   namesInFiles[tensorNames][part];
 
 /** The name in files of a layer's projection, norm or kernels, without `.weight`. */
-export const layerTensorName = (
-  architecture: Architecture,
-  layer: number,
-  part: keyof typeof usualNames,
-): string => `model.layers.${layer}.${partName(architecture, part)}`;
+export const layerTensorName = (architecture: Architecture, layer: number, part: LayerPart): string =>
+  `model.layers.${layer}.${partName(architecture, part)}`;
 
 export const allProjections = (architecture: Architecture): Projection[] =>
   projections.filter((name) =>

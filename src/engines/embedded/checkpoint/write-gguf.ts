@@ -2,7 +2,8 @@ import type { ChatFormat } from '../../../language/index.ts';
 import { writeDurably } from '../../../util/durable-files.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type Adapter, adapterTensors } from './adapter.ts';
-import { type CheckpointConfig, type ModelType, readConfig } from './config.ts';
+import { type CheckpointConfig, readConfig } from './config.ts';
+import type { Family } from './families/family.ts';
 import {
   bytesOf,
   encodeGgufHeader,
@@ -12,11 +13,9 @@ import {
   padding,
 } from './gguf/encode-header.ts';
 import { pack } from './gguf/formats.ts';
-import { gemma3, gemma3Fields } from './gguf/gemma3.ts';
-import { ropeFactors } from './gguf/gguf-file.ts';
-import { lfm2Fields } from './gguf/lfm2.ts';
-import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './gguf/names.ts';
+import { ropeFactors } from './gguf/header.ts';
 import { tokenizerFields } from './gguf/tokenizer.ts';
+import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './gguf-names.ts';
 import { mergedValues, type TrainedChange, type WriteOptions } from './merge.ts';
 import { selectTensors } from './read-checkpoint.ts';
 import { rotaryFrequencies } from './rotary-tables.ts';
@@ -24,9 +23,6 @@ import type { CheckpointSource, CheckpointTensor } from './tensor-files.ts';
 
 /** llama.cpp's number (`general.file_type`) for the format of most matrices of a file. */
 const fileTypes = { f32: 0, f16: 1, q8_0: 7 } as const;
-
-/** llama.cpp's name of a family. */
-const familyOf = (modelType: ModelType): string => (modelType === 'gemma3_text' ? gemma3 : modelType);
 
 interface GgufExport extends WriteOptions {
   /** Shown by programs that load the file. */
@@ -50,11 +46,11 @@ export async function writeGguf(
   { name, type, format, signal, onProgress }: GgufExport,
 ): Promise<void> {
   const config = readConfig(source);
-  const { architecture, modelType } = config;
+  const { architecture, family } = config;
   await using files = await source.openTensors();
   const tensors = await selectTensors(files, config);
   const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
-    name: ggufName(own, familyOf(modelType)),
+    name: ggufName(own, family),
     dimensions: shapeInFile(dimensions),
     format: formatOf(dimensions, type),
   });
@@ -70,10 +66,7 @@ export async function writeGguf(
     for (const [index, tensor] of tensors.entries()) {
       onProgress?.(index, tensors.length);
       const shape = shapeOf(tensor);
-      yield* padded(
-        shape,
-        packed(tensor, { change, shape, family: familyOf(modelType), architecture, signal }),
-      );
+      yield* padded(shape, packed(tensor, { change, shape, family, architecture, signal }));
     }
   }
   await writeDurably(path, content());
@@ -86,12 +79,12 @@ export async function writeGgufAdapter(
   path: string,
   { name }: { name: string },
 ): Promise<void> {
-  const { architecture, modelType } = readConfig(source);
+  const { architecture, family } = readConfig(source);
   const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
   const shapes = adapterTensors(architecture, adapter).map(({ name: own, dimensions }) => ({
     own,
     shape: {
-      name: ggufName(own, familyOf(modelType)).replace(
+      name: ggufName(own, family).replace(
         /lora_([AB])\.weight$/,
         (_, part: string) => `weight.lora_${part.toLowerCase()}`,
       ),
@@ -100,7 +93,7 @@ export async function writeGgufAdapter(
     } satisfies GgufTensorShape,
   }));
   const fields: Record<string, GgufField> = {
-    'general.architecture': { type: 'string', value: familyOf(modelType) },
+    'general.architecture': { type: 'string', value: family.gguf.name },
     'general.type': { type: 'string', value: 'adapter' },
     'general.name': { type: 'string', value: name },
     'general.file_type': { type: 'uint32', value: fileTypes.f32 },
@@ -114,7 +107,7 @@ export async function writeGgufAdapter(
     );
     for (const { own, shape } of shapes) {
       const values = adapter.tensors.get(own) as Float32Array;
-      const isInterleaved = interleavedHeads(own, { family: modelType, heads, keyValueHeads }) !== null;
+      const isInterleaved = interleavedHeads(own, { family, heads, keyValueHeads }) !== null;
       const width = shape.dimensions.at(-1) ?? 1;
       yield* padded(shape, [
         pack('F32', isInterleaved ? reorderedRows(values, { rowsOfHead, width, to: 'file' }) : values),
@@ -133,7 +126,7 @@ const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShap
 interface Packing {
   change: TrainedChange;
   shape: GgufTensorShape;
-  family: string;
+  family: Family;
   architecture: Architecture;
   signal: AbortSignal | undefined;
 }
@@ -175,7 +168,7 @@ function factorsOf({ positions, headWidth }: Architecture): Float32Array | null 
 }
 
 function modelFields(
-  { architecture, modelType }: CheckpointConfig,
+  { architecture, family }: CheckpointConfig,
   { name, fileType }: { name: string; fileType: number },
 ): Record<string, GgufField> {
   const { positions, headWidth } = architecture;
@@ -194,16 +187,14 @@ function modelFields(
     'attention.layer_norm_rms_epsilon': fraction(architecture.normEpsilon),
     'rope.dimension_count': number(headWidth),
     ...(positions === 'learned' ? {} : { 'rope.freq_base': fraction(positions.theta) }),
-    ...gemma3Fields(architecture),
-    ...lfm2Fields(architecture),
+    ...family.gguf.fields(architecture),
   };
-  const family = familyOf(modelType);
   return {
-    'general.architecture': { type: 'string', value: family },
+    'general.architecture': { type: 'string', value: family.gguf.name },
     'general.type': { type: 'string', value: 'model' },
     'general.name': { type: 'string', value: name },
     'general.file_type': number(fileType),
     'general.quantization_version': number(2),
-    ...Object.fromEntries(Object.entries(own).map(([key, value]) => [`${family}.${key}`, value])),
+    ...Object.fromEntries(Object.entries(own).map(([key, value]) => [`${family.gguf.name}.${key}`, value])),
   };
 }

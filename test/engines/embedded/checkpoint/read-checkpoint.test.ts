@@ -136,7 +136,7 @@ describe('a checkpoint', () => {
       tiedEmbeddings: name !== 'llama',
     });
     expect(checkpoint).toMatchObject({
-      modelType: isGemma3 ? 'gemma3_text' : name,
+      family: { modelType: isGemma3 ? 'gemma3_text' : name },
       endTokens: isLfm2 ? [314] : name === 'llama' || isGemma3 ? [313, 314] : [314, 313],
     });
     const parameters = [...checkpoint.weights.values()].reduce((sum, { length }) => sum + length, 0);

@@ -4,11 +4,11 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { type Adapter, adapterTensors } from '../../../../src/engines/embedded/checkpoint/adapter.ts';
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
+import { gemma3 } from '../../../../src/engines/embedded/checkpoint/families/gemma3.ts';
+import { lfm2 } from '../../../../src/engines/embedded/checkpoint/families/lfm2.ts';
 import { encodeGgufHeader } from '../../../../src/engines/embedded/checkpoint/gguf/encode-header.ts';
-import { gemma3Fields } from '../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
-import { GgufFile } from '../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
 import { readHeader } from '../../../../src/engines/embedded/checkpoint/gguf/header.ts';
-import { lfm2Fields } from '../../../../src/engines/embedded/checkpoint/gguf/lfm2.ts';
+import { GgufFile } from '../../../../src/engines/embedded/checkpoint/gguf-file.ts';
 import { writeMerged } from '../../../../src/engines/embedded/checkpoint/merge.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { openSource } from '../../../../src/engines/embedded/checkpoint/source.ts';
@@ -118,13 +118,13 @@ it.each<[Record<string, unknown>, RegExp]>([
   const path = join(folder, 'config.json');
   await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
   const config = readConfig(folder);
-  expect(() => gemma3Fields(config.architecture)).toThrow(message);
+  expect(() => gemma3.gguf.fields(config.architecture)).toThrow(message);
 });
 
 it('an LFM2 whose convolutions see one token is refused, because llama.cpp does not run it', async () => {
   const { architecture } = readConfig(await openSource(fixture('lfm2')));
   const convolutions = { layers: [true, false], taps: 1 };
-  expect(() => lfm2Fields({ ...architecture, convolutions })).toThrow(
+  expect(() => lfm2.gguf.fields({ ...architecture, convolutions })).toThrow(
     /conv_L_cache is 1, and llama.cpp needs 2 or more\. Export with --merged instead/,
   );
 });

@@ -4,6 +4,9 @@ import type { StoredTensor } from '../../weights/safetensors.ts';
 import { badCheckpoint } from '../bad-checkpoint.ts';
 import { blockOf, formatName } from './formats.ts';
 
+/** The tensor with the factors of rotary frequencies, which a file has instead of the numbers that they come from. */
+export const ropeFactors = 'rope_freqs.weight';
+
 /** A value of the metadata. Whole numbers beyond 2^53 are refused. */
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 

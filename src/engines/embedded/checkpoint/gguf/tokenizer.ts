@@ -4,7 +4,6 @@ import { badCheckpoint } from '../bad-checkpoint.ts';
 import { characterScores, characterTokenizer, kinds } from './character-tokenizer.ts';
 import type { GgufField } from './encode-header.ts';
 import type { GgufFields } from './fields.ts';
-import { gemma3 } from './gemma3.ts';
 
 const qwenWords =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -88,7 +87,7 @@ const prefix = 'tokenizer.ggml.';
 /** What a GGUF file says of its tokenizer, as `tokenizer.json` says it. */
 export function tokenizerJson(fields: GgufFields): object {
   const isOfCharacters =
-    fields.text(`${prefix}model`) === 'llama' && fields.text('general.architecture') === gemma3;
+    fields.text(`${prefix}model`) === 'llama' && fields.text('general.architecture') === 'gemma3';
   const words = isOfCharacters ? null : wordsOf(fields);
   const { tokens, types } = tokensOf(fields);
   const { texts, parts } = words

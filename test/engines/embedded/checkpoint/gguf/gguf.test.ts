@@ -3,10 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { gemma3 as gemma3Family } from '../../../../../src/engines/embedded/checkpoint/families/gemma3.ts';
 import { GgufFields } from '../../../../../src/engines/embedded/checkpoint/gguf/fields.ts';
-import { gemma3Config } from '../../../../../src/engines/embedded/checkpoint/gguf/gemma3.ts';
-import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf/gguf-file.ts';
 import type { GgufValue } from '../../../../../src/engines/embedded/checkpoint/gguf/header.ts';
+import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf-file.ts';
 import { writeMerged } from '../../../../../src/engines/embedded/checkpoint/merge.ts';
 import {
   hashCheckpoint,
@@ -61,7 +61,7 @@ it('a Gemma 3 of Ollama has other names for its bases, a list of layers, and a c
       ...more.map(([name, value]): [string, GgufValue] => [`gemma3.${name}`, value]),
     ]);
     const fields = new GgufFields('x.gguf', { metadata, tensors: new Map() });
-    return gemma3Config(fields, { width: 32, heads: 4, headWidth: 16 });
+    return gemma3Family.gguf.config(fields, { width: 32, heads: 4, headWidth: 16, factors: null });
   };
   const ollama: [string, GgufValue][] = [
     ['attention.sliding_window', 512],

@@ -1,21 +1,23 @@
 import type { FileHandle } from 'node:fs/promises';
-import { hasCode, messageOf } from '../../../../util/error.ts';
-import { openRegularFile } from '../../../../util/regular-file.ts';
-import { elementsOf } from '../../weights/architecture.ts';
-import { fillFrom, type StoredTensor, type TensorFile, wholeRows } from '../../weights/safetensors.ts';
-import { badCheckpoint } from '../bad-checkpoint.ts';
-import { blockOf, readFormats, unpack } from './formats.ts';
-import { type GgufHeader, readHeader } from './header.ts';
-import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows, shapeInModel } from './names.ts';
-
-/** The frequencies of rotary positions that a file has instead of the numbers that they come from. */
-export const ropeFactors = 'rope_freqs.weight';
+import { hasCode, messageOf } from '../../../util/error.ts';
+import { openRegularFile } from '../../../util/regular-file.ts';
+import { elementsOf } from '../weights/architecture.ts';
+import { fillFrom, type StoredTensor, type TensorFile, wholeRows } from '../weights/safetensors.ts';
+import { badCheckpoint } from './bad-checkpoint.ts';
+import { families } from './families/families.ts';
+import type { Family } from './families/family.ts';
+import { llama } from './families/llama.ts';
+import { blockOf, readFormats, unpack } from './gguf/formats.ts';
+import { type GgufHeader, readHeader, ropeFactors } from './gguf/header.ts';
+import { addedInFile, huggingFaceName, interleavedHeads, reorderedRows, shapeInModel } from './gguf-names.ts';
 
 /** A GGUF file opened for reading, whose tensors have their names in Hugging Face form. Must be disposed of. */
 export class GgufFile implements TensorFile {
   readonly path: string;
   readonly formats = readFormats;
   readonly header: GgufHeader;
+  /** Undefined if martingale does not run it. */
+  readonly family: Family | undefined;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
   readonly #handle: FileHandle;
   /** The heads of tensors whose rows lie in another order, by where they start. */
@@ -28,16 +30,19 @@ export class GgufFile implements TensorFile {
     this.#handle = handle;
     this.header = header;
     const tensors = new Map<string, StoredTensor>();
-    const family = header.metadata.get('general.architecture');
-    const heads = header.metadata.get(`${family}.attention.head_count`);
-    const keyValueHeads = header.metadata.get(`${family}.attention.head_count_kv`) ?? heads;
-    for (const [name, tensor] of header.tensors) {
-      if (name === ropeFactors) continue;
-      const ours = huggingFaceName(name, String(family));
+    const name = header.metadata.get('general.architecture');
+    // A file of another family is refused when its metadata are read.
+    this.family = families.find(({ gguf }) => gguf.name === name);
+    const family = this.family ?? llama;
+    const heads = header.metadata.get(`${name}.attention.head_count`);
+    const keyValueHeads = header.metadata.get(`${name}.attention.head_count_kv`) ?? heads;
+    for (const [theirs, tensor] of header.tensors) {
+      if (theirs === ropeFactors) continue;
+      const ours = huggingFaceName(theirs, family);
       tensors.set(ours, { ...tensor, dimensions: shapeInModel(ours, tensor.dimensions) });
-      this.#added.set(tensor.start, addedInFile(ours, String(family)));
+      this.#added.set(tensor.start, addedInFile(ours, family));
       const own = interleavedHeads(ours, {
-        family: String(family),
+        family,
         heads: Number(heads),
         keyValueHeads: Number(keyValueHeads),
       });

@@ -1,5 +1,9 @@
-import type { JsonFields } from '../../../language/index.ts';
-import type { RotaryPositions, RotaryScaling } from '../weights/architecture.ts';
+import type { JsonFields } from '../../../../language/index.ts';
+import type { RotaryPositions, RotaryScaling } from '../../weights/architecture.ts';
+import type { GgufFields } from '../gguf/fields.ts';
+import { ropeFactors } from '../gguf/header.ts';
+import { rotaryFrequencies } from '../rotary-tables.ts';
+import type { GgufSizes } from './family.ts';
 
 /**
  * Whether each layer is of the first kind of two, by `layer_types`; undefined if the configuration has no such list.
@@ -73,4 +77,63 @@ function scalingOf(rope: JsonFields): RotaryScaling {
   };
   if (scaling.highFrequencyFactor > scaling.lowFrequencyFactor) return scaling;
   throw rope.wrong('high_freq_factor', `above low_freq_factor, ${scaling.lowFrequencyFactor}`);
+}
+
+/**
+ * What a GGUF file says of rotary positions, as `config.json` says it, where all layers see all earlier positions.
+ * @throws EngineError `checkpoint_unsupported`
+ */
+export function ggufPositions(
+  fields: GgufFields,
+  family: string,
+  { factors, headWidth }: Pick<GgufSizes, 'factors' | 'headWidth'>,
+): object {
+  const window = `${family}.attention.sliding_window`;
+  if ((fields.number(window) ?? 0) > 0)
+    throw fields.unsupported(window, 'martingale runs attention without windows.');
+  const theta = fields.number(`${family}.rope.freq_base`) ?? 10_000;
+  return { rope_theta: theta, rope_scaling: ggufScaling(fields, family, { factors, theta, headWidth }) };
+}
+
+/** The numbers of all published models of Llama 3; their factors differ. */
+const llama3 = { low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
+
+/** Llama 3's scaling. A file has only the resulting factors, so this finds the settings that give the same factors. */
+function ggufScaling(
+  fields: GgufFields,
+  family: string,
+  { factors, theta, headWidth }: Pick<GgufSizes, 'factors' | 'headWidth'> & { theta: number },
+): object | null {
+  const type = fields.text(`${family}.rope.scaling.type`) ?? 'none';
+  if (type !== 'none')
+    throw fields.unsupported(
+      `${family}.rope.scaling.type`,
+      "martingale runs rotary positions without scaling, or with Llama 3's.",
+    );
+  if (!factors) return null;
+  const factor = factors.reduce((largest, one) => Math.max(largest, one), 1);
+  const plain = rotaryFrequencies({ theta, scaling: null }, headWidth);
+  const scaled = rotaryFrequencies(
+    {
+      theta,
+      scaling: {
+        factor,
+        lowFrequencyFactor: llama3.low_freq_factor,
+        highFrequencyFactor: llama3.high_freq_factor,
+        originalContextLength: llama3.original_max_position_embeddings,
+      },
+    },
+    headWidth,
+  );
+  const isSame =
+    factors.length === plain.length &&
+    factors.every(
+      (one, index) => Math.abs(((scaled[index] as number) * one) / (plain[index] as number) - 1) < 1e-4,
+    );
+  if (!isSame)
+    throw fields.unsupported(
+      `${family}.rope.freq_base`,
+      `martingale runs the rotary scaling of Llama 3, but ${ropeFactors} is another one.`,
+    );
+  return { rope_type: 'llama3', factor, ...llama3 };
 }

@@ -1,0 +1,10 @@
+import type { Family } from './family.ts';
+import { gemma3 } from './gemma3.ts';
+import { lfm2 } from './lfm2.ts';
+import { llama, qwen2, qwen3 } from './llama.ts';
+
+/** The families that martingale runs. SmolLM2 is a `llama`, Qwen2.5 a `qwen2`. */
+export const families: readonly Family[] = [llama, qwen2, qwen3, gemma3, lfm2];
+
+/** As a remedy names them. */
+export const familyNames = 'Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2';
