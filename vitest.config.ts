@@ -5,7 +5,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { memoryFolder } from './test/support/memory-folder.ts';
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
-const source = (file: string) => path(`./src/${file}`);
 
 /**
  * These change or count what a process has once: OpenTelemetry's providers, the Worker that the autodiff library looks
@@ -53,15 +52,6 @@ class LongestFirst extends BaseSequencer {
 const temporary = process.env.TMPDIR ? null : memoryFolder();
 
 export default defineConfig({
-  resolve: {
-    alias: [
-      { find: /^martingale$/, replacement: source('index.ts') },
-      { find: /^martingale\/embedded$/, replacement: source('engines/embedded/index.ts') },
-      { find: /^martingale\/tinker$/, replacement: source('engines/tinker/index.ts') },
-      { find: /^martingale\/(cli|client|service)$/, replacement: source('$1/index.ts') },
-      { find: /^martingale\/(environments|loop|records|testing|workers)$/, replacement: source('$1.ts') },
-    ],
-  },
   test: {
     tags: [
       {
@@ -70,11 +60,14 @@ export default defineConfig({
         timeout: 900_000,
       },
     ],
+    // Node imports the sources itself, as it does for users: tests take a tenth less processor time, because a use of what a
+    // module imports is not a call.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     pool: 'forks',
     // More than cores: many tests wait for processes and timers.
     maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
-    // The threads of the tests start in two thirds of the time.
+    // `martingale` is its source. The threads of the tests start in two thirds of the time.
     execArgv: ['--import', new URL('./test/support/from-source.ts', import.meta.url).href],
     env: {
       // The processes that tests start take compiled modules from here: half the time of their start.

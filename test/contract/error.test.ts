@@ -1,7 +1,13 @@
+import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { expect, test, vi } from 'vitest';
+import { build } from 'esbuild';
+import { expect, test } from 'vitest';
 import { MartingaleError } from '../../src/contract/index.ts';
 import { OptionError } from '../../src/util/option-error.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { root } from '../support/programs.ts';
+
+type Errors = typeof import('../../src/contract/error.ts') & typeof import('../../src/util/option-error.ts');
 
 class CallError extends MartingaleError {}
 class LateCallError extends CallError {}
@@ -21,11 +27,11 @@ test('each class recognises its own errors and those of its subclasses', () => {
 });
 
 test('errors of another copy of the package are recognised by their class', async () => {
-  vi.resetModules();
-  const copy = {
-    ...(await import('../../src/contract/error.ts')),
-    ...(await import('../../src/util/option-error.ts')),
-  };
+  const outfile = join(await temporaryFolder(), 'copy.mjs');
+  const contents = ['contract/error', 'util/option-error'].map((name) => `export * from './src/${name}.ts';`);
+  const stdin = { contents: contents.join('\n'), resolveDir: root };
+  await build({ stdin, outfile, bundle: true, format: 'esm', platform: 'node', packages: 'external' });
+  const copy: Errors = await import(outfile);
   const option = new copy.OptionError('unknown_option', 'no such option', { option: 'colour' });
   expect(option).not.toBeInstanceOf(MartingaleError);
   expect([MartingaleError, OptionError, CallError].map((of) => of.isInstance(option))).toEqual([
