@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
-import { Automaton, type AutomatonState } from '../grammar/automaton.ts';
+import { Automaton } from '../grammar/automaton.ts';
+import type { AutomatonState } from '../grammar/automaton-state.ts';
 import { type ByteGraph, buildByteGraph, nodeCount } from '../grammar/byte-graph.ts';
 import type { Constraint, Grammar, LimitedReasoning } from '../grammar/constraint.ts';
 import { type CompiledConstraint, Ending, ReplyState } from '../grammar/constraint-state.ts';
@@ -154,6 +155,7 @@ export class GrammarCompiler {
     const graph = buildByteGraph(this.#partOf(grammarSource(grammar)));
     const automaton = new Automaton(graph, this.#memory);
     const { start } = automaton;
+    automaton.checkLists();
     automaton.clear();
     if (!start.final || start.complete) return graph;
     const lacking = this.#writable

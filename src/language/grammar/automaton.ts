@@ -1,28 +1,28 @@
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
-import { type ByteGraph, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
+import type { AutomatonState } from './automaton-state.ts';
+import { type ByteGraph, listAt, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
 import { Calls, END_OF_TEXT, nodeKey, type OpenCall, type Returns } from './calls.ts';
+import { type DistinctCursor, type DistinctList, DistinctLists } from './distinct-list.ts';
 import { StateMemory } from './state-memory.ts';
 
-interface Position {
+/** A node to continue at, and the position within its list if it is one. */
+interface Entry<R = Returns> {
   node: number;
+  returns: R;
+  cursor: DistinctCursor | null;
+}
+
+interface Position extends Entry {
   first: number;
   last: number;
   next: number;
-  returns: Returns;
 }
 
-/** What may follow a text. Texts with the same continuations share one state, as far as the graph shows. */
-export interface AutomatonState {
-  /** Whether the text so far is in the language. */
-  readonly complete: boolean;
-  /** The state after one byte; null if the byte leaves the language. */
-  step(byte: number): AutomatonState | null;
-  /** The first byte above this one that may lead to another state than this one; 256 if there is none. */
-  rangeEnd(byte: number): number;
-  /** The only byte that may follow; null if there are several, none, or the text may end here. */
-  readonly onlyByte: number | null;
-  /** Whether nothing may follow. */
-  readonly final: boolean;
+/** The nodes that a task may visit, and those it has visited. Automata of one grammar share it. */
+interface Budget {
+  visits: number;
+  limit: number;
 }
 
 /** Most cached states. Beyond it all are dropped, and rebuilt as needed. */
@@ -45,16 +45,25 @@ export class Automaton {
   readonly #maximumStates: number;
   readonly #memory: StateMemory;
   readonly #calls = new Calls();
+  readonly #cursors = new DistinctLists();
+  /** The lists of the grammar, by their nodes, and the automata of their parts. */
+  readonly #lists = new Map<number, DistinctList>();
+  readonly #parts: Automaton[] = [];
+  readonly #budget: Budget;
   #states = new Map<string, State>();
   #afterEntries = new Map<string, State>();
-  #visits = 0;
-  #limit = maxVisits;
   #start: State | null = null;
 
-  constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = maxStates) {
+  constructor(
+    graph: ByteGraph,
+    memory = new StateMemory(),
+    maximumStates = maxStates,
+    budget: Budget = { visits: 0, limit: maxVisits },
+  ) {
     this.#graph = graph;
     this.#maximumStates = maximumStates;
     this.#memory = memory;
+    this.#budget = budget;
   }
 
   get size(): number {
@@ -62,19 +71,19 @@ export class Automaton {
   }
 
   get start(): AutomatonState {
-    this.#start ??= this.stateAfter([{ node: this.#graph.start, returns: END_OF_TEXT }]);
+    this.#start ??= this.stateAfter([{ node: this.#graph.start, returns: END_OF_TEXT, cursor: null }]);
     return this.#start;
   }
 
   /** Nodes visited for the current task. */
   get visits(): number {
-    return this.#visits;
+    return this.#budget.visits;
   }
 
   /** Starts a task that may visit `limit` nodes, or continues one that has already visited `spent`. */
   startTask({ spent = 0, limit = maxVisits }: { spent?: number; limit?: number } = {}): void {
-    this.#visits = spent;
-    this.#limit = limit;
+    this.#budget.visits = spent;
+    this.#budget.limit = limit;
   }
 
   /** Counts the memory of something that is kept with the states, in positions. */
@@ -82,7 +91,22 @@ export class Automaton {
     this.#memory.hold(this, positions);
   }
 
-  stateAfter(entries: readonly { node: number; returns: Returns }[]): State {
+  /** Refuses lists that need more different items than there are. */
+  checkLists(): void {
+    const { nodes } = this.#graph;
+    for (let node = 0; node < this.size; node++) {
+      if (nodeAt(nodes, node).kind !== nodeKind.distinct) continue;
+      const { item, minimum } = this.#listAt(node);
+      const count = this.#cursors.completions(item, minimum);
+      if (count < minimum)
+        throw new LanguageError(
+          'grammar_empty',
+          `An array with uniqueItems and minItems ${minimum} can have only ${count} different items. Lower minItems, or allow more items.`,
+        );
+    }
+  }
+
+  stateAfter(entries: readonly Entry[]): State {
     const entryKey = keyOf(entries);
     const reached = this.#afterEntries.get(entryKey);
     if (reached) return reached;
@@ -91,7 +115,7 @@ export class Automaton {
     let state = this.#states.get(key);
     if (!state) {
       if (this.#states.size >= this.#maximumStates) this.clear();
-      state = new State(this, positions, complete);
+      state = new State(this, { positions, complete, entries });
       this.#memory.hold(this, positions.length);
       this.#states.set(key, state);
     }
@@ -108,30 +132,53 @@ export class Automaton {
     this.#afterEntries = new Map();
     this.#start = null;
     this.#calls.clear();
+    this.#cursors.clear();
+    for (const part of this.#parts) part.clear();
+  }
+
+  #listAt(node: number): DistinctList {
+    return getOrInsert(this.#lists, node, () => {
+      const { item, separator, ...bounds } = listAt(this.#graph.nodes, node);
+      const startOf = (start: number) => {
+        const part = new Automaton(
+          { ...this.#graph, start },
+          this.#memory,
+          this.#maximumStates,
+          this.#budget,
+        );
+        this.#parts.push(part);
+        return part.start;
+      };
+      return { id: node, item: startOf(item), separator: startOf(separator), ...bounds };
+    });
   }
 
   /** Follows splits, calls and returns until only nodes that read a byte are left. */
-  #close(entries: readonly { node: number; returns: Returns }[]) {
+  #close(entries: readonly Entry[]) {
     const { nodes, exit } = this.#graph;
-    const found: { node: number; returns: Returns | OpenCall }[] = [];
+    const found: Entry<Returns | OpenCall>[] = [];
     const opened = new Map<number, OpenCall>();
-    const seen = new Set<number>();
-    const pending: { node: number; returns: Returns | OpenCall }[] = [];
+    const seen = new Set<number | string>();
+    const pending: Entry<Returns | OpenCall>[] = [];
     let complete = false;
-    const before = this.#visits;
-    const reach = (node: number, returns: Returns | OpenCall) => {
-      const key = nodeKey(node, returns);
+    const before = this.#budget.visits;
+    const reach = (node: number, returns: Returns | OpenCall, cursor: DistinctCursor | null = null) => {
+      const key = cursor ? `${nodeKey(node, returns)}/${cursor.id}` : nodeKey(node, returns);
       if (seen.has(key)) return;
       seen.add(key);
-      pending.push({ node, returns });
+      pending.push({ node, returns, cursor });
     };
-    for (const { node, returns } of entries) reach(node, returns);
+    for (const { node, returns, cursor } of entries) reach(node, returns, cursor);
     for (let entry = pending.pop(); entry; entry = pending.pop()) {
       this.#countVisit(before);
       const { node, returns } = entry;
       const { kind, a, b } = nodeAt(nodes, node);
       if (kind === nodeKind.bytes) found.push(entry);
-      else if (kind === nodeKind.split) for (let at = a; at < b; at++) reach(nodes.targets[at]!, returns);
+      else if (kind === nodeKind.distinct) {
+        const cursor = entry.cursor ?? this.#cursors.start(this.#listAt(node));
+        found.push({ node, returns, cursor });
+        if (cursor.mayEnd) reach(b, returns);
+      } else if (kind === nodeKind.split) for (let at = a; at < b; at++) reach(nodes.targets[at]!, returns);
       else if (kind === nodeKind.call) {
         const [rule, next] = [a, b];
         let call = opened.get(rule);
@@ -151,18 +198,24 @@ export class Automaton {
         } else if (returns.end) complete = true;
       }
     }
-    const positions = found.map(({ node, returns }): Position => {
+    const positions: Position[] = [];
+    for (const { node, returns: open, cursor } of found) {
       const { a: range, b: next } = nodeAt(nodes, node);
-      return { node, first: range >> 8, last: range & 0xff, next, returns: this.#calls.close(returns) };
-    });
+      const returns = this.#calls.close(open);
+      if (!cursor) positions.push({ node, first: range >> 8, last: range & 0xff, next, returns, cursor });
+      else
+        for (const [first, last] of cursor.ranges)
+          positions.push({ node, first, last, next: node, returns, cursor });
+    }
     return { positions, complete };
   }
 
   /** `before`: number of visits when the current state was begun. */
   #countVisit(before: number): void {
-    this.#visits++;
-    if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
-    if (this.#visits - before > maxVisitsOfState)
+    const { limit } = this.#budget;
+    const visits = ++this.#budget.visits;
+    if (visits > limit) throw tooComplex(limit, 'what may come next');
+    if (visits - before > maxVisitsOfState)
       throw tooComplex(maxVisitsOfState, 'what may follow one character');
   }
 }
@@ -175,7 +228,11 @@ function tooComplex(steps: number, what: string): LanguageError {
   );
 }
 
-function keyOf(points: readonly { node: number; returns: Returns }[]): string {
+function keyOf(points: readonly Entry[]): string {
+  if (points.some(({ cursor }) => cursor)) {
+    const keys = points.map(({ node, returns, cursor }) => `${nodeKey(node, returns)}/${cursor?.id}`);
+    return [...new Set(keys)].sort().join(' ');
+  }
   if (points.length === 1) return String(nodeKey(points[0]!.node, points[0]!.returns));
   return Float64Array.from(new Set(points.map(({ node, returns }) => nodeKey(node, returns))))
     .sort()
@@ -184,19 +241,44 @@ function keyOf(points: readonly { node: number; returns: Returns }[]): string {
 
 class State implements AutomatonState {
   readonly complete: boolean;
+  readonly isUncertain: boolean;
   readonly #automaton: Automaton;
   readonly #positions: readonly Position[];
+  /** The entries that the positions follow from, if some of them are within lists; else none. */
+  readonly #entries: readonly Entry[];
+  readonly #isPrecise: boolean;
+  #relaxed: AutomatonState | undefined;
   /** First byte of each class of bytes but the first. The bytes of a class lead to the same state. */
   #borders: Uint16Array | undefined;
   #next: (State | null)[] = [];
 
-  constructor(automaton: Automaton, positions: readonly Position[], complete: boolean) {
+  constructor(
+    automaton: Automaton,
+    {
+      positions,
+      complete,
+      entries,
+    }: { positions: readonly Position[]; complete: boolean; entries: readonly Entry[] },
+  ) {
     this.#automaton = automaton;
     this.#positions = positions;
     this.complete = complete;
+    this.#isPrecise = positions.some(({ cursor }) => cursor?.isPrecise);
+    this.isUncertain = entries.some(({ cursor }) => cursor?.isUncertain);
+    this.#entries = this.#isPrecise ? entries : [];
+  }
+
+  get relaxed(): AutomatonState {
+    if (!this.#isPrecise) return this;
+    this.#relaxed ??= this.#automaton.stateAfter(
+      this.#entries.map(({ cursor, ...entry }) => ({ ...entry, cursor: cursor?.relaxed ?? null })),
+    );
+    return this.#relaxed;
   }
 
   step(byte: number): AutomatonState | null {
+    // Each byte leads to a text of its own.
+    if (this.#isPrecise) return this.#follow(byte);
     const byteClass = this.#classOf(byte);
     let next = this.#next[byteClass];
     if (next === undefined) {
@@ -208,7 +290,7 @@ class State implements AutomatonState {
 
   get onlyByte(): number | null {
     const candidate = this.#positions[0]?.first;
-    if (this.complete || candidate === undefined) return null;
+    if (this.complete || candidate === undefined || this.isUncertain) return null;
     return this.#positions.every(({ first, last }) => first === candidate && last === candidate)
       ? candidate
       : null;
@@ -221,19 +303,23 @@ class State implements AutomatonState {
   /** Drops the references to following states, so that keeping this state does not keep all of them. */
   clear(): void {
     this.#next = [];
+    this.#relaxed = undefined;
   }
 
   #follow(byte: number): State | null {
-    const entries = this.#positions
-      .filter(({ first, last }) => first <= byte && byte <= last)
-      .map(({ next: node, returns }) => ({ node, returns }));
+    const entries: Entry[] = [];
+    for (const { first, last, next, returns, cursor } of this.#positions) {
+      if (byte < first || byte > last) continue;
+      if (!cursor) entries.push({ node: next, returns, cursor });
+      else for (const after of cursor.step(byte)) entries.push({ node: next, returns, cursor: after });
+    }
     if (entries.length === 0) return null;
     const reached = this.#automaton.stateAfter(entries);
-    return reached.final && !reached.complete ? null : reached;
+    return reached.final && !reached.complete && !reached.isUncertain ? null : reached;
   }
 
   rangeEnd(byte: number): number {
-    return this.#borderList[this.#classOf(byte)] ?? 0x100;
+    return this.#isPrecise ? byte + 1 : (this.#borderList[this.#classOf(byte)] ?? 0x100);
   }
 
   get #borderList(): Uint16Array {

@@ -71,6 +71,11 @@ class GraphBuilder {
         return this.#repeat(expression, next);
       case 'rule':
         return this.#add(nodeKind.call, this.#entry(expression.name), next);
+      case 'distinct': {
+        const { item, separator, minimum, maximum } = expression;
+        const list = [this.build(item, this.exit), this.build(separator, this.exit), minimum, maximum ?? -1];
+        return this.#add(nodeKind.distinct, this.#splits.push(list) - 1, next);
+      }
     }
   }
 
@@ -118,9 +123,10 @@ class GraphBuilder {
     const table = shared(this.#table);
     let used = 0;
     for (let at = 0; at < table.length; at += numbersOfNode)
-      if (table[at] === nodeKind.split) {
+      if (table[at] === nodeKind.split || table[at] === nodeKind.distinct) {
         const { length } = this.#splits[table[at + 1]!]!;
-        table.set([used, used + length], at + 1);
+        table[at + 1] = used;
+        if (table[at] === nodeKind.split) table[at + 2] = used + length;
         used += length;
       }
     return { table, targets: shared(this.#splits.flat()) };
@@ -159,6 +165,8 @@ export const nodeKind = {
   /** The rule; the next node. */
   call: 2,
   return: 3,
+  /** Its list, in `targets` from there on: see `listAt`; the next node. */
+  distinct: 4,
 } as const;
 
 const numbersOfNode = 3;
@@ -168,6 +176,18 @@ export const nodeCount = ({ table }: PackedNodes): number => table.length / numb
 export function nodeAt({ table }: PackedNodes, index: number): { kind: number; a: number; b: number } {
   const at = index * numbersOfNode;
   return { kind: table[at]!, a: table[at + 1]!, b: table[at + 2]! };
+}
+
+/** A list of items that differ: the first nodes of an item and of a separator, and the bounds of its length. */
+export function listAt({ table, targets }: PackedNodes, index: number) {
+  const at = table[index * numbersOfNode + 1]!;
+  const [item, separator, minimum, maximum] = targets.subarray(at, at + 4);
+  return {
+    item: item!,
+    separator: separator!,
+    minimum: minimum!,
+    maximum: maximum! < 0 ? Number.POSITIVE_INFINITY : maximum!,
+  };
 }
 
 function shared(numbers: readonly number[]): Int32Array {

@@ -1,5 +1,5 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
-import type { AutomatonState } from './automaton.ts';
+import type { AutomatonState } from './automaton-state.ts';
 import { utf8Sequences } from './byte-graph.ts';
 import { kindOf, nodeKinds } from './token-trie.ts';
 

@@ -11,7 +11,17 @@ export type Expression =
   | { kind: 'sequence'; parts: readonly Expression[] }
   | { kind: 'choice'; alternatives: readonly Expression[] }
   | { kind: 'repeat'; body: Expression; minimum: number; maximum: number | null }
-  | { kind: 'rule'; name: string };
+  | { kind: 'rule'; name: string }
+  | DistinctItems;
+
+/** At least one item, with separators between them, and no two items with the same text. `maximum`: null for no bound. */
+export interface DistinctItems {
+  kind: 'distinct';
+  item: Expression;
+  separator: Expression;
+  minimum: number;
+  maximum: number | null;
+}
 
 /** A start expression, and the rules it calls by name. */
 export interface GrammarSource {
@@ -59,6 +69,10 @@ export function withLeaves(
       return choice(expression.alternatives.map((alternative) => withLeaves(alternative, change)));
     case 'repeat':
       return repeat(withLeaves(expression.body, change), expression.minimum, expression.maximum);
+    case 'distinct': {
+      const { item, separator } = expression;
+      return { ...expression, item: withLeaves(item, change), separator: withLeaves(separator, change) };
+    }
     default:
       return change(expression);
   }
@@ -101,7 +115,8 @@ export function lengthsOf(expression: Expression): Lengths {
       return { least: least * expression.minimum, most: times === 0 ? 0 : most * times };
     }
     case 'rule':
-      throw new Error(`the rule ${expression.name} is in an expression that must be regular`);
+    case 'distinct':
+      throw new Error(`a ${expression.kind} is in an expression that must be regular`);
   }
 }
 

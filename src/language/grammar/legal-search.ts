@@ -1,4 +1,4 @@
-import type { AutomatonState } from './automaton.ts';
+import type { AutomatonState } from './automaton-state.ts';
 import { CharacterRun, maxRunLength } from './character-run.ts';
 import type { RunTokens, RunTokensCache } from './run-tokens.ts';
 import { addTo, bitsFor, TokenSet } from './token-set.ts';

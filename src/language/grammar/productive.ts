@@ -58,6 +58,8 @@ function missingRules(expression: Expression, found: ReadonlySet<string>, meetsI
       return found.has(expression.name) ? null : [expression.name];
     case 'repeat':
       return expression.minimum === 0 ? null : missingRules(expression.body, found, meetsIt);
+    case 'distinct':
+      return missingRules(expression.item, found, meetsIt);
     case 'sequence': {
       for (const part of expression.parts) {
         const missing = missingRules(part, found, meetsIt);
@@ -85,6 +87,8 @@ function hasNothing(expression: Expression): boolean {
       return expression.parts.some(hasNothing);
     case 'repeat':
       return hasNothing(expression.body);
+    case 'distinct':
+      return hasNothing(expression.item);
     default:
       return false;
   }
@@ -105,6 +109,10 @@ function cutFrom(expression: Expression, productive: ReadonlySet<string>): Expre
       const body = cutFrom(expression.body, productive);
       if (body !== NOTHING) return repeat(body, expression.minimum, expression.maximum);
       return expression.minimum === 0 ? sequence([]) : NOTHING;
+    }
+    case 'distinct': {
+      const item = cutFrom(expression.item, productive);
+      return item === NOTHING ? NOTHING : { ...expression, item };
     }
     default:
       return expression;

@@ -64,7 +64,8 @@ class Nondeterministic {
         return entry;
       }
       case 'rule':
-        throw new Error(`the rule ${expression.name} is in an expression that must be regular`);
+      case 'distinct':
+        throw new Error(`a ${expression.kind} is in an expression that must be regular`);
     }
   }
 

@@ -1,6 +1,7 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
-import type { Automaton, AutomatonState } from './automaton.ts';
+import type { Automaton } from './automaton.ts';
+import type { AutomatonState } from './automaton-state.ts';
 import { hasLegalToken, LegalTokenSearch, type ShouldPause } from './legal-search.ts';
 import type { RunTokensCache } from './run-tokens.ts';
 import type { LegalSets, TokenSet } from './token-set.ts';
@@ -84,7 +85,10 @@ export class GrammarText {
   }
 
   at(state: AutomatonState): TextState {
-    return getOrInsert(this.#views, state, () => new GrammarTextState(this, state));
+    const { relaxed } = state;
+    const view = getOrInsert(this.#views, relaxed, () => new GrammarTextState(this, relaxed));
+    if (relaxed === state) return view;
+    return getOrInsert(this.#views, state, () => new RememberingTextState(this, state, view));
   }
 
   /** The state after some bytes; null if the grammar does not admit them. */
@@ -185,6 +189,56 @@ class GrammarTextState implements TextState {
   after(token: number): TextState {
     const reached = this.#text.follow(this.#state, this.#text.vocabulary.bytesOf(token));
     if (!reached) throw new LanguageError('illegal_token', `The grammar does not allow token ${token} here.`);
+    return reached;
+  }
+}
+
+/** A text whose items must differ from those before: its tokens are those of the relaxed state, which has many texts. */
+class RememberingTextState implements TextState {
+  readonly complete: boolean;
+  readonly #text: GrammarText;
+  readonly #state: AutomatonState;
+  readonly #relaxed: TextState;
+
+  constructor(text: GrammarText, state: AutomatonState, relaxed: TextState) {
+    this.#text = text;
+    this.#state = state;
+    this.#relaxed = relaxed;
+    this.complete = state.complete;
+  }
+
+  get freeText(): boolean {
+    return this.#relaxed.freeText;
+  }
+
+  get legal(): TokenSet {
+    return this.#relaxed.legal;
+  }
+
+  get hasLegal(): boolean {
+    return this.#relaxed.hasLegal;
+  }
+
+  prepare(shouldPause: ShouldPause): boolean {
+    return this.#relaxed.prepare(shouldPause);
+  }
+
+  get forced(): Forced | null {
+    const { forced } = this.#relaxed;
+    return forced && { tokens: forced.tokens, after: this.#following(forced.tokens) };
+  }
+
+  after(token: number): TextState {
+    return this.#following([token]);
+  }
+
+  #following(tokens: readonly number[]): TextState {
+    const reached = this.#text.follow(
+      this.#state,
+      tokens.flatMap((token) => [...this.#text.vocabulary.bytesOf(token)]),
+    );
+    if (!reached)
+      throw new LanguageError('illegal_token', `The grammar does not allow token ${tokens.join()} here.`);
     return reached;
   }
 }

@@ -199,7 +199,7 @@ describe('the grammar of a JSON schema', () => {
     ['multipleOf', { type: 'number', multipleOf: 3 }],
     ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0 }],
     ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0, maximum: 1e9 }],
-    ['uniqueItems', { type: 'array', uniqueItems: true }],
+    ['uniqueItems', { type: 'array', prefixItems: [{}], items: {}, uniqueItems: true }],
     ['contains', { type: 'array', contains: { type: 'string' } }],
     ['not', { not: { items: { type: 'string' } } }],
     ['not', { type: 'integer', not: { const: 3 } }],

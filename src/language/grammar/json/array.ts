@@ -1,12 +1,7 @@
 import { largestOf } from '../../../util/extremes.ts';
-import { canonicalJson, isObject } from '../../../util/json.ts';
-import { anyOf, type Expression, isNothing, literal, optional, repeat, sequence } from '../expression.ts';
+import { type Expression, isNothing, literal, optional, repeat, sequence } from '../expression.ts';
 import { type Conjunction, type Located, listOf, type SchemaPart } from './conjunction.ts';
 import type { SchemaScope } from './scope.ts';
-import { constantsIn } from './types.ts';
-
-/** Most values of an array with unique items: each set of values gets its own rule. */
-const maxUnique = 8;
 
 /** The schemas of one part: of the first items, and of all further ones; undefined if it has none. */
 interface Items {
@@ -37,24 +32,29 @@ export function arrayWithin(all: Conjunction, scope: SchemaScope): Expression {
   const mentionsFurther =
     parts.some(({ further }) => further) || all.has('unevaluatedItems') || first.length === 0;
   if (listed > 0 && !mentionsFurther) maximum = Math.min(maximum, first.length);
-  const further = maximum > first.length ? scope.compile(schemasAt(listed)) : null;
+  const isUnique = all.values('uniqueItems').includes(true) && maximum > 1;
+  if (isUnique && first.length > 0) all.refuse('uniqueItems', 'cannot be enforced beside prefixItems');
+  const compiled = () =>
+    isUnique ? scope.compileDistinct(schemasAt(listed)) : scope.compile(schemasAt(listed));
+  const further = maximum > first.length ? compiled() : null;
   if (!further || isNothing(further)) maximum = Math.min(maximum, first.length);
   if (minimum > maximum) return scope.nothing(all, 'minItems', 'is more than the array may have');
-  const isUnique = all.values('uniqueItems').includes(true);
-  if (isUnique && maximum > 1)
-    return uniqueItems(all, { first, minimum, maximum, schemas: schemasAt(listed) }, scope);
   const { layout } = scope;
   const written = layout.listed(first);
   if (!further || maximum === first.length) return layout.enclosed('[', sequence(written), ']');
   const item = scope.defineRule(further);
+  const most = (from: number) => (maximum === Number.POSITIVE_INFINITY ? null : maximum - from);
   const more = (from: number) =>
     repeat(
       sequence([layout.punctuation(','), layout.withSpace(item)]),
       Math.max(0, minimum - from),
-      maximum === Number.POSITIVE_INFINITY ? null : maximum - from,
+      most(from),
     );
   if (first.length > 0) return layout.enclosed('[', sequence([...written, more(first.length)]), ']');
-  const some = sequence([layout.withSpace(item), more(1)]);
+  const separator = sequence([layout.withSpace(literal('')), layout.punctuation(',')]);
+  const some = isUnique
+    ? layout.withSpace({ kind: 'distinct', item, separator, minimum: Math.max(1, minimum), maximum: most(0) })
+    : sequence([layout.withSpace(item), more(1)]);
   return layout.enclosed('[', minimum > 0 ? some : optional(some), ']');
 }
 
@@ -84,60 +84,4 @@ function unevaluatedAt(
       (part.origin === origin || part.scopes.includes(origin)) && (further || index < first.length),
   );
   return isEvaluated ? [] : [{ schema: schema.unevaluatedItems, path: `${path}/unevaluatedItems` }];
-}
-
-interface UniqueItems {
-  first: readonly Expression[];
-  minimum: number;
-  maximum: number;
-  schemas: readonly Located[];
-}
-
-/** Arrays of a few constants, each at most once. */
-function uniqueItems(
-  all: Conjunction,
-  { first, minimum, maximum, schemas }: UniqueItems,
-  scope: SchemaScope,
-): Expression {
-  const values = constantsOf(schemas)?.filter((value) => scope.matches(value, schemas));
-  if (!values || first.length > 0 || values.length > maxUnique)
-    return all.refuse(
-      'uniqueItems',
-      `can only be enforced for arrays of at most ${maxUnique} constants (items with enum)`,
-    );
-  if (minimum > values.length)
-    return scope.nothing(all, 'minItems', 'is more than there are different items');
-  const { layout } = scope;
-  const label = scope.newLabel();
-  const known = new Set<number>();
-  /** What follows when the items of a set, as bits, are written. */
-  const after = (used: number, count: number): Expression => {
-    const name = `${label} ${used}`;
-    if (known.has(used)) return scope.ruleNamed(name);
-    known.add(used);
-    const comma = count > 0 ? [layout.punctuation(',')] : [];
-    const next = values.flatMap((value, index) =>
-      used & (1 << index) || count >= maximum
-        ? []
-        : [
-            sequence([
-              ...comma,
-              layout.withSpace(layout.constant(value)),
-              after(used | (1 << index), count + 1),
-            ]),
-          ],
-    );
-    return scope.ruleNamed(name, () => anyOf([...(count >= minimum ? [literal('')] : []), ...next]));
-  };
-  return layout.enclosed('[', after(0, 0), ']');
-}
-
-/** The different constants among which the values are; null if the schemas have none. */
-function constantsOf(schemas: readonly Located[]): unknown[] | null {
-  for (const { schema } of schemas) {
-    if (!isObject(schema)) continue;
-    const values = constantsIn(schema);
-    if (values) return [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
-  }
-  return null;
 }

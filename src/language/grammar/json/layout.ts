@@ -12,10 +12,11 @@ import {
   sequence,
 } from '../expression.ts';
 import { type Spelling, wholeMatch } from '../regex.ts';
-import { anyInteger, anyNumber } from './number.ts';
+import { anyDistinctNumber, anyInteger, anyNumber, plainNumeral } from './number.ts';
 import { anyString } from './string.ts';
 
 const VALUE = 'json value';
+const DISTINCT_VALUE = 'json distinct value';
 const STRING = 'json string';
 const SPACE = 'json space';
 
@@ -43,6 +44,16 @@ const [jsonWords, pythonWords] = [
   { true: 'True', false: 'False', null: 'None' },
 ];
 
+interface LayoutOptions extends JsonStyle {
+  /** Words of Python. Default false. */
+  isPython?: boolean;
+  /**
+   * Equal values have the same text: no white space, one text for each number, names of objects in their order, and
+   * further ones only in an object without others, at most one. Default false.
+   */
+  isDistinct?: boolean;
+}
+
 /**
  * How JSON is put together from its tokens: without white space, or with the white space of a style between any two
  * tokens, but not before the first or after the last (as in outlines and xgrammar). With the words of Python, it is what
@@ -51,7 +62,8 @@ const [jsonWords, pythonWords] = [
 export class JsonLayout implements ObjectLayout {
   /** Objects whose schema names properties and does not mention further ones have no further ones. */
   readonly closed: boolean;
-  readonly anyValue: Expression = rule(VALUE);
+  readonly isDistinct: boolean;
+  readonly anyValue: Expression;
   readonly anyKey: Expression = rule(STRING);
   readonly anyObject: Expression;
   /** All values of each JSON type. */
@@ -59,16 +71,24 @@ export class JsonLayout implements ObjectLayout {
   /** The rules that a layout's expressions call. */
   readonly rules: ReadonlyMap<string, Expression>;
   readonly #space: Expression | null;
+  readonly #isPython: boolean;
   readonly #words: typeof jsonWords;
+  #distinct: JsonLayout | undefined;
 
-  constructor({ whitespace, closed = true, isPython = false }: JsonStyle & { isPython?: boolean } = {}) {
+  constructor({ whitespace, closed = true, isPython = false, isDistinct = false }: LayoutOptions = {}) {
     this.closed = closed;
+    this.isDistinct = isDistinct;
+    const value = isDistinct ? DISTINCT_VALUE : VALUE;
+    this.anyValue = rule(value);
+    this.#isPython = isPython;
     this.#words = isPython ? pythonWords : jsonWords;
     this.#space = whitespace === undefined ? null : rule(SPACE);
-    this.anyObject = this.objectOf(this.anyKey, this.anyValue);
+    this.anyObject = isDistinct
+      ? this.object(optional(this.member(this.anyKey, this.anyValue)))
+      : this.objectOf(this.anyKey, this.anyValue);
     this.valuesOfType = new Map([
       ['string', this.anyKey],
-      ['number', anyNumber],
+      ['number', isDistinct ? anyDistinctNumber : anyNumber],
       ['integer', anyInteger],
       ['boolean', choice([literal(this.#words.true), literal(this.#words.false)])],
       ['null', literal(this.#words.null)],
@@ -78,9 +98,17 @@ export class JsonLayout implements ObjectLayout {
     const values = [...this.valuesOfType].filter(([type]) => type !== 'integer');
     this.rules = new Map([
       [STRING, anyString],
-      [VALUE, choice(values.map(([, expression]) => expression))],
+      [value, choice(values.map(([, expression]) => expression))],
       ...(whitespace === undefined ? [] : [[SPACE, spaceOf(whitespace)] as const]),
     ]);
+  }
+
+  /** The layout for items that are compared by their text. */
+  get distinct(): JsonLayout {
+    if (this.isDistinct) return this;
+    const options = { closed: this.closed, isPython: this.#isPython, isDistinct: true };
+    this.#distinct ??= new JsonLayout(options);
+    return this.#distinct;
   }
 
   /** A punctuation mark, and the white space before what follows it. */
@@ -127,12 +155,14 @@ export class JsonLayout implements ObjectLayout {
   constant(value: unknown): Expression {
     if (typeof value === 'boolean') return literal(value ? this.#words.true : this.#words.false);
     if (value === null) return literal(this.#words.null);
-    if (!this.#space || typeof value !== 'object') return literal(JSON.stringify(value));
+    if (typeof value === 'number' && this.isDistinct) return literal(plainNumeral(value));
+    const isCompact = !this.#space && !this.isDistinct;
+    if (isCompact || typeof value !== 'object') return literal(JSON.stringify(value));
     if (Array.isArray(value))
       return this.enclosed('[', sequence(this.listed(value.map((item) => this.constant(item)))), ']');
-    const members = Object.entries(value).map(([name, item]) =>
-      sequence([this.name(name), this.constant(item)]),
-    );
+    const entries = Object.entries(value);
+    if (this.isDistinct) entries.sort(([left], [right]) => (left < right ? -1 : 1));
+    const members = entries.map(([name, item]) => sequence([this.name(name), this.constant(item)]));
     return this.object(sequence(this.listed(members)));
   }
 

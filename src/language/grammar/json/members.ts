@@ -13,6 +13,8 @@ export interface Member {
 interface MemberBounds {
   minimum: number;
   maximum: number | null;
+  /** Most further members. */
+  mostFurther: number;
   scope: SchemaScope;
 }
 
@@ -23,10 +25,10 @@ interface MemberBounds {
 export function membersOf(
   members: readonly Member[],
   further: Expression | null,
-  { minimum, maximum, scope }: MemberBounds,
+  { minimum, maximum, mostFurther, scope }: MemberBounds,
 ): Expression {
   const needed = members.filter(({ required }) => required).length;
-  const most = members.length + (further ? Number.POSITIVE_INFINITY : 0);
+  const most = members.length + (further ? mostFurther : 0);
   const least = minimum > needed ? minimum : 0;
   const limit = maximum !== null && maximum < most ? maximum : null;
   // Beyond these counts, nothing depends on the count.
@@ -44,11 +46,12 @@ export function membersOf(
     const missing = Math.max(0, least - count);
     if (!further) return missing === 0 ? literal('') : NOTHING;
     if (missing > 1) return NOTHING;
-    const room = limit === null ? null : limit - count;
-    if (room === 0) return literal('');
+    const most = Math.min(limit === null ? Number.POSITIVE_INFINITY : limit - count, mostFurther);
+    if (most === 0) return missing === 0 ? literal('') : NOTHING;
+    const room = (before: number) => (most === Number.POSITIVE_INFINITY ? null : most - before);
     const next = sequence([comma, further]);
-    if (count > 0) return repeat(next, missing, room);
-    const some = sequence([further, repeat(next, 0, room === null ? null : room - 1)]);
+    if (count > 0) return repeat(next, missing, room(0));
+    const some = sequence([further, repeat(next, 0, room(1))]);
     return missing > 0 ? some : anyOf([literal(''), some]);
   };
   /** What follows when so many members are written; the index is the count. */

@@ -20,6 +20,23 @@ export const anyNumber = sequence([
   optional(exponent),
 ]);
 
+/** Numbers of which no two have the same value: at most 15 digits, of which 8 after the point. */
+export const anyDistinctNumber = choice([
+  literal('0'),
+  sequence([
+    optional(literal('-')),
+    choice([
+      sequence([digitFrom(1, 9), repeat(digit, 0, 14)]),
+      sequence([
+        choice([literal('0'), sequence([digitFrom(1, 9), repeat(digit, 0, 6)])]),
+        literal('.'),
+        repeat(digit, 0, 7),
+        digitFrom(1, 9),
+      ]),
+    ]),
+  ]),
+]);
+
 /** Integers between two bounds, both included, and within the safe integers. Null if there are none. */
 function integerBetween(minimum: number, maximum: number): Expression | null {
   const low = Math.max(minimum, -Number.MAX_SAFE_INTEGER);
@@ -243,6 +260,12 @@ function digitsBetween(
     }
   }
   return alternatives.length === 0 ? null : choice(alternatives);
+}
+
+/** A number without an exponent, as far as 2^53. */
+export function plainNumeral(value: number): string {
+  const { whole, fraction } = decimal(Math.abs(value));
+  return `${value < 0 ? '-' : ''}${whole}${fraction === '' ? '' : `.${fraction}`}`;
 }
 
 /** A number from 0 to 2^53 as digits before and after the point. */

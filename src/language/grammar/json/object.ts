@@ -61,6 +61,8 @@ class ObjectCompiler {
     const all = this.#all;
     const required = new Set(all.parts.flatMap((part) => namesOf(part, 'required')));
     const names = [...new Set([...this.#parts.flatMap(({ named }) => [...named.keys()]), ...required])];
+    const { isDistinct } = this.#scope.layout;
+    if (isDistinct) names.sort();
     const members: Member[] = [];
     for (const name of names) {
       const value = this.#valueOf(name);
@@ -72,9 +74,11 @@ class ObjectCompiler {
       else if (required.has(name))
         return this.#scope.nothing(all, 'required', `has "${name}", which may have no value`);
     }
-    const content = membersOf(members, this.#further(names), {
+    const further = isDistinct && names.length > 0 ? null : this.#further(names);
+    const content = membersOf(members, further, {
       minimum: all.greatest('minProperties') ?? 0,
       maximum: all.least('maxProperties'),
+      mostFurther: isDistinct ? 1 : Number.POSITIVE_INFINITY,
       scope: this.#scope,
     });
     return isNothing(content)

@@ -5,6 +5,8 @@ import type { JsonSchema } from '../constraint.ts';
 import { anyOf, choice, type Expression, isNothing, NOTHING, rule } from '../expression.ts';
 import { maxSchemaDepth } from '../limits.ts';
 import { withoutUnproductive } from '../productive.ts';
+import { plainSpelling } from '../regex.ts';
+import { regularExpression, regularStates } from '../regular.ts';
 import { arrayWithin } from './array.ts';
 import { type Combination, combinationOf, exclusive, overlap, remainderOf } from './combinations.ts';
 import {
@@ -20,7 +22,7 @@ import { KeywordArguments } from './keyword-arguments.ts';
 import { REFUSED } from './keywords.ts';
 import { compactLayout, type JsonLayout, type ObjectLayout } from './layout.ts';
 import { Negation } from './negation.ts';
-import { numberWithin } from './number.ts';
+import { anyDistinctNumber, anyInteger, anyNumber, numberWithin } from './number.ts';
 import { objectWithin } from './object.ts';
 import { References } from './references.ts';
 import type { SchemaScope } from './scope.ts';
@@ -70,7 +72,8 @@ interface Known {
 export class SchemaCompiler implements SchemaScope {
   readonly root: Expression;
   readonly rules: ReadonlyMap<string, Expression>;
-  readonly layout: JsonLayout;
+  /** The one of the value that is being compiled. */
+  layout: JsonLayout;
   readonly #rules: Map<string, Expression>;
   readonly #references: References;
   readonly #negation: Negation;
@@ -167,6 +170,15 @@ export class SchemaCompiler implements SchemaScope {
     return expression;
   }
 
+  compileDistinct(schemas: readonly Located[]): Expression {
+    const outer = this.layout;
+    this.layout = outer.distinct;
+    for (const [name, body] of this.layout.rules) this.#rules.set(name, body);
+    const expression = this.compile(schemas);
+    this.layout = outer;
+    return expression;
+  }
+
   /** Adds a schema and those that hold with it, each once. False if nothing matches it. */
   #addParts(located: Located, walk: PartsWalk): boolean {
     const { schema, path, scopes = [] } = located;
@@ -223,7 +235,7 @@ export class SchemaCompiler implements SchemaScope {
   /** Compiles a conjunction, or calls the rule of an equal one. */
   #once(parts: readonly SchemaPart[]): Expression {
     if (parts.length === 0) return this.layout.anyValue;
-    const key = parts.map((part) => this.#keyOf(part)).join(' ');
+    const key = `${parts.map((part) => this.#keyOf(part)).join(' ')}${this.layout.isDistinct ? ' distinct' : ''}`;
     const known = this.#known.get(key);
     if (known) {
       const { expression, name } = known;
@@ -330,7 +342,7 @@ export class SchemaCompiler implements SchemaScope {
       case 'integer':
         this.#checkExcluded(all, excluded, type);
         return (
-          numberWithin(all, type) ??
+          this.#written(numberWithin(all, type)) ??
           this.nothing(all, all.has('minimum') ? 'minimum' : 'maximum', 'allows no number')
         );
       case 'boolean':
@@ -342,6 +354,17 @@ export class SchemaCompiler implements SchemaScope {
       default:
         return excluded.includes(null) ? NOTHING : this.layout.constant(null);
     }
+  }
+
+  /** Of the numbers those whose text no other has, if items are compared by their text. */
+  #written(numbers: Expression | null): Expression | null {
+    if (!this.layout.isDistinct || numbers === null || numbers === anyInteger) return numbers;
+    if (numbers === anyNumber) return anyDistinctNumber;
+    const states = regularStates([numbers, anyDistinctNumber], []);
+    const label = this.newLabel();
+    const define = (index: number, body: (() => Expression) | null) =>
+      this.ruleNamed(`${label} ${index}`, body);
+    return states && regularExpression(states, plainSpelling, define);
   }
 
   /** Only texts, booleans and null can be excluded by value. */
