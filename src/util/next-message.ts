@@ -1,8 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { Worker } from 'node:worker_threads';
+import { linuxTime } from './linux-time.ts';
 
 interface MessageLimits {
-  /** Longest processor time until the next message, in milliseconds. For a process, all time counts. */
+  /** Longest processor time until the next message, in milliseconds. */
   timeoutMs: number;
   /** Longest time in total, for a machine that is busy with other work, in milliseconds. Default: `timeoutMs`. */
   maxMs?: number;
@@ -15,12 +16,13 @@ export type MessageOutcome<Message> =
   | { type: 'died' }
   /** It used more time than allowed. */
   | { type: 'overtime' }
-  /** The machine gave the thread hardly any processor time. */
+  /** The machine gave it hardly any processor time. */
   | { type: 'starved' };
 
 /**
- * Waits for the next message of a thread or child process, and ends it if that takes too long. Without
- * `worker.cpuUsage`, which Node.js has from 24.6 on, all time counts as processor time.
+ * Waits for the next message of a thread or child process, and ends it if that takes too long. All
+ * time counts as processor time where the system does not tell it: that of a thread before Node.js 24.6
+ * (`worker.cpuUsage`), that of a process on other systems than Linux.
  */
 export async function nextMessage<Message>(
   worker: Worker | ChildProcess,
@@ -76,7 +78,8 @@ export async function nextMessage<Message>(
 }
 
 async function processorMs(worker: Worker | ChildProcess): Promise<number | null> {
-  if (!(worker instanceof Worker && 'cpuUsage' in worker)) return null;
+  if (!(worker instanceof Worker)) return linuxTime(`/proc/${worker.pid}`)?.processorMs ?? null;
+  if (!('cpuUsage' in worker)) return null;
   try {
     const { user, system } = await worker.cpuUsage();
     return (user + system) / 1000;

@@ -1,3 +1,4 @@
+import { fork } from 'node:child_process';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { nextMessage } from '../../src/util/next-message.ts';
@@ -67,4 +68,25 @@ describe('waiting for a thread', () => {
       expect(await nextMessage(worker, { timeoutMs: 300, maxMs: 400 })).toEqual({ type: 'starved' });
     },
   );
+});
+
+/** A process that follows the message, once it has answered that it runs. */
+async function askProcess(what: string, limits: { timeoutMs: number; maxMs: number }) {
+  const child = fork('-e', [
+    "process.on('message', (what) => { if (what === 'compute') for (;;); }); process.send('ready');",
+  ]);
+  onTestFinished(() => void child.kill('SIGKILL'));
+  expect(await nextMessage(child, { timeoutMs: 60_000 })).toEqual({ type: 'message', message: 'ready' });
+  child.send(what);
+  return nextMessage<string>(child, limits);
+}
+
+describe('waiting for a process', () => {
+  test('ends when it has used too much processor time', async () => {
+    expect(await askProcess('compute', { timeoutMs: 100, maxMs: 60_000 })).toEqual({ type: 'overtime' });
+  });
+
+  test.runIf(process.platform === 'linux')('does not count time without the processor', async () => {
+    expect(await askProcess('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
+  });
 });

@@ -78,8 +78,9 @@ function ofFloats(operator: string, left: number, right: number): number {
   throw new TemplateError(`there is no operator ${operator}`);
 }
 
-/** Longest power in bits: a template must not fill the memory. */
+/** Longest power and product in bits: a template must not fill the memory. */
 const maxBits = 100_000;
+const largestProduct = 2n ** BigInt(maxBits);
 
 function ofIntegers(operator: string, left: bigint, right: bigint): bigint {
   switch (operator) {
@@ -87,8 +88,12 @@ function ofIntegers(operator: string, left: bigint, right: bigint): bigint {
       return left + right;
     case '-':
       return left - right;
-    case '*':
-      return left * right;
+    case '*': {
+      const product = left * right;
+      if (product > largestProduct || -product > largestProduct)
+        throw new TemplateError('the product is too large');
+      return product;
+    }
     case '//': {
       const whole = left / right;
       return left % right !== 0n && left < 0n !== right < 0n ? whole - 1n : whole;

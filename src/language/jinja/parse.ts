@@ -5,9 +5,15 @@ import { TemplateError } from './value.ts';
 /** The nodes of a template. What the library's lexer lacks is put into the source and the tokens before it parses. */
 export function nodesOf(source: string): Node[] {
   const lines = source.replace(/\r\n?/g, '\n');
+  if (lines.search(longSpace) >= 0)
+    throw new TemplateError(`it has more than ${longestSpace} spaces and line ends in a row; remove them`);
   const tokens = tokenize(withoutRaw(lines), { lstrip_blocks: true, trim_blocks: true });
   return parse(prepared(tokens)).body.filter(isNode);
 }
+
+/** The library's lexer takes the square of it: a millisecond for this many. */
+const longestSpace = 512;
+const longSpace = new RegExp(`\\s{${longestSpace + 1}}`);
 
 type Token = ReturnType<typeof tokenize>[number];
 
@@ -50,9 +56,9 @@ const integer = (digits: string): Token[] => [
 function withoutRaw(source: string): string {
   return source.replace(
     segments,
-    (segment: string, left = '', inner = '', text?: string, end = '', right = '') => {
+    (segment: string, left = '', inner = '', text = '', end = '', endraw?: string, right = '') => {
       if (!rawBegin.test(segment)) return segment;
-      if (text === undefined) throw new TemplateError(`a raw block has no {% endraw %}: ${segment}`);
+      if (endraw === undefined) throw new TemplateError(`a raw block has no {% endraw %}: ${segment}`);
       let raw = inner === '-' ? text.trimStart() : text;
       raw = end === '-' ? raw.trimEnd() : end === '+' ? raw : raw.replace(/(^|\n)[ \t]*$/, '$1');
       return `{%${left} if true %}{{ ${JSON.stringify(raw).replace(/[{}%#]/g, codeOf)} }}{% endif ${right}%}`;
@@ -63,6 +69,6 @@ function withoutRaw(source: string): string {
 const codeOf = (character: string) => `\\x${character.charCodeAt(0).toString(16)}`;
 
 const rawBegin = /^\{%[-+]?\s*raw\s*-?%\}/;
-/** Comments and tags, in which `raw` means nothing, and raw blocks with the signs of their tags. */
+/** Comments and tags, in which `raw` means nothing, and raw blocks with the signs of their tags. Open ones end the source. */
 const segments =
-  /\{#[\s\S]*?#\}|\{\{[\s\S]*?\}\}|\{%([-+]?)\s*raw\s*(-?)%\}([\s\S]*?)\{%([-+]?)\s*endraw\s*(-?)%\}|\{%[\s\S]*?%\}/g;
+  /\{#[\s\S]*?(?:#\}|$)|\{\{[\s\S]*?(?:\}\}|$)|\{%([-+]?)\s*raw\s*(-?)%\}([\s\S]*?)(?:\{%([-+]?)\s*(endraw)\s*(-?)%\}|$)|\{%[\s\S]*?(?:%\}|$)/g;

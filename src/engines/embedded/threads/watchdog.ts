@@ -1,5 +1,6 @@
-import { readFileSync, readlinkSync } from 'node:fs';
+import { readlinkSync } from 'node:fs';
 import { basename } from 'node:path';
+import { linuxTime } from '../../../util/linux-time.ts';
 
 /** Number of checks within the timeout. */
 const checks = 10;
@@ -31,15 +32,8 @@ function linuxThread(): number {
 
 /** Processor time of a thread of this process, in milliseconds; undefined while it waits, and on other systems. */
 function processorMs(thread: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'utf8');
-    // The name before them may have spaces: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    // In hundredths of a second.
-    return fields[0] === 'R' ? 10 * (Number(fields[11]) + Number(fields[12])) : undefined;
-  } catch {
-    return undefined;
-  }
+  const time = linuxTime(`/proc/self/task/${thread}`);
+  return time?.runs ? time.processorMs : undefined;
 }
 
 /**

@@ -2,7 +2,7 @@
  * Renders templates that come with requests. A process, not a thread: a template can allocate so much memory at once
  * that the whole process ends.
  */
-import { createContext, Script } from 'node:vm';
+import { messageOf } from '../../../util/error.ts';
 import { type ExactJson, parseExactJson } from '../../../util/exact-json.ts';
 import { Template } from '../../jinja/template.ts';
 
@@ -11,12 +11,13 @@ export interface TemplateTask {
   variables: Record<string, unknown>;
 }
 
-/** A task with its limits: milliseconds to parse and render the template, and the longest text it may write. */
-export interface LimitedTask {
+/** A task as the process gets it. */
+export interface SentTask {
   source: string;
   /** As JSON, which keeps every digit of a number. */
   variables: string;
-  limits: { timeoutMs: number; characters: number };
+  /** The longest text that the template may write. */
+  characters: number;
 }
 
 type TemplateAnswer = { type: 'ready' } | TemplateResult;
@@ -26,36 +27,22 @@ export type TemplateResult =
   /** `reason` is for the template's author. */
   | { type: 'failed'; reason: string };
 
-// A script, because only scripts have a time limit.
-const script = new Script('render()');
-
-function render({ source, variables, limits: { timeoutMs, characters } }: LimitedTask): TemplateResult {
+function render({ source, variables, characters }: SentTask): TemplateResult {
   try {
-    const context = createContext({
-      render: () => new Template(source).render(fieldsOf(parseExactJson(variables))),
-    });
-    const text = String(script.runInContext(context, { timeout: timeoutMs }));
+    const text = new Template(source).render(fieldsOf(parseExactJson(variables)));
     if (text.length <= characters) return { type: 'text', text };
     return {
       type: 'failed',
       reason: `the template writes ${text.length} characters; the maximum is ${characters}`,
     };
   } catch (error) {
-    return { type: 'failed', reason: reasonOf(error, timeoutMs) };
+    return { type: 'failed', reason: messageOf(error).slice(0, 1000) };
   }
 }
 
 const fieldsOf = (json: ExactJson) => (json instanceof Map ? Object.fromEntries(json) : {});
 
-function reasonOf(error: unknown, timeoutMs: number): string {
-  // Errors of the script's realm are not instances of this realm's Error.
-  if (typeof error !== 'object' || error === null) return String(error);
-  if ('code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
-    return `the template takes longer than ${timeoutMs} ms; make its loops shorter`;
-  return 'message' in error ? String(error.message).slice(0, 1000) : String(error);
-}
-
 const answer = (message: TemplateAnswer) => process.send?.(message);
 
-process.on('message', (task: LimitedTask) => answer(render(task)));
+process.on('message', (task: SentTask) => answer(render(task)));
 answer({ type: 'ready' });

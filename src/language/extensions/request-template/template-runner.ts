@@ -4,20 +4,20 @@ import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { nextMessage } from '../../../util/next-message.ts';
 import { LanguageError } from '../../error.ts';
-import type { LimitedTask, TemplateResult, TemplateTask } from './template-process.ts';
+import type { SentTask, TemplateResult, TemplateTask } from './template-process.ts';
 
 /** Limits of a template that comes with a request, besides the length of its source. */
 const templateLimits = {
-  /** For parsing and rendering. */
+  /** Processor time to parse and render it. */
   timeoutMs: 1000,
+  /** The same on a busy machine, in time on the clock. */
+  maxMs: 30_000,
   /** Longest text that it may write, in UTF-16 code units. */
   characters: 2 ** 20,
   /** Heap of its process. One operation may build a longer string (at most 2^29 characters) before the process ends. */
   heapMegabytes: 64,
 };
 
-/** Added to the time limit. The process keeps that limit itself, unless it is stuck in one operation. */
-const graceMs = 1000;
 const startTimeoutMs = 30_000;
 /** How long an idle process stays alive. */
 const idleMs = 60_000;
@@ -37,8 +37,9 @@ export class TemplateRunner {
   }
 
   /**
-   * Renders within `templateLimits.timeoutMs`, not counting the wait for other templates. Rejects with `templates_busy`
-   * if the wait is too long, and with the signal's reason if that aborts during the wait.
+   * Renders within `templateLimits.timeoutMs`, not counting the wait for other templates. Rejects with `templates_busy` if the wait is too
+   * long, with `templates_unavailable` if the process does not get to work, and with the signal's reason if that aborts
+   * during the wait.
    */
   render(task: TemplateTask, caller?: Caller): Promise<TemplateResult> {
     return this.#mutex.run(() => this.#run(task), caller);
@@ -101,21 +102,21 @@ const moduleUrl = new URL(
 );
 
 async function answerOf(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
+  const { timeoutMs, maxMs, heapMegabytes, characters } = templateLimits;
   // Errors of `send` need no handling: without the message there is no answer either.
-  const sent: LimitedTask = {
-    source: task.source,
-    variables: exactText(task.variables),
-    limits: templateLimits,
-  };
+  const sent: SentTask = { source: task.source, variables: exactText(task.variables), characters };
   child.send(sent, () => {});
-  const limits = { timeoutMs: templateLimits.timeoutMs + graceMs };
-  const answer = await nextMessage<TemplateResult>(child, limits);
+  const answer = await nextMessage<TemplateResult>(child, { timeoutMs, maxMs });
   if (answer.type === 'message') return answer.message;
+  if (answer.type === 'starved')
+    throw unavailable('The machine is too busy for the process that renders templates. Try again.');
   // V8 ends a process with a full heap by another signal, so the system or a person ended this one.
   if (!child.killed && child.signalCode === 'SIGKILL')
     throw unavailable('The process that renders templates was ended by the system. Try again.');
+  const used =
+    answer.type === 'overtime' ? `${timeoutMs} ms of processor time` : `${heapMegabytes} MB of memory`;
   return {
     type: 'failed',
-    reason: `the template needs more than ${templateLimits.heapMegabytes} MB of memory or one operation of more than ${templateLimits.timeoutMs} ms; make its loops and texts shorter`,
+    reason: `the template needs more than ${used}; make its loops and texts shorter`,
   };
 }
