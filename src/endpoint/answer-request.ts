@@ -17,6 +17,8 @@ const callRoutes: ReadonlySet<string> = new Set([
   'POST /v1/messages',
 ]);
 
+const countRoute = 'POST /v1/messages/count_tokens';
+
 type FindSession = (apiKey: string) => EndpointSession | undefined;
 
 /** Answers a request to the `/v1` routes of the clients of OpenAI and Anthropic. `find` returns the session of a valid key. */
@@ -28,18 +30,28 @@ export async function answerRequest(
   let session: EndpointSession | undefined;
   const path = pathOf(request);
   try {
-    if (path === '/v1' || path.startsWith('/v1/')) session = sessionOf(request, find);
+    if (isServed(`${request.method} ${path}`)) session = sessionOf(request, find);
     await writeAnswer(response, await answerTo(`${request.method} ${path}`, request, response, session));
   } catch (error) {
     // The policy's caller notes the outcome of each call, but a rejected request never became a call.
     if (error instanceof EndpointError && callRoutes.has(`${request.method} ${path}`))
       session?.run(() => currentTrajectory()?.failCall(error));
     if (response.headersSent) response.destroy();
-    else writeJson(response, errorResponse(error, isMessages(path) ? messagesErrorBody : errorBody));
+    else writeJson(response, errorResponse(error, bodyFor(path)));
   }
 }
 
-const isMessages = (path: string): boolean => path === '/v1/messages' || path.startsWith('/v1/messages/');
+/** Whether a route needs a key. What is not served says so without one, because clients of others send theirs elsewhere. */
+const isServed = (route: string): boolean =>
+  callRoutes.has(route) || route === countRoute || /^(GET|HEAD) \/v1\/models(\/|$)/.test(route);
+
+/** The form of errors that the clients of a path read. */
+function bodyFor(path: string): (error: unknown) => unknown {
+  if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return messagesErrorBody;
+  // Ollama's clients show what is in this field as it is.
+  if (path.startsWith('/api/')) return (error) => ({ error: errorBody(error).error.message });
+  return errorBody;
+}
 
 async function answerTo(
   route: string,
@@ -51,13 +63,10 @@ async function answerTo(
     if (route === 'POST /v1/chat/completions') return answerChat(session, await readJson(request), response);
     if (route === 'POST /v1/responses') return answerResponse(session, await readJson(request), response);
     if (route === 'POST /v1/messages') return answerMessage(session, await readJson(request), response);
-    if (route === 'POST /v1/messages/count_tokens')
-      return answerCount(session, await readJson(request), response);
-    const isRead = route.startsWith('GET ') || route.startsWith('HEAD ');
-    if (isRead && route.endsWith(' /v1/models'))
-      return { json: { object: 'list', data: [modelOf(session)] } };
+    if (route === countRoute) return answerCount(session, await readJson(request), response);
+    if (route.endsWith(' /v1/models')) return { json: { object: 'list', data: [modelOf(session)] } };
     // This model answers whatever name the agent uses.
-    if (isRead && route.includes(' /v1/models/')) return { json: modelOf(session) };
+    return { json: modelOf(session) };
   }
   throw new EndpointError(
     404,

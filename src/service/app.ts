@@ -95,6 +95,8 @@ export function createApp(service: ServiceContext): Hono {
     if (status === 401) context.header('www-authenticate', 'Bearer');
     const seconds = error instanceof BusyError ? error.retryAfterSeconds : 1;
     if (status === 429 || status === 503) context.header('retry-after', String(seconds));
+    // Ollama's clients show what is in this field as it is.
+    if (path.startsWith('/api/')) return context.json({ error: answered.message }, status);
     return context.json(toErrorBody(answered, { openAi }), status);
   });
   return app;

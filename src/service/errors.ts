@@ -107,6 +107,8 @@ export function noSuchPath(path: string): ServiceError {
 function remedyOf(path: string): string {
   if (/^\/(v1\/v1\/)?(chat\/completions|models)(\/|$)/.test(path))
     return "The base URL of OpenAI's clients must end in /v1, once.";
+  if (path.startsWith('/api/'))
+    return "This is an address of Ollama's own interface. Take a client of OpenAI's, with a base URL that ends in /v1.";
   const [, called] = /^\/v1\/(responses|messages|completions)(\/|$)/.exec(path) ?? [];
   if (!called) return 'GET /v1/openapi.json lists the paths.';
   const chat = 'This service speaks chat completions: call POST /v1/chat/completions.';

@@ -197,6 +197,25 @@ test('a body that is not a request is refused as such', async () => {
   });
 });
 
+test('an address that is not served says so, whatever key the request has', async () => {
+  const { origin } = new URL(address.baseUrl);
+  for (const headers of [{}, { 'x-goog-api-key': address.apiKey }]) {
+    const gemini = await fetch(`${origin}/v1/models/a:generateContent`, {
+      method: 'POST',
+      headers,
+      body: '{}',
+    });
+    expect(gemini.status).toBe(404);
+    expect(await gemini.json()).toMatchObject({
+      error: { message: expect.stringContaining('The paths are') },
+    });
+    // Ollama's clients show `error` as it is.
+    const ollama = await fetch(`${origin}/api/chat`, { method: 'POST', headers, body: '{}' });
+    expect(ollama.status).toBe(404);
+    expect(await ollama.json()).toEqual({ error: expect.stringContaining('POST /api/chat is not served.') });
+  }
+});
+
 test('a body that is too large is refused before it is read', async () => {
   const answered = Promise.withResolvers<number | undefined>();
   const sent = request(`${address.baseUrl}/responses`, {

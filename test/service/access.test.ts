@@ -118,6 +118,13 @@ describe('access', () => {
       expect((await call('POST', path, {})).body.error.message).toMatch(/must end in \/v1, once/);
     const older = await call('POST', '/v1/completions', {});
     expect(older.body.error.message).toMatch(/no path \/v1\/completions\. .*POST \/v1\/chat\/completions\.$/);
+    // Ollama's clients show `error` as it is.
+    for (const authorization of ['', 'Bearer wrong'])
+      expect(await (await raw('POST', '/api/chat', {}, { authorization })).json()).toEqual({
+        error: expect.any(String),
+      });
+    const ollama = await call('POST', '/api/chat', {});
+    expect(ollama.body.error).toMatch(/no path \/api\/chat\. .*a base URL that ends in \/v1\.$/);
     const embeddings = await call('POST', '/v1/embeddings', {});
     expect(embeddings.body.error.message).toMatch(/no path \/v1\/embeddings\. GET \/v1\/openapi\.json/);
     const long = await call('GET', `/v1/${'x'.repeat(5000)}`);
