@@ -21,8 +21,12 @@ const parts = list(
   z.discriminatedUnion('type', [textPartSchema], { error: unsupportedPart }),
   chatLimits.parts,
 );
+const annotations = optional(list(z.unknown())).describe(
+  'As in a response. Ignored: no template shows them.',
+);
+const assistantTextSchema = textPartSchema.extend({ annotations });
 const assistantParts = list(
-  z.discriminatedUnion('type', [textPartSchema, refusalPartSchema], { error: unsupportedPart }),
+  z.discriminatedUnion('type', [assistantTextSchema, refusalPartSchema], { error: unsupportedPart }),
   chatLimits.parts,
 );
 const content = z.union([text(), parts]);
@@ -45,7 +49,7 @@ export const assistantMessageSchema = z
       'Deprecated: a single call, for a message without tool_calls.',
     ),
     audio: optional(z.unknown()).describe('Refused: the models read only text.'),
-    annotations: optional(list(z.unknown())).describe('As in a response. Ignored: no template shows them.'),
+    annotations,
     token_ids: optional(tokenList()).describe(
       'The ids that were sampled for this message, as its choice contained them. The prompt contains them unchanged instead of the rest of the message. Without them the text is tokenized again, which may give other ids.',
     ),
