@@ -108,18 +108,21 @@ function chosen(
   return values.filter((value) => test(by(value)) === keep);
 }
 
+/** As Jinja2, which looks into no value that counts as false, such as None. */
+const itemsIfAny = (value: Value): Value[] => (isTrue(value) ? itemsOf(value) : []);
+
 const chosenByItem =
   (keep: boolean): Filter =>
   (value, args, keywords) => {
     bind('a test', [], [[], keywords]);
-    return chosen(itemsOf(value), args, { by: (item) => item, keep });
+    return chosen(itemsIfAny(value), args, { by: (item) => item, keep });
   };
 
 const chosenByAttribute =
   (keep: boolean): Filter =>
   (value, [path, ...args], keywords) => {
     bind('a test', [], [[], keywords]);
-    return chosen(itemsOf(value), args, { by: (item) => valueAt(item, path), keep });
+    return chosen(itemsIfAny(value), args, { by: (item) => valueAt(item, path), keep });
   };
 
 /** The filters that pass their arguments to another filter or to a test. */
@@ -127,11 +130,11 @@ const appliers: Readonly<Record<string, Filter>> = {
   map: (value, args, keywords) => {
     if (args.length === 0 && keywords.has('attribute')) {
       const [path, otherwise] = bind('map', ['attribute', 'default'], [args, keywords]);
-      return itemsOf(value).map((item) => valueAt(item, path, otherwise));
+      return itemsIfAny(value).map((item) => valueAt(item, path, otherwise));
     }
     const [name, ...more] = args;
     const filter = filterNamed(textOf(name));
-    return itemsOf(value).map((item) => pass(filter(pass(item), more, keywords)));
+    return itemsIfAny(value).map((item) => pass(filter(pass(item), more, keywords)));
   },
   reject: chosenByItem(false),
   rejectattr: chosenByAttribute(false),

@@ -1,5 +1,5 @@
 import { bind, integerOf } from './arguments.ts';
-import { methodsOfText } from './python-text.ts';
+import { format, methodsOfText } from './python-text.ts';
 import { type Callable, equal, TemplateError, Tuple, typeName, type Value } from './value.ts';
 
 /** A method by its arguments, in the order of its parameters. */
@@ -54,6 +54,8 @@ const parameters: Readonly<Record<string, readonly string[]>> = {
 
 /** A method of Python's text, list, tuple or dict; undefined if there is none of this name. */
 export function methodOf(owner: Value, name: string): Callable | undefined {
+  if (typeof owner === 'string' && name === 'format')
+    return (args, keywords) => format(owner, args, keywords);
   if (typeof owner === 'string') return bound(owner, methodsOfText, name);
   if (owner instanceof Map) return bound(owner, methodsOfDict, name);
   return Array.isArray(owner) ? bound(owner, methodsOfList, name) : undefined;
