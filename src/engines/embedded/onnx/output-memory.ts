@@ -1,6 +1,6 @@
 import { getOrInsert } from '../../../util/get-or-insert.ts';
 
-/** Most bytes that a thread has in such arrays. */
+/** Most bytes that this pool keeps in a thread, lent or idle. */
 const mostBytes = 64 * 1024 ** 2;
 
 /** Arrays that are not in use, by their bytes. */
@@ -15,6 +15,7 @@ let bytesInAll = 0;
  */
 export function takeArray(length: number): Float32Array | null {
   const bytes = Float32Array.BYTES_PER_ELEMENT * 2 ** Math.ceil(Math.log2(Math.max(1, length)));
+  if (bytes > mostBytes) return null;
   const known = idle.get(bytes)?.pop();
   if (!known && bytesInAll + bytes > mostBytes) dropIdle();
   if (!known && bytesInAll + bytes > mostBytes) return null;

@@ -24,6 +24,7 @@ const mostSpareBytes = 16 * 1024 ** 2;
 
 /** The memory that the prefix caches of all weights share. At its limit the least recently used blocks are dropped. */
 export class PrefixMemory {
+  readonly #limitBytes: number;
   readonly #blocks: LRUCache<string, Entry> | undefined;
   readonly #spares: KeyValueBlock[] = [];
   #spareBytes = 0;
@@ -31,6 +32,7 @@ export class PrefixMemory {
 
   /** `limitBytes`: for all blocks together; 0 keeps nothing. */
   constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
     if (limitBytes > 0)
       this.#blocks = new LRUCache({
         maxSize: limitBytes,
@@ -43,19 +45,28 @@ export class PrefixMemory {
       });
   }
 
+  /** Most blocks of `size` elements that it holds. */
+  capacity(size: number): number {
+    return Math.floor(this.#limitBytes / (size * Float32Array.BYTES_PER_ELEMENT));
+  }
+
   get(key: string): Entry | undefined {
     return this.#blocks?.get(key);
   }
 
-  /** Adds a block of `size` elements, which `fill` fills; undefined when the limit is 0. */
-  add(cache: PrefixCache, key: string, size: number, fill: (data: KeyValueBlock) => void): Entry | undefined {
-    if (!this.#blocks) return undefined;
+  /** Counts the blocks of a sequence as used, the first one last: without it the others cannot be found. */
+  touch(keys: readonly string[]): void {
+    for (const key of keys.toReversed()) this.#blocks?.get(key);
+  }
+
+  /** Adds a block of `size` elements, which `fill` fills. */
+  add(cache: PrefixCache, key: string, size: number, fill: (data: KeyValueBlock) => void): Entry {
     const spare = this.#spares.findIndex(({ length }) => length === size);
     const [data = new Float32Array(size)] = spare < 0 ? [] : this.#spares.splice(spare, 1);
     if (spare >= 0) this.#spareBytes -= data.byteLength;
     fill(data);
     const entry = { id: ++this.#ids, data, cache };
-    this.#blocks.set(key, entry);
+    this.#blocks?.set(key, entry);
     return entry;
   }
 
@@ -85,31 +96,38 @@ export class PrefixCache {
   /** The blocks of the longest prefix that is stored under the salt. */
   find(tokens: readonly number[], salt: string | null): KeyValueBlock[] {
     const found: KeyValueBlock[] = [];
+    const keys: string[] = [];
     let parent: number | string = this.#root(salt);
     for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
-      const entry = this.#memory.get(blockKey(parent, tokens, start));
+      const key = blockKey(parent, tokens, start);
+      const entry = this.#memory.get(key);
       if (!entry) break;
       found.push(entry.data);
+      keys.push(key);
       parent = entry.id;
     }
+    this.#memory.touch(keys);
     return found;
   }
 
-  /** Stores the whole blocks of a sequence; `copy` fills each new block, given its first position. */
+  /** Stores the whole blocks of a sequence, as many as there is memory for; `copy` fills each new block, given its first position. */
   add(
     tokens: readonly number[],
     salt: string | null,
     copy: (start: number, target: KeyValueBlock) => void,
   ): void {
+    const keys: string[] = [];
     let parent: number | string = this.#root(salt);
-    for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
+    const end = Math.min(tokens.length, blockLength * this.#memory.capacity(this.#blockSize));
+    for (let start = 0; start + blockLength <= end; start += blockLength) {
       const key = blockKey(parent, tokens, start);
       const entry =
         this.#memory.get(key) ??
         this.#memory.add(this, key, this.#blockSize, (target) => copy(start, target));
-      if (!entry) return;
+      keys.push(key);
       parent = entry.id;
     }
+    this.#memory.touch(keys);
   }
 
   /** Drops all blocks of these weights. */

@@ -54,6 +54,10 @@ describe('the memory of outputs', () => {
     // What is idle makes room for other lengths.
     const half = takeArray(most / 2);
     expect(half?.buffer).not.toBe(whole?.buffer);
+    // What fits in no case takes nothing from the others.
+    freeAll([half as Float32Array]);
+    expect(takeArray(most + 1)).toBeNull();
+    expect(takeArray(most / 2)?.buffer).toBe(half?.buffer);
     expect(takeArray(most / 2 + 1)).toBeNull();
     forgetLent();
     const again = takeArray(most);

@@ -51,6 +51,22 @@ describe('the prefix cache', () => {
     expect(cache.find(sequence(16, 200), null)[0]?.[0]).toBe(3);
   });
 
+  it('forgets a sequence from its end, so that what stays can be found', () => {
+    const cache = cacheOf(4);
+    add(cache, sequence(48));
+    add(cache, sequence(32, 100));
+    expect(cache.find(sequence(48), null)).toHaveLength(2);
+    expect(add(cache, sequence(48))).toEqual([32]);
+    expect(cache.find(sequence(32, 100), null)).toHaveLength(1);
+  });
+
+  it('keeps the beginning of a sequence that is too long for it', () => {
+    const cache = cacheOf(3);
+    expect(add(cache, sequence(80))).toEqual([0, 16, 32]);
+    expect(cache.find(sequence(80), null)).toHaveLength(3);
+    expect(add(cache, sequence(96))).toEqual([]);
+  });
+
   it('finds nothing under another salt, and stores the same tokens once for each', () => {
     const cache = cacheOf(8);
     const salts = [null, 'null', '', '0', 'a', 'b'];
