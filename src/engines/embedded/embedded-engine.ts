@@ -165,7 +165,9 @@ export class EmbeddedEngine implements Engine {
   /** Does not wait for the threads, which release the weights once nothing samples from them. */
   async drop(weights: Weights): Promise<void> {
     // Models of a checkpoint that this engine was not given can be deleted too.
-    if (this.baseModels.some(({ id }) => id === weights.baseModel)) this.#samplerOf(weights).drop(weights);
+    if (!this.baseModels.some(({ id }) => id === weights.baseModel)) return;
+    this.#samplerOf(weights).drop(weights);
+    this.#trainer.drop(weights);
   }
 
   async check(): Promise<void> {

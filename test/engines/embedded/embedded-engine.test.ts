@@ -176,6 +176,14 @@ describe('the embedded engine', () => {
     expect(own).toEqual(expected);
   });
 
+  it('keeps nothing of a dropped checkpoint for training', async () => {
+    const datums = await bench.sample([bench.request('hello', 11)], () => 1);
+    const { to } = await bench.train(bench.weights, 'dropped', datums);
+    await bench.engine.drop(to);
+    await rm(to.folder, { recursive: true });
+    await expect(bench.train(to, 'after', datums)).rejects.toThrow(to.folder);
+  });
+
   it('names Unknown base models, missing weights and invalid options', async () => {
     const { engine } = bench;
     await expect(

@@ -2,6 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine, type EmbeddedEngineOptions } from '../../../src/engines/embedded/index.ts';
+import type { Runtime } from '../../../src/engines/embedded/runtime.ts';
+import { Trainer, type TrainerOptions } from '../../../src/engines/embedded/trainer/trainer.ts';
 import type {
   Engine,
   GenerateRequest,
@@ -28,6 +30,12 @@ export const cispo: LossConfig = {
   truncation: null,
   klPenalty: null,
 };
+
+/** A trainer of one runtime. */
+export const openTrainer = (
+  runtime: Runtime,
+  options: Partial<TrainerOptions> & Pick<TrainerOptions, 'models' | 'codecOf'>,
+) => new Trainer(runtime, { checkpointRuntime: runtime, trainingBytes: 2 ** 32, ...options });
 
 export function batchOf(datums: Datum<Constraint>[], learningRate = 1e-3): TrainingBatch {
   return { datums, loss: cispo, reference: null, learningRate };

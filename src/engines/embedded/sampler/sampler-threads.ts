@@ -70,12 +70,12 @@ export class SamplerThreads {
 
   /** Lets each thread load weights before the first call for them. A failure is reported by that call. */
   load(weights: Weights): void {
-    for (const { worker } of this.#ready) worker.call({ type: 'load', weights }).catch(() => undefined);
+    for (const { worker } of this.#ready) worker.tell({ type: 'load', weights });
   }
 
   /** Each thread releases the weights once it no longer samples from them. */
   drop(weights: Weights): void {
-    for (const { worker } of this.#ready) worker.call({ type: 'drop', weights }).catch(() => undefined);
+    for (const { worker } of this.#ready) worker.tell({ type: 'drop', weights });
   }
 
   /** Rejects when one of the threads cannot sample at the moment. */

@@ -93,10 +93,14 @@ export interface GraphCall {
 }
 
 /**
- * `self-test` checks the graphs of a checkpoint. A job is `begin`, then for each batch its datums in parts and its step,
- * before the first one with a teacher of another base model `teacher`, and `save` or `abandon`, which does nothing to a later job.
+ * The calls of a job are, in this order:
+ * - `begin`
+ * - `teacher`, only for a teacher of another base model, before the first batch that needs it
+ * - for each batch its `datums`, in parts, and its `step`
+ * - `save`, or `abandon`, which does nothing to a later job
  */
 export type TrainerCall =
+  /** Checks the graphs of a checkpoint. */
   | { type: 'self-test'; baseModel: string }
   | { type: 'begin'; job: number; from: Weights; graphs: MessagePort[] }
   | { type: 'teacher'; baseModel: string; graphs: MessagePort[] }
@@ -104,6 +108,7 @@ export type TrainerCall =
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'>; scratchFile: string | undefined }
   | { type: 'save'; folder: string }
   | { type: 'abandon'; job: number }
+  | { type: 'drop'; weights: Weights }
   | { type: 'encode'; baseModel: string; replies: Reply[] };
 
 /** The messages of V8 and the runtime when an allocation fails. These errors have no code. */

@@ -55,6 +55,11 @@ export class WorkerThread<Call> {
     return this.running.call<Result>(call, options);
   }
 
+  /** Sends a call to a thread that runs already, and does not wait for its result. */
+  tell(call: Call): void {
+    this.#running?.call(call).catch(() => undefined);
+  }
+
   /** Rejects when the thread cannot be started, or has been silent for half its timeout. */
   async check(): Promise<void> {
     await this.running.ready;

@@ -10,7 +10,7 @@ await startWorker<GraphCall>(async ({ runtime, checkpointRuntime, settings }) =>
   const server = new RunnerServer();
   return {
     async call({ port, baseModel, beside }) {
-      server.serve(port, await graphs.of(baseModel, beside));
+      server.serve(port, await graphs.hold(baseModel, { beside }));
       return null;
     },
     cancel: () => undefined,

@@ -15,9 +15,9 @@ export class GraphsOfModels {
   }
 
   /**
-   * Releases the graphs of all other models but `beside`, when the model's graphs are new. Nothing may be running on them.
+   * The graphs of a model. If they are new, those of all others but `beside` are released: nothing may be running on them.
    */
-  async of(baseModel: string, beside?: string): Promise<BatchGraphs> {
+  async hold(baseModel: string, { beside }: { beside?: string | undefined } = {}): Promise<BatchGraphs> {
     const kept = this.#kept.get(baseModel);
     if (kept) return kept;
     for (const other of [...this.#kept.keys()]) if (other !== beside) await this.#release(other);

@@ -1,5 +1,5 @@
 import type { Reply } from '../../../language/index.ts';
-import type { TrainRequest } from '../../engine.ts';
+import type { TrainRequest, Weights } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import type { GraphCall, TrainerCall, WorkerSettings } from '../threads/worker-messages.ts';
 import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
@@ -38,6 +38,11 @@ export class TrainerThreads {
     const graphs = isSmall(request.from.baseModel) ? this.#graphs.map((thread) => thread.running) : [];
     const graphsOfTeacher = (baseModel: string) => (isSmall(baseModel) ? graphs : []);
     return train({ trainer: this.#trainer.running, graphs, graphsOfTeacher }, request);
+  }
+
+  /** Keeps nothing of a checkpoint for the next job. Does not wait for the thread. */
+  drop(weights: Weights): void {
+    this.#trainer.tell({ type: 'drop', weights });
   }
 
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {

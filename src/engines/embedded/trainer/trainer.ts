@@ -6,7 +6,6 @@ import type { TrainingBatch, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine.ts';
 import { type StepResult, TokenResults } from '../../token-results.ts';
 import type { BaseModels, EmbeddedBaseModel } from '../base-models.ts';
-import { defaultTrainingBytes } from '../memory.ts';
 import type { BatchRunner } from '../runner/batch-runner.ts';
 import type { Runtime } from '../runtime.ts';
 import { readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
@@ -32,14 +31,14 @@ interface Run {
   signal: AbortSignal;
 }
 
-interface TrainerOptions {
+export interface TrainerOptions {
   models: BaseModels;
   codecOf: (baseModel: string) => DecisionCodec;
-  /** Runs the graphs of checkpoints. Default: the runtime of the tiny models. */
-  checkpointRuntime?: Runtime;
-  /** Bytes that training a checkpoint may use beside its weights. Default: half of the memory. */
-  trainingBytes?: number;
-  /** At least this long between two writes of a scratch file, in milliseconds. Default 5000. */
+  /** Runs the graphs of checkpoints. */
+  checkpointRuntime: Runtime;
+  /** Bytes that training a checkpoint may use beside its weights. */
+  trainingBytes: number;
+  /** At least this long between two writes of a scratch file, in milliseconds. Default: see `KeptGradient.open`. */
   keepEveryMs?: number;
 }
 
@@ -71,13 +70,7 @@ export class Trainer {
 
   constructor(
     runtime: Runtime,
-    {
-      models,
-      codecOf,
-      checkpointRuntime = runtime,
-      trainingBytes = defaultTrainingBytes(),
-      keepEveryMs,
-    }: TrainerOptions,
+    { models, codecOf, checkpointRuntime, trainingBytes, keepEveryMs }: TrainerOptions,
   ) {
     this.#keepEveryMs = keepEveryMs;
     this.#settings = [checkpointRuntime.name, checkpointRuntime.device, trainingBytes];
@@ -89,31 +82,29 @@ export class Trainer {
     this.#keepsLayers = checkpointRuntime.device === 'cpu';
   }
 
-  /** Begins a job. `others`: what runs the graphs of a tiny model; when empty, this thread does. */
-  async begin(from: Weights, others: readonly BatchRunner[] = []): Promise<void> {
+  /** Begins a job. Without `runners`, this thread runs its graphs. */
+  async begin(from: Weights, runners: readonly BatchRunner[] = []): Promise<void> {
     this.#end();
     this.#cancellation = new AbortController();
     const { signal } = this.#cancellation;
     const model = this.#models.find(from.baseModel);
-    this.#runners = others.length > 0 ? others : [await this.#graphs.of(model.id)];
+    this.#runners = runners.length > 0 ? runners : [await this.#graphs.hold(model.id)];
     this.#run = { model, vector: await this.#take(from), steps: 0, signal };
   }
 
-  /** Says what else runs the graphs of the job's teacher. When empty, or without this call, this thread does. */
-  async teach(baseModel: string, others: readonly BatchRunner[] = []): Promise<void> {
-    const { model } = this.#current();
-    const runners = others.length > 0 ? others : [await this.#graphs.of(baseModel, model.id)];
+  /** Says what runs the graphs of the job's teacher. Without `runners`, or without this call, this thread does. */
+  async teach(baseModel: string, runners: readonly BatchRunner[] = []): Promise<void> {
+    const beside = this.#current().model.id;
+    const own = runners.length > 0 ? runners : [await this.#graphs.hold(baseModel, { beside })];
     this.#closeTeacher();
-    this.#teacher = { baseModel, runners };
+    this.#teacher = { baseModel, runners: own };
   }
 
-  /** What the job begins with. */
+  /** What the job begins with. The last checkpoint leaves the memory before another is loaded. */
   async #take({ baseModel, folder }: Weights): Promise<TrainedVector> {
-    const saved = this.#saved;
-    if (saved && folder === saved.folder) {
-      this.#saved = undefined;
-      return saved.vector;
-    }
+    const saved = this.#saved?.folder === folder ? this.#saved : null;
+    this.#saved = undefined;
+    if (saved) return saved.vector;
     const values = await this.#models.loadVector({ baseModel, folder });
     const shapes = this.#models.trainedShapes(baseModel);
     return new TrainedVector(values, folder === null ? null : await readOptimizer(folder, shapes));
@@ -140,12 +131,19 @@ export class Trainer {
     const { model, vector, signal } = run;
     const codec = this.#codecOf(model.id);
     const sequences: TrainingSequence[] = [];
-    for await (const [, datum] of inTimeSlices(datums)) sequences.push(await findDecisions(datum, codec));
+    for await (const [, datum] of inTimeSlices(datums)) {
+      signal.throwIfAborted();
+      sequences.push(await findDecisions(datum, codec));
+    }
     const passes = this.#passes(model, sequences, this.#runners);
     if (passes.sequences.length === 0)
       throw new EngineError('nothing_to_train', 'No token of the batch was a decision.');
     const penalty = await klPenaltyOf(loss, {
-      ...{ step: passes, baseModel: model.id, vector: vector.values, reference, signal },
+      step: passes,
+      baseModel: model.id,
+      vector: vector.values,
+      reference,
+      signal,
       passesOf: async (teacher) => {
         if (this.#teacher?.baseModel !== teacher) await this.teach(teacher);
         return this.#passes(this.#models.find(teacher), sequences, this.#teacher?.runners ?? []);
@@ -229,6 +227,11 @@ export class Trainer {
     );
     this.#saved = { folder, vector };
     this.#end();
+  }
+
+  /** Keeps nothing of a checkpoint for the next job. */
+  drop({ folder }: Weights): void {
+    if (this.#saved?.folder === folder) this.#saved = undefined;
   }
 
   abandon(): void {

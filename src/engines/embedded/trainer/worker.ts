@@ -55,6 +55,8 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
         return trainer.save(call.folder);
       case 'abandon':
         return call.job === job ? trainer.abandon() : undefined;
+      case 'drop':
+        return trainer.drop(call.weights);
       case 'encode': {
         const codec = codecs.of(call.baseModel);
         const encoded: number[][] = [];

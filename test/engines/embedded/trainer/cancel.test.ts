@@ -5,13 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import type { Runtime, Session } from '../../../../src/engines/embedded/runtime.ts';
-import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { codec, runtime } from '../sampler/support.ts';
-import { Bench, base, batchOf } from '../support.ts';
+import { Bench, base, batchOf, openTrainer } from '../support.ts';
 
 const length = 400;
 const tokens = Array.from({ length }, (_, index) => 20 + ((index * 7) % 200));
@@ -45,7 +44,7 @@ function open(onRun: (runs: number) => void = () => {}) {
     },
   };
   return {
-    trainer: new Trainer(watched, { models: new BaseModels([]), codecOf: () => codec }),
+    trainer: openTrainer(watched, { models: new BaseModels([]), codecOf: () => codec }),
     live,
     counts,
   };
@@ -92,6 +91,24 @@ describe('a cancelled training', () => {
     expect(counts.made).toBe(sessions);
     await trainer.close();
     expect(live.size).toBe(0);
+  });
+
+  it('ends while its decisions are searched, however many datums follow', async () => {
+    let prepared = 0;
+    const trainer = openTrainer(runtime, {
+      models: new BaseModels([]),
+      codecOf: () => ({
+        compiler: codec.compiler,
+        prepareSampling(parameters) {
+          if (++prepared === 2) trainer.cancel();
+          return codec.prepareSampling(parameters);
+        },
+      }),
+    });
+    await trainer.begin(base);
+    await expect(trainer.step(batch)).rejects.toMatchObject({ code: 'training_cancelled' });
+    expect(prepared).toBe(2);
+    await trainer.close();
   });
 
   it('continues from the last checkpoint as it was saved', async () => {

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -14,7 +14,6 @@ import { findDecisions } from '../../../../src/engines/embedded/trainer/decision
 import { toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { TrainingPasses } from '../../../../src/engines/embedded/trainer/passes.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
-import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import {
@@ -28,7 +27,7 @@ import { sharedFolder } from '../../../support/files.ts';
 import { adapterOfTests, codecOfTokens, modelIn, randomModel } from '../checkpoint/models.ts';
 import { fixtureFolder, fixtureNames } from '../checkpoint/reference.ts';
 import { runtime, codec as text } from '../sampler/support.ts';
-import { Bench, batchOf, base as tinyBase } from '../support.ts';
+import { Bench, batchOf, openTrainer, base as tinyBase } from '../support.ts';
 
 const lossOf = (given: Record<string, unknown>): LossConfig =>
   resolveRlConfig(rlConfigSchema.parse(given), { learningRate: 1 }).loss;
@@ -62,8 +61,8 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
   const models = new BaseModels([model]);
   const base = { baseModel: model.id, folder: null };
   const codec = codecOfTokens(vocabularySize);
-  const open = (trainingBytes?: number) =>
-    new Trainer(runtime, { models, codecOf: () => codec, trainingBytes });
+  const open = (trainingBytes = 2 ** 32) =>
+    openTrainer(runtime, { models, codecOf: () => codec, trainingBytes });
   const trainer = open();
   const byHand = await BatchGraphs.create(runtime, model, lora);
   afterAll(async () => {
@@ -232,7 +231,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
   it('is cancelled between layers, and the next job begins clean', async () => {
     const [step] = steps as [TrainingBatch];
     const { watched, seen } = watch();
-    const own = new Trainer(watched, { models, codecOf: () => codec });
+    const own = openTrainer(watched, { models, codecOf: () => codec });
     await own.begin(base);
     await own.step(step);
     const all = seen.runs;
@@ -263,7 +262,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     const { watched, seen } = watch();
     const take = async (batch: TrainingBatch, last = Number.POSITIVE_INFINITY) => {
       const options = { models, codecOf: () => codec, trainingBytes: bytes, keepEveryMs: 0 };
-      const own = new Trainer(watched, options);
+      const own = openTrainer(watched, options);
       try {
         await own.begin(base);
         seen.runs = 0;
@@ -315,7 +314,7 @@ describe('a trainer of several base models', () => {
     const [one, two] = [randomModel('one', 1), randomModel('two', 2)];
     const models = new BaseModels([one, two]);
     const tokens = codecOfTokens(one.vocabularySize);
-    const trainer = new Trainer(runtime, {
+    const trainer = openTrainer(runtime, {
       models,
       codecOf: (id) => (id === tinyBase.baseModel ? text : tokens),
     });
@@ -331,6 +330,33 @@ describe('a trainer of several base models', () => {
       saved.set(id, vector);
     }
     expect(saved.get('one')).not.toEqual(saved.get('two'));
+    await trainer.close();
+  });
+
+  it('keeps the last checkpoint in memory until another begins, or it is dropped', async () => {
+    const models = new BaseModels([]);
+    const load = vi.spyOn(models, 'loadVector');
+    const trainer = openTrainer(runtime, { models, codecOf: () => text });
+    const saved = { ...tinyBase, folder: join(folder, 'kept') };
+    const loads = async () => {
+      load.mockClear();
+      await trainer.begin(saved);
+      await rm(saved.folder, { recursive: true });
+      await trainer.save(saved.folder);
+      return load.mock.calls.length;
+    };
+    await trainer.begin(tinyBase);
+    await trainer.save(saved.folder);
+    expect(await loads()).toBe(0);
+    // It is gone before the other is loaded: not even a failure keeps it.
+    load.mockRejectedValueOnce(new Error('no memory'));
+    await expect(trainer.begin(tinyBase)).rejects.toThrow('no memory');
+    expect(await loads()).toBe(1);
+    expect(await loads()).toBe(0);
+    trainer.drop({ ...saved, folder: join(folder, 'another') });
+    expect(await loads()).toBe(0);
+    trainer.drop(saved);
+    expect(await loads()).toBe(1);
     await trainer.close();
   });
 });

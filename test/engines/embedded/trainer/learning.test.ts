@@ -4,14 +4,13 @@ import { BaseModels, type EmbeddedBaseModel } from '../../../../src/engines/embe
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { type Trained, trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
-import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/grammar/constraint.ts';
 import { type Datum, plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { adapterOfTests, codecOfTokens, randomModel } from '../checkpoint/models.ts';
 import { runtime } from '../sampler/support.ts';
-import { batchOf } from '../support.ts';
+import { batchOf, openTrainer } from '../support.ts';
 
 const prompts = [7, 9, 12, 20].map((token) => [1, token, 3]);
 const attempts = 16;
@@ -59,7 +58,7 @@ describe('a small checkpoint with random weights', () => {
     const model = { ...randomModel('random', seed), trained };
     const { id, vocabularySize } = model;
     const models = new BaseModels([model]);
-    const trainer = new Trainer(runtime, { models, codecOf: () => codecOfTokens(vocabularySize) });
+    const trainer = openTrainer(runtime, { models, codecOf: () => codecOfTokens(vocabularySize) });
     const random = new Random(seed);
     let weights: Weights = { baseModel: id, folder: null };
     const rates: number[] = [];

@@ -18,7 +18,7 @@ async function open() {
   const { port1, port2 } = new MessageChannel();
   const models = new BaseModels([]);
   const graphs = new GraphsOfModels(models, { cpu: runtime, device: runtime });
-  const local = await graphs.of(baseModel);
+  const local = await graphs.hold(baseModel);
   const server = new RunnerServer();
   server.serve(port1, local);
   const run: BatchRun = {
@@ -51,9 +51,9 @@ it('graphs that could not be created are created for the next job', async () => 
     },
   };
   const graphs = new GraphsOfModels(new BaseModels([]), { cpu: failing, device: failing });
-  await expect(graphs.of(baseModel)).rejects.toThrow('no memory');
-  const created = await graphs.of(baseModel);
-  expect(await graphs.of(baseModel)).toBe(created);
+  await expect(graphs.hold(baseModel)).rejects.toThrow('no memory');
+  const created = await graphs.hold(baseModel);
+  expect(await graphs.hold(baseModel)).toBe(created);
   await graphs.close();
 });
 
