@@ -73,12 +73,11 @@ export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
   lengthPenalty: number;
 }
 
-export interface ScorePromptRequest {
-  weights: Weights;
-  prompt: readonly number[];
+export interface ScorePromptRequest
+  extends Pick<GenerateRequest, 'weights' | 'prompt' | 'tenant' | 'signal'>,
+    Partial<Pick<GenerateRequest, 'priority'>> {
   /** Number of likeliest tokens to report for each position, besides the prompt's own token. */
   top: number;
-  signal?: AbortSignal;
 }
 
 /** A prompt token under the model's distribution over the whole vocabulary at temperature 1. */

@@ -25,9 +25,9 @@ interface Assembled extends CompiledConstraint {
 
 const cachedConstraints = 256;
 /** Most nodes of all cached constraints: some hundred megabytes. */
-const CACHED_NODES = 2_000_000;
+const cachedNodes = 2_000_000;
 /** This many characters of a constraint's JSON take as much memory as a node. */
-const CHARACTERS_OF_A_NODE = 64;
+const charactersOfNode = 64;
 
 /** Up to so many tokens, a search through all of them takes less than a millisecond. */
 const smallVocabulary = 8192;
@@ -49,16 +49,18 @@ export class GrammarCompiler {
   readonly #vocabulary: Vocabulary;
   readonly #writable: Writable | null;
   readonly #memory = new StateMemory();
+  /** The JSON of constraints, which do not change once they were compiled. */
+  readonly #keys = new WeakMap<Constraint, string>();
   /** Key: the constraint's JSON. */
   readonly #plans = new LRUCache<string, ConstraintPlan>({
     max: cachedConstraints,
-    maxSize: CACHED_NODES,
-    sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE),
+    maxSize: cachedNodes,
+    sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / charactersOfNode),
   });
   /** Key: the plan's name. */
   readonly #ready = new LRUCache<string, Assembled>({
     max: cachedConstraints,
-    maxSize: CACHED_NODES,
+    maxSize: cachedNodes,
     sizeCalculation: ({ automata }) => automata.reduce((sum, { size }) => sum + size, 1),
     dispose: ({ automata }) => {
       for (const automaton of automata) automaton.clear();
@@ -98,9 +100,7 @@ export class GrammarCompiler {
 
   /** The slow part of `compile`, which also finds what is wrong with a constraint. */
   plan(constraint: Constraint): ConstraintPlan {
-    checkDepth(constraint);
-    const key = JSON.stringify(constraint);
-    checkLength(key);
+    const key = this.#keyOf(constraint);
     const known = this.#plans.get(key);
     if (known) return known;
     const { reasoning, grammar } = constraint;
@@ -115,6 +115,16 @@ export class GrammarCompiler {
     };
     this.#plans.set(key, plan);
     return plan;
+  }
+
+  #keyOf(constraint: Constraint): string {
+    const known = this.#keys.get(constraint);
+    if (known !== undefined) return known;
+    checkDepth(constraint);
+    const key = JSON.stringify(constraint);
+    checkLength(key);
+    this.#keys.set(constraint, key);
+    return key;
   }
 
   /** The fast part of `compile`. */

@@ -263,6 +263,22 @@ describe('legal tokens', () => {
 });
 
 describe('a compiler', () => {
+  it('reads a constraint once, however many replies it has', () => {
+    const own = new GrammarCompiler(tokenizer, format);
+    let reads = 0;
+    const constraint: Constraint = {
+      get grammar() {
+        reads++;
+        return { type: 'choice' as const, choices: ['yes', 'no'] };
+      },
+    };
+    const plan = own.plan(constraint);
+    const first = reads;
+    expect(own.plan(constraint)).toBe(plan);
+    expect(reads).toBe(first);
+    expect(own.plan({ ...constraint })).toBe(plan);
+  });
+
   it('compiles equal constraints once and drops those unused for long', async () => {
     const own = new GrammarCompiler(tokenizer, format);
     const numbered = (number: number) => own.compile(textOf({ type: 'choice', choices: [`${number}`] }));

@@ -62,7 +62,10 @@ export class Pool {
     this.#largestBatch = Math.min(largestBatch, cache.mostSlots);
     this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
     this.#slots = new Slots(cache, this.#prefixes);
-    this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);
+    this.#scorer = new PromptScorer(decoder.twin(), {
+      vocabularySize: architecture.vocabularySize,
+      overdueMs,
+    });
   }
 
   get idle(): boolean {
@@ -85,9 +88,9 @@ export class Pool {
     this.#mayHaveEnded = true;
   }
 
-  /** Queues the scoring of a prompt. Prompts are scored in order, one chunk in each step, alongside all sampling. */
-  score(scores: PromptScores): void {
-    this.#scorer.add(scores);
+  /** Queues the scoring of a prompt: one chunk in each step, alongside all sampling. */
+  score(scores: PromptScores, order?: Partial<Pick<Scheduling, 'priority' | 'tenant'>>): void {
+    this.#scorer.add(scores, order);
   }
 
   /**

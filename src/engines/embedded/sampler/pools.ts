@@ -152,7 +152,9 @@ export class Pools {
     // Packed weights stay, because the next checkpoint of a policy needs them again.
     if (this.#runtime.device === 'cpu' && !this.#packed.has(model)) {
       const form = { attention: attentionKind(model.architecture), hasAdapters: adapter !== null };
-      this.#packed.set(model, takePacked(this.#runtime, model, form).release);
+      const { sessions, release } = takePacked(this.#runtime, model, form);
+      this.#packed.set(model, release);
+      sessions.catch(() => this.#packed.delete(model));
     }
     return Decoder.create(this.#runtime, model, adapter);
   }

@@ -1,3 +1,4 @@
+import { FairQueue } from '../../../util/fair-queue.ts';
 import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
 import { type LogitRows, logprobAt, nanLogits, softmaxOf, topOf } from '../sampling/distribution.ts';
 import type { Decoder } from './decoder.ts';
@@ -6,15 +7,15 @@ import { Answer } from './sequence.ts';
 /** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores extends Answer {
   readonly prompt: readonly number[];
+  /** Number of tokens that are compared. A checkpoint may have logits for more, which mean nothing. */
+  readonly vocabularySize: number;
   readonly #top: number;
-  readonly #vocabulary: Int32Array;
   readonly #scores: (ScoredToken | null)[] = [null];
 
-  /** `vocabularySize`: the tokens that are compared. A checkpoint may have logits for more, which mean nothing. */
   constructor({ prompt, top }: Pick<ScorePromptRequest, 'prompt' | 'top'>, vocabularySize: number) {
     super();
-    this.#vocabulary = Int32Array.from({ length: vocabularySize }, (_, id) => id);
     this.prompt = prompt;
+    this.vocabularySize = vocabularySize;
     this.#top = top;
   }
 
@@ -27,10 +28,10 @@ export class PromptScores extends Answer {
     return this.#scores.length === this.prompt.length;
   }
 
-  /** Takes the logits after the next `count` tokens. An error ends only this prompt's scores. */
-  take(rows: LogitRows, count: number): void {
+  /** Takes the logits after the next `count` tokens. An error ends only this prompt's scores. `all`: the vocabulary. */
+  take(rows: LogitRows, count: number, all: Int32Array): void {
     try {
-      for (let row = 0; row < count; row++) this.#scores.push(this.#score(rows, row));
+      for (let row = 0; row < count; row++) this.#scores.push(this.#score(rows, row, all));
     } catch (error) {
       this.fail(error);
     }
@@ -41,8 +42,7 @@ export class PromptScores extends Answer {
   }
 
   /** Scores the next token under the softmax of the whole vocabulary's logits. Among equals the lower token ranks first. */
-  #score(rows: LogitRows, row: number): ScoredToken {
-    const all = this.#vocabulary;
+  #score(rows: LogitRows, row: number, all: Int32Array): ScoredToken {
     const token = this.prompt[this.#scores.length] as number;
     const distribution = softmaxOf(rows, row, all);
     if (!distribution) throw nanLogits();
@@ -63,16 +63,24 @@ const maxTokensPerStep = 128;
 const maxLogitsPerStep = 8_000_000;
 
 /**
- * Scores prompts one after another, one chunk in each step. It uses a separate key-value cache, and no prefix cache,
+ * Scores prompts one after another, one chunk in each step. Tenants take turns, with equal shares of tokens. It uses a separate key-value cache, and no prefix cache,
  * because it needs the logits of every token.
  */
 export class PromptScorer {
   readonly #decoder: Decoder;
   readonly #tokensPerStep: number;
-  #waiting: PromptScores[] = [];
+  readonly #waiting: FairQueue<PromptScores>;
+  #current: PromptScores | undefined;
+  /** All tokens that are compared. */
+  #vocabulary = new Int32Array(0);
 
-  constructor(decoder: Decoder, vocabularySize: number) {
+  /** `overdueMs`: see `FairQueue`. */
+  constructor(
+    decoder: Decoder,
+    { vocabularySize, overdueMs }: { vocabularySize: number; overdueMs: number },
+  ) {
     this.#decoder = decoder;
+    this.#waiting = new FairQueue({ overdueMs });
     this.#tokensPerStep = Math.max(
       1,
       Math.min(maxTokensPerStep, Math.floor(maxLogitsPerStep / vocabularySize)),
@@ -80,19 +88,23 @@ export class PromptScorer {
   }
 
   get idle(): boolean {
-    return this.#waiting.length === 0;
+    return !this.#current && this.#waiting.count === 0;
   }
 
-  add(scores: PromptScores): void {
-    this.#waiting.push(scores);
+  add(scores: PromptScores, { priority, tenant }: Pick<ScorePromptRequest, 'priority' | 'tenant'> = {}): void {
+    this.#waiting.add(scores, { priority, tenant, slots: scores.prompt.length });
   }
 
   /** Computes one chunk. Returns the prompts that have ended. */
   async step(): Promise<PromptScores[]> {
-    const cancelled = this.#takeEnded();
-    const current = this.#waiting[0];
-    if (current) await this.#compute(current);
-    const ended = [...cancelled, ...this.#takeEnded()];
+    const ended = this.#waiting.remove((scores) => scores.ended);
+    this.#current ??= this.#waiting.take();
+    const current = this.#current;
+    if (current && !current.ended) await this.#compute(current);
+    if (current?.ended) {
+      ended.push(current);
+      this.#current = undefined;
+    }
     if (this.idle) this.#decoder.cache.clear();
     return ended;
   }
@@ -104,12 +116,8 @@ export class PromptScorer {
     const rows = await this.#decoder.run(0, [{ tokens: prompt, start: computed, end }], {
       everyToken: true,
     });
-    scores.take(rows, end - computed);
-  }
-
-  #takeEnded(): PromptScores[] {
-    const ended = this.#waiting.filter((scores) => scores.ended);
-    if (ended.length > 0) this.#waiting = this.#waiting.filter((scores) => !scores.ended);
-    return ended;
+    if (this.#vocabulary.length !== scores.vocabularySize)
+      this.#vocabulary = Int32Array.from({ length: scores.vocabularySize }, (_, id) => id);
+    scores.take(rows, end - computed, this.#vocabulary);
   }
 }

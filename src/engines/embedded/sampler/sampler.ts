@@ -127,7 +127,7 @@ export class Sampler {
     if (call.type === 'score')
       return (pool) => {
         const scores = new PromptScores(call.request, codec.tokenizer.vocabularySize);
-        pool.score(scores);
+        pool.score(scores, call.request);
         return scores;
       };
     const { request } = call;

@@ -36,12 +36,13 @@ export function searchChoices(
 /** Log-probabilities of the prompt's tokens; null if not requested. */
 export async function scorePrompt(
   engine: Engine,
-  { generation: { weights, prompt }, request, tools }: PreparedChat,
+  { generation: { weights, prompt, priority, tenant }, request, tools }: PreparedChat,
   signal: AbortSignal,
 ): Promise<(PromptLogprob | null)[] | null> {
   const { prompt_logprobs: top } = request;
   if (top === undefined) return null;
-  return tools.texts.promptLogprobs(await engine.scorePrompt({ weights, prompt, top, signal }));
+  const scoring = { weights, prompt, priority, tenant, top, signal };
+  return tools.texts.promptLogprobs(await engine.scorePrompt(scoring));
 }
 
 /** Samples all choices of a request, and scores its prompt if requested. If one part fails, the others are aborted. */

@@ -1,31 +1,12 @@
 import { expect, it } from 'vitest';
-import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { attentionKind } from '../../../../src/engines/embedded/sampler/cached-attention.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { takePacked } from '../../../../src/engines/embedded/sampler/packed-stages.ts';
 import { smallModel } from '../../../../src/engines/embedded/self-test/random-model.ts';
-
-/** A runtime that counts sessions, of which creating number `failing` fails. */
-async function watched(failing = 0) {
-  const runtime = await loadRuntime('auto', 1);
-  const counts = { made: 0, live: 0 };
-  const session: Runtime['session'] = async (model, weights) => {
-    if (++counts.made === failing) throw new Error('no memory');
-    const made = await runtime.session(model, weights);
-    counts.live++;
-    return {
-      run: made.run,
-      release: async () => {
-        counts.live--;
-        await made.release();
-      },
-    };
-  };
-  return { runtime: { ...runtime, session }, counts };
-}
+import { watched } from './support.ts';
 
 it('packs a checkpoint once for all adapters, and frees the weights with the last user', async () => {
-  const { runtime, counts } = await watched();
+  const { runtime, counts } = watched();
   const model = smallModel();
   const sessions = model.architecture.layers + 1;
   const [first, second] = await Promise.all([
@@ -45,7 +26,7 @@ it('packs a checkpoint once for all adapters, and frees the weights with the las
 });
 
 it('leaves nothing of weights that could not be packed, and packs them for the next user', async () => {
-  const { runtime, counts } = await watched(2);
+  const { runtime, counts } = watched(2);
   const model = smallModel();
   await expect(Decoder.create(runtime, model, null)).rejects.toThrow('no memory');
   expect(counts.live).toBe(0);

@@ -170,6 +170,20 @@ describe('a pool', () => {
     await drain(pool);
   });
 
+  it('scores prompts of tenants in turn, with equal shares of tokens', async () => {
+    const { pool } = await openPool();
+    const scoresOf = (length: number) =>
+      new PromptScores({ prompt: shared.slice(0, length), top: 0 }, architecture.vocabularySize);
+    const many = [20, 20, 20, 20].map(scoresOf);
+    const few = [30, 10].map(scoresOf);
+    const urgent = scoresOf(10);
+    for (const scores of many) pool.score(scores, { tenant: 'many' });
+    for (const scores of few) pool.score(scores, { tenant: 'few' });
+    pool.score(urgent, { tenant: 'many', priority: -1 });
+    const ended = await drain(pool);
+    expect([urgent, ...many, ...few].map((scores) => ended.indexOf(scores))).toEqual([0, 1, 3, 5, 6, 2, 4]);
+  });
+
   it('refuses a search that is wider than its batches', async () => {
     const { pool } = await openPool({ largestBatch: 4 });
     const root = await sequenceOf();

@@ -9,7 +9,7 @@ import type { Weights } from '../../../../src/engines/engine.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
-import { encode, models, ordinary, runtime, sequenceOf, sources } from './support.ts';
+import { encode, models, ordinary, runtime, sequenceOf, sources, watched } from './support.ts';
 
 const finishedIn = (answers: WorkerAnswer[]) =>
   answers.flatMap((answer) => ('result' in answer ? [answer.id] : []));
@@ -86,6 +86,21 @@ describe('pools', () => {
     expect(pools.count).toBe(0);
     await pools.close();
   });
+});
+
+it('keeps packed weights for the next checkpoint, also when packing them failed once', async () => {
+  const { runtime: failing, counts } = watched(2);
+  const pools = new Pools(failing, models, settings);
+  const weights = { baseModel: 'martingale-tiny', folder: null };
+  await expect(pools.open(weights, () => {})).rejects.toThrow('no memory');
+  for (let time = 0; time < 2; time++) {
+    await pools.open(weights, () => {});
+    pools.drop(weights);
+  }
+  const sessions = models.find(weights.baseModel).architecture.layers + 1;
+  expect(counts).toEqual({ made: 2 + sessions, live: sessions });
+  await pools.close();
+  expect(counts.live).toBe(0);
 });
 
 describe('the sampler', () => {

@@ -4,7 +4,7 @@ import { ConversationCodec } from '../../../../src/engines/embedded/conversation
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { BaseWeights } from '../../../../src/engines/embedded/runner/layer-feeds.ts';
-import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
@@ -35,6 +35,23 @@ export const codec = new ConversationCodec();
 export const models = new BaseModels([]);
 export const sources = { models, codecOf: () => codec };
 export const runtime = await loadRuntime('auto', 1);
+/** The runtime, with a count of its sessions, of which creating number `failing` fails. */
+export function watched(failing = 0) {
+  const counts = { made: 0, live: 0 };
+  const session: Runtime['session'] = async (model, weights) => {
+    if (++counts.made === failing) throw new Error('no memory');
+    const made = await runtime.session(model, weights);
+    counts.live++;
+    return {
+      run: made.run,
+      release: async () => {
+        counts.live--;
+        await made.release();
+      },
+    };
+  };
+  return { runtime: { ...runtime, session }, counts };
+}
 /** Default scheduling. */
 export const ordinary = { priority: 0, cacheSalt: null };
 
