@@ -5,7 +5,8 @@ import { type MessageOutcome, nextMessage } from './next-message.ts';
 
 /** On a busy machine, a task may take this many times its own time limit. */
 const busyFactor = 8;
-const startTimeoutMs = 60_000;
+/** How long a thread may take to start. */
+export const startTimeoutMs = 60_000;
 
 interface TaskThreadOptions {
   module: URL;

@@ -69,8 +69,8 @@ export class Watchdog {
     const timer = setInterval(() => {
       const now = observe();
       const computedMs = (now.processorMs ?? Number.POSITIVE_INFINITY) - (last.processorMs ?? 0);
-      const silentMs = Math.min(this.#everyMs, computedMs);
-      this.#silentMs = now.beats !== last.beats || excused() ? 0 : this.#silentMs + silentMs;
+      const passedMs = Math.min(this.#everyMs, computedMs);
+      this.#silentMs = now.beats !== last.beats || excused() ? 0 : this.#silentMs + passedMs;
       last = now;
       if (this.silentMs < checks * this.#everyMs) return;
       clearInterval(timer);

@@ -1,5 +1,6 @@
 import { type TransferListItem, Worker } from 'node:worker_threads';
 import { hasCode } from '../../../util/error.ts';
+import { startTimeoutMs } from '../../../util/task-thread.ts';
 import { EngineError, type GenerationDelta } from '../../engine.ts';
 import { deviceLock } from '../onnx/device-lock.ts';
 import { NativeGate, shutAtExit } from '../onnx/native-gate.ts';
@@ -13,8 +14,13 @@ import {
   type WorkerStart,
 } from './worker-messages.ts';
 
-/** How long a closing thread may take to complete its current step. */
-const closeTimeoutMs = 10_000;
+/** How long a thread may take, in milliseconds. */
+interface ThreadTimeouts {
+  /** Until it has started. Default 60000. */
+  startTimeoutMs: number;
+  /** To complete its current step when it is closed. Default 10000. */
+  closeTimeoutMs: number;
+}
 
 export interface CallOptions {
   /** Rejects the call at once with its reason, and tells the thread. */
@@ -33,21 +39,21 @@ export interface CallOptions {
 export class WorkerThread<Call> {
   readonly #module: URL;
   readonly #settings: WorkerSettings;
-  readonly #closeTimeoutMs: number;
+  readonly #timeouts: ThreadTimeouts;
   #running: RunningThread<Call> | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(module: URL, settings: WorkerSettings, options: { closeTimeoutMs?: number } = {}) {
+  constructor(module: URL, settings: WorkerSettings, timeouts: Partial<ThreadTimeouts> = {}) {
     this.#module = module;
     this.#settings = settings;
-    this.#closeTimeoutMs = options.closeTimeoutMs ?? closeTimeoutMs;
+    this.#timeouts = { startTimeoutMs, closeTimeoutMs: 10_000, ...timeouts };
   }
 
   /** The thread that runs now, which is started if necessary. Its calls fail after its death. */
   get running(): RunningThread<Call> {
     if (this.#closed) throw engineClosed();
     if (!this.#running || this.#running.isDead)
-      this.#running = new RunningThread(this.#module, this.#settings);
+      this.#running = new RunningThread(this.#module, this.#settings, this.#timeouts);
     return this.#running;
   }
 
@@ -74,7 +80,7 @@ export class WorkerThread<Call> {
 
   /** Fails all calls at once. Resolves once the thread has ended, which has ten seconds for its current step. */
   close(): Promise<void> {
-    this.#closed ??= this.#running?.close(this.#closeTimeoutMs) ?? Promise.resolve();
+    this.#closed ??= this.#running?.close() ?? Promise.resolve();
     return this.#closed;
   }
 }
@@ -89,6 +95,7 @@ export class RunningThread<Call> {
   /** Resolves with the name of the thread's runtime when it has started. */
   readonly ready: Promise<string>;
   readonly #worker: Worker;
+  readonly #closeTimeoutMs: number;
   readonly #exited: Promise<void>;
   readonly #watchdog: Watchdog;
   readonly #gate = new NativeGate();
@@ -101,8 +108,9 @@ export class RunningThread<Call> {
   /** Requests of this tick. */
   #outbox: { request: WorkerRequest<Call>; transfer: readonly TransferListItem[] }[] = [];
 
-  constructor(module: URL, settings: WorkerSettings) {
+  constructor(module: URL, settings: WorkerSettings, { startTimeoutMs, closeTimeoutMs }: ThreadTimeouts) {
     const { threadTimeoutMs, threadHeapBytes } = settings;
+    this.#closeTimeoutMs = closeTimeoutMs;
     this.#watchdog = new Watchdog(threadTimeoutMs);
     const workerData: WorkerStart = {
       settings,
@@ -123,7 +131,12 @@ export class RunningThread<Call> {
     this.#exited = exited.promise;
     const forgetGate = shutAtExit(this.#gate);
     let unwatch = () => {};
+    const startDeadline = setTimeout(
+      () => this.#terminate(new Error(`it did not start within ${startTimeoutMs} ms`)),
+      startTimeoutMs,
+    );
     worker.once('message', ({ runtime }: WorkerReady) => {
+      clearTimeout(startDeadline);
       worker.on('message', (answers: WorkerAnswer[]) => this.#receive(answers));
       unwatch = this.#watchdog.watch({
         excused: () => this.#gate.occupied,
@@ -135,6 +148,7 @@ export class RunningThread<Call> {
       this.#cause = error;
     });
     worker.once('exit', (code) => {
+      clearTimeout(startDeadline);
       forgetGate();
       deviceLock.release(threadId);
       unwatch();
@@ -186,10 +200,10 @@ export class RunningThread<Call> {
    * Fails all calls at once and asks the thread to exit, because terminating a thread inside the native runtime aborts
    * the whole process. Resolves once the thread has ended. After the deadline it is terminated.
    */
-  async close(timeoutMs: number): Promise<void> {
+  async close(): Promise<void> {
     this.#die(engineClosed());
     this.#post({ type: 'close' });
-    const deadline = setTimeout(() => this.#terminate(engineClosed()), timeoutMs);
+    const deadline = setTimeout(() => this.#terminate(engineClosed()), this.#closeTimeoutMs);
     await this.#exited;
     clearTimeout(deadline);
   }

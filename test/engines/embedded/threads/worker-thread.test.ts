@@ -45,6 +45,20 @@ describe('a worker thread', () => {
     await thread.close();
   });
 
+  it.each([
+    ['its modules never end', 'for (;;);'],
+    ['it waits for something that never comes', 'setInterval(() => {}, 1000);'],
+  ])('is ended when it does not start, because %s', async (_, source) => {
+    const thread = new WorkerThread<string>(new URL(`data:text/javascript,${source}`), settings, {
+      closeTimeoutMs: 1,
+      startTimeoutMs: 100,
+    });
+    const died = { code: 'worker_died', message: expect.stringContaining('did not start within 100 ms') };
+    await expect(thread.running.ready).rejects.toMatchObject(died);
+    await expect(thread.call('echo')).rejects.toMatchObject(died);
+    await thread.close();
+  });
+
   it.skipIf(process.platform !== 'linux')(
     'may wait for a processor as long as it must, and is ended when it hangs on a busy machine',
     async () => {
