@@ -31,7 +31,6 @@ interface HubExecutorOptions {
   reach: Reach;
   apiKey: string;
   listening: Listening;
-  /** Called when the executor closes, after its last rollout. */
   /** Called when nobody can join any more. */
   onClosed: () => Promise<void>;
 }

@@ -82,7 +82,8 @@ export class LeaseHub {
   /** Ends the rollout of a lease as soon as its holder has cleaned up. */
   abort(lease: Lease, reason: RolloutFailure): void {
     if (!this.#leases.has(lease.id)) return;
-    if (lease.holder) {
+    if (lease.holder && lease.start) {
+      lease.abortReason = reason;
       lease.holder.send({ type: 'abort', lease: lease.id, reason });
       this.#limit(lease, lease.options.afterAbortMs, reason);
     } else this.end(lease, reason);
@@ -118,6 +119,7 @@ export class LeaseHub {
     if (message.type === 'ended') this.#receiveEnd(worker, message);
     // From a worker that is gone only results count: it would never give back a slot of a budget.
     else if (!this.#workers.has(worker.id)) return;
+    else if (message.type === 'failed') this.#receiveFailure(worker, message);
     else if (message.type === 'leaving') worker.isLeaving = true;
     else if (message.type === 'left') this.#remove(worker, 'left');
     else worker.slots.receive(message);
@@ -176,8 +178,17 @@ export class LeaseHub {
     if (!this.#close(lease)) return;
     const reason = { code: 'result_known', message: 'Another worker has brought the result.' };
     if (holder && holder !== worker) holder.send({ type: 'abort', lease: id, reason });
-    lease.end({ type: 'ended', rollout: fromWorker(rollout, worker.name) });
+    lease.end({ type: 'ended', rollout: fromWorker(rollout, worker) });
     this.#assign();
+  }
+
+  #receiveFailure(
+    worker: RemoteWorker,
+    { lease: id, epoch, failure }: Extract<FromWorker, { type: 'failed' }>,
+  ): void {
+    const lease = this.#leases.get(id);
+    if (lease?.holder === worker && epoch === lease.epoch) this.end(lease, onWorker(failure, worker));
+    else this.#ignored++;
   }
 
   #assign(): void {
@@ -255,6 +266,10 @@ export class LeaseHub {
     worker.leases.delete(lease.id);
     lease.holder = undefined;
     clearTimeout(lease.timer);
+    if (lease.abortReason) {
+      this.end(lease, lease.abortReason);
+      return;
+    }
     if (why === 'lost' && ++lease.losses >= this.#options.maxLosses) {
       const message =
         `${lease.losses} workers were lost while they had this rollout, the last one ${worker.name}: it may end its ` +
@@ -292,8 +307,10 @@ export class LeaseHub {
 const maxInvalid = 3;
 
 /** A failed rollout says where it ran: a worker that cannot reach the service fails all of its own. */
-function fromWorker(rollout: SentRollout, worker: string): SentRollout {
-  if (rollout.status !== 'failed') return rollout;
-  const { failure } = rollout;
-  return { ...rollout, failure: { ...failure, message: `${failure.message} (on worker ${worker})` } };
-}
+const onWorker = (failure: RolloutFailure, { name }: RemoteWorker): RolloutFailure => ({
+  ...failure,
+  message: `${failure.message} (on worker ${name})`,
+});
+
+const fromWorker = (rollout: SentRollout, worker: RemoteWorker): SentRollout =>
+  rollout.status === 'failed' ? { ...rollout, failure: onWorker(rollout.failure, worker) } : rollout;

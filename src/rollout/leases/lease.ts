@@ -36,6 +36,8 @@ export class Lease {
   holder: LeaseHolder | undefined;
   /** The rollout, as it is sent. Undefined until it was given for the first time. */
   start: Uint8Array | undefined;
+  /** Why its holder was told to stop. Nobody gets it afterwards. */
+  abortReason: RolloutFailure | undefined;
   /** Limits the time with its holder. */
   timer: NodeJS.Timeout | undefined;
   readonly #given = Promise.withResolvers<void>();

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { RolloutFailure } from '../rollout.ts';
+import { failureSchema } from '../sent/received.ts';
 import type { BudgetReply, BudgetRequest } from '../sent/sent-rollout.ts';
 
 /** Messages of the program to a worker. */
@@ -14,6 +15,8 @@ export type ToWorker =
 /** Messages of a worker to the program. `fromWorkerSchema` checks them; the lease checks the rollout. */
 export type FromWorker =
   | { type: 'ended'; lease: string; epoch: number; rollout: unknown }
+  /** It cannot read the rollout, or cannot send the result. */
+  | { type: 'failed'; lease: string; epoch: number; failure: RolloutFailure }
   /** It takes no more leases, and ends those it has. */
   | { type: 'leaving' }
   /** It gives back the leases that it has. */
@@ -25,6 +28,7 @@ const number = z.number().int().min(0);
 
 export const fromWorkerSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ended'), lease: id, epoch: number, rollout: z.unknown() }),
+  z.object({ type: z.literal('failed'), lease: id, epoch: number, failure: failureSchema }),
   z.object({ type: z.literal('leaving') }),
   z.object({ type: z.literal('left') }),
   z.object({ type: z.literal('enter'), call: number, budget: number }),

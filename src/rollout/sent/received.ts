@@ -11,7 +11,10 @@ const record = z.custom<TrajectoryRecord>(
   (value) => isObject(value) && isObject(value.record) && Array.isArray(value.record.calls),
   'expected the record of a trajectory',
 );
-const failure = z.looseObject({ code: z.string().min(1).max(200), message: z.string().max(1_000_000) });
+export const failureSchema = z.looseObject({
+  code: z.string().min(1).max(200),
+  message: z.string().max(1_000_000),
+});
 const base = {
   index: count,
   attempt: count,
@@ -34,8 +37,8 @@ const base = {
 
 const schema = z.discriminatedUnion('status', [
   z.strictObject({ ...base, status: z.literal('completed'), reward, outcome: z.unknown() }),
-  z.strictObject({ ...base, status: z.literal('failed'), failure }),
-  z.strictObject({ ...base, status: z.literal('cancelled'), failure }),
+  z.strictObject({ ...base, status: z.literal('failed'), failure: failureSchema }),
+  z.strictObject({ ...base, status: z.literal('cancelled'), failure: failureSchema }),
 ]);
 
 /**

@@ -10,6 +10,7 @@ export default defineEnvironment({
     id: z.number(),
     does: z.enum(['say', 'throw', 'exit', 'hang', 'spin', 'returnFunction']).default('say'),
     turns: z.number().default(1),
+    nested: z.unknown().optional(),
     at: z.date().default(new Date(0)),
   }),
   rollout: async ({ scenario: { id, does, turns, at }, model, trajectory, signal, seed }) => {

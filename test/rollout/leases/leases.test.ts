@@ -237,6 +237,26 @@ it('what a rollout throws, or cannot send, is its failure; its deadline too', {
   ]);
 });
 
+it('a rollout that its worker cannot read fails, and the worker goes on', async () => {
+  const opened = await open();
+  const worker = startWorker(['--url', opened.executor.url, '--name', 'one']);
+  // A clone of such a depth can be written, but not read.
+  let nested: object = {};
+  for (let depth = 0; depth < 2500; depth++) nested = { nested };
+  const { groups } = await run(opened, { scenarios: [{ id: 0, nested }, { id: 1 }], rolloutsPerGroup: 1 });
+  expect(groups.map(({ rollouts: [one] }) => one)).toMatchObject([
+    {
+      failure: {
+        code: 'task_not_cloneable',
+        message: expect.stringMatching(/cannot begin the rollout.*call stack.*\(on worker one\)/s),
+      },
+    },
+    { status: 'completed' },
+  ]);
+  await opened.executor.close();
+  expect(await worker.ended).toBe(0);
+});
+
 it('a cancelled run cancels rollouts that wait and those that a worker has', async () => {
   const stop = new AbortController();
   const opened = await open();

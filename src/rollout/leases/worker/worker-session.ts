@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import { MartingaleError } from '../../../contract/index.ts';
 import type { Environment } from '../../../environment/index.ts';
+import { messageOf } from '../../../util/error.ts';
 import type { Rollout, RolloutFailure } from '../../rollout.ts';
 import type { runWithinSpan } from '../../run-rollout.ts';
 import { RemoteBudgets } from '../../sent/call-budgets.ts';
@@ -145,12 +146,22 @@ export class WorkerSession {
     const controller = new AbortController();
     if (this.#running.size === 0) this.#isIdle = Promise.withResolvers();
     this.#running.set(lease, controller);
-    const sent: SentStart = deserialize(start);
-    const ended = await this.#rollouts.run(sent, controller.signal);
+    let ended: Rollout | undefined;
+    try {
+      const sent: SentStart = deserialize(start);
+      ended = await this.#rollouts.run(sent, controller.signal);
+      this.#options.onEnded(ended);
+      if (!this.#end.signal.aborted)
+        sendRollout(ended, (rollout) => this.#outbox.push({ type: 'ended', lease, epoch, rollout }));
+    } catch (error) {
+      // A deep scenario does not fit into the stack, or a long trajectory into a message.
+      const [code, what] = ended
+        ? ['outcome_not_cloneable', 'The worker cannot send the result']
+        : ['task_not_cloneable', `The worker, with Node ${process.version}, cannot begin the rollout`];
+      const failure = { code, message: `${what}: ${messageOf(error)}` };
+      this.#outbox.push({ type: 'failed', lease, epoch, failure });
+    }
     this.#running.delete(lease);
-    if (!this.#end.signal.aborted)
-      sendRollout(ended, (rollout) => this.#outbox.push({ type: 'ended', lease, epoch, rollout }));
-    this.#options.onEnded(ended);
     if (this.#running.size === 0) this.#isIdle.resolve();
   }
 
