@@ -131,7 +131,9 @@ export class DurableAppends {
       this.#waiting = [];
       return storing(this.#path, () => this.#write(lines));
     });
-    this.#last.catch(() => undefined);
+    this.#last.catch(() => {
+      this.#waiting = [];
+    });
     return this.#last;
   }
 
