@@ -42,7 +42,9 @@ export class ReplyReader {
   #state: State;
   #buffer = '';
   #isCut = false;
+  /** For arguments, and for a bare object that may become a call: `#scanned` of its characters have been read. */
   #scanner = new JsonValueScanner();
+  #scanned = 0;
   /** For arguments in Python: the current one, and how many came before it. */
   #argument = { scanner: new ArgumentScanner(), index: 0 };
 
@@ -135,7 +137,11 @@ export class ReplyReader {
   /** Whether a call begins here; null if that is not certain. Elsewhere in content, calls begin with their tag. */
   #callOrContent(text: string, isEnd: boolean): State | null {
     const { calls, callsFirst } = this.#format;
-    if (calls?.open === '') return text.startsWith('{') ? 'call' : 'content';
+    if (calls?.open === '') {
+      this.#scanner = new JsonValueScanner(callFields);
+      this.#scanned = 0;
+      return text.startsWith('{') ? 'call' : 'content';
+    }
     if (!calls || !callsFirst) return 'content';
     if (text.startsWith(calls.open)) {
       this.#buffer = text.slice(calls.open.length);
@@ -182,13 +188,15 @@ export class ReplyReader {
       });
       return 'arguments';
     }
-    const end = close === '' ? new JsonValueScanner().read(this.#buffer) : this.#buffer.indexOf(close);
-    const isWhole = close === '' ? end < this.#buffer.length || isJson(this.#buffer) : end >= 0;
-    const mayBeCall = open !== '' || beginsCall(this.#buffer);
-    if (!isWhole && (!isEnd || (this.#isCut && mayBeCall))) return null;
+    const isBare = open === '';
+    if (isBare) this.#scanned += this.#scanner.read(this.#buffer.slice(this.#scanned));
+    const end = isBare ? this.#scanned : this.#buffer.indexOf(close);
+    const isWhole = isBare ? this.#scanner.ended : end >= 0;
+    const mayBeCall = !isBare || !this.#scanner.hasOtherField;
+    if (!isWhole && mayBeCall && (!isEnd || this.#isCut)) return null;
     const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
     this.#buffer = isWhole ? this.#buffer.slice(end + close.length) : '';
-    const call = callOf(body, { isBare: open === '' });
+    const call = mayBeCall ? callOf(body) : null;
     if (call) {
       pieces.push(call);
       return 'gap';
@@ -234,6 +242,7 @@ const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|
 /** The name of a call whose arguments follow it. */
 const namedHead = /^\s*([^\s{]+)\s*(?=\{)/;
 
+/** The fields of a bare call. Other objects may have a name too. */
 const callFields: ReadonlySet<string> = new Set([
   'name',
   'arguments',
@@ -243,35 +252,16 @@ const callFields: ReadonlySet<string> = new Set([
   'function',
 ]);
 
-/** A whole call whose fields have another order, or that has no arguments. Other objects may have a name too. */
-function callOf(text: string, { isBare }: { isBare: boolean }): Extract<ReplyPiece, { type: 'call' }> | null {
+/** A whole call whose fields have another order, or that has no arguments. */
+function callOf(text: string): Extract<ReplyPiece, { type: 'call' }> | null {
   const value = exactJsonOf(text);
   const name = value instanceof Map ? value.get('name') : undefined;
   if (!(value instanceof Map) || typeof name !== 'string') return null;
-  if (isBare && ![...value.keys()].every((field) => callFields.has(field))) return null;
   return {
     type: 'call',
     name,
     arguments: exactText(value.get('arguments') ?? value.get('parameters') ?? {}),
   };
-}
-
-/** Whether a bare object that has just begun may become a call: so far it has no other fields. */
-function beginsCall(text: string): boolean {
-  let depth = 0;
-  let before = '';
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"?|[{}[\],:]/g)) {
-    if (token.startsWith('"') && depth === 1 && before !== ':') {
-      const name = token.replaceAll('"', '');
-      const isWhole = token.length > 1 && token.endsWith('"');
-      if (isWhole ? !callFields.has(name) : ![...callFields].some((field) => field.startsWith(name)))
-        return false;
-    }
-    if (token === '{' || token === '[') depth++;
-    if (token === '}' || token === ']') depth--;
-    before = token;
-  }
-  return true;
 }
 
 export const isJson = (text: string): boolean => exactJsonOf(text) !== undefined;

@@ -266,8 +266,27 @@ describe('bare calls', () => {
   });
 
   it('are not every JSON', () => {
-    for (const text of ['{"a": 1}', '{"a": {"name": "x"}}', '{"unfinished'])
+    for (const text of ['{"a": 1}', '{"a": {"name": "x"}}', '{"unfinished', '{"name": "x", "age": 3}'])
       expect(read(format, text)).toEqual({ reasoning: '', content: text, calls: [] });
+  });
+
+  it('may follow white space', () => {
+    expect(read(format, '\n\n{"name": "add", "parameters": {"a": 1}}').calls).toEqual([['add', '{"a": 1}']]);
+  });
+
+  it('hold back JSON only as long as it may become one', () => {
+    const reader = new ReplyReader(format);
+    expect(reader.push('{"a')).toEqual([]);
+    expect(reader.push('nswer')).toEqual([{ type: 'content', text: '{"answer' }]);
+    expect(reader.push('": [1')).toEqual([{ type: 'content', text: '": [1' }]);
+  });
+
+  it('are scanned once, however long they are', () => {
+    const reader = new ReplyReader(format);
+    reader.push('{"parameters": {"list": [');
+    for (let item = 0; item < 20_000; item++) expect(reader.push('12345,')).toEqual([]);
+    const [call] = reader.push('0]}, "name": "add"}');
+    expect(call).toMatchObject({ type: 'call', name: 'add' });
   });
 });
 
