@@ -36,7 +36,7 @@ export function combineEngines(engines: readonly Engine[]): Engine {
     generate: async (request, onDelta) => owner(request).generate(request, onDelta),
     beamSearch: async (request) => owner(request).beamSearch(request),
     scorePrompt: async (request) => owner(request).scorePrompt(request),
-    encodeReplies: async (baseModel, replies) => of(baseModel).encodeReplies(baseModel, replies),
+    encodeReplies: async (baseModel, ...rest) => of(baseModel).encodeReplies(baseModel, ...rest),
     train: async (request) => of(request.from.baseModel).train(request),
     checkTeacher: (teacher, student) => {
       const [engine, trained] = [of(teacher), of(student)];

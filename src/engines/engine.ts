@@ -182,8 +182,15 @@ export interface Engine {
   beamSearch(request: BeamSearchRequest): Promise<Generation[]>;
   /** How likely each token of a prompt is after the tokens before it; null for the first token. */
   scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]>;
-  /** Encodes replies as they would have been sampled under their constraints, the end token included. */
-  encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]>;
+  /**
+   * Encodes replies as they would have been sampled under their constraints, the end token included. Rejects with the
+   * signal's reason when aborted.
+   */
+  encodeReplies(
+    baseModel: string,
+    replies: readonly Reply[],
+    options?: { signal?: AbortSignal },
+  ): Promise<number[][]>;
   /**
    * Takes one optimizer step per batch, then writes the checkpoint durably (fsync before the promise resolves). Jobs may
    * wait for each other.

@@ -32,7 +32,7 @@ function timed(engine: Engine, times: EngineTimes): Engine {
     tokenizer: (model) => engine.tokenizer(model),
     chatFormat: (model) => engine.chatFormat(model),
     checkConstraint: (model, constraint) => engine.checkConstraint(model, constraint),
-    encodeReplies: (model, replies) => engine.encodeReplies(model, replies),
+    encodeReplies: (...request) => engine.encodeReplies(...request),
     beamSearch: (request) => engine.beamSearch(request),
     scorePrompt: (request) => engine.scorePrompt(request),
     exportWeights: (weights) => engine.exportWeights(weights),

@@ -217,7 +217,11 @@ export class ScriptedEngine implements Engine {
     return generation;
   }
 
-  async encodeReplies(_baseModel: string, replies: Reply[]): Promise<number[][]> {
+  async encodeReplies(
+    _baseModel: string,
+    replies: readonly Reply[],
+    _options?: { signal?: AbortSignal },
+  ): Promise<number[][]> {
     return replies.map(({ parts }) => {
       if (parts.some((part) => typeof part === 'string' && part.includes('impossible')))
         throw new EngineError('not_in_grammar', 'the reply does not follow its constraint');

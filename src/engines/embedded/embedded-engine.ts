@@ -146,9 +146,13 @@ export class EmbeddedEngine implements Engine {
     return exportWeights(this.#models, weights);
   }
 
-  async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
-    this.#models.find(baseModel);
-    return this.#trainer.encodeReplies(baseModel, replies);
+  async encodeReplies(
+    baseModel: string,
+    replies: readonly Reply[],
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<number[][]> {
+    const sampler = this.#samplerOf({ baseModel, folder: null });
+    return sampler.call({ type: 'encode', baseModel, replies }, { signal });
   }
 
   async train(request: TrainRequest): Promise<void> {

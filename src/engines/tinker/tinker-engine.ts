@@ -187,7 +187,7 @@ class TinkerEngine implements Engine {
     throw unsupported('prompt_logprobs', 'the server does not tell the ranks of tokens; leave it out');
   }
 
-  async encodeReplies(_baseModel: string, replies: Reply[]): Promise<number[][]> {
+  async encodeReplies(_baseModel: string, replies: readonly Reply[]): Promise<number[][]> {
     const { tokenizer, format } = this.#parts.language;
     return replies.map(({ parts, constraint }) => {
       if (constraint) throw constraintRefused();

@@ -93,10 +93,10 @@ async function* toBatches(
     signal.throwIfAborted();
     waiting.push(line);
     if (waiting.length < config.batch_size) continue;
-    yield await toBatch(waiting, index++, config, dependencies);
+    yield await toBatch(waiting, index++, config, dependencies, signal);
     waiting = [];
   }
-  if (waiting.length > 0) yield await toBatch(waiting, index, config, dependencies);
+  if (waiting.length > 0) yield await toBatch(waiting, index, config, dependencies, signal);
 }
 
 /**
@@ -109,6 +109,7 @@ async function toBatch(
   index: number,
   { learning_rate: rate, assistant_turns: trained }: ResolvedSftConfig,
   { engine, constraints, tools, base }: SftJobDependencies,
+  signal: AbortSignal,
 ): Promise<CountedBatch> {
   const conversations: TrainingConversation[] = [];
   const replies: Reply[] = [];
@@ -134,7 +135,8 @@ async function toBatch(
       });
     }
   }
-  const encoded = await engine.encodeReplies(base.id, replies).catch((cause: unknown) => {
+  const encoded = await engine.encodeReplies(base.id, replies, { signal }).catch((cause: unknown) => {
+    signal.throwIfAborted();
     const [first, last] = [lines[0]?.number, lines.at(-1)?.number];
     const at = first === last ? `line ${first}` : `lines ${first} to ${last}`;
     throw new ServiceError(422, 'reply_not_encodable', `${at}: ${messageOf(cause)}`, { cause });

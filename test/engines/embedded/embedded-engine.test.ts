@@ -1,4 +1,5 @@
 import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
@@ -6,7 +7,9 @@ import type { GenerateRequest, Generation, Weights } from '../../../src/engines/
 import type { Constraint } from '../../../src/language/grammar/constraint.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { generateCheckpoint } from './checkpoint/generated.ts';
-import { Bench, baseModel } from './support.ts';
+import { Bench, base, baseModel, batchOf, datumOf } from './support.ts';
+
+async function* noBatches() {}
 
 describe('the embedded engine', () => {
   let bench: Bench;
@@ -105,6 +108,37 @@ describe('the embedded engine', () => {
       expect(cachedTokens).toBeGreaterThan((crowd[index] as GenerateRequest).prompt.length - 16);
   });
 
+  it('encodes replies while it trains, and stops waiting for them when asked to', async () => {
+    const asked = { ...bench.request('order 5', 1), constraint: null };
+    const datum = datumOf(asked, await bench.engine.generate(asked), 1);
+    const batch = batchOf(Array.from({ length: 150 }, () => datum));
+    const replies = [{ parts: ['order 5'], constraint: null }];
+    const happened: string[] = [];
+    let isTraining = true;
+    const training = bench.engine.train({
+      from: base,
+      folder: join(bench.folder, 'beside'),
+      batches: (async function* () {
+        yield batch;
+      })(),
+      onStep: () => {
+        isTraining = false;
+        happened.push('step');
+      },
+    });
+    while (isTraining) {
+      const [tokens] = await bench.engine.encodeReplies(baseModel, replies);
+      expect(bench.engine.tokenizer(baseModel).decode(tokens ?? [])).toBe('order 5');
+      happened.push('encoded');
+    }
+    await training;
+    expect(happened.indexOf('step')).toBeGreaterThan(5);
+    const stop = new AbortController();
+    const encoding = bench.engine.encodeReplies(baseModel, replies, { signal: stop.signal });
+    stop.abort(new Error('enough'));
+    await expect(encoding).rejects.toThrow('enough');
+  });
+
   it('starts only threads that have work, and the others when they have', async () => {
     let threads = 0;
     const count = () => threads++;
@@ -113,6 +147,9 @@ describe('the embedded engine', () => {
     const tiny = await createEmbeddedEngine({ threads: 1 });
     expect(threads).toBe(1);
     await tiny.encodeReplies(baseModel, []);
+    expect(threads).toBe(1);
+    const trained = join(await temporaryFolder(), 'trained');
+    await tiny.train({ from: base, folder: trained, batches: noBatches(), onStep: () => {} });
     expect(threads).toBe(2);
     await tiny.close();
     const folder = await generateCheckpoint(await temporaryFolder(), 'qwen3');

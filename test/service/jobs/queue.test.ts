@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { door } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
-import { groups, rl } from './support.ts';
+import { groups, line, rl, sft } from './support.ts';
 
 describe('the queue', () => {
   test('runs jobs one at a time in order, each on the checkpoint of the previous one', async () => {
@@ -50,6 +50,26 @@ describe('the queue', () => {
     expect((await call('POST', `${rl}/${done}/cancel`)).status).toBe(409);
     expect(readdirSync(join(dataFolder, 'models', model.id, 'checkpoints'))).toEqual(['step-1']);
     expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
+  });
+
+  test('cancels an SFT job whose replies are being encoded', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const encoding = Promise.withResolvers<void>();
+    engine.encodeReplies = async (_baseModel, _replies, { signal } = {}) => {
+      encoding.resolve();
+      return new Promise((_, reject) =>
+        signal?.addEventListener('abort', () => reject(signal.reason), { once: true }),
+      );
+    };
+    const upload = await call('POST', '/v1/preview/uploads', line('a'));
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    await encoding.promise;
+    expect((await call('POST', `${rl}/${job.body.id}/cancel`)).body.status).toBe('cancelled');
+    expect((await follow(job.body.id)).at(-1).data.error_message).toContain('cancelled');
+    // The next job runs only after the end of this one.
+    const next = await call('POST', rl, { model_id: model.id, trajectory_groups: groups });
+    expect((await follow(next.body.id)).at(-1).type).toBe('training_ended');
   });
 
   test('a failing engine ends the job with its message, and the next job runs', async () => {

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Weights } from '../../engine.ts';
-import type { SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
+import type { EncodeCall, SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
 import { type CallOptions, WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { blockLength } from './prefix-cache.ts';
 
@@ -57,9 +57,9 @@ export class SamplerThreads {
     return runtime;
   }
 
-  async call<Result>(call: SamplingCall, options: CallOptions): Promise<Result> {
+  async call<Result>(call: SamplingCall | EncodeCall, options: CallOptions): Promise<Result> {
     if (this.#ready.length === 0) await this.start();
-    const thread = this.#choose(call.request.prompt);
+    const thread = this.#choose(call.type === 'encode' ? [] : call.request.prompt);
     thread.callsInFlight++;
     try {
       return await thread.worker.call<Result>(call, options);

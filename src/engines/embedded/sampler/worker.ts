@@ -1,7 +1,8 @@
+import { inTimeSlices } from '../../../util/time-slices.ts';
 import { BaseModels } from '../base-models.ts';
 import { ConversationCodecs } from '../conversation-codec.ts';
 import { startWorker } from '../threads/worker.ts';
-import type { SamplerCall } from '../threads/worker-messages.ts';
+import type { EncodeCall, SamplerCall } from '../threads/worker-messages.ts';
 import { Sampler } from './sampler.ts';
 
 await startWorker<SamplerCall>(async ({ checkpointRuntime, settings, send }) => {
@@ -31,8 +32,16 @@ await startWorker<SamplerCall>(async ({ checkpointRuntime, settings, send }) => 
     }
   }
 
+  async function encode({ baseModel, replies }: EncodeCall): Promise<number[][]> {
+    const codec = codecs.of(baseModel);
+    const encoded: number[][] = [];
+    for await (const [, reply] of inTimeSlices(replies)) encoded.push(await codec.encodeReply(reply));
+    return encoded;
+  }
+
   return {
     async call(call, id) {
+      if (call.type === 'encode') return encode(call);
       if (call.type === 'load' || call.type === 'drop') {
         await sampler[call.type](call.weights);
         return null;

@@ -79,8 +79,16 @@ export type SamplingCall =
   | { type: 'search'; request: Planned<BeamSearchRequest> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
+/** Encodes replies as they would have been sampled: in a thread that samples, because a step holds the trainer's. */
+export interface EncodeCall {
+  type: 'encode';
+  baseModel: string;
+  replies: readonly Reply[];
+}
+
 export type SamplerCall =
   | SamplingCall
+  | EncodeCall
   | { type: 'load'; weights: Weights }
   | { type: 'drop'; weights: Weights };
 
@@ -108,8 +116,7 @@ export type TrainerCall =
   | { type: 'step'; batch: Omit<TrainingBatch, 'datums'>; scratchFile: string | undefined }
   | { type: 'save'; folder: string }
   | { type: 'abandon'; job: number }
-  | { type: 'drop'; weights: Weights }
-  | { type: 'encode'; baseModel: string; replies: Reply[] };
+  | { type: 'drop'; weights: Weights };
 
 /** The messages of V8 and the runtime when an allocation fails. These errors have no code. */
 const outOfMemory = /bad_alloc|bad allocation|failed to allocate memory|allocation failed|out of memory/i;

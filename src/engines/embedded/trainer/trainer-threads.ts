@@ -1,4 +1,3 @@
-import type { Reply } from '../../../language/index.ts';
 import type { TrainRequest, Weights } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import type { GraphCall, TrainerCall, WorkerSettings } from '../threads/worker-messages.ts';
@@ -43,10 +42,6 @@ export class TrainerThreads {
   /** Keeps nothing of a checkpoint for the next job. Does not wait for the thread. */
   drop(weights: Weights): void {
     this.#trainer.tell({ type: 'drop', weights });
-  }
-
-  encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
-    return this.#trainer.call({ type: 'encode', baseModel, replies });
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,3 @@
-import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
 import { BaseModels } from '../base-models.ts';
 import { ConversationCodecs } from '../conversation-codec.ts';
@@ -57,13 +56,6 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
         return call.job === job ? trainer.abandon() : undefined;
       case 'drop':
         return trainer.drop(call.weights);
-      case 'encode': {
-        const codec = codecs.of(call.baseModel);
-        const encoded: number[][] = [];
-        for await (const [, reply] of inTimeSlices(call.replies))
-          encoded.push(await codec.encodeReply(reply));
-        return encoded;
-      }
     }
   }
 
