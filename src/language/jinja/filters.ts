@@ -18,7 +18,7 @@ const entities: Readonly<Record<string, string>> = {
 };
 
 function spaces(count: Value): string {
-  const length = integerOf(count);
+  const length = Math.max(0, integerOf(count));
   spend(length);
   return ' '.repeat(length);
 }
