@@ -3,7 +3,7 @@ import { pageSchema } from './page.ts';
 
 const id = z.uuid();
 
-export const trainingStartedEventSchema = z
+const trainingStartedEventSchema = z
   .object({
     id,
     type: z.literal('training_started'),
@@ -11,19 +11,19 @@ export const trainingStartedEventSchema = z
   })
   .meta({ id: 'TrainingStartedEvent' });
 
-export const gradientStepEventSchema = z
+const gradientStepEventSchema = z
   .object({ id, type: z.literal('gradient_step'), data: z.record(z.string(), z.number()) })
   .meta({ id: 'GradientStepEvent' });
 
-export const trainingWaitingEventSchema = z
+const trainingWaitingEventSchema = z
   .object({ id, type: z.literal('training_waiting'), data: z.looseObject({ reason: z.string() }) })
   .meta({ id: 'TrainingWaitingEvent' });
 
-export const trainingEndedEventSchema = z
+const trainingEndedEventSchema = z
   .object({ id, type: z.literal('training_ended'), data: z.record(z.string(), z.unknown()) })
   .meta({ id: 'TrainingEndedEvent' });
 
-export const trainingFailedEventSchema = z
+const trainingFailedEventSchema = z
   .object({ id, type: z.literal('training_failed'), data: z.looseObject({ error_message: z.string() }) })
   .meta({ id: 'TrainingFailedEvent' });
 

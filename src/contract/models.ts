@@ -82,7 +82,7 @@ export const forkModelRequestSchema = z
   .meta({ id: 'ForkModelRequest' });
 
 /** The checkpoint that a fork began with. Its model may have been deleted since. */
-export const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
+const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
 
 export const modelSchema = z
   .object({
@@ -147,7 +147,6 @@ export const deleteCheckpointsResponseSchema = z
 export type CreateModelRequest = z.input<typeof createModelRequestSchema>;
 export type ForkModelRequest = z.input<typeof forkModelRequestSchema>;
 export type Model = z.infer<typeof modelSchema>;
-export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>;
 export type Checkpoint = z.infer<typeof checkpointSchema>;
 export type DeleteCheckpointsRequest = z.infer<typeof deleteCheckpointsRequestSchema>;
 export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponseSchema>;

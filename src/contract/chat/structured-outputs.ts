@@ -3,11 +3,11 @@ import { json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
-export const textResponseFormatSchema = z
+const textResponseFormatSchema = z
   .strictObject({ type: z.literal('text') })
   .meta({ id: 'TextResponseFormat' });
 
-export const jsonObjectResponseFormatSchema = z
+const jsonObjectResponseFormatSchema = z
   .strictObject({
     type: z.literal('json_object'),
     /** As of json_schema: other servers take it here. Absent: any JSON object. */
@@ -15,7 +15,7 @@ export const jsonObjectResponseFormatSchema = z
   })
   .meta({ id: 'JsonObjectResponseFormat' });
 
-export const jsonSchemaResponseFormatSchema = z
+const jsonSchemaResponseFormatSchema = z
   .strictObject({
     type: z.literal('json_schema'),
     json_schema: z.strictObject({

@@ -53,6 +53,8 @@ export class ConversationRenderer {
   readonly #format: ChatFormat;
   readonly #longTexts: LongTexts | null;
   readonly #conversations: ConversationPrompts;
+  /** A template with today's date writes another prompt tomorrow. */
+  readonly #writesDate: boolean;
   #longestTokenBytes: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
@@ -73,6 +75,7 @@ export class ConversationRenderer {
     this.#format = format;
     this.#longTexts = shared === undefined ? null : new LongTexts(shared);
     this.#conversations = new ConversationPrompts(tokenizer, format);
+    this.#writesDate = `${format.template}${format.toolTemplate}`.includes('strftime_now');
   }
 
   /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */
@@ -91,12 +94,11 @@ export class ConversationRenderer {
   /** The rollouts of a group begin with the same conversation, so what was rendered before is kept. */
   #prompt(turns: readonly Turn[], tools: string | null, options: RenderOptions): ConversationPrompt {
     const { addGenerationPrompt, continueFinalMessage = false, reasoningEffort, values } = options;
-    const { template, toolTemplate, reasoning } = this.#format;
-    // A template with today's date writes another one tomorrow.
-    const mayKeep = values === undefined && !`${template}${toolTemplate}`.includes('strftime_now');
-    const key = mayKeep
-      ? JSON.stringify([turns, tools, addGenerationPrompt, continueFinalMessage, reasoningEffort])
-      : null;
+    const { template, reasoning } = this.#format;
+    const key =
+      values === undefined && !this.#writesDate
+        ? JSON.stringify([turns, tools, addGenerationPrompt, continueFinalMessage, reasoningEffort])
+        : null;
     const known = key === null ? undefined : this.#prompts.get(key);
     if (known) return known;
     const prompt = this.#conversations.render(turns, tools === null ? null : parseExactJson(tools), {
