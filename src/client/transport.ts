@@ -128,15 +128,22 @@ export class Transport {
       deadline.clear();
       release();
       throw this.#failure(error, call, deadline, {
-        ...{ method, path, status: null, requestId: null },
+        method,
+        path,
+        status: null,
+        requestId: null,
         origin: address.origin,
       });
     }
     const status = response.statusCode;
     const contentType = header(response, 'content-type') ?? '';
     const facts = {
-      ...{ method, path, status, requestId: header(response, 'x-request-id') },
-      ...{ origin: address.origin, contentType },
+      method,
+      path,
+      status,
+      requestId: header(response, 'x-request-id'),
+      origin: address.origin,
+      contentType,
     };
     if (status < 500 && !isPage(contentType)) {
       this.#isKnown = true;

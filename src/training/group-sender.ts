@@ -191,7 +191,12 @@ function failedCopy(
   const copies = seats?.map((seat) => ({ ...seat, trajectory: withoutReward(seat.trajectory) }));
   const own = seats?.findIndex((seat) => seat.trajectory === trajectory) ?? -1;
   return {
-    ...{ index, attempt, seed, durationMs, status: 'failed', failure },
+    index,
+    attempt,
+    seed,
+    durationMs,
+    status: 'failed',
+    failure,
     ...(copies ? { seats: copies } : {}),
     trajectory: copies?.[own]?.trajectory ?? withoutReward(trajectory),
   };

@@ -10,7 +10,10 @@ export function callText({ form, open, close, argumentsField }: Omit<CallStyle, 
       ...alone,
       /** What stands before the first call and after the last; null where each has tags of its own. */
       list: { open: `${open}[`, close: `]${close}` },
-      ...{ beforeName: '', beforeArguments: '(', after: ')', between: ', ' },
+      beforeName: '',
+      beforeArguments: '(',
+      after: ')',
+      between: ', ',
     };
   const [before, after] = open === '' ? ['', ''] : [`${open}\n`, `\n${close}`];
   const between = open === '' ? '; ' : '\n';

@@ -31,8 +31,12 @@ const frames: Readonly<Record<string, Frame>> = {
     end: '<|eot_id|>',
   },
   '<start_of_turn>': {
-    ...{ begin: '{{- bos_token }}', open: '<start_of_turn>', close: '\\n', end: '<end_of_turn>\\n' },
-    ...{ reply: 'model', hasSystem: false },
+    begin: '{{- bos_token }}',
+    open: '<start_of_turn>',
+    close: '\\n',
+    end: '<end_of_turn>\\n',
+    reply: 'model',
+    hasSystem: false,
   },
 };
 

@@ -75,7 +75,13 @@ const escapes =
 
 /** By the letter of their escapes; quotes and the backslash are their own. */
 const controls: Readonly<Record<string, string>> = {
-  ...{ a: '\x07', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' },
+  a: '\x07',
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  v: '\v',
 };
 
 /** A backslash before any other character stays, as in Python. @throws RangeError for an escape that is no character */

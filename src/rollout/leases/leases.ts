@@ -137,7 +137,12 @@ export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
   const removeKey = await keepKey(listening.url, apiKey);
   hub.howToStart = `Start one: martingale worker <file> --url ${listening.url}${isLocal ? '' : `, with MARTINGALE_WORKER_KEY=${options.apiKey === undefined ? apiKey : '<the apiKey>'}`}`;
   return new HubExecutor({
-    ...{ hub, budgets, environment: name, reach: { serviceUrl, isLocal }, apiKey, listening },
+    hub,
+    budgets,
+    environment: name,
+    reach: { serviceUrl, isLocal },
+    apiKey,
+    listening,
     onClosed: removeKey,
   });
 }
