@@ -46,6 +46,11 @@ export class Outbox<Message> {
     return this.#more.promise;
   }
 
+  /** Ends a wait for `more`, although there may be nothing to send. */
+  wake(): void {
+    this.#more.resolve();
+  }
+
   /** The next messages that are not known to have arrived. */
   batch(): Batch {
     let bytes = 0;

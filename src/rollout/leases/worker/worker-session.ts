@@ -105,11 +105,8 @@ export class WorkerSession {
   async #sendAll(): Promise<void> {
     const { connection, joined } = this.#options;
     const { signal } = this.#end;
-    const ended = new Promise<void>((resolve) =>
-      signal.addEventListener('abort', () => resolve(), { once: true }),
-    );
     while (!signal.aborted) {
-      await Promise.race([this.#outbox.more, ended]);
+      await this.#outbox.more;
       if (signal.aborted) return;
       const batch = this.#outbox.batch();
       const received = await this.#insist(() => connection.send(joined, batch, signal));
@@ -168,6 +165,7 @@ export class WorkerSession {
   #finish(how: SessionEnd): void {
     this.#endedAs = how;
     this.#end.abort();
+    this.#outbox.wake();
   }
 }
 
