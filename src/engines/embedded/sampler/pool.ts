@@ -17,6 +17,13 @@ import { type Occupant, Slots } from './slots.ts';
 const maxElements = ({ layers, width, mlpWidth }: Architecture) =>
   Math.max(4_000_000, (layers * width * mlpWidth) / 4);
 
+/**
+ * Most tokens of prompts in a step beside running replies, which wait for them: about a second's on two cores. Fewer would
+ * read the weights too often.
+ */
+const maxTokensBeside = ({ layers, width, mlpWidth }: Architecture) =>
+  Math.max(256, Math.floor(1e10 / (layers * width * mlpWidth)));
+
 /** A request that has waited this long goes before all priorities, so that no request waits forever. */
 const overdueMs = 300_000;
 
@@ -25,6 +32,12 @@ const minMaskingMs = 10;
 
 /** An answer that waits for its slots. */
 type Waiting = Omit<Occupant, 'sequence' | 'prompt'>;
+
+/** An answer that takes over the computed prompt of another. */
+interface Follower {
+  occupant: Occupant;
+  leader: Occupant;
+}
 
 /** Fields of `GenerateRequest` that decide when a request starts and what it shares. */
 interface Scheduling {
@@ -47,8 +60,10 @@ export class Pool {
   readonly #waiting = new FairQueue<Waiting>({ overdueMs });
   /** Whether a waiting answer may have ended. Only then are they searched, as there may be thousands. */
   #mayHaveEnded = false;
-  /** The answers that have slots. */
+  /** The answers whose prompts are computed. */
   readonly #running = new Set<SampledAnswer>();
+  /** Whose prompts come next, in order. The first has a slot if its prompt is too long for one step and was begun. */
+  #prompting: Occupant[] = [];
   readonly #deferredMasking = new DeferredMasking();
 
   constructor(
@@ -69,7 +84,8 @@ export class Pool {
   }
 
   get idle(): boolean {
-    return this.#waiting.count === 0 && this.#slots.count === 0 && this.#scorer.idle;
+    const started = this.#prompting.length + this.#slots.count;
+    return this.#waiting.count === 0 && started === 0 && this.#scorer.idle;
   }
 
   /** Queues an answer until it has its slots. Throws an `EngineError` if it needs more than there are. */
@@ -94,20 +110,17 @@ export class Pool {
   }
 
   /**
-   * Takes one step of all answers in slots, except those that wait for a heavy constraint, and computes the prompts of
-   * new ones. Returns the answers that changed. `pools`: how many pools, with this one, step in turn. Default 1.
+   * Takes one step of all running answers, except those that wait for a heavy constraint, and computes prompts of new
+   * ones, as many tokens as a step has. Returns the answers that changed. `pools`: how many pools, with this one, step in
+   * turn. Default 1.
    */
   async step(pools = 1): Promise<Answer[]> {
     const startedAt = performance.now();
     const changed = new Set<Answer>(this.#removeEnded());
-    const before = this.#slots.count;
-    const { leaders, followers } = this.#admit();
-    if (before > 0) await this.#compute(0, before);
-    if (leaders > 0) await this.#compute(before, leaders);
-    if (followers.size > 0) {
-      for (const [slot, leader] of followers) this.#slots.copyPrompt(slot, leader);
-      await this.#compute(before + leaders, followers.size);
-    }
+    const isAlone = this.#running.size === 0;
+    await this.#compute(0, this.#slots.count);
+    this.#admit();
+    await this.#computePrompts(isAlone ? Number.POSITIVE_INFINITY : maxTokensBeside(this.#architecture));
     this.#deferredMasking.run(Math.max(minMaskingMs / pools, performance.now() - startedAt));
     for (const answer of this.#running) {
       changed.add(answer);
@@ -137,6 +150,8 @@ export class Pool {
       this.#running.delete(answer);
       answers.push(answer);
     }
+    for (const { answer } of this.#prompting) if (answer.ended) answers.push(answer);
+    this.#prompting = this.#prompting.filter(({ answer }) => !answer.ended);
     for (let slot = this.#slots.count - 1; slot >= 0; slot--) {
       const { sequence, answer } = this.#slots.at(slot);
       if (!answer.ended) continue;
@@ -146,63 +161,131 @@ export class Pool {
     return answers;
   }
 
-  /**
-   * Assigns slots to waiting answers. The first of them (`leaders`) compute their prompts. The others (`followers`)
-   * have the same prompt and salt as a leader or a running answer and copy its keys and values: the rollouts of a group
-   * share their prompt.
-   */
-  #admit(): { leaders: number; followers: Map<number, Occupant> } {
-    const followers = new Map<number, Occupant>();
+  /** Lets waiting answers go on to their prompts, as many as there are slots, when those before them are through. */
+  #admit(): void {
+    if (this.#prompting.length > 0) return;
     let free = this.#largestBatch;
     for (const { width } of this.#running) free -= width;
-    const admitted = this.#waiting.admit(free).map(toOccupant);
-    if (admitted.length === 0) return { leaders: 0, followers };
-    const first = this.#slots.count;
-    const known = new Map(this.#slots.occupants.map((occupant) => [occupant.prompt, occupant]));
-    const following: [Occupant, Occupant][] = [];
-    for (const occupant of admitted) {
-      this.#running.add(occupant.answer);
-      const leader = known.get(occupant.prompt);
-      if (leader) following.push([occupant, leader]);
-      else {
-        known.set(occupant.prompt, occupant);
-        this.#slots.append(occupant);
-      }
-    }
-    const leaders = this.#slots.count - first;
-    for (const [occupant, leader] of following) followers.set(this.#slots.append(occupant), leader);
-    this.#slots.reserve(first);
-    for (let slot = first; slot < first + leaders; slot++) this.#slots.loadPrefix(slot);
-    return { leaders, followers };
+    this.#prompting = this.#waiting.admit(free).map(toOccupant);
   }
 
-  /** Computes the pending tokens of `count` slots from `first`, in chunks, and chooses the next token of each. */
-  async #compute(first: number, count: number): Promise<void> {
-    this.#slots.reserve(this.#slots.count);
-    const occupants = this.#slots.occupants.slice(first, first + count);
-    const targets = occupants.map(({ sequence }) => sequence.tokens.length);
-    const perStep = count * this.#decoder.elementsPerToken;
-    const maxSteps = Math.max(1, Math.floor(maxElements(this.#architecture) / perStep));
-    for (;;) {
-      const chunks = occupants.map(({ sequence: { tokens, computed }, answer }, row) => {
-        const end = answer.ended ? computed : Math.min(targets[row] as number, computed + maxSteps);
-        return { tokens, start: computed, end };
-      });
-      if (chunks.every(({ start, end }) => start === end)) return;
-      const wanted = chunks.map(({ start, end }, row): Wanted => {
-        const { sequence, answer } = occupants[row] as Occupant;
-        return start < end && end === targets[row] ? (answer.draw(sequence) ?? 'logits') : null;
-      });
-      const { rows, outcomes } = await this.#decoder.step(first, chunks, wanted);
-      for (const [row, { end }] of chunks.entries()) {
-        const occupant = occupants[row] as Occupant;
-        occupant.sequence.computed = end;
-        const outcome = outcomes[row] ?? null;
-        if (wanted[row] === null || outcome === null) continue;
-        if (typeof outcome === 'number') this.#choose(occupant, rows, outcome);
-        else occupant.sequence.takeDrawn(outcome);
-      }
+  /**
+   * Computes prompts in their order: one that was begun, then as many as fit into the step, or the beginning of one that
+   * is too long. Answers with the prompt and salt of another one follow it with a copy of its keys and values: the
+   * rollouts of a group share their prompt. `maxTokens`: of the step.
+   */
+  async #computePrompts(maxTokens: number): Promise<void> {
+    let left = maxTokens;
+    const [next] = this.#prompting;
+    const begun = next ? this.#slots.occupants.indexOf(next) : -1;
+    if (begun >= 0) {
+      const { sequence, answer } = this.#slots.at(begun);
+      const [start, end] = [sequence.computed, sequence.tokens.length];
+      await this.#computeChunks(begun, [end], left);
+      if (sequence.computed < end) return;
+      left -= end - start;
+      this.#prompting.shift();
+      this.#running.add(answer);
     }
+    const first = this.#slots.count;
+    const followers = this.#takeThatFit(left);
+    const targets = this.#slots.occupants.slice(first).map(({ sequence }) => sequence.tokens.length);
+    await this.#computeChunks(first, targets, left);
+    await this.#follow(followers);
+  }
+
+  /** Gives slots to the next prompts, as many as fit, but to one at least. Returns those that follow another, and whom. */
+  #takeThatFit(maxTokens: number): Follower[] {
+    const known = new Map(this.#slots.occupants.map((occupant) => [occupant.prompt, occupant]));
+    const followers: Follower[] = [];
+    const first = this.#slots.count;
+    let longest = 0;
+    for (let [next] = this.#prompting; next; [next] = this.#prompting) {
+      const leader = known.get(next.prompt);
+      if (leader) followers.push({ occupant: next, leader });
+      else {
+        const { sequence, answer } = next;
+        const slot = this.#slots.append(next);
+        this.#slots.reserve(slot);
+        this.#slots.loadPrefix(slot);
+        longest = Math.max(longest, sequence.tokens.length - sequence.computed);
+        if ((slot + 1 - first) * longest > Math.min(maxTokens, this.#tokensPerRun)) {
+          if (slot > first) this.#slots.release(slot);
+          break;
+        }
+        known.set(next.prompt, next);
+        this.#running.add(answer);
+      }
+      this.#prompting.shift();
+    }
+    return followers;
+  }
+
+  /** Computes the last token of prompts whose others are copied from a leader. Those of a cancelled leader wait. */
+  async #follow(followers: readonly Follower[]): Promise<void> {
+    const first = this.#slots.count;
+    const isComputed = ({ occupant: { sequence }, leader }: Follower) =>
+      leader.sequence.computed >= sequence.promptLength - 1;
+    const copies = followers.filter(isComputed);
+    for (const { occupant } of copies) {
+      this.#slots.append(occupant);
+      this.#running.add(occupant.answer);
+    }
+    if (copies.length > 0) this.#slots.reserve(first);
+    for (const [index, { leader }] of copies.entries()) this.#slots.copyPrompt(first + index, leader);
+    await this.#compute(first, copies.length);
+    const others = followers.filter((follower) => !copies.includes(follower));
+    this.#prompting.unshift(...others.map(({ occupant }) => occupant));
+  }
+
+  /** Most tokens of one run. */
+  get #tokensPerRun(): number {
+    return Math.max(1, Math.floor(maxElements(this.#architecture) / this.#decoder.elementsPerToken));
+  }
+
+  /** Computes the pending tokens of the running answers in `count` slots from `first`, and chooses the next token of each. */
+  async #compute(first: number, count: number): Promise<void> {
+    if (count === 0) return;
+    this.#slots.reserve(this.#slots.count);
+    const targets = this.#slots.occupants
+      .slice(first, first + count)
+      .map(({ sequence, answer }) =>
+        this.#running.has(answer) ? sequence.tokens.length : sequence.computed,
+      );
+    while (await this.#computeChunks(first, targets));
+  }
+
+  /**
+   * Computes the next tokens of slots from `first` in one run, each up to its target, and chooses the token after that.
+   * Returns whether there were any.
+   */
+  async #computeChunks(
+    first: number,
+    targets: readonly number[],
+    maxTokens = Number.POSITIVE_INFINITY,
+  ): Promise<boolean> {
+    const occupants = this.#slots.occupants.slice(first, first + targets.length);
+    const perRun = Math.max(1, Math.floor(this.#tokensPerRun / targets.length));
+    const most = Math.min(perRun, Math.floor(maxTokens / targets.length));
+    const chunks = occupants.map(({ sequence: { tokens, computed }, answer }, row) => {
+      const end = answer.ended ? computed : Math.min(targets[row] as number, computed + most);
+      return { tokens, start: computed, end };
+    });
+    if (chunks.every(({ start, end }) => start === end)) return false;
+    const wanted = chunks.map(({ start, end }, row): Wanted => {
+      const { sequence, answer } = occupants[row] as Occupant;
+      return start < end && end === targets[row] ? (answer.draw(sequence) ?? 'logits') : null;
+    });
+    const { rows, outcomes } = await this.#decoder.step(first, chunks, wanted);
+    for (const [row, { end }] of chunks.entries()) {
+      const occupant = occupants[row] as Occupant;
+      occupant.sequence.computed = end;
+      const outcome = outcomes[row] ?? null;
+      if (wanted[row] === null || outcome === null) continue;
+      if (typeof outcome === 'number') this.#choose(occupant, rows, outcome);
+      else occupant.sequence.takeDrawn(outcome);
+    }
+    return true;
   }
 
   /** Chooses the next token, or defers it when the tokens its constraint allows are not known yet. */

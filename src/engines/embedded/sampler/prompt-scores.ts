@@ -91,7 +91,10 @@ export class PromptScorer {
     return !this.#current && this.#waiting.count === 0;
   }
 
-  add(scores: PromptScores, { priority, tenant }: Pick<ScorePromptRequest, 'priority' | 'tenant'> = {}): void {
+  add(
+    scores: PromptScores,
+    { priority, tenant }: Pick<ScorePromptRequest, 'priority' | 'tenant'> = {},
+  ): void {
     this.#waiting.add(scores, { priority, tenant, slots: scores.prompt.length });
   }
 

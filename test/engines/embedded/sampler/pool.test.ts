@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
-import type { Chunk } from '../../../../src/engines/embedded/sampler/cached-attention.ts';
 import { PromptScores } from '../../../../src/engines/embedded/sampler/prompt-scores.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
+import { plainSampling } from '../../../../src/learning/index.ts';
 import { architecture, drain, encode, openPool, ordinary, sequenceOf } from './support.ts';
 
 const seed = 20261121;
@@ -11,9 +11,17 @@ const shared = encode(
   'a prompt that is long enough for whole blocks of tokens, and for a few more than that',
 );
 
-/** How many tokens of a sequence a run computes. */
-const computedOf = ({ tokens }: Sequence, chunks: readonly Chunk[]) =>
-  chunks.reduce((sum, chunk) => sum + (chunk.tokens === tokens ? chunk.end - chunk.start : 0), 0);
+type Runs = Awaited<ReturnType<typeof openPool>>['run'];
+
+/** The tokens of each run's chunks. */
+const lengthsIn = (run: Runs) =>
+  run.mock.calls.map(([, chunks]) => chunks.map(({ start, end }) => end - start));
+
+/** How many tokens of a sequence were computed. */
+const computedIn = (run: Runs, { tokens }: Sequence) =>
+  run.mock.calls
+    .flatMap(([, chunks]) => chunks)
+    .reduce((sum, chunk) => sum + (chunk.tokens === tokens ? chunk.end - chunk.start : 0), 0);
 
 describe('a pool', () => {
   it('starts waiting requests by priority, then by age', async () => {
@@ -46,7 +54,7 @@ describe('a pool', () => {
   });
 
   it('samples the same tokens whatever the salts and priorities are', async () => {
-    const { pool } = await openPool({ largestBatch: 3 });
+    const { pool } = await openPool({ largestBatch: 3, tokensPerRun: 25 });
     const prompts = [shared, shared.slice(0, 40), shared.slice(0, 20)];
     const standing = fc.record({
       prompt: fc.nat(2),
@@ -99,8 +107,7 @@ describe('a pool', () => {
     pool.cancel(waiting);
     run.mockClear();
     expect(await pool.step()).toEqual(expect.arrayContaining([running, waiting]));
-    const computed = (sequence: Sequence) =>
-      run.mock.calls.reduce((sum, [, chunks]) => sum + computedOf(sequence, chunks), 0);
+    const computed = (sequence: Sequence) => computedIn(run, sequence);
     expect([running, waiting, other, late].map(computed)).toEqual([0, 0, 1, late.promptLength]);
     // Batches shrink by those that left.
     await pool.step();
@@ -138,6 +145,89 @@ describe('a pool', () => {
     await step;
     await drain(fresh.pool);
     expect(second.finish().logprobs).toEqual(alone.finish().logprobs);
+  });
+
+  it('goes on with a long prompt for another sequence when the first one is cancelled within it', async () => {
+    const [alone, first, second, other] = await Promise.all([
+      sequenceOf({ prompt: shared, maxTokens: 4 }),
+      sequenceOf({ prompt: shared, maxTokens: 4 }),
+      sequenceOf({ prompt: shared, maxTokens: 4 }),
+      sequenceOf({ prompt: shared, maxTokens: 4, seed: 2 }),
+    ]);
+    const whole = await openPool();
+    whole.pool.add(alone, ordinary);
+    await drain(whole.pool);
+    const { pool, run } = await openPool({ tokensPerRun: 16 });
+    for (const sequence of [first, second, other]) pool.add(sequence, ordinary);
+    await pool.step();
+    await pool.step();
+    expect(computedIn(run, first)).toBe(32);
+    pool.cancel(first);
+    expect(await pool.step()).toContain(first);
+    await drain(pool);
+    expect(pool.idle).toBe(true);
+    expect(second.finish().logprobs).toEqual(alone.finish().logprobs);
+    // Two blocks of the first one's prompt were kept.
+    expect(second.cachedTokens).toBe(32);
+    expect(other.cachedTokens).toBe(shared.length - 1);
+  });
+
+  it.each(['flat', 'padded'] as const)(
+    'goes on with running replies in each step while a prompt of thousands of tokens is computed, by %s attention',
+    async (attention) => {
+      const contextLength = 4096;
+      const long = Array.from({ length: 2000 }, (_, at) => (at * 7) % 300);
+      const options = { sampling: { ...plainSampling, ignoreEnd: true }, maxTokens: 60 };
+      const prompts = [shared, long, long, shared.slice(3), shared];
+      const open = () => Promise.all(prompts.map((prompt, seed) => sequenceOf({ ...options, prompt, seed })));
+      const alone = await open();
+      for (const sequence of alone) {
+        const { pool } = await openPool({ contextLength, attention });
+        pool.add(sequence, ordinary);
+        await drain(pool);
+      }
+      const { pool, run } = await openPool({ contextLength, attention, tokensPerRun: 200 });
+      const [running, first, second, ...others] = await open();
+      pool.add(running as Sequence, ordinary);
+      await pool.step();
+      for (const sequence of [first, second, ...others]) pool.add(sequence as Sequence, ordinary);
+      const repliesOf = ({ tokens, promptLength }: Sequence) => tokens.length - promptLength;
+      for (let step = 1; step <= 10; step++) {
+        run.mockClear();
+        expect(repliesOf(first as Sequence)).toBe(0);
+        await pool.step();
+        expect(repliesOf(running as Sequence)).toBe(1 + step);
+        expect(Math.max(...lengthsIn(run).flat())).toBeLessThanOrEqual(200);
+      }
+      // The others come in the step that ends it. What they share with another is not computed again.
+      expect([first, second, ...others].map((sequence) => repliesOf(sequence as Sequence))).toEqual([
+        1, 1, 1, 1,
+      ]);
+      expect(computedIn(run, second as Sequence)).toBe(1);
+      await drain(pool);
+      expect([running, first, second, ...others].map((sequence) => sequence?.finish().logprobs)).toEqual(
+        alone.map((sequence) => sequence.finish().logprobs),
+      );
+    },
+  );
+
+  it('computes short prompts together, as many as a run may have', async () => {
+    const { pool, run } = await openPool({ tokensPerRun: 100 });
+    const sequences = await Promise.all(
+      [20, 21, 22, 23, 24].map((start) =>
+        sequenceOf({ prompt: Array.from({ length: 30 }, (_, at) => start + at), maxTokens: 5 }),
+      ),
+    );
+    for (const sequence of sequences) pool.add(sequence, ordinary);
+    await pool.step();
+    expect(lengthsIn(run)).toEqual([[30, 30, 30]]);
+    run.mockClear();
+    await pool.step();
+    expect(lengthsIn(run)).toEqual([
+      [1, 1, 1],
+      [30, 30],
+    ]);
+    await drain(pool);
   });
 
   it('removes only the sequence that failed', async () => {

@@ -1,6 +1,7 @@
 import { vi } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
+import type { AttentionKind } from '../../../../src/engines/embedded/graphs/decoding-graphs.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { BaseWeights } from '../../../../src/engines/embedded/runner/layer-feeds.ts';
@@ -55,12 +56,15 @@ export function watched(failing = 0) {
 /** Default scheduling. */
 export const ordinary = { priority: 0, cacheSalt: null };
 
-const random = new Random(17);
-/** Random, so that every layer matters and any error in the cache shows. */
-const weights = Float32Array.from(
-  { length: vectorLength(trainedShapes(architecture, 'all')) },
-  () => 0.3 * random.normal(),
-);
+/** Random weights, so that every layer matters and any error in the cache shows. */
+function randomModel(architecture: Architecture): BaseWeights {
+  const random = new Random(17);
+  const length = vectorLength(trainedShapes(architecture, 'all'));
+  return modelOf(
+    architecture,
+    Float32Array.from({ length }, () => 0.3 * random.normal()),
+  );
+}
 
 /** A model with all its tensors in one vector. */
 export function modelOf(architecture: Architecture, vector: Float32Array): BaseWeights {
@@ -93,11 +97,19 @@ export async function sequenceOf(
   );
 }
 
-/** A pool that records all inputs of its decoder. */
-export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
-  const decoder = await Decoder.create(runtime, modelOf(architecture, weights), null);
-  const run = vi.spyOn(decoder, 'run');
-  const pool = new Pool(decoder, architecture, {
+/** A pool that records all inputs of its decoder. `tokensPerRun`: most tokens of prompts in a run. */
+export async function openPool({
+  largestBatch = 64,
+  prefixCacheBytes = 2 ** 22,
+  contextLength = architecture.contextLength,
+  attention = 'flat' as AttentionKind,
+  tokensPerRun = 3_000,
+} = {}) {
+  const model = randomModel({ ...architecture, contextLength });
+  const decoder = await Decoder.create(runtime, model, null, attention);
+  const run = vi.spyOn(decoder, 'step');
+  vi.spyOn(decoder, 'elementsPerToken', 'get').mockReturnValue(4_000_000 / tokensPerRun);
+  const pool = new Pool(decoder, model.architecture, {
     largestBatch,
     prefixes: new PrefixMemory(prefixCacheBytes),
   });
@@ -113,7 +125,7 @@ export async function drain(pool: Pool): Promise<Answer[]> {
 
 /** Logits after the last of some tokens, computed without a cache. */
 export async function createModel(): Promise<(tokens: readonly number[]) => Promise<Float32Array>> {
-  const decoder = await Decoder.create(runtime, modelOf(architecture, weights), null);
+  const decoder = await Decoder.create(runtime, randomModel(architecture), null);
   return async (tokens) => {
     decoder.cache.clear();
     decoder.cache.reserve(1, tokens.length, 0);
