@@ -30,15 +30,12 @@ export interface ConstraintState {
   /** Whether this is a position in free text, which is tokenized as usual. */
   readonly freeText: boolean;
   clone(): ConstraintState;
-  /** Releases the grammar. The state must not be used afterwards. */
-  dispose(): void;
 }
 
 /** A reply of one grammar: its text, then the end token. */
 export class ReplyState implements ConstraintState {
   readonly #ending: Ending;
-  /** Null once the state is disposed. */
-  #text: TextState | null;
+  #text: TextState;
   #ended = false;
 
   constructor(text: TextState, ending: Ending) {
@@ -51,13 +48,13 @@ export class ReplyState implements ConstraintState {
   }
 
   get freeText(): boolean {
-    return !this.#ended && this.#text?.freeText === true;
+    return !this.#ended && this.#text.freeText;
   }
 
   takeForced(): number[] {
     const taken: number[] = [];
     while (!this.#ended) {
-      const forced = this.#text?.complete ? null : (this.#text?.forced ?? null);
+      const forced = this.#text.complete ? null : this.#text.forced;
       if (forced) {
         for (const token of forced.tokens) taken.push(token);
         this.#text = forced.after;
@@ -75,7 +72,7 @@ export class ReplyState implements ConstraintState {
   }
 
   prepare(shouldPause: ShouldPause): boolean {
-    return this.#text?.prepare(shouldPause) ?? true;
+    return this.#text.prepare(shouldPause);
   }
 
   accept(token: number): void {
@@ -90,25 +87,20 @@ export class ReplyState implements ConstraintState {
   }
 
   clone(): ReplyState {
-    if (!this.#text) throw replyEnded();
     const copy = new ReplyState(this.#text, this.#ending);
     copy.#ended = this.#ended;
     return copy;
   }
 
-  dispose(): void {
-    this.#ended = true;
-    this.#text = null;
-  }
-
   #decision(): TextState {
-    if (this.#ended || !this.#text) throw replyEnded();
+    if (this.#ended)
+      throw new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
     if (this.#text.complete ? this.#mustEnd() : this.#text.forced) throw forcedTokensDue();
     return this.#text;
   }
 
   #mustEnd(): boolean {
-    return this.#text?.complete === true && !this.#text.hasLegal;
+    return this.#text.complete && !this.#text.hasLegal;
   }
 }
 
@@ -126,9 +118,6 @@ export class Ending {
     return getOrInsert(this.#sets, text, () => text.with(Int32Array.of(this.token)));
   }
 }
-
-const replyEnded = () =>
-  new LanguageError('reply_ended', 'The reply has ended. No token follows its end token.');
 
 export const forcedTokensDue = () =>
   new LanguageError('forced_tokens_due', 'The constraint forces the next tokens. Call takeForced() first.');

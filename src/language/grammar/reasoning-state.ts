@@ -101,12 +101,6 @@ export class ReasoningState implements ConstraintState {
     return copy;
   }
 
-  dispose(): void {
-    this.#phase = 'after';
-    this.#text = null;
-    this.#rest.dispose();
-  }
-
   #decision(): TextState {
     if (this.#phase === 'inside' && this.#text && this.#length < this.#reasoning.limit) return this.#text;
     throw forcedTokensDue();

@@ -206,7 +206,6 @@ describe('a clone', () => {
         expect(copy.freeText).toBe(state.freeText);
         const other = walkOn(copy, randomChooser(seed + step), 30);
         expect(walkOn(state.clone(), randomChooser(seed + step), 30)).toEqual(other);
-        copy.dispose();
         expect(state.legal()).toBe(legal);
         state.accept(legal.ids[choose(legal.size)]!);
       }

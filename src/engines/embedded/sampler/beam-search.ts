@@ -64,19 +64,13 @@ export class BeamSearch extends SampledAnswer {
     } catch (error) {
       this.fail(error);
     }
-    for (const { sequence } of before) sequence.dispose();
-    if (this.#beams.every((beam) => this.#cannotWin(beam))) this.#dropBeams();
+    if (this.#beams.every((beam) => this.#cannotWin(beam))) this.#beams = [];
     return { beams: this.ended ? [] : this.#beams, completed };
   }
 
   /** The replies found, best first. */
   finish(): Generation[] {
     return this.#found.replies.map((sequence) => sequence.finish());
-  }
-
-  override dispose(): void {
-    this.#dropBeams();
-    for (const sequence of this.#found.replies) sequence.dispose();
   }
 
   /** Returns the beams of the next step, and stores the replies that it finds. */
@@ -102,7 +96,7 @@ export class BeamSearch extends SampledAnswer {
       else if (end === 'length' || rank < this.width) {
         this.#add(beam);
         completed.add(parent);
-      } else sequence.dispose();
+      }
       rank++;
     }
     return next;
@@ -119,11 +113,6 @@ export class BeamSearch extends SampledAnswer {
     const length = sequence.tokens.length - sequence.promptLength;
     const { worst } = this.#found;
     return worst !== null && this.#penalty.bound(sum, length) <= worst;
-  }
-
-  #dropBeams(): void {
-    for (const { sequence } of this.#beams) sequence.dispose();
-    this.#beams = [];
   }
 }
 

@@ -183,6 +183,5 @@ export class Sampler {
   #forget(answer: Answer): void {
     if (this.#calls.get(answer.id)?.hasBegun) this.#streams--;
     this.#calls.delete(answer.id);
-    answer.dispose();
   }
 }

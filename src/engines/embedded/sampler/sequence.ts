@@ -43,9 +43,6 @@ export abstract class Answer {
 
   abstract finish(): unknown;
 
-  /** Releases what it holds. */
-  dispose(): void {}
-
   get ended(): boolean {
     return this.complete || this.#cancelled || this.#failure !== undefined;
   }
@@ -240,10 +237,6 @@ export class Sequence extends SampledAnswer {
   finish(): Generation {
     if (!this.#end) throw new Error('the sequence has not ended');
     return { ...this.#reply, ...this.#end, cachedTokens: this.cachedTokens };
-  }
-
-  override dispose(): void {
-    this.#sources.constraint?.dispose();
   }
 
   #state(): ReplyState {

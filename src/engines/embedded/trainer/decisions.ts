@@ -131,26 +131,22 @@ function followConstraint(
 ): void {
   const outside = (index: number) =>
     refused('outside_constraint', span, index, 'is not allowed by its constraint');
-  try {
-    let index = 0;
-    while (index < span.length && !state.ended) {
-      const forced = state.takeForced();
-      for (const token of forced.slice(0, span.length - index)) {
-        if (tokens[span.start + index] !== token) throw outside(index);
-        index++;
-      }
-      if (forced.length > 0) continue;
-      const legal = state.legal();
-      const token = tokens[span.start + index] as number;
-      if (!legal.has(token)) throw outside(index);
-      decide(index, legal);
-      state.accept(token);
+  let index = 0;
+  while (index < span.length && !state.ended) {
+    const forced = state.takeForced();
+    for (const token of forced.slice(0, span.length - index)) {
+      if (tokens[span.start + index] !== token) throw outside(index);
       index++;
     }
-    if (index < span.length) throw outside(index);
-  } finally {
-    state.dispose();
+    if (forced.length > 0) continue;
+    const legal = state.legal();
+    const token = tokens[span.start + index] as number;
+    if (!legal.has(token)) throw outside(index);
+    decide(index, legal);
+    state.accept(token);
+    index++;
   }
+  if (index < span.length) throw outside(index);
 }
 
 function refused(code: string, span: Span<Constraint>, index: number, reason: string): EngineError {
