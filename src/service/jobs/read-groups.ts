@@ -84,12 +84,13 @@ function unknownInTrajectory(trajectory: unknown, path: Path): ValidationIssue[]
     ...(Array.isArray(histories) ? histories : []).flatMap((history, index) =>
       unknownFields(historySchema, history, [...path, 'additional_histories', index]),
     ),
-  ];
+  ].slice(0, maxIssues);
 }
 
 function unknownFields(schema: z.ZodObject, value: unknown, path: Path): ValidationIssue[] {
   return Object.entries(isObject(value) ? value : {})
     .filter(([name, field]) => !Object.hasOwn(schema.shape, name) && !isUnset(field))
+    .slice(0, maxIssues)
     .map(([name, input]) => ({
       loc: ['body', ...path, name],
       msg: `Extra inputs are not permitted: ${name} is unknown to this service and would not be trained on`,

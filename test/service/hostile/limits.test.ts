@@ -1,7 +1,8 @@
 import { request } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { start } from '../harness.ts';
+import { checkedParts, readGroups } from '../../../src/service/jobs/read-groups.ts';
+import { group, start, trajectory } from '../harness.ts';
 
 /** The status of a request with these raw bytes. */
 const statusOf = (url: string, { path, headers }: { path: string; headers: Record<string, string> }) =>
@@ -128,6 +129,21 @@ describe('a value that is too large is refused with its field, its size and the 
       messages: Array(2000).fill({ role: 'user', content: '', weight: null, other: null }),
     });
     expect(status).not.toBe(422);
+  });
+
+  it('half a million unknown fields of a trajectory, of which the first are named', () => {
+    const unknown = Object.fromEntries(Array.from({ length: 16_000 }, (_, index) => [`f${index}`, 1]));
+    const one = trajectory(1, [1]);
+    const { messages_and_choices } = one;
+    const additional_histories = Array.from({ length: 36 }, () => ({ messages_and_choices, ...unknown }));
+    const groups = [{ value: group({ ...one, additional_histories }), path: ['trajectory_groups', 0] }];
+    expect(() => [...checkedParts(readGroups(groups))]).toThrow(
+      expect.objectContaining({
+        issues: Array.from({ length: 100 }, (_, index) =>
+          expect.objectContaining({ type: 'extra_forbidden', loc: expect.arrayContaining([`f${index}`]) }),
+        ),
+      }),
+    );
   });
 
   it('headers and URLs beyond 16 KiB', async () => {
