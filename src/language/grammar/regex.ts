@@ -7,6 +7,7 @@ import {
   complement,
   type Expression,
   repeat,
+  rule,
   sequence,
 } from './expression.ts';
 import { CONTROL_ESCAPES, SourceReader } from './source-reader.ts';
@@ -33,6 +34,30 @@ export function anyMatch(source: string, spelling: Spelling): Expression {
   );
 }
 
+/** What must hold between two characters. Expressions call it as a rule. */
+export type Assertion =
+  | { kind: 'start' }
+  | { kind: 'end' }
+  /** `body`: what the text after here begins with, or what the text before here is as a whole. */
+  | { kind: 'ahead' | 'behind'; isNegative: boolean; body: Expression };
+
+/** Texts that contain a match, or match as a whole, and the assertions within the expression, by their rules. */
+export function patternWithAssertions(
+  source: string,
+  isWhole: boolean,
+): { expression: Expression; assertions: ReadonlyMap<string, Assertion> } {
+  const assertions = new Map<string, Assertion>();
+  const alternatives = new PatternParser(source, plainSpelling, assertions).parse();
+  const around = isWhole ? [] : [ANY_TEXT];
+  const expression = choice(
+    alternatives.map(({ parts, start, end }) =>
+      sequence([...(start ? [] : around), ...parts, ...(end ? [] : around)]),
+    ),
+  );
+  return { expression, assertions };
+}
+
+const ANY_TEXT = repeat(characters(ANY_CHARACTER), 0, null);
 const DIGITS: CodePointRange[] = [[0x30, 0x39]];
 const WORD: CodePointRange[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
 /** White space and line ends of ECMAScript. */
@@ -78,10 +103,13 @@ const unanchored = (...parts: Expression[]): Alternative[] => [{ parts, start: f
 class PatternParser {
   readonly #reader: SourceReader;
   readonly #spelling: Spelling;
+  readonly #assertions: Map<string, Assertion> | null;
 
-  constructor(source: string, spelling: Spelling) {
+  /** `assertions` gets those that are found; null: they are refused. */
+  constructor(source: string, spelling: Spelling, assertions: Map<string, Assertion> | null = null) {
     const shown = JSON.stringify(source.length > 200 ? `${source.slice(0, 200)}…` : source);
     this.#spelling = spelling;
+    this.#assertions = assertions;
     this.#reader = new SourceReader(
       source,
       'A regular expression',
@@ -89,7 +117,7 @@ class PatternParser {
         new LanguageError(
           'regex_unsupported',
           `Regular expression ${shown}: ${what} is not supported, near character ${index}. Supported are ` +
-            'literals, classes, groups, |, *, +, ?, {m,n}, ^ at the beginning and $ at the end.',
+            'literals, classes, groups, |, *, +, ?, {m,n}, ^, $, \\b and look-around.',
         ),
     );
   }
@@ -122,10 +150,32 @@ class PatternParser {
   #withoutAnchors(alternatives: Alternative[]): Expression {
     return choice(
       alternatives.map(({ parts, start, end }) => {
-        if (start || end) this.#reader.refuse('an anchor elsewhere than at the beginning or the end');
-        return parts.length === 1 ? parts[0]! : sequence(parts);
+        const all = [
+          ...(start ? [this.#assert({ kind: 'start' }, 'an anchor elsewhere than at the beginning')] : []),
+          ...parts,
+          ...(end ? [this.#assert({ kind: 'end' }, 'an anchor elsewhere than at the end')] : []),
+        ];
+        return all.length === 1 ? all[0]! : sequence(all);
       }),
     );
+  }
+
+  #assert(assertion: Assertion, what: string): Expression {
+    if (!this.#assertions) return this.#reader.refuse(`${what}, for white space or a tag,`);
+    const name = `assertion ${this.#assertions.size}`;
+    this.#assertions.set(name, assertion);
+    return rule(name);
+  }
+
+  /** Whether a word begins or ends here; or with `isNegative` that none does. */
+  #boundary(isNegative: boolean): Expression {
+    const [before, after] = [sequence([ANY_TEXT, characters(WORD)]), characters(WORD)];
+    const both = (isBefore: boolean, isAfter: boolean) =>
+      sequence([
+        this.#assert({ kind: 'behind', isNegative: !isBefore, body: before }, 'a word boundary'),
+        this.#assert({ kind: 'ahead', isNegative: !isAfter, body: after }, 'a word boundary'),
+      ]);
+    return choice([both(true, isNegative), both(false, !isNegative)]);
   }
 
   #quantified(item: Alternative[]): Alternative[] {
@@ -162,6 +212,8 @@ class PatternParser {
       case '$':
         return [{ parts: [], start: false, end: true }];
       case '\\':
+        if (reader.take('b')) return unanchored(this.#boundary(false));
+        if (reader.take('B')) return unanchored(this.#boundary(true));
         return this.#set(this.#escape(false));
       case '*':
       case '+':
@@ -179,11 +231,32 @@ class PatternParser {
   #group(): Alternative[] {
     const reader = this.#reader;
     if (reader.take('?')) {
+      const look = /^<?[=!]/.exec(reader.ahead(2))?.[0];
+      if (look) {
+        reader.index += look.length;
+        return unanchored(this.#lookAround(look));
+      }
       const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(reader.ahead(maxGroupNameLength))?.[0];
       if (!name) return reader.refuse(`the group (?${reader.ahead(2)}`);
       reader.index += name.length;
     }
     return reader.group(() => this.#alternatives());
+  }
+
+  #lookAround(look: string): Expression {
+    const reader = this.#reader;
+    const isNegative = look.endsWith('!');
+    const before = this.#assertions?.size;
+    const alternatives = reader.group(() => this.#alternatives());
+    if (!look.startsWith('<')) {
+      const body = this.#withoutAnchors(alternatives);
+      return this.#assert({ kind: 'ahead', isNegative, body }, `the group (?${look}`);
+    }
+    const texts = alternatives.map(({ parts, start, end }) => {
+      if (end || this.#assertions?.size !== before) reader.refuse('an assertion within a look-behind');
+      return sequence([...(start ? [] : [ANY_TEXT]), ...parts]);
+    });
+    return this.#assert({ kind: 'behind', isNegative, body: choice(texts) }, `the group (?${look}`);
   }
 
   #classMember(): readonly CodePointRange[] {

@@ -3,8 +3,8 @@ import { type CodePointRange, characters, choice, type Expression, literal, sequ
 import type { Spelling } from './regex.ts';
 
 /** Most states of an automaton, and most moves that are followed to build it: some 0.3 seconds. */
-const maxStates = 10_000;
-const maxMoves = 500_000;
+export const maxStates = 10_000;
+export const maxMoves = 500_000;
 /** States that are written within each other, before one gets a rule of its own. */
 const maxInline = 30;
 
@@ -20,8 +20,11 @@ export interface RegularState {
   moves: { ranges: CodePointRange[]; to: number }[];
 }
 
-/** States of several expressions without rules, as nondeterministic automata over code points (Thompson's method). */
-class Nondeterministic {
+/** An expression without rules, or a deterministic automaton; an empty one has no texts. */
+export type Language = Expression | readonly RegularState[];
+
+/** States of several languages, as nondeterministic automata over code points (Thompson's method). */
+export class Nondeterministic {
   readonly empty: number[][] = [];
   readonly moves: Move[][] = [];
   readonly #where: string;
@@ -37,8 +40,24 @@ class Nondeterministic {
     return this.moves.push([]) - 1;
   }
 
-  /** Adds an expression that ends in `next`. Returns its first state. */
-  build(expression: Expression, next: number): number {
+  /** Adds a language that ends in `next`. Returns its first state. */
+  build(language: Language, next: number): number {
+    return 'kind' in language ? this.#expression(language, next) : this.#automaton(language, next);
+  }
+
+  #automaton(states: readonly RegularState[], next: number): number {
+    const first = this.add();
+    for (let count = 1; count < states.length; count++) this.add();
+    for (const [index, { isEnd, moves }] of states.entries()) {
+      if (isEnd) this.empty[first + index] = [next];
+      this.moves[first + index] = moves.flatMap(({ ranges, to }) =>
+        ranges.map((range) => ({ first: range[0], last: range[1], to: first + to })),
+      );
+    }
+    return first;
+  }
+
+  #expression(expression: Expression, next: number): number {
     switch (expression.kind) {
       case 'literal':
         return [...expression.text].reduceRight((following, character) => {
@@ -64,9 +83,15 @@ class Nondeterministic {
         return entry;
       }
       case 'rule':
+        return this.rule(expression.name, next);
       case 'distinct':
-        throw new Error(`a ${expression.kind} is in an expression that must be regular`);
+        throw new Error('a list is in an expression that must be regular');
     }
+  }
+
+  /** Adds a rule. */
+  protected rule(name: string, _next: number): number {
+    throw new Error(`the rule ${name} is in an expression that must be regular`);
   }
 
   #reading(ranges: readonly CodePointRange[], next: number): number {
@@ -91,11 +116,11 @@ class Nondeterministic {
   }
 }
 
-/** Whether texts are in the language of an expression without rules. It takes time with the length of a text. */
-export function matcherOf(expression: Expression): (text: string) => boolean {
+/** Whether texts are in a language. It takes time with the length of a text. */
+export function matcherOf(language: Language): (text: string) => boolean {
   const source = new Nondeterministic();
   const end = source.add();
-  const start = source.closure([source.build(expression, end)]);
+  const start = source.closure([source.build(language, end)]);
   return (text) => {
     let states = start;
     for (const character of text) {
@@ -112,19 +137,19 @@ export function matcherOf(expression: Expression): (text: string) => boolean {
 
 /**
  * The texts that are in all of `all` and in none of `none`, as a deterministic automaton that starts at its first state.
- * Expressions have no rules. Null if there is no such text.
+ * Null if there is no such text.
  * @param where What messages begin with: the schema.
  * @throws LanguageError `grammar_too_large` if the automaton has too many states.
  */
 export function regularStates(
-  all: readonly Expression[],
-  none: readonly Expression[],
+  all: readonly Language[],
+  none: readonly Language[],
   where = '',
 ): RegularState[] | null {
   const source = new Nondeterministic(where);
-  const languages = [...all, ...none].map((expression) => {
+  const languages = [...all, ...none].map((language) => {
     const end = source.add();
-    return { end, start: source.closure([source.build(expression, end)]) };
+    return { end, start: source.closure([source.build(language, end)]) };
   });
   const ends = languages.map(({ end }) => end);
   const isEnd = (sets: number[][]) =>
@@ -173,7 +198,7 @@ function* between(wanted: readonly Move[], all: readonly Move[]): Iterable<CodeP
   }
 }
 
-function withoutDeadEnds(states: RegularState[]): RegularState[] | null {
+export function withoutDeadEnds(states: RegularState[]): RegularState[] | null {
   const sources = states.map((): number[] => []);
   for (const [index, { moves }] of states.entries()) for (const { to } of moves) sources[to]!.push(index);
   const live = new Set(states.flatMap(({ isEnd }, index) => (isEnd ? [index] : [])));
@@ -219,7 +244,7 @@ export function regularExpression(
   return define(0, null);
 }
 
-const tooLarge = (where: string) =>
+export const tooLarge = (where: string) =>
   new LanguageError(
     'grammar_too_large',
     `${where}Patterns, formats and lengths that hold together need more than ${maxStates} states. Use shorter patterns, or a smaller maxLength, or leave maxLength out.`,

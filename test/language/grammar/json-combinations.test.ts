@@ -248,6 +248,33 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['"a"', '"abca"', '"xy"'],
   ],
   [
+    'patterns with look-around, lengths and what is excluded',
+    {
+      properties: {
+        password: { type: 'string', pattern: '^(?=.*[A-Z])(?=.*\\d)\\S{8,}$', maxLength: 12 },
+        name: { type: 'string', pattern: '^(?!-)[a-z-]+(?<!-)$', not: { pattern: '--' } },
+        word: { type: 'string', pattern: '\\bcat\\b' },
+      },
+      patternProperties: { '^(?!x-|name|word|password)': { enum: ['a1', 'b2'], pattern: '^(?!a)' } },
+      required: ['password'],
+    },
+    [
+      '{"password":"Abcdefg1"}',
+      '{"password":"1bcdefgAXYZ1","name":"a-b","word":"a cat."}',
+      '{"password":"Abcdefg1","word":"cat","y":"b2"}',
+    ],
+    [
+      '{"password":"abcdefg1"}',
+      '{"password":"Abcdef1"}',
+      '{"password":"Abcdefghijkl1"}',
+      '{"password":"Abcdefg1","name":"a--b"}',
+      '{"password":"Abcdefg1","name":"-a"}',
+      '{"password":"Abcdefg1","word":"cats"}',
+      '{"password":"Abcdefg1","y":"a1"}',
+      '{"password":"Abcdefg1","x-y":"b2"}',
+    ],
+  ],
+  [
     'pattern within a text and length',
     { type: 'string', pattern: 'b', maxLength: 3 },
     ['"b"', '"abc"'],

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { canonicalJson, isObject, type JsonObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../constraint.ts';
-import { anyMatch, plainSpelling } from '../regex.ts';
+import { patternLanguage } from '../look-around.ts';
 import { matcherOf } from '../regular.ts';
 import { isConstraining, listOf, namesOf, refusal, schemasOf } from './conjunction.ts';
 import { PATTERN_OF_FORMAT, RANGE_OF_FORMAT } from './formats.ts';
@@ -259,7 +259,7 @@ export function matchesPattern(pattern: unknown, text: string, path: string): bo
 
 /** In time that grows with the length of the text, unlike JavaScript's regular expressions. */
 function containsMatch(pattern: string, text: string): boolean {
-  return getOrInsert(matchers, pattern, () => matcherOf(anyMatch(pattern, plainSpelling)))(text);
+  return getOrInsert(matchers, pattern, () => matcherOf(patternLanguage(pattern)))(text);
 }
 
 const texts = new WeakMap<readonly unknown[], ReadonlySet<string>>();

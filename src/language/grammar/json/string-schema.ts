@@ -11,9 +11,10 @@ import {
   lengthsOf,
   literal,
   repeat,
+  withLeaves,
 } from '../expression.ts';
-import { anyMatch, plainSpelling } from '../regex.ts';
-import { type RegularState, regularExpression, regularStates } from '../regular.ts';
+import { patternLanguage } from '../look-around.ts';
+import { type Language, type RegularState, regularExpression, regularStates } from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
 import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
 import type { SchemaScope } from './scope.ts';
@@ -21,11 +22,15 @@ import { boundedString, jsonSpelling, ONE_UNIT, quoted } from './string.ts';
 import { constantsIn } from './types.ts';
 
 /** Cached, because patterns recur: each format has one, and the properties of a schema are alike. */
-const patterns = new LRUCache<string, Expression>({ max: 64 });
+const languages = new LRUCache<string, Language>({ max: 64 });
 const automata = new LRUCache<string, { states: RegularState[] | null }>({ max: 64 });
 
-const patternString = (pattern: string): Expression =>
-  getOrInsert(patterns, pattern, () => quoted(anyMatch(pattern, jsonSpelling)));
+/** The texts with a match of a pattern. `where` is what messages begin with. */
+const languageOf = (pattern: string, where = ''): Language =>
+  getOrInsert(languages, pattern, () => patternLanguage(pattern, { where }));
+
+const inJson = (language: Expression): Expression =>
+  withLeaves(language, (leaf) => (leaf.kind === 'characters' ? jsonSpelling(leaf.ranges) : leaf));
 
 /** What a text must be, all at once. */
 interface TextRules {
@@ -48,7 +53,9 @@ export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   const isBounded = minimum > 0 || maximum !== null;
   if (pattern === undefined) return isBounded ? boundedString(minimum, maximum) : scope.layout.anyKey;
   if (further.length > 0) return jointly(all, rules, scope);
-  return isBounded ? (boundedRun(pattern, rules) ?? jointly(all, rules, scope)) : patternString(pattern);
+  const language = languageOf(pattern, whereOf(all));
+  if (!('kind' in language)) return jointly(all, rules, scope);
+  return isBounded ? (boundedRun(language, rules) ?? jointly(all, rules, scope)) : quoted(inJson(language));
 }
 
 /** Those of formats are the ones for texts of at most so many characters. */
@@ -68,7 +75,10 @@ function withoutImplied(
   patterns: readonly string[],
 ): Pick<TextRules, 'minimum' | 'maximum'> {
   if (minimum === 0 && maximum === null) return { minimum, maximum };
-  const lengths = patterns.map((pattern) => lengthsOf(anyMatch(pattern, plainSpelling)));
+  const lengths = patterns.flatMap((pattern) => {
+    const language = languageOf(pattern);
+    return 'kind' in language ? [lengthsOf(language)] : [];
+  });
   return {
     minimum: lengths.some(({ least }) => least >= minimum) ? 0 : minimum,
     maximum: lengths.some(({ most }) => maximum !== null && most <= maximum) ? null : maximum,
@@ -87,8 +97,7 @@ function exclusionsOf(all: Conjunction): Pick<TextRules, 'excludedPatterns' | 'e
 }
 
 /** One set of characters, repeated as often as the pattern and the bounds allow. Null for other patterns. */
-function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expression | null {
-  const run = anyMatch(pattern, plainSpelling);
+function boundedRun(run: Expression, { minimum, maximum }: TextRules): Expression | null {
   const only = run.kind === 'sequence' && run.parts.length === 1 ? run.parts[0] : null;
   if (only?.kind !== 'repeat' || only.body.kind !== 'characters') return null;
   const least = Math.max(minimum, only.minimum);
@@ -99,10 +108,12 @@ function boundedRun(pattern: string, { minimum, maximum }: TextRules): Expressio
   return quoted(repeat(jsonSpelling(ranges), least, most));
 }
 
+const whereOf = ({ path }: Conjunction): string => `JSON schema, ${path}: `;
+
 /** Strings that keep several rules, as an automaton. */
 function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expression {
   const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({
-    states: statesOf(rules, `JSON schema, ${all.path}: `),
+    states: statesOf(rules, whereOf(all)),
   }));
   if (!states) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
@@ -119,7 +130,7 @@ function statesOf(
   { minimum, maximum, patterns: wanted, excludedPatterns, excludedTexts }: TextRules,
   where: string,
 ): RegularState[] | null {
-  const parsed = (pattern: string) => anyMatch(pattern, plainSpelling);
+  const parsed = (pattern: string) => languageOf(pattern, where);
   const character = characters(maximum === null ? ANY_CHARACTER : ONE_UNIT);
   return regularStates(
     [...wanted.map(parsed), repeat(character, minimum, maximum)],
