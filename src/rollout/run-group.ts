@@ -43,8 +43,8 @@ let groupsStarted = 0;
 
 /**
  * Runs the rollouts of one scenario, rewards them as a group, and decides whether the group is trained on. Once the
- * rollouts have begun, it ends within its deadlines and never throws.
- * @throws OptionError before any rollout begins.
+ * rollouts have begun, it ends within its deadlines.
+ * @throws OptionError before any rollout begins; any error thrown by `onRollout`, when all rollouts have ended.
  */
 export async function runGroup<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,
@@ -103,17 +103,19 @@ async function runAll<Schema extends z.ZodType, Outcome>(
       if (isLast) return tried;
     }
   };
+  const running = Array.from({ length: rolloutsPerGroup }, (_, index) => runIndex(index));
   try {
-    const attempts = await Promise.all(
-      Array.from({ length: rolloutsPerGroup }, (_, index) => runIndex(index)),
-    );
-    const ended = attempts.flat();
+    const ended = (await Promise.all(running)).flat();
     const settled = await settleGroup({ ...shared, rollouts: ended, timeoutMs: rewardTimeoutMs });
     const rollouts = settled.map((rollout) => ending.applyReason(rollout));
     const dropped = whyDropped(groupStrategy, rollouts, rolloutsPerGroup);
     const droppedBecause = isFailFast && dropped ? (firstFailure ?? dropped) : dropped;
     const title = environment.titleOf(scenario);
     return new RolloutGroup<z.output<Schema>>({ index: group, scenario, title, rollouts, droppedBecause });
+  } catch (error) {
+    ending.abort(error);
+    await Promise.allSettled(running);
+    throw error;
   } finally {
     ending.dispose();
   }
@@ -149,6 +151,11 @@ class GroupEnding {
       message: `Rollout ${index} of the same group failed first (${code}: ${message}), and its strategy is fail_fast.`,
     };
     this.#deadline.abort(this.#reasonOf({ status: 'cancelled', failure }));
+  }
+
+  /** Cancels the unfinished rollouts because the group cannot go on. */
+  abort(error: unknown): void {
+    this.#deadline.abort(error);
   }
 
   /** Gives a rollout that the group itself ended the group's status and reason. */

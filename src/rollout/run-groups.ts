@@ -1,7 +1,7 @@
 /*
  * What always holds of groups:
  * - Each scenario gives one group, in the order of the scenarios, whatever the order in which they end.
- * - No rollout throws: it ends completed, failed or cancelled. Only `onGroup` and bad input make `runGroups` throw.
+ * - No rollout throws: it ends completed, failed or cancelled. Only callbacks and bad input make `runGroups` throw.
  * - `onGroup` gets each group that ran once, and none after one call has thrown.
  * - When `runGroups` returns or throws, all of its rollouts have ended.
  */
@@ -67,7 +67,7 @@ export interface GroupsResult<Scenario> {
 /**
  * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; a failed rollout does
  * not throw.
- * @throws OptionError, ScenarioError before any rollout begins; any error thrown by `onGroup`.
+ * @throws OptionError, ScenarioError before any rollout begins; any error thrown by `onGroup` or `onProgress`.
  */
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,

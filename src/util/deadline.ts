@@ -45,7 +45,7 @@ export class Deadline {
   }
 
   /** Aborts now, with this reason, unless the signal has already aborted. */
-  abort(reason: Error): void {
+  abort(reason: unknown): void {
     this.#controller.abort(reason);
   }
 

@@ -361,3 +361,35 @@ test('a closed executor cancels waiting and running rollouts', async () => {
   await executor.close();
   expect((await running).counts).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
 });
+
+test('an `onProgress` that throws ends all rollouts before its error is thrown', async () => {
+  let running = 0;
+  const waiting = defineEnvironment({
+    name: 'waiting',
+    scenario,
+    rollout: async ({ scenario: { id }, model, signal }) => {
+      const isFirst = running++ === 0;
+      await generateText({ model: model.languageModel, prompt: 'a', abortSignal: signal });
+      if (!isFirst) await once(signal, 'abort');
+      else while (running < 3) await new Promise(setImmediate);
+      running--;
+      return id;
+    },
+    rewards: { one: () => 1 },
+  });
+  const { service, model } = await open();
+  await using _ = service;
+  let thrown = 0;
+  const run = runGroups({
+    environment: waiting,
+    scenarios: scenarios(1),
+    rolloutsPerGroup: 3,
+    model,
+    onProgress: ({ done }) => {
+      thrown++;
+      throw new Error(`no display for ${done}`);
+    },
+  });
+  await expect(run).rejects.toThrow('no display for 1');
+  expect([running, thrown]).toEqual([0, 3]);
+});
