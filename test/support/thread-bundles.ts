@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { serialize } from 'node:v8';
@@ -28,6 +28,32 @@ const readWeights = `
   export const initializeWeights = (_, seed) => deserialize(readFileSync(\`${folder}/random-\${seed}\`));
 `;
 
+const selfTest = join(root, 'src/engines/embedded/self-test/self-test.ts');
+/** Of each self-test that passed in this run of the tests, an empty file. */
+const passed = join(folder, 'passed');
+
+/**
+ * Added to `self-test.ts`: what the same runtime computed rightly with the same weights and settings is not computed again
+ * in the same run of the tests. That is half of the processor time of opening a small checkpoint.
+ */
+const remembering = `
+  import { createHash } from 'node:crypto';
+  import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+  import { workerData } from 'node:worker_threads';
+  export async function selfTest(runtime, model) {
+    const { name, device } = runtime;
+    const { architecture, lora, weights } = model;
+    const hash = createHash('sha256');
+    hash.update(JSON.stringify([name, device, workerData.settings.threads, architecture, lora]));
+    for (const [tensor, values] of weights) hash.update(\`\${tensor} \${values.length} \`).update(values);
+    const file = \`${passed}/\${hash.digest('hex')}\`;
+    if (existsSync(file)) return;
+    await wholeSelfTest(runtime, model);
+    mkdirSync('${passed}', { recursive: true });
+    writeFileSync(file, '');
+  }
+`;
+
 /** A module in a bundle has the address of its source. */
 const ownAddresses: Plugin = {
   name: 'own addresses',
@@ -35,6 +61,12 @@ const ownAddresses: Plugin = {
     onLoad({ filter: /\.ts$/ }, ({ path }) => {
       if (path === initialWeights) return { contents: readWeights };
       const text = readFileSync(path, 'utf8');
+      if (path === selfTest)
+        return {
+          contents:
+            text.replace('export async function selfTest', 'async function wholeSelfTest') + remembering,
+          loader: 'ts',
+        };
       if (!text.includes('import.meta.url')) return null;
       const own = `const ownAddress = ${JSON.stringify(pathToFileURL(path).href)};`;
       return { contents: own + text.replaceAll('import.meta.url', 'ownAddress'), loader: 'ts' };
@@ -61,6 +93,7 @@ export async function setup({ vitest }: TestProject): Promise<void> {
     packages: 'external',
     plugins: [ownAddresses],
   });
+  rmSync(passed, { recursive: true, force: true });
   const weights = builtInModels.map((model) => ({
     path: join(folder, model.weightsHash),
     contents: serialize(model.weights),

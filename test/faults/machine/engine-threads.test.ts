@@ -79,13 +79,8 @@ describe.each(testedModels)('with $baseModel', ({ baseModel, open }) => {
   test('a hanging thread shows in the system check before it is ended', async () => {
     arm();
     const hanging = chat(deadly('loop'));
-    let found: Json;
-    do found = await calls.call('GET', '/v1/system-check');
-    while (found.status === 200);
-    expect(found.body.inference_queue).toMatchObject({
-      success: false,
-      error: expect.stringContaining('silent for'),
-    });
+    const found = async () => (await calls.call('GET', '/v1/system-check')).body.inference_queue;
+    await expect.poll(found).toMatchObject({ success: false, error: expect.stringContaining('silent for') });
     // Waiting requests end with it.
     expect(await Promise.all([hanging, chat()])).toMatchObject([{ status: 503 }, { status: 503 }]);
     disarm();

@@ -1,4 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { type Answer, group, type Json, trajectory } from '../../service/harness.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
@@ -13,6 +14,8 @@ export async function until(call: Call, path: string, isSo: (answer: Answer) => 
   for (;;) {
     const answer = await call('GET', path);
     if (isSo(answer)) return answer;
+    // The service has the same processors.
+    await pause(10);
   }
 }
 

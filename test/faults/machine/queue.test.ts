@@ -70,11 +70,11 @@ describe('a job that the machine cuts short', () => {
   });
 
   test('continues at once when another job arrives', async () => {
-    const { submit, waiting, engine, follow, log } = await startQueue();
+    const { submit, engine, follow, log } = await startQueue();
     engine.failTraining = noRoom();
     const first = await submit();
     const pauses = () => log.filter((entry) => JSON.stringify(entry).includes('training_queue_paused'));
-    while (pauses().length < 3) await waiting();
+    await expect.poll(pauses).toHaveLength(3);
     engine.failTraining = null;
     const second = await submit();
     expect(types(await follow(first))).toEqual(whole);

@@ -84,6 +84,8 @@ describe('the self-test of a checkpoint', () => {
 
   it('runs when an engine is created, and refuses weights that are not numbers', async () => {
     const folder = await generateCheckpoint(await temporaryFolder(), 'qwen2');
+    const engine = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder }] });
+    await engine.close();
     const file = join(folder, 'model.safetensors');
     const bytes = await readFile(file);
     bytes.fill(0xff, bytes.length - 200, bytes.length);
