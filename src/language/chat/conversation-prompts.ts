@@ -1,12 +1,20 @@
 import { LRUCache } from 'lru-cache';
 import { type ExactJson, exactJsonOf } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { writtenCalls } from './call-text.ts';
 import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './coded-template.ts';
 import type { Turn, TurnToolCall } from './conversation.ts';
-import { findReplies, headerOf, leavesOutCalls, leavesOutRole, partsThrough } from './template-replies.ts';
+import {
+  type CalledForm,
+  calledForm,
+  findReplies,
+  headerOf,
+  leavesOutRole,
+  partsThrough,
+} from './template-replies.ts';
 
 interface PromptOptions {
   addGenerationPrompt: boolean;
@@ -39,8 +47,10 @@ export class ConversationPrompts {
   /** What the template writes before every reply. */
   readonly #header: readonly CodedPart[];
   readonly #isAlwaysAsked: boolean;
-  /** What the templates leave out: `calls`, or `role` and a role, with and without tools. */
+  /** Whether the templates leave out a role, with and without tools. */
   readonly #leftOut = new LRUCache<string, boolean>({ max: 64 });
+  /** How the templates take calls, with and without tools and content; null if they leave them out. */
+  readonly #calledForms = new Map<string, CalledForm | null>();
 
   constructor(tokenizer: Tokenizer, format: ChatFormat) {
     const { template, toolTemplate, variables } = format;
@@ -64,7 +74,9 @@ export class ConversationPrompts {
     const parts = template.render(this.#format.variables, {
       documents: null,
       ...values,
-      messages: turns.map((turn) => this.#message(turn, called.get(turn))),
+      messages: turns.map((turn) =>
+        this.#message(turn, called.get(turn), this.#formOf(turn, template, tools)),
+      ),
       tools,
       add_generation_prompt: addGenerationPrompt,
     });
@@ -93,13 +105,13 @@ export class ConversationPrompts {
     );
   }
 
-  #leavesOut(what: string, tools: ExactJson, probe: (hasTools: boolean) => boolean): boolean {
-    const key = `${tools !== null} ${what}`;
-    const known = this.#leftOut.get(key);
-    if (known !== undefined) return known;
-    const isLeftOut = probe(tools !== null);
-    this.#leftOut.set(key, isLeftOut);
-    return isLeftOut;
+  /** How a template takes the calls of a message; null if it leaves them out, or if there are none. */
+  #formOf({ toolCalls, content }: Turn, template: CodedTemplate, tools: ExactJson): CalledForm | null {
+    if (toolCalls.length === 0) return null;
+    const text = content === '' ? '' : 'text';
+    return getOrInsert(this.#calledForms, `${tools !== null} ${text}`, () =>
+      calledForm(text, template, this.#format.variables, tools !== null),
+    );
   }
 
   /** Refuses messages that the model would not see. */
@@ -107,8 +119,10 @@ export class ConversationPrompts {
     const { variables } = this.#format;
     for (const [index, { role, content }] of turns.entries()) {
       if (role === 'user' || role === 'assistant' || content.trim() === '') continue;
-      const probe = (hasTools: boolean) => leavesOutRole(role, template, variables, hasTools);
-      if (this.#leavesOut(`role ${role}`, tools, probe)) throw leftOut(`messages of the role ${role}`, index);
+      const key = `${tools !== null} ${role}`;
+      const isLeftOut = this.#leftOut.get(key) ?? leavesOutRole(role, template, variables, tools !== null);
+      this.#leftOut.set(key, isLeftOut);
+      if (isLeftOut) throw leftOut(`messages of the role ${role}`, index);
     }
   }
 
@@ -118,14 +132,13 @@ export class ConversationPrompts {
    */
   #calledIn(turns: readonly Turn[], template: CodedTemplate, tools: ExactJson): Map<Turn, CodedPart[]> {
     const found = new Map<Turn, CodedPart[]>();
-    const { calls, variables } = this.#format;
-    const probe = (hasTools: boolean) => leavesOutCalls(template, variables, hasTools);
+    const { calls } = this.#format;
     const isOdd = ({ arguments: text }: TurnToolCall) =>
       calls?.form === 'python' && !(argumentsOf(text) instanceof Map);
     for (const [index, turn] of turns.entries()) {
       const { content, toolCalls, tokenIds } = turn;
       if (tokenIds || toolCalls.length === 0) continue;
-      if (!this.#leavesOut('calls', tools, probe) && !toolCalls.some(isOdd)) continue;
+      if (this.#formOf(turn, template, tools) && !toolCalls.some(isOdd)) continue;
       if (!calls) throw leftOut('tool calls', index);
       const written = [content, ...writtenCalls(calls, toolCalls, { afterText: content !== '' })];
       found.set(
@@ -140,19 +153,26 @@ export class ConversationPrompts {
     return found;
   }
 
-  /** A message as the templates of checkpoints expect it: arguments of calls are values, not JSON. */
-  #message(turn: Turn, called: readonly CodedPart[] | undefined): Record<string, unknown> {
+  /** A message as the template expects it. Arguments of calls are values, where it does not need JSON. */
+  #message(
+    turn: Turn,
+    called: readonly CodedPart[] | undefined,
+    form: CalledForm | null,
+  ): Record<string, unknown> {
     const { role, toolCalls, reasoning, toolCallId, name, tokenIds } = turn;
     if (tokenIds) return { role, content: this.#textOf(tokenIds) };
     const content = called ? this.#textsOf(called).join('') : turn.content;
     const calls = (called ? [] : toolCalls).map((call) => ({
       id: call.id,
       type: 'function',
-      function: { name: call.name, arguments: argumentsOf(call.arguments) },
+      function: {
+        name: call.name,
+        arguments: form?.arguments === 'json' ? call.arguments : argumentsOf(call.arguments),
+      },
     }));
     return {
       role,
-      content,
+      content: calls.length > 0 && content === '' ? form?.empty : content,
       // The names that templates have for it: LFM2.5 calls it `thinking`.
       ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning, thinking: reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),

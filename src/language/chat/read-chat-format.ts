@@ -1,19 +1,13 @@
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { Template } from '../jinja/template.ts';
 import { findText, JsonFields, unsupported } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
-import {
-  type CallStyle,
-  type ChatFormat,
-  pythonTags,
-  type ReasoningTags,
-  type Tokenizer,
-} from '../tokenizer/tokenizer.ts';
+import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ReplyStyles } from './call-text.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
-import { calledProbe, difference, probes } from './template-replies.ts';
+import { callStyles, foundCalls } from './found-calls.ts';
+import { calledReply, difference, headerOf, probes } from './template-replies.ts';
 
 const templateFile = 'chat_template.jinja';
 const configFile = 'tokenizer_config.json';
@@ -40,19 +34,25 @@ export function readChatFormat(
     : templatesOf(files, config);
   const variables = specialTexts(config);
   const ends = endTokensOf(files, tokenizer, variables.eos_token);
-  const { coded, question, asked, answered } = naming(from, () => {
-    if (toolTemplate !== null) new Template(toolTemplate);
-    const coded = new CodedTemplate(template, tokenizer.added, Object.values(variables));
-    return { coded, ...probes(coded, variables) };
+  const { coded, shown, question, asked, answered } = naming(from, () => {
+    const texts = Object.values(variables);
+    const coded = new CodedTemplate(template, tokenizer.added, texts);
+    const shown = toolTemplate === null ? coded : new CodedTemplate(toolTemplate, tokenizer.added, texts);
+    return { coded, shown, ...probes(coded, variables) };
   });
   const endToken = endTokenOf({ question, answered }, { ends, folder: files.path });
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
-  const calls = toolCalls
-    ? callStyles[toolCalls]
+  const { calls, unread } = toolCalls
+    ? { calls: callStyles[toolCalls], unread: undefined }
     : foundCalls(template + (toolTemplate ?? ''), tokenizer, () =>
-        writesNamedCalls(coded, variables, tokenizer),
+        calledReply(
+          headerOf(coded, variables).header,
+          new Set([endToken, ...ends]),
+          (token) => tokenizer.text(token),
+          ...([shown, variables, true] as const),
+        ),
       );
   const thought = foundReasoning(template, prompt, reasoning);
   return {
@@ -64,22 +64,10 @@ export function readChatFormat(
     endToken,
     otherEndTokens: ends.filter((token) => token !== endToken),
     calls: calls && { ...calls, tokens: tagTokens(calls, tokenizer) },
+    ...(unread === undefined ? {} : { unreadCall: unread }),
     reasoning: thought && { ...thought, tokens: tagTokens(thought, tokenizer) },
   };
 }
-
-const tags = { open: '<tool_call>', close: '</tool_call>' } as const;
-const bare = { open: '', close: '' } as const;
-const callStyles = {
-  hermes: { form: 'object', ...tags, argumentsField: 'arguments' },
-  named: { form: 'named', ...tags, argumentsField: 'arguments' },
-  lfm2: { form: 'python', ...pythonTags, argumentsField: 'arguments' },
-  llama: { form: 'object', ...bare, argumentsField: 'parameters' },
-  json: { form: 'object', ...bare, argumentsField: 'arguments' },
-  none: null,
-} as const satisfies Record<NonNullable<ReplyStyles['toolCalls']>, UntokenizedStyle | null>;
-
-type UntokenizedStyle = Omit<CallStyle, 'tokens'>;
 
 function tagTokens(
   { open, close }: { open: string; close: string },
@@ -87,25 +75,6 @@ function tagTokens(
 ): CallStyle['tokens'] {
   const [first, last] = [added.get(open), added.get(close)];
   return first === undefined || last === undefined ? null : { open: first, close: last };
-}
-
-function foundCalls(source: string, { added }: Tokenizer, isNamed: () => boolean): UntokenizedStyle | null {
-  if (!/\btools\b/.test(source)) return null;
-  if (source.includes(tags.open)) return isNamed() ? callStyles.named : callStyles.hermes;
-  // LFM2's first template shows tools, but no calls.
-  if (added.has(pythonTags.open)) return callStyles.lfm2;
-  return source.includes('"parameters') ? callStyles.llama : callStyles.json;
-}
-
-/** Whether the template writes the name of a call right after its tag. */
-function writesNamedCalls(
-  template: CodedTemplate,
-  variables: ChatFormat['variables'],
-  tokenizer: Tokenizer,
-): boolean {
-  const parts = calledProbe(template, variables, false) ?? [];
-  const texts = parts.map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)));
-  return /<tool_call>\s*probe/.test(texts.join(''));
 }
 
 function foundReasoning(

@@ -64,12 +64,38 @@ export function probes(template: CodedTemplate, variables: ChatFormat['variables
 type Probed = [template: CodedTemplate, variables: ChatFormat['variables'], hasTools: boolean];
 
 const question = { role: 'user', content: 'question' };
-const call = { name: 'probe', arguments: new Map([['text', 'called']]) };
-const called = {
+const calledWith = new Map([['text', 'called']]);
+
+/** How a template takes a reply with calls: what stands for an empty content, and whether arguments are JSON or values. */
+export interface CalledForm {
+  empty: '' | null;
+  arguments: 'value' | 'json';
+}
+
+const usualForm: CalledForm = { empty: '', arguments: 'value' };
+/** The usual form first. DeepSeek's templates write calls only of a message without content, and append JSON to a text. */
+const calledForms: readonly CalledForm[] = [
+  usualForm,
+  { empty: null, arguments: 'value' },
+  { empty: '', arguments: 'json' },
+  { empty: null, arguments: 'json' },
+];
+
+const called = ({ empty, arguments: form }: CalledForm, content: string) => ({
   role: 'assistant',
-  content: '',
-  tool_calls: [{ id: 'call00000', type: 'function', function: call }],
-};
+  content: content === '' ? empty : content,
+  tool_calls: [
+    {
+      id: 'call00000',
+      type: 'function',
+      function: {
+        name: 'probe',
+        arguments: form === 'value' ? calledWith : JSON.stringify(Object.fromEntries(calledWith)),
+      },
+    },
+  ],
+});
+
 const tool = { type: 'function', function: { name: 'probe', description: '', parameters: new Map() } };
 
 /** A conversation as the template writes it; null if the template refuses it. */
@@ -85,16 +111,45 @@ function written(messages: readonly object[], [template, variables, hasTools]: P
 const isWithout = (parts: readonly CodedPart[] | null, word: string): boolean =>
   parts?.every((part) => part.type !== 'text' || !part.text.includes(word)) ?? false;
 
-/** A conversation whose last message calls the function `probe`; null if the template refuses it. */
-export const calledProbe = (...probed: Probed) => written([question, called], probed);
+/**
+ * How a template takes a reply with this content that calls the function `probe`; null if it writes no calls of it. The usual
+ * form if it refuses all, as some refuse tools that they were not given.
+ */
+export function calledForm(content: string, ...probed: Probed): CalledForm | null {
+  const tried = calledForms.map((form) => ({
+    form,
+    parts: written([question, called(form, content)], probed),
+  }));
+  const shown = tried.find(({ parts }) => parts && !isWithout(parts, 'called'));
+  return shown?.form ?? (tried.every(({ parts }) => parts === null) ? usualForm : null);
+}
 
-/** Whether a template writes nothing of calls. */
-export const leavesOutCalls = (...probed: Probed) => isWithout(calledProbe(...probed), 'called');
+/**
+ * A reply that calls the function `probe`, with special tokens as text: what the template writes after the header (or with
+ * another header), up to the end of the reply. Null if it writes no calls.
+ */
+export function calledReply(
+  header: readonly CodedPart[],
+  ends: ReadonlySet<number>,
+  textOf: (token: number) => string,
+  ...probed: Probed
+): string | null {
+  const form = calledForm('', ...probed);
+  const parts = form && written([question, called(form, '')], probed);
+  const asked = parts && written([question], probed);
+  const reply = asked && difference(parts, asked);
+  if (!reply) return null;
+  const rest = difference(reply, header) ?? reply;
+  const end = rest.findIndex((part) => isEnd(part, ends));
+  const own = end < 0 ? rest : rest.slice(0, end);
+  return own.map((part) => (part.type === 'text' ? part.text : textOf(part.token))).join('');
+}
 
 /** Whether a template writes nothing of the content of messages with this role. */
 export function leavesOutRole(role: string, ...probed: Probed): boolean {
   const message = { role, content: 'shown', tool_call_id: 'call00000', name: 'probe' };
-  const before = role === 'system' ? [] : role === 'tool' ? [question, called] : [question];
+  const form = calledForm('', ...probed) ?? usualForm;
+  const before = role === 'system' ? [] : role === 'tool' ? [question, called(form, '')] : [question];
   return isWithout(written([...before, message, ...(role === 'system' ? [question] : [])], probed), 'shown');
 }
 

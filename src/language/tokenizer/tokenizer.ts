@@ -54,8 +54,10 @@ export interface ChatFormat {
   endToken: number;
   /** Further tokens that end a reply when they are sampled. */
   otherEndTokens: readonly number[];
-  /** How calls are written; null if the model has none. */
+  /** How calls are written; null if the model has none, or writes them in a way that is not read. */
   calls: CallStyle | null;
+  /** A reply with a call, as the template writes it, where calls are written in a way that is not read. */
+  unreadCall?: string;
   /** Tags around reasoning that the model may write or leave out; null if there are none. */
   reasoning: ReasoningTags | null;
 }

@@ -1,6 +1,7 @@
 import { chatLimits } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import type { ChatFormat, Tokenizer } from '../../language/basics.ts';
+import { showValue } from '../../util/show-value.ts';
 import { invalidField } from '../errors.ts';
 import type { ChatRequest } from './chat-request.ts';
 
@@ -41,23 +42,31 @@ function checkScheduling(request: ChatRequest, base: BaseModel, priorityScheduli
   throw invalidField([refused], message, request[refused]);
 }
 
-/** A template that never looks at tools would leave them out in silence. */
+/** A template that never looks at tools would leave them out in silence, and calls that are not read would be text. */
 export function checkTools(
   {
     tools,
     tool_choice: choice,
     chat_template: own,
   }: Pick<ChatRequest, 'tools' | 'tool_choice'> & { chat_template?: string | undefined },
-  { template, toolTemplate }: ChatFormat,
+  { template, toolTemplate, unreadCall }: ChatFormat,
   baseModel: string,
 ): void {
   if (!tools?.length || choice === 'none' || own !== undefined) return;
-  if (/\btools\b/.test(template + (toolTemplate ?? ''))) return;
-  throw invalidField(
-    ['tools'],
-    `cannot be given to ${baseModel}, whose chat template shows no tools to the model; leave them out, send a chat_template that does, or serve the model with one (--chat-template hermes)`,
-    tools.map(({ function: { name } }) => name),
-  );
+  const refuse = (why: string) =>
+    invalidField(
+      ['tools'],
+      `cannot be given to ${baseModel}, ${why}`,
+      tools.map(({ function: { name } }) => name),
+    );
+  if (unreadCall !== undefined)
+    throw refuse(
+      `whose chat template writes calls in a way that is not read here, as in ${showValue(unreadCall)}; leave them out, or serve the model with another template (--chat-template hermes), or with --tool-calls none, which leaves its calls in the text`,
+    );
+  if (!/\btools\b/.test(template + (toolTemplate ?? '')))
+    throw refuse(
+      'whose chat template shows no tools to the model; leave them out, send a chat_template that does, or serve the model with one (--chat-template hermes)',
+    );
 }
 
 function checkProcessors({ logits_processors, engine_xargs }: ChatRequest, known: readonly string[]): void {

@@ -17,7 +17,16 @@ beforeAll(async () => {
     `${folder}/chat_template.jinja`,
     '{% for message in messages if message.role != "note" %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}',
   );
-  engine = await createEmbeddedEngine({ threads: 1, checkpoints: [{ folder, id: 'toolless' }] });
+  const foreign = await generateCheckpoint(parent, 'qwen3');
+  await writeFile(
+    `${foreign}/chat_template.jinja`,
+    '{{ tools }}{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>\n<function={{ call.function.name }}>{{ call.function.arguments }}{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}',
+  );
+  const checkpoints = [
+    { folder, id: 'toolless' },
+    { folder: foreign, id: 'foreign' },
+  ];
+  engine = await createEmbeddedEngine({ threads: 1, checkpoints });
   service = await startService({ engine, dataFolder: `${parent}/data` });
 });
 afterAll(async () => {
@@ -46,6 +55,14 @@ it('tools for a checkpoint whose template does not show them are refused by name
   expect(text).toContain('whose chat template shows no tools to the model');
   expect(text).toContain('"tools"');
   expect(text).toContain('--chat-template hermes');
+});
+
+it('tools for a checkpoint whose calls are not read are refused, with what its template writes', async () => {
+  const { status, text } = await chat({ model: 'foreign' });
+  expect(status).toBe(422);
+  expect(text).toContain('writes calls in a way that is not read here, as in');
+  expect(text).toContain('<function=probe>');
+  expect((await chat({ model: 'foreign', tools: undefined })).status).toBe(200);
 });
 
 it('required tools are refused with a template of the request too, because no form of calls is known', async () => {
