@@ -152,8 +152,9 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
 }
 
 /** The template of a chat format, and its forms of tool calls and reasoning. */
-export function describeFormat({ templateFrom, calls, reasoning }: ChatFormat): string {
-  const called = calls ? `tool calls ${calls.open || 'as bare JSON'}` : 'no tool calls';
+export function describeFormat({ templateFrom, calls, unreadCall, reasoning }: ChatFormat): string {
+  const none = unreadCall === undefined ? 'no tool calls' : 'tool calls in a form that is not read';
+  const called = calls ? `tool calls ${calls.open || 'as bare JSON'}` : none;
   const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
   return `${template}, ${called}, ${reasoning ? `reasoning in ${reasoning.open}` : 'no reasoning'}`;
 }

@@ -112,16 +112,23 @@ const isWithout = (parts: readonly CodedPart[] | null, word: string): boolean =>
   parts?.every((part) => part.type !== 'text' || !part.text.includes(word)) ?? false;
 
 /**
- * How a template takes a reply with this content that calls the function `probe`; null if it writes no calls of it. The usual
- * form if it refuses all, as some refuse tools that they were not given.
+ * How a template takes a reply with this content that calls the function `probe`: as values if it can, and so that it
+ * writes least, because some write an empty message beside the calls. Null if it writes no calls; the usual form if it
+ * refuses all, as some refuse tools that they were not given.
  */
 export function calledForm(content: string, ...probed: Probed): CalledForm | null {
   const tried = calledForms.map((form) => ({
     form,
     parts: written([question, called(form, content)], probed),
   }));
-  const shown = tried.find(({ parts }) => parts && !isWithout(parts, 'called'));
-  return shown?.form ?? (tried.every(({ parts }) => parts === null) ? usualForm : null);
+  const shown = tried.flatMap(({ form, parts }) =>
+    parts && !isWithout(parts, 'called') ? [{ form, length: JSON.stringify(parts).length }] : [],
+  );
+  const first = shown[0]?.form.arguments;
+  const [best] = shown
+    .filter(({ form }) => form.arguments === first)
+    .sort((one, other) => one.length - other.length);
+  return best?.form ?? (tried.every(({ parts }) => parts === null) ? usualForm : null);
 }
 
 /**

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 chance = random.Random(11)
@@ -92,8 +93,24 @@ conversations = [
 tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
 
 
+# Such a template writes calls of a message without content only, and appends their arguments to a text. transformers 5
+# leaves out a content that is None, which the template refuses.
+without_content = "['content'] is none" in tokenizer.chat_template
+
+
+def taken(message):
+    if "tool_calls" not in message:
+        return message
+    calls = [{**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"], separators=(",", ":"), ensure_ascii=False)}} for call in message["tool_calls"]]
+    return {**message, "content": message["content"] or None, "tool_calls": calls}
+
+
 def prompt(messages, tools, follows):
     try:
+        if without_content:
+            template = _compile_jinja_template(tokenizer.chat_template)
+            text = template.render(messages=[taken(message) for message in messages], tools=tools, add_generation_prompt=follows, **tokenizer.special_tokens_map)
+            return whole.encode(text, add_special_tokens=False).ids
         return tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=follows, return_dict=False, date_string="26 Jul 2026")
     except Exception:  # A template may refuse, such as two calls at once.
         return None

@@ -81,6 +81,13 @@ describe('a call in the history of a template', () => {
     expect(await render(without, '')).toContain('<|im_start|>assistant\nlook: {"id":12.0}<|im_end|>');
   });
 
+  it('is written without an empty message beside it, where the template would write one', async () => {
+    const source = template(
+      `{{ f.name }} ${json}<|im_end|>\n{% if message.content is not none %}<|im_start|>assistant\n{% endif %}`,
+    );
+    expect(await render(source, '')).toMatch(/assistant\nlook \{"id": 12.0\}<\|im_end\|>\n<\|im_end\|>\n$/);
+  });
+
   it('is refused beside a text that the template would show without it', async () => {
     await expect(render(without, 'I look.')).rejects.toThrow(
       'template leaves out tool calls, so the model would',
