@@ -10,7 +10,6 @@ import {
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { SamplingParameters } from '../engine.ts';
 import type { BaseModels } from './base-models.ts';
-import { builtInLanguage } from './built-in/built-in-language.ts';
 import {
   type LogitsProcessorFactories,
   loadProcessors,
@@ -29,14 +28,8 @@ export class ConversationCodec {
   readonly #bytes: readonly string[];
   #compiler: GrammarCompiler | undefined;
 
-  /**
-   * `processors`: the logits processors that replies may use. Default: none. `language`: the tokenizer and format.
-   * Default: of the models that come with the engine.
-   */
-  constructor(
-    processors: LogitsProcessorFactories = new Map(),
-    { tokenizer, format }: Language = builtInLanguage(),
-  ) {
+  /** `processors`: the logits processors that replies may use. */
+  constructor(processors: LogitsProcessorFactories, { tokenizer, format }: Language) {
     this.tokenizer = tokenizer;
     this.format = format;
     this.#processors = processors;

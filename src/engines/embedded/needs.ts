@@ -48,7 +48,7 @@ export function memoryNeeds(
   let trainedTogether = 0;
   let refusal: string | null = null;
   try {
-    trainedTogether = batchSizeOf(architecture, sequence, { bytes: trainingLimit });
+    trainedTogether = batchSizeOf(architecture, sequence, trainingLimit);
   } catch (error) {
     if (!EngineError.isInstance(error)) throw error;
     refusal = error.message;

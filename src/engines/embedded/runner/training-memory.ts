@@ -101,16 +101,12 @@ export function sequencesThatFit(architecture: Architecture, time: number, bytes
 }
 
 /**
- * How many sequences of a length are trained together: so many that they have about `tokens`, in memory of some bytes.
- * Throws an `EngineError` when not even one fits.
+ * How many sequences of a length are trained together: as many as run fastest, if they fit into some bytes. Throws an
+ * `EngineError` when not even one fits.
  */
-export function batchSizeOf(
-  architecture: Architecture,
-  time: number,
-  { bytes, tokens = tokensPerRun.largest }: { bytes: number; tokens?: number },
-): number {
+export function batchSizeOf(architecture: Architecture, time: number, bytes: number): number {
   const fitting = sequencesThatFit(architecture, time, bytes);
-  return Math.min(fitting, Math.max(1, Math.floor(tokens / time)));
+  return Math.min(fitting, Math.max(1, Math.floor(tokensPerRun.largest / time)));
 }
 
 const gigabytes = (bytes: number) => (bytes / 1e9).toFixed(2);

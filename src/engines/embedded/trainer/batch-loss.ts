@@ -42,7 +42,7 @@ export class BatchLoss {
    * `penalty`: the KL penalty; null without one. `tokens` gets the log-probability of each decision, and whether its
    * loss was clipped.
    */
-  constructor(config: LossConfig, penalty: BatchPenalty | null = null, tokens?: TokenResults) {
+  constructor(config: LossConfig, penalty: BatchPenalty | null, tokens?: TokenResults) {
     this.#config = config;
     this.#penalty = penalty;
     this.#tokens = tokens;

@@ -35,8 +35,8 @@ export function toMicroBatches(
   { architecture, bytes, keepsLayers, isShared }: BatchLimits,
 ): MicroBatch[] {
   const trained = sequences.filter(({ decisions }) => decisions.length > 0);
-  const most = longestRow(architecture, bytes);
-  const byLength = toRows(trained, architecture, (time) => time <= most).sort(
+  const longest = longestRow(architecture, bytes);
+  const byLength = toRows(trained, architecture, (time) => time <= longest).sort(
     (a, b) => b.tokens.length - a.tokens.length,
   );
   let left = tokensIn(byLength);
@@ -44,8 +44,8 @@ export function toMicroBatches(
   const batches: MicroBatch[] = [];
   for (let start = 0; start < byLength.length; ) {
     const time = byLength[start]?.tokens.length ?? 0;
-    const most = byLength.slice(start, start + batchSizeOf(architecture, time, { bytes }));
-    const rows = runs > 0 ? withTokens(most, left / runs) : most;
+    const fitting = byLength.slice(start, start + batchSizeOf(architecture, time, bytes));
+    const rows = runs > 0 ? withTokens(fitting, left / runs) : fitting;
     const size = { sequences: rows.length, time };
     batches.push({ rows, time, keptLayers: keepsLayers ? keptLayers(architecture, size, bytes) : 0 });
     left -= tokensIn(rows);

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
+import { builtInLanguage } from '../../../../src/engines/embedded/built-in/built-in-language.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import type { LogitsProcessorFactory } from '../../../../src/engines/embedded/index.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -18,7 +19,7 @@ describe('a reply being sampled', () => {
   let end: number;
 
   beforeAll(async () => {
-    codec = new ConversationCodec(new Map([['test.Failing', failing]]));
+    codec = new ConversationCodec(new Map([['test.Failing', failing]]), builtInLanguage());
     end = codec.format.endToken;
   });
 

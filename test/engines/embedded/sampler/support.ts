@@ -1,5 +1,6 @@
 import { vi } from 'vitest';
 import { BaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { builtInLanguage } from '../../../../src/engines/embedded/built-in/built-in-language.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import type { AttentionKind } from '../../../../src/engines/embedded/graphs/decoding-graphs.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -31,7 +32,7 @@ export const architecture = fullyTrained({
   previousTokens: 2,
 });
 
-export const codec = new ConversationCodec();
+export const codec = new ConversationCodec(new Map(), builtInLanguage());
 /** The tiny models only. */
 export const models = new BaseModels([]);
 export const sources = { models, codecOf: () => codec };

@@ -101,7 +101,7 @@ describe.each(fixtureNames)('training the checkpoint %s', async (name) => {
     await trainer.save(join(folder, 'whole'));
     const vector = new TrainedVector(await models.loadVector(base), null);
     for (const [index, { datums, loss, learningRate }] of steps.entries()) {
-      const batchLoss = new BatchLoss(loss);
+      const batchLoss = new BatchLoss(loss, null);
       vector.clearGradient();
       await (await prepared(datums)).addGradient(vector.values, batchLoss, vector, { signal });
       const length = vector.gradientNorm();

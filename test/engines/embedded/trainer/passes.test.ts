@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import { builtInLanguage } from '../../../../src/engines/embedded/built-in/built-in-language.ts';
 import { checkpointTensors, projections } from '../../../../src/engines/embedded/checkpoint/tensors.ts';
 import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -57,7 +58,7 @@ const adapter = draw(
   adapterShapes(architecture, lora).reduce((sum, { size }) => sum + size, 0),
   0.1,
 );
-const codec = new ConversationCodec();
+const codec = new ConversationCodec(new Map(), builtInLanguage());
 const { signal } = new AbortController();
 const graphs = await BatchGraphs.create(await loadRuntime('auto', 1), { architecture, weights }, lora);
 afterAll(() => graphs.release());
@@ -127,7 +128,7 @@ async function gradientOf(
 }
 
 async function train(sequences: readonly TrainingSequence[], config: LossConfig, vector = adapter) {
-  const loss = new BatchLoss(config);
+  const loss = new BatchLoss(config, null);
   const batches = batchesOf(sequences);
   const gradient = await gradientOf(batches, vector, loss);
   return { gradient, metrics: loss.metrics() };
@@ -223,8 +224,8 @@ describe('a checkpoint in training', () => {
       await passesOf(apart).logprobs(adapter, signal),
     ];
     for (const [index, logprob] of each.entries()) expect(together[index]).toBeCloseTo(logprob, 4);
-    const gradient = await gradientOf(batches, adapter, new BatchLoss(config));
-    const expected = await gradientOf(apart, adapter, new BatchLoss(config));
+    const gradient = await gradientOf(batches, adapter, new BatchLoss(config, null));
+    const expected = await gradientOf(apart, adapter, new BatchLoss(config, null));
     const difference = gradient.map((value, index) => value - (expected[index] as number));
     expect(length(difference)).toBeLessThan(1e-5 * length(expected));
   });
@@ -234,14 +235,14 @@ describe('a checkpoint in training', () => {
     const sequences = await drawSequences([{}, {}, {}, {}]);
     const { gradient } = await train(sequences, config);
     const several = sequences.map((sequence, index) => alone(sequence, index % 3));
-    const other = await gradientOf(several, adapter, new BatchLoss(config));
+    const other = await gradientOf(several, adapter, new BatchLoss(config, null));
     expect(length(other.map((value, index) => value - (gradient[index] as number)))).toBeLessThan(
       1e-5 * length(gradient),
     );
     expect(() => batchesOf(sequences, 1e5)).toThrow(/needs .* GB beside the weights/);
     const aborted = AbortSignal.abort(new Error('the training was cancelled'));
-    await expect(gradientOf(several, adapter, new BatchLoss(config), { signal: aborted })).rejects.toThrow(
-      'cancelled',
-    );
+    await expect(
+      gradientOf(several, adapter, new BatchLoss(config, null), { signal: aborted }),
+    ).rejects.toThrow('cancelled');
   });
 });
