@@ -36,7 +36,11 @@ function builtInModel(
   let weights: ReadonlyMap<string, Float32Array> | undefined;
   return {
     isSmall: true,
-    ...{ id, architecture, contextLength, vocabularySize, defaults },
+    id,
+    architecture,
+    contextLength,
+    vocabularySize,
+    defaults,
     parameters: vectorLength(trainedShapes(architecture, 'all')),
     trained: 'all',
     start: null,

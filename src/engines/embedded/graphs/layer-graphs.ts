@@ -80,7 +80,7 @@ export function layerKeepingGraph(architecture: Architecture, options: LayerGrap
  * `<input>.gradient` for each trained input: `<projection>.A` and `<projection>.B`, or all weights.
  */
 export function layerBackwardGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LayerGraph(architecture, options, true);
+  const { graph, layer, picked } = new LayerGraph(architecture, options, { keepsGradients: true });
   graph.input('gradient', 'float32', [picked, architecture.width]);
   const stateGradient = layer.backward('gradient', layer.forward('state'));
   graph.output('state_gradient', stateGradient, ['tokens', architecture.width]);
@@ -89,7 +89,7 @@ export function layerBackwardGraph(architecture: Architecture, options: LayerGra
 
 /** The backward pass on what a forward pass has kept. Inputs: as `layerBackwardGraph`, and `keptShapes`. */
 export function layerTapeGraph(architecture: Architecture, options: LayerGraphOptions): Uint8Array {
-  const { graph, layer, picked } = new LayerGraph(architecture, options, true);
+  const { graph, layer, picked } = new LayerGraph(architecture, options, { keepsGradients: true });
   graph.input('gradient', 'float32', [picked, architecture.width]);
   const kept = Object.fromEntries(
     Array.from(keptShapes(architecture, options), ([part, shape]) => [
@@ -117,7 +117,7 @@ class LayerGraph {
   readonly #options: LayerGraphOptions;
   readonly #keepsGradients: boolean;
 
-  constructor(architecture: Architecture, options: LayerGraphOptions, keepsGradients = false) {
+  constructor(architecture: Architecture, options: LayerGraphOptions, { keepsGradients = false } = {}) {
     this.#architecture = architecture;
     this.#options = options;
     this.#keepsGradients = keepsGradients;

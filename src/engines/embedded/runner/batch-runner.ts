@@ -6,8 +6,8 @@ import type { GradientSum, Trained } from './adapter-vector.ts';
 import {
   HeadRunner,
   type HeadStates,
-  type PlainDecisions,
   type ProbabilitySlopes,
+  type SoftmaxDecisions,
   type TokenProbabilities,
 } from './head-runner.ts';
 import type { BaseWeights } from './layer-feeds.ts';
@@ -23,14 +23,14 @@ export interface BatchRun {
   /** See `PassOptions`. */
   keptLayers: number;
   /** Decisions whose probabilities the graphs compute. */
-  plain: PlainDecisions;
+  softmax: SoftmaxDecisions;
   /** States whose logits are asked for. */
   others: Int32Array;
 }
 
 /** Runs the graphs of a model for one job. A forward pass is kept under a number until its backward pass, or `end`. */
 export interface BatchRunner {
-  /** Resolves with what the plain decisions have. An aborted signal rejects it at the next layer. */
+  /** Resolves with what the softmax decisions have. An aborted signal rejects it at the next layer. */
   forward(pass: number, run: BatchRun, signal: AbortSignal): Promise<TokenProbabilities>;
   /** The logits of some of the other states, at most `headRows`. The caller frees them (`freeAll`). */
   logits(pass: number, states: Int32Array): Promise<LogitRows>;
@@ -41,7 +41,7 @@ export interface BatchRunner {
     gradient: Float32Array,
     sum: GradientSum,
   ): Promise<void>;
-  /** Adds what is left of the gradient of a pass to the sum, and ends the pass. `slopes`: of the plain decisions. */
+  /** Adds what is left of the gradient of a pass to the sum, and ends the pass. `slopes`: of the softmax decisions. */
   backward(pass: number, slopes: ProbabilitySlopes, sum: GradientSum): Promise<void>;
   /** Ends a pass that has no backward pass. */
   end(pass: number): void;
@@ -55,7 +55,7 @@ const mostSelectingLayers = 8;
 interface Pass {
   layers: LayerPass;
   states: HeadStates;
-  plain: PlainDecisions;
+  softmax: SoftmaxDecisions;
   selection: Selection | null;
   /** What the head keeps for the backward pass. */
   tapes: Feeds[];
@@ -89,18 +89,18 @@ export class BatchGraphs implements BatchRunner {
 
   async forward(
     pass: number,
-    { tokens, vector, keptLayers, plain, others }: BatchRun,
+    { tokens, vector, keptLayers, softmax, others }: BatchRun,
     signal: AbortSignal,
   ): Promise<TokenProbabilities> {
     const selection = this.#selects
-      ? selectStates([plain.states, others], tokens.sequences.length, tokens.time)
+      ? selectStates([softmax.states, others], tokens.sequences.length, tokens.time)
       : null;
     const layers = await this.#layers.forward(tokens, vector, { keptLayers, selection, signal });
     const states = { states: layers.states.at(-1)?.data as Float32Array, vector };
-    const own = { ...plain, states: selection ? inSelection(selection, plain.states) : plain.states };
+    const own = { ...softmax, states: selection ? inSelection(selection, softmax.states) : softmax.states };
     const gradient = new Float32Array(states.states.length);
     const tapes: Feeds[] = [];
-    this.#passes.set(pass, { layers, states, plain: own, selection, tapes, gradient, signal });
+    this.#passes.set(pass, { layers, states, softmax: own, selection, tapes, gradient, signal });
     return await this.#head.probabilities(states, own, { signal, tapes: keptLayers > 0 ? tapes : null });
   }
 
@@ -121,9 +121,9 @@ export class BatchGraphs implements BatchRunner {
   }
 
   async backward(pass: number, slopes: ProbabilitySlopes, sum: GradientSum): Promise<void> {
-    const { layers, states, plain, tapes, gradient, signal } = this.#pass(pass);
+    const { layers, states, softmax, tapes, gradient, signal } = this.#pass(pass);
     this.#passes.delete(pass);
-    await this.#head.addSlopes(states, plain, slopes, { gradient, sum, signal, tapes });
+    await this.#head.addSlopes(states, softmax, slopes, { gradient, sum, signal, tapes });
     await this.#layers.backward(layers, gradient, sum);
   }
 

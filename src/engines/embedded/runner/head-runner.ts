@@ -18,7 +18,7 @@ import { type BaseWeights, headOf, partFeeds, type TrainedTensor, weightOf } fro
 import { headRows } from './training-memory.ts';
 
 /** Decisions whose sampling parameters are a temperature and a set of legal tokens: an element of each column for each. */
-export interface PlainDecisions {
+export interface SoftmaxDecisions {
   /** Index of the state that predicts the token. */
   states: Int32Array;
   tokens: Int32Array;
@@ -115,7 +115,7 @@ export class HeadRunner {
   /** `tapes`: gets what each chunk keeps for `addSlopes`, where it keeps any. */
   async probabilities(
     states: HeadStates,
-    decisions: PlainDecisions,
+    decisions: SoftmaxDecisions,
     { signal, tapes = null }: { signal?: AbortSignal; tapes?: Feeds[] | null } = {},
   ): Promise<TokenProbabilities> {
     const count = decisions.tokens.length;
@@ -130,7 +130,7 @@ export class HeadRunner {
       const targets = this.#runtime.integer(chunk.tokens, [rows, 1]);
       const outputs = keeping ? this.#outputs(rows) : {};
       const { logprob, entropy, ...tape } = await (keeping ?? this.#sessions).logprobs.run(
-        { ...feeds, ...{ masks, sets }, targets } as Feeds,
+        { ...feeds, masks, sets, targets } as Feeds,
         outputs,
       );
       logprobs.set(logprob?.data as Float32Array, start);
@@ -147,7 +147,7 @@ export class HeadRunner {
    */
   async addSlopes(
     states: HeadStates,
-    decisions: PlainDecisions,
+    decisions: SoftmaxDecisions,
     slopes: ProbabilitySlopes,
     { gradient, sum, signal, tapes = [] }: HeadGradients & { tapes?: Feeds[] },
   ): Promise<void> {
@@ -228,7 +228,7 @@ export class HeadRunner {
     return { ...this.#weights, ...trained, state: this.#runtime.float(gathered, [wanted.length, width]) };
   }
 
-  #decisionFeeds(before: HeadStates, { states, tokens, temperatures, legal }: PlainDecisions): Feeds {
+  #decisionFeeds(before: HeadStates, { states, tokens, temperatures, legal }: SoftmaxDecisions): Feeds {
     const { vocabularySize } = this.#base.architecture;
     const indices = new Map<Int32Array | null, number>();
     const setOf = new Int32Array(tokens.length);
@@ -299,7 +299,7 @@ function trainedHead(architecture: Architecture): Record<'norm' | 'embedding', T
   };
 }
 
-const chunkOf = (decisions: PlainDecisions, start: number, end: number): PlainDecisions => ({
+const chunkOf = (decisions: SoftmaxDecisions, start: number, end: number): SoftmaxDecisions => ({
   states: decisions.states.subarray(start, end),
   tokens: decisions.tokens.subarray(start, end),
   temperatures: decisions.temperatures.subarray(start, end),

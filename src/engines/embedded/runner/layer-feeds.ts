@@ -88,7 +88,7 @@ export const partFeeds = (runtime: Runtime, parts: readonly TrainedTensor[], vec
   );
 
 /** Far below any attention score. */
-const masked = -1e9;
+export const masked = -1e9;
 
 /** What layers get of a batch: shapes, positions and the mask of attention. */
 export interface BatchFeeds {

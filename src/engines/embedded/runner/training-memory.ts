@@ -24,12 +24,23 @@ interface BatchSize {
 
 /**
  * How often each kind of value is in memory at the largest, in the forward and backward pass of a layer and of the head
- * together: each session keeps the memory of its largest run. Attention scores and what they become, hidden states of the
- * MLP, states of the width of the heads, states of the model's width, what the taps of a convolution see, logits. Fitted
- * to the memory of a process that trains two layers of SmolLM2-135M's shape (onnxruntime-node 1.30.0, batches of 1 x 512
- * to 1 x 2048: within 6 %), and of one that trains two convolutions of LFM2-350M's (the same: within 2 %).
+ * together: each session keeps the memory of its largest run. Fitted to the memory of a process that trains two layers of
+ * SmolLM2-135M's shape (onnxruntime-node 1.30.0, batches of 1 x 512 to 1 x 2048: within 6 %), and of one that trains two
+ * convolutions of LFM2-350M's (the same: within 2 %).
  */
-const alive = { scores: 11, hidden: 12, heads: 12, states: 16, windows: 25, logits: 16 };
+const alive = {
+  /** Attention scores and what they become. */
+  scores: 11,
+  /** Hidden states of the MLP. */
+  hidden: 12,
+  /** States of the width of the heads. */
+  heads: 12,
+  /** States of the model's width. */
+  states: 16,
+  /** What the taps of a convolution see. */
+  windows: 25,
+  logits: 16,
+};
 
 /** Numbers that the passes of one layer of a kind have in memory. */
 function layerNumbers(architecture: Architecture, kind: LayerKind, { sequences, time }: BatchSize): number {

@@ -6,7 +6,7 @@ import type { Feeds, Runtime } from '../runtime.ts';
 
 /** A token for the graph to choose, from the softmax of the legal logits divided by the temperature. */
 export interface Draw {
-  /** Ids, ascending. Passing one array again costs nothing. */
+  /** Ids, ascending. The mask is made anew only for another array. */
   legal: Int32Array;
   /** 0: the likeliest token, with its log-probability at temperature 1. */
   temperature: number;

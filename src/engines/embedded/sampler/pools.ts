@@ -164,7 +164,8 @@ export class Pools {
     const { architecture } = model;
     const tables = new Set(embeddingTables(architecture).map(({ name }) => name));
     const views = this.#models.trainedShapes(model.id).map(({ name, dimensions, offset, size }) => ({
-      ...{ name, isPacked: dimensions.length === 2 && !tables.has(name) },
+      name,
+      isPacked: dimensions.length === 2 && !tables.has(name),
       values: vector.subarray(offset, offset + size),
     }));
     const weights = new Map(

@@ -22,7 +22,7 @@ export class ReplySampling {
   /** Whether the distribution is the softmax of the legal logits, divided by the temperature. */
   readonly isSoftmax: boolean;
   /** Whether it is the distribution of the legal logits as they are. */
-  readonly #isPlain: boolean;
+  readonly #isUnchanged: boolean;
 
   /** Throws an `EngineError` that names an invalid parameter. */
   constructor(parameters: SamplingParameters, text: TextTokens, factories: LogitsProcessorFactories) {
@@ -36,7 +36,7 @@ export class ReplySampling {
     const isCut = topK > 0 || topP < 1 || minP > 0;
     this.isSoftmax =
       this.#adjustments.isOff && !isCut && (temperature === 0 || temperature >= smallTemperature);
-    this.#isPlain = this.isSoftmax && (temperature === 0 || temperature === 1);
+    this.#isUnchanged = this.isSoftmax && (temperature === 0 || temperature === 1);
   }
 
   /**
@@ -53,8 +53,8 @@ export class ReplySampling {
    */
   distribution(rows: LogitRows, row: number, state: ReplyState): Distribution {
     const legal = this.#legal.legalAt(state);
-    const plain = this.#isPlain ? softmaxOf(rows, row, legal) : null;
-    if (plain) return plain;
+    const unchanged = this.#isUnchanged ? softmaxOf(rows, row, legal) : null;
+    if (unchanged) return unchanged;
     const adjusted = this.#adjustments.adjust(rows.logits, row * rowLength(rows), legal, state);
     return distributionOf(adjusted, this.#parameters, state.keep);
   }

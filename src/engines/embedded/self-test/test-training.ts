@@ -37,13 +37,13 @@ export async function testTraining(trial: Trial): Promise<void> {
     const rows = Int32Array.from(tokens.keys());
     const { logits } = await head.logits(before, rows);
     compare('logits', rowsOf(logits, vocabularySize), exact.logits);
-    const plain = {
+    const softmax = {
       states: rows,
       tokens: Int32Array.from(decisions, ({ token }) => token),
       temperatures: Float32Array.from(decisions, ({ temperature }) => temperature),
       legal: (index: number) => decisions[index]?.legal ?? null,
     };
-    const { logprobs, entropies } = await head.probabilities(before, plain);
+    const { logprobs, entropies } = await head.probabilities(before, softmax);
     // Together, because entropies alone may be near 0.
     const probabilities = [[...logprobs, ...entropies]];
     compare('log-probabilities and entropies', probabilities, [[...loss.logprobs, ...loss.entropies]]);
@@ -56,7 +56,7 @@ export async function testTraining(trial: Trial): Promise<void> {
       logprobs: Float32Array.from(decisions, ({ slope }) => slope),
       entropies: Float32Array.from(decisions, ({ entropySlope }) => entropySlope),
     };
-    await head.addSlopes(before, plain, own, { gradient, sum });
+    await head.addSlopes(before, softmax, own, { gradient, sum });
     compareGradients('gradient by the probabilities', gradient);
     layers.end(pass);
     for (const keptLayers of trial.runtime.device === 'cpu' ? [0, trial.kinds] : [0]) {

@@ -7,7 +7,7 @@ import type { Probabilities } from './batch-loss.ts';
 
 /** At least this long between two writes, in milliseconds. */
 const leastEveryMs = 5000;
-/** A write must not take more than this share of the time. */
+/** Writing takes at most this share of a step's time. */
 const writeShare = 0.02;
 /** Assumed speed of the disk until the first write has measured it. */
 const assumedBytesPerMs = 300_000;

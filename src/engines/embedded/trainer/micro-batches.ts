@@ -1,4 +1,4 @@
-import type { PlainDecisions } from '../runner/head-runner.ts';
+import type { SoftmaxDecisions } from '../runner/head-runner.ts';
 import { type PaddedTokens, type Row, rowIndex, toRows } from '../runner/shared-prefixes.ts';
 import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../runner/training-memory.ts';
 import type { Architecture } from '../weights/architecture.ts';
@@ -107,8 +107,8 @@ export interface PlacedDecisions {
   all: readonly Decision[];
   states: Int32Array;
   /** Those whose distribution the graphs compute, and their indices among all. */
-  plain: PlainDecisions;
-  plainAt: Int32Array;
+  softmax: SoftmaxDecisions;
+  softmaxAt: Int32Array;
   /** Indices of the others. */
   othersAt: Int32Array;
 }
@@ -123,25 +123,24 @@ export function placeDecisions(batch: MicroBatch): PlacedDecisions {
         places.push(row * batch.time + rowIndex(branches, sequence, decision.position));
       }
   const states = Int32Array.from(places);
-  const isPlain = all.map((decision) => decision.isSoftmax);
-  const plainAt = Int32Array.from(all.keys()).filter((index) => isPlain[index]);
+  const softmaxAt = Int32Array.from(all.keys()).filter((index) => all[index]?.isSoftmax);
   const pick = <Value extends Int32Array | Float32Array>(
     values: Value,
     read: (decision: Decision) => number,
   ) => {
-    for (const [at, index] of plainAt.entries()) values[at] = read(all[index] as Decision);
+    for (const [at, index] of softmaxAt.entries()) values[at] = read(all[index] as Decision);
     return values;
   };
   return {
     all,
     states,
-    plain: {
-      states: plainAt.map((index) => states[index] as number),
-      tokens: pick(new Int32Array(plainAt.length), ({ token }) => token),
-      temperatures: pick(new Float32Array(plainAt.length), ({ span }) => span.sampling.temperature),
-      legal: (at) => (all[plainAt[at] as number] as Decision).softmaxSupport(),
+    softmax: {
+      states: softmaxAt.map((index) => states[index] as number),
+      tokens: pick(new Int32Array(softmaxAt.length), ({ token }) => token),
+      temperatures: pick(new Float32Array(softmaxAt.length), ({ span }) => span.sampling.temperature),
+      legal: (at) => (all[softmaxAt[at] as number] as Decision).softmaxSupport(),
     },
-    plainAt,
-    othersAt: Int32Array.from(all.keys()).filter((index) => !isPlain[index]),
+    softmaxAt,
+    othersAt: Int32Array.from(all.keys()).filter((index) => !all[index]?.isSoftmax),
   };
 }

@@ -124,12 +124,12 @@ export class TrainingPasses {
     signal.throwIfAborted();
     const runner = this.#runners[number % this.#runners.length] as BatchRunner;
     const decisions = placeDecisions(batch);
-    const { all, plain, plainAt, othersAt, states } = decisions;
+    const { all, softmax, softmaxAt, othersAt, states } = decisions;
     const others = pick(states, othersAt);
-    const run: BatchRun = { tokens: tokensOf(batch), vector, keptLayers: batch.keptLayers, plain, others };
+    const run: BatchRun = { tokens: tokensOf(batch), vector, keptLayers: batch.keptLayers, softmax, others };
     const own = await runner.forward(number, run, signal);
     const probabilities = { logprobs: new Float64Array(all.length), entropies: new Float64Array(all.length) };
-    for (const [at, index] of plainAt.entries()) {
+    for (const [at, index] of softmaxAt.entries()) {
       const { token } = all[index] as Decision;
       probabilities.logprobs[index] = finiteLogprob(token, own.logprobs[at] as number);
       probabilities.entropies[index] = own.entropies[at] as number;
@@ -154,7 +154,7 @@ export class TrainingPasses {
     signal: AbortSignal,
   ): Promise<void> {
     signal.throwIfAborted();
-    const { all, states, plainAt, othersAt } = decisions;
+    const { all, states, softmaxAt, othersAt } = decisions;
     const slopes = loss.add(decisionsOf(batch), probabilities);
     for (const chunk of chunks(othersAt)) {
       const wanted = pick(states, chunk);
@@ -177,8 +177,11 @@ export class TrainingPasses {
       freeAll(Object.values(logits));
       await runner.addLogitsGradient(number, wanted, gradient, sum);
     }
-    const plain = { logprobs: pick(slopes.logprobs, plainAt), entropies: pick(slopes.entropies, plainAt) };
-    await runner.backward(number, plain, sum);
+    const ofSoftmax = {
+      logprobs: pick(slopes.logprobs, softmaxAt),
+      entropies: pick(slopes.entropies, softmaxAt),
+    };
+    await runner.backward(number, ofSoftmax, sum);
   }
 }
 

@@ -2,12 +2,12 @@ import type { MessagePort } from 'node:worker_threads';
 import { EngineError } from '../../engine.ts';
 import { addParts, type GradientSum, PartialSum } from '../runner/adapter-vector.ts';
 import type { BatchRun, BatchRunner } from '../runner/batch-runner.ts';
-import type { PlainDecisions, ProbabilitySlopes, TokenProbabilities } from '../runner/head-runner.ts';
+import type { ProbabilitySlopes, SoftmaxDecisions, TokenProbabilities } from '../runner/head-runner.ts';
 import type { LogitRows } from '../sampling/distribution.ts';
 import { fromFailure, toFailure, type WorkerFailure } from '../threads/worker-messages.ts';
 
 /** Decisions in a message: each set of legal tokens once, all of them one after the other. */
-interface SentDecisions extends Omit<PlainDecisions, 'legal'> {
+interface SentDecisions extends Omit<SoftmaxDecisions, 'legal'> {
   ids: Int32Array;
   /** Start and end of each set in `ids`; -1 and -1 for all tokens. */
   bounds: Int32Array;
@@ -16,7 +16,7 @@ interface SentDecisions extends Omit<PlainDecisions, 'legal'> {
 
 /** What the trainer's thread asks of a thread that runs graphs. */
 type Request = { pass: number } & (
-  | { type: 'forward'; run: Omit<BatchRun, 'plain'> & { plain: SentDecisions } }
+  | { type: 'forward'; run: Omit<BatchRun, 'softmax'> & { softmax: SentDecisions } }
   | { type: 'logits'; states: Int32Array }
   | { type: 'addLogitsGradient'; states: Int32Array; gradient: Float32Array }
   | { type: 'backward'; slopes: ProbabilitySlopes }
@@ -49,8 +49,8 @@ export class RemoteRunner implements BatchRunner {
     });
   }
 
-  async forward(pass: number, { plain, ...run }: BatchRun): Promise<TokenProbabilities> {
-    const sent = { ...run, plain: toSend(plain) };
+  async forward(pass: number, { softmax, ...run }: BatchRun): Promise<TokenProbabilities> {
+    const sent = { ...run, softmax: toSend(softmax) };
     return (await this.#ask({ type: 'forward', pass, run: sent })) as TokenProbabilities;
   }
 
@@ -99,7 +99,7 @@ export class RunnerServer {
       const sum = sums.get(pass) ?? new PartialSum();
       switch (request.type) {
         case 'forward':
-          return runner.forward(pass, { ...request.run, plain: asReceived(request.run.plain) }, signal);
+          return runner.forward(pass, { ...request.run, softmax: asReceived(request.run.softmax) }, signal);
         case 'logits':
           return runner.logits(pass, request.states);
         case 'addLogitsGradient':
@@ -136,7 +136,7 @@ export class RunnerServer {
   }
 }
 
-function toSend({ legal, ...columns }: PlainDecisions): SentDecisions {
+function toSend({ legal, ...columns }: SoftmaxDecisions): SentDecisions {
   const indices = new Map<Int32Array | null, number>();
   const bounds: number[] = [];
   let length = 0;
@@ -154,7 +154,7 @@ function toSend({ legal, ...columns }: PlainDecisions): SentDecisions {
   return { ...columns, ids, bounds: Int32Array.from(bounds), setOf };
 }
 
-function asReceived({ ids, bounds, setOf, ...columns }: SentDecisions): PlainDecisions {
+function asReceived({ ids, bounds, setOf, ...columns }: SentDecisions): SoftmaxDecisions {
   const sets = Array.from({ length: bounds.length / 2 }, (_, index) => {
     const start = bounds[2 * index] as number;
     return start < 0 ? null : ids.subarray(start, bounds[2 * index + 1]);

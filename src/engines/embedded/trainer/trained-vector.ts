@@ -31,37 +31,36 @@ export class TrainedVector implements GradientSum {
   constructor(values: Float32Array, optimizer: OptimizerState | null) {
     const padded = Math.ceil(values.length / vectorStep) * vectorStep;
     const layout = new Layout();
-    const parts = [
-      padded,
-      padded,
-      padded,
-      padded,
-      Math.min(padded, stagedElements),
-      vectorStep,
-      vectorStep,
-    ] as const;
-    const addresses = parts.map((elements) => layout.add(elements));
+    const place = (elements: number) => ({ address: layout.add(elements), elements });
+    const parts = {
+      values: place(padded),
+      gradient: place(padded),
+      first: place(padded),
+      second: place(padded),
+      staged: place(Math.min(padded, stagedElements)),
+      factors: place(vectorStep),
+      squares: place(vectorStep),
+    };
     if (layout.end > mostMemoryBytes)
       throw new EngineError(
         'too_large',
         `Training needs ${(layout.end / 1e9).toFixed(1)} GB for ${values.length} values, and has at most 4 GB. Train an adapter with a lower rank, or an adapter instead of all weights.`,
       );
     const memory = createMemory(layout.end, { isShared: true });
-    const [all, gradient, first, second, staged, factors, squares] = parts.map(
-      (elements, index) => new Float32Array(memory.buffer, addresses[index], elements),
-    ) as [Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array];
-    this.values = all.subarray(0, values.length);
-    this.#gradient = gradient;
-    this.#first = first;
-    this.#second = second;
-    this.#staged = staged;
-    this.#factors = factors;
-    this.#squares = new Float64Array(memory.buffer, squares.byteOffset, 2);
+    const floats = ({ address, elements }: ReturnType<typeof place>) =>
+      new Float32Array(memory.buffer, address, elements);
+    this.values = floats(parts.values).subarray(0, values.length);
+    this.#gradient = floats(parts.gradient);
+    this.#first = floats(parts.first);
+    this.#second = floats(parts.second);
+    this.#staged = floats(parts.staged);
+    this.#factors = floats(parts.factors);
+    this.#squares = new Float64Array(memory.buffer, parts.squares.address, 2);
     this.#functions = createVectorFunctions(memory);
     this.values.set(values);
     if (optimizer) {
-      first.set(optimizer.first);
-      second.set(optimizer.second);
+      this.#first.set(optimizer.first);
+      this.#second.set(optimizer.second);
     }
     this.#updates = optimizer?.updates ?? 0;
   }
@@ -127,14 +126,15 @@ export class TrainedVector implements GradientSum {
     const stepSize = learningRate / (1 - decays.first ** this.#updates);
     const squareScale = 1 / (1 - decays.second ** this.#updates);
     this.#factors.set([scale, stepSize, squareScale]);
-    const [values, gradient, first, second, factors] = [
-      this.values,
-      this.#gradient,
-      this.#first,
-      this.#second,
-      this.#factors,
-    ].map(({ byteOffset }) => byteOffset) as [number, number, number, number, number];
-    this.#functions.update(values, gradient, first, second, factors, values + this.#gradient.byteLength);
+    const values = this.values.byteOffset;
+    this.#functions.update(
+      values,
+      this.#gradient.byteOffset,
+      this.#first.byteOffset,
+      this.#second.byteOffset,
+      this.#factors.byteOffset,
+      values + this.#gradient.byteLength,
+    );
   }
 
   #addStaged(offset: number, added: Float32Array): void {

@@ -63,7 +63,7 @@ export async function readOptimizer(folder: string, shapes: readonly TensorShape
 
 /**
  * Writes a checkpoint durably: the flat vector that is trained and Adam's state. `shapes`: the tensors of the vector. The
- * folder appears by one rename, so that it exists completely or not at all. They must not change meanwhile.
+ * folder appears by one rename, so that it exists completely or not at all. The arrays must not change until it resolves.
  */
 export async function writeCheckpoint(
   folder: string,

@@ -5,20 +5,18 @@ export type NumberFormat = keyof typeof formatBytes;
 
 export const isFormat = (format: string): format is NumberFormat => Object.hasOwn(formatBytes, format);
 
-/** Bits of the float32 of each float16: 256 KB, made when first needed. */
-let halfTable: Uint32Array<ArrayBuffer> | undefined;
-let halves: Float32Array | undefined;
+/** The float32 of each float16, and its bits: 256 KB, made when first needed. */
+let halfTable: { numbers: Float32Array; bits: Uint32Array } | undefined;
 
 /** The number of a float16's bits. */
-export function halfToFloat(bits: number): number {
+export function halfToFloat(half: number): number {
   halfTable ??= makeHalfTable();
-  halves ??= new Float32Array(halfTable.buffer);
-  return halves[bits] as number;
+  return halfTable.numbers[half] as number;
 }
 
-function makeHalfTable(): Uint32Array<ArrayBuffer> {
-  const values = new Float32Array(65_536);
-  for (let half = 0; half < values.length; half++) {
+function makeHalfTable(): { numbers: Float32Array; bits: Uint32Array } {
+  const numbers = new Float32Array(65_536);
+  for (let half = 0; half < numbers.length; half++) {
     const exponent = (half >> 10) & 31;
     const fraction = half & 1023;
     const size =
@@ -29,9 +27,9 @@ function makeHalfTable(): Uint32Array<ArrayBuffer> {
             ? Number.POSITIVE_INFINITY
             : Number.NaN
           : (1 + fraction / 1024) * 2 ** (exponent - 15);
-    values[half] = half & 0x8000 ? -size : size;
+    numbers[half] = half & 0x8000 ? -size : size;
   }
-  return new Uint32Array(values.buffer);
+  return { numbers, bits: new Uint32Array(numbers.buffer) };
 }
 
 /** Converts numbers of a format to float32, exactly. `source` holds as many as `target`. */
@@ -46,7 +44,7 @@ export function toFloat32(format: NumberFormat, source: Uint8Array<ArrayBuffer>,
     else {
       halfTable ??= makeHalfTable();
       for (let index = 0; index < bits.length; index++)
-        bits[index] = halfTable[halves[index] as number] as number;
+        bits[index] = halfTable.bits[halves[index] as number] as number;
     }
   }
 }

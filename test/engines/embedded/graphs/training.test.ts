@@ -58,7 +58,7 @@ describe('the training graphs of all parameters', () => {
     };
     for (const keptLayers of [0, 2]) {
       const tokens = { sequences: ids, time };
-      const run = { tokens, vector: weights, keptLayers, plain: none, others: states };
+      const run = { tokens, vector: weights, keptLayers, softmax: none, others: states };
       await graphs.forward(3, run, new AbortController().signal);
       const { logits, largest, likelihoods } = await graphs.logits(3, states);
       const expectedRows = logitRows(logits, vocabularySize);

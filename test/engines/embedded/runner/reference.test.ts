@@ -7,7 +7,7 @@ import { LayerRunner } from '../../../../src/engines/embedded/runner/layer-runne
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-vector.ts';
 import { fixtureFolder, fixtureNames, type ReferenceTensor, readReference } from '../checkpoint/reference.ts';
-import { type PlainDecision, plainDecisions } from './plain-decisions.ts';
+import { type SoftmaxDecision, softmaxDecisions } from './softmax-decisions.ts';
 
 const runtime = await loadRuntime('auto', 1);
 
@@ -51,7 +51,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
   });
 
   /** The tokens after the first of each sequence, with their places in the reference's [rows, time - 1]. */
-  const taken: PlainDecision[] = [];
+  const taken: SoftmaxDecision[] = [];
   const places: number[] = [];
   for (const [row, { length }] of batch.sequences.entries())
     for (let at = 0; at + 1 < length; at++) {
@@ -63,7 +63,7 @@ describe.each(fixtureNames)('the checkpoint %s with LoRA', async (name) => {
         legal: null,
       });
     }
-  const decisions = plainDecisions(taken);
+  const decisions = softmaxDecisions(taken);
   const pick = (values: Float32Array) => Float32Array.from(places, (place) => values[place] as number);
 
   it.each([

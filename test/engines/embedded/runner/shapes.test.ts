@@ -33,7 +33,7 @@ import { TrainedVector } from '../../../../src/engines/embedded/trainer/trained-
 import { type Architecture, kindOf } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { testScale, testSeed } from '../../../support/size.ts';
 import { float64Decision, float64States } from './float64-model.ts';
-import { type PlainDecision, plainDecisions } from './plain-decisions.ts';
+import { type SoftmaxDecision, softmaxDecisions } from './softmax-decisions.ts';
 
 const runtime = await loadRuntime('auto', 1);
 
@@ -146,7 +146,7 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const sequences = lengths.map((length) => Array.from({ length }, token));
           const time = Math.max(...lengths) + padding;
           const sets = [null, Int32Array.from({ length: vocabularySize >> 1 }, (_, index) => 2 * index + 1)];
-          const decisions: PlainDecision[] = [];
+          const decisions: SoftmaxDecision[] = [];
           for (const [row, sequence] of sequences.entries())
             for (const at of sequence.keys()) {
               if (decisions.length > 0 && random.uniform() < 0.3) continue;
@@ -189,7 +189,7 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const head = await HeadRunner.create(runtime, base, trained);
           try {
             const tapes = keptLayers > 0 ? [] : null;
-            const all = plainDecisions(decisions);
+            const all = softmaxDecisions(decisions);
             const canSelect = kindOf(architecture, architecture.layers - 1) === 'attention';
             const selection =
               selects && canSelect ? selectStates([all.states], sequences.length, time) : null;

@@ -216,11 +216,11 @@ describe.each([
   it('agrees with the forward pass of training to 1e-5', async () => {
     const graphs = await BatchGraphs.create(runtime, modelOf(architecture, weights), 'all');
     const nothing = new Int32Array();
-    const plain = { states: nothing, tokens: nothing, temperatures: new Float32Array(), legal: () => null };
+    const softmax = { states: nothing, tokens: nothing, temperatures: new Float32Array(), legal: () => null };
     for (const [index, tokens] of sequences.entries()) {
       const others = Int32Array.from(tokens.keys());
       const batch = { sequences: [tokens], time: tokens.length };
-      const run = { tokens: batch, vector: null, keptLayers: 0, plain, others };
+      const run = { tokens: batch, vector: null, keptLayers: 0, softmax, others };
       await graphs.forward(index, run, new AbortController().signal);
       const { logits } = await graphs.logits(index, others);
       graphs.end(index);

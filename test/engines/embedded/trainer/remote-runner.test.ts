@@ -6,7 +6,7 @@ import type { BatchRun, BatchRunner } from '../../../../src/engines/embedded/run
 import type { Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { GraphsOfModels } from '../../../../src/engines/embedded/trainer/graphs-of-models.ts';
 import { RemoteRunner, RunnerServer } from '../../../../src/engines/embedded/trainer/remote-runner.ts';
-import { plainDecisions } from '../runner/plain-decisions.ts';
+import { softmaxDecisions } from '../runner/softmax-decisions.ts';
 import { runtime } from '../sampler/support.ts';
 import { base, baseModel } from '../support.ts';
 
@@ -25,7 +25,7 @@ async function open() {
     tokens: { sequences: [[1, 2, 3, 4]], time: 6 },
     vector: await models.loadVector(base),
     keptLayers: 1,
-    plain: plainDecisions([
+    softmax: softmaxDecisions([
       { ...taken, state: 1, token: 3 },
       { ...taken, state: 2, token: 90, temperature: 0.5 },
       { ...taken, state: 3, token: 400, legal: null },

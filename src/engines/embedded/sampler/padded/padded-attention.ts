@@ -1,10 +1,9 @@
+import { masked } from '../../runner/layer-feeds.ts';
 import type { Feeds, Runtime } from '../../runtime.ts';
 import { type Architecture, attentionScaleOf, isLocal, kindOf } from '../../weights/architecture.ts';
 import { atLeast, type CachedAttention, type MixLayer, type TokenRange } from '../cached-attention.ts';
 import { convolve } from './convolve.ts';
 import { KeyValueCache } from './key-value-cache.ts';
-
-const masked = -1e9;
 
 /** Positions of a run's tokens in the padded batch [ranges, steps], and the parts of the cache that they do not see. */
 interface Layout {

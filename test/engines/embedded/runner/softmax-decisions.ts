@@ -1,7 +1,7 @@
-import type { PlainDecisions } from '../../../../src/engines/embedded/runner/head-runner.ts';
+import type { SoftmaxDecisions } from '../../../../src/engines/embedded/runner/head-runner.ts';
 
 /** A decision whose distribution the graphs compute. */
-export interface PlainDecision {
+export interface SoftmaxDecision {
   /** Index of the state that predicts its token. */
   state: number;
   token: number;
@@ -9,7 +9,7 @@ export interface PlainDecision {
   legal: Int32Array | null;
 }
 
-export const plainDecisions = (decisions: readonly PlainDecision[]): PlainDecisions => ({
+export const softmaxDecisions = (decisions: readonly SoftmaxDecision[]): SoftmaxDecisions => ({
   states: Int32Array.from(decisions, ({ state }) => state),
   tokens: Int32Array.from(decisions, ({ token }) => token),
   temperatures: Float32Array.from(decisions, ({ temperature }) => temperature),
