@@ -10,10 +10,9 @@ import {
 import { type Feeds, freeAll, type Runtime, type Session } from '../runtime.ts';
 import { isLocal, kindOf } from '../weights/architecture.ts';
 import type { GradientSum, Trained } from './adapter-vector.ts';
+import { type BatchFeeds, batchFeeds } from './batch-feeds.ts';
 import {
   type BaseWeights,
-  type BatchFeeds,
-  batchFeeds,
   partFeeds,
   type TrainedTensor,
   trainedTensors,

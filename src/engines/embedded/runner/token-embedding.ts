@@ -3,7 +3,8 @@ import { embeddingTables } from '../checkpoint/tensors.ts';
 import { freeAll } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type GradientSum, type Trained, trainedShapes } from './adapter-vector.ts';
-import { type BaseWeights, placeRow, weightOf } from './layer-feeds.ts';
+import { placeRow } from './batch-feeds.ts';
+import { type BaseWeights, weightOf } from './layer-feeds.ts';
 import type { PaddedTokens } from './shared-prefixes.ts';
 
 interface Table {

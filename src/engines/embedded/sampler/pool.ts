@@ -2,11 +2,12 @@ import { FairQueue } from '../../../util/fair-queue.ts';
 import { EngineError } from '../../engine.ts';
 import { copyRow, type LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
+import type { Answer } from './answer.ts';
 import type { Decoder, Wanted } from './decoder.ts';
 import { DeferredMasking } from './deferred-masking.ts';
 import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import { PromptScorer, type PromptScores } from './prompt-scores.ts';
-import type { Answer, SampledAnswer } from './sequence.ts';
+import type { SampledAnswer } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
 
 /**

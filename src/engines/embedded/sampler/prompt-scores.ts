@@ -1,8 +1,8 @@
 import { FairQueue } from '../../../util/fair-queue.ts';
 import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
 import { type LogitRows, logprobAt, nanLogits, softmaxOf, topOf } from '../sampling/distribution.ts';
+import { Answer } from './answer.ts';
 import type { Decoder } from './decoder.ts';
-import { Answer } from './sequence.ts';
 
 /** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores extends Answer {

@@ -9,11 +9,12 @@ import {
   type WorkerAnswer,
   type WorkerSettings,
 } from '../threads/worker-messages.ts';
+import type { Answer } from './answer.ts';
 import { BeamSearch } from './beam-search.ts';
 import type { Pool } from './pool.ts';
 import { Pools } from './pools.ts';
 import { PromptScores } from './prompt-scores.ts';
-import { type Answer, Sequence } from './sequence.ts';
+import { Sequence } from './sequence.ts';
 
 /**
  * Shortest interval between the deltas of a stream, after its first: `least`, and `perStream` for each stream of this

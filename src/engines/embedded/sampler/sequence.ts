@@ -14,6 +14,7 @@ import {
 } from '../sampling/distribution.ts';
 import type { ReplyState } from '../sampling/logit-adjustments.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
+import { Answer } from './answer.ts';
 import type { Draw, Drawn } from './draws.ts';
 
 export interface SequenceOptions {
@@ -30,40 +31,6 @@ interface SequenceSources {
   codec: ConversationCodec;
   constraint: ConstraintState | null;
   random: Random;
-}
-
-/** An answer in progress: a reply, the replies of a search, or the scores of a prompt. */
-export abstract class Answer {
-  /** The id of the call that it answers. */
-  id = -1;
-  #cancelled = false;
-  #failure: unknown;
-
-  abstract get complete(): boolean;
-
-  abstract finish(): unknown;
-
-  get ended(): boolean {
-    return this.complete || this.#cancelled || this.#failure !== undefined;
-  }
-
-  get cancelled(): boolean {
-    return this.#cancelled;
-  }
-
-  /** The error that ended it; undefined if there was none. A failed answer has ended and has no result. */
-  get failure(): unknown {
-    return this.#failure;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  /** Ends it without a result, as `cancel` does, and reports the reason. */
-  fail(reason: unknown): void {
-    this.#failure ??= reason ?? new Error('the answer failed');
-  }
 }
 
 /** A beam that continues, and its parent: the beam of the previous step whose keys and values it takes over. */

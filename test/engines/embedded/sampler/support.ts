@@ -7,14 +7,11 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { trainedShapes } from '../../../../src/engines/embedded/runner/adapter-vector.ts';
 import type { BaseWeights } from '../../../../src/engines/embedded/runner/layer-feeds.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import type { Answer } from '../../../../src/engines/embedded/sampler/answer.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
-import {
-  type Answer,
-  Sequence,
-  type SequenceOptions,
-} from '../../../../src/engines/embedded/sampler/sequence.ts';
+import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import {
   type Architecture,
   fullyTrained,

@@ -1,4 +1,4 @@
-import { masked } from '../../runner/layer-feeds.ts';
+import { masked } from '../../runner/batch-feeds.ts';
 import type { Feeds, Runtime } from '../../runtime.ts';
 import { type Architecture, attentionScaleOf, isLocal, kindOf } from '../../weights/architecture.ts';
 import { atLeast, type CachedAttention, type MixLayer, type TokenRange } from '../cached-attention.ts';
