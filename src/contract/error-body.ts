@@ -23,7 +23,7 @@ export const validationIssueSchema = z
   .meta({ id: 'ValidationIssue' });
 
 /** The part of an error that clients of chat completions read. */
-const errorDetailSchema = z
+export const errorDetailSchema = z
   .object({
     message: z.string(),
     type: z.string(),

@@ -3,7 +3,7 @@ import { pageSchema } from './page.ts';
 
 const id = z.uuid();
 
-const trainingStartedEventSchema = z
+export const trainingStartedEventSchema = z
   .object({
     id,
     type: z.literal('training_started'),
@@ -11,19 +11,19 @@ const trainingStartedEventSchema = z
   })
   .meta({ id: 'TrainingStartedEvent' });
 
-const gradientStepEventSchema = z
+export const gradientStepEventSchema = z
   .object({ id, type: z.literal('gradient_step'), data: z.record(z.string(), z.number()) })
   .meta({ id: 'GradientStepEvent' });
 
-const trainingWaitingEventSchema = z
+export const trainingWaitingEventSchema = z
   .object({ id, type: z.literal('training_waiting'), data: z.looseObject({ reason: z.string() }) })
   .meta({ id: 'TrainingWaitingEvent' });
 
-const trainingEndedEventSchema = z
+export const trainingEndedEventSchema = z
   .object({ id, type: z.literal('training_ended'), data: z.record(z.string(), z.unknown()) })
   .meta({ id: 'TrainingEndedEvent' });
 
-const trainingFailedEventSchema = z
+export const trainingFailedEventSchema = z
   .object({ id, type: z.literal('training_failed'), data: z.looseObject({ error_message: z.string() }) })
   .meta({ id: 'TrainingFailedEvent' });
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 export const healthSchema = z.object({ status: z.literal('ok') }).meta({ id: 'Health' });
 
-const checkResultSchema = z
+export const checkResultSchema = z
   .object({
     success: z.boolean(),
     duration: z.number().describe('Duration of the check in milliseconds.'),

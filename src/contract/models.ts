@@ -82,7 +82,7 @@ export const forkModelRequestSchema = z
   .meta({ id: 'ForkModelRequest' });
 
 /** The checkpoint that a fork began with. Its model may have been deleted since. */
-const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
+export const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
 
 export const modelSchema = z
   .object({

@@ -3,8 +3,10 @@ import { list, optional, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { toolCallSchema } from './tools.ts';
 
-const textPartSchema = z.strictObject({ type: z.literal('text'), text: text() }).meta({ id: 'TextPart' });
-const refusalPartSchema = z
+export const textPartSchema = z
+  .strictObject({ type: z.literal('text'), text: text() })
+  .meta({ id: 'TextPart' });
+export const refusalPartSchema = z
   .strictObject({ type: z.literal('refusal'), refusal: text() })
   .meta({ id: 'RefusalPart' });
 
@@ -32,7 +34,7 @@ const name = optional(text(requestLimits.name)).describe(
   'Name of the speaker, to distinguish several with the same role. The chat template writes it before the content.',
 );
 
-const assistantMessageSchema = z
+export const assistantMessageSchema = z
   .strictObject({
     role: z.literal('assistant'),
     content: optional(z.union([text(), assistantParts])),
@@ -54,7 +56,7 @@ const assistantMessageSchema = z
   })
   .meta({ id: 'AssistantMessage' });
 
-const toolMessageSchema = z
+export const toolMessageSchema = z
   .strictObject({
     role: z.literal('tool'),
     content,
@@ -62,7 +64,7 @@ const toolMessageSchema = z
     name,
   })
   .meta({ id: 'ToolMessage' });
-const functionMessageSchema = z
+export const functionMessageSchema = z
   .strictObject({ role: z.literal('function'), content: optional(text()), name: text(requestLimits.name) })
   .meta({
     id: 'FunctionMessage',
@@ -70,9 +72,9 @@ const functionMessageSchema = z
   });
 const plainMessage = <Role extends 'developer' | 'system' | 'user'>(role: Role) =>
   z.strictObject({ role: z.literal(role), content, name });
-const developerMessageSchema = plainMessage('developer').meta({ id: 'DeveloperMessage' });
-const systemMessageSchema = plainMessage('system').meta({ id: 'SystemMessage' });
-const userMessageSchema = plainMessage('user').meta({ id: 'UserMessage' });
+export const developerMessageSchema = plainMessage('developer').meta({ id: 'DeveloperMessage' });
+export const systemMessageSchema = plainMessage('system').meta({ id: 'SystemMessage' });
+export const userMessageSchema = plainMessage('user').meta({ id: 'UserMessage' });
 
 const knownMessage = z.discriminatedUnion('role', [
   developerMessageSchema,
@@ -89,7 +91,7 @@ type FieldsOf<Message> = Message extends unknown ? keyof Message : never;
 /** Declares the other variants' fields as absent, so that checking a message's role still narrows its type. */
 type Generic<Own, Known> = Own & { [Field in Exclude<FieldsOf<Known>, keyof Own>]?: undefined };
 
-const otherMessageSchema = z
+export const otherMessageSchema = z
   .strictObject({
     role: z
       .string()

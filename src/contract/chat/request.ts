@@ -7,7 +7,7 @@ import { maxInteger, samplingFields } from './sampling-fields.ts';
 import { toolSchema } from './tools.ts';
 
 /** A document for the chat template. */
-const documentSchema = json();
+export const documentSchema = json();
 
 /** Fields of a chat request that make up the prompt. */
 const promptFields = {

@@ -4,7 +4,7 @@ import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
 
-const topLogprobSchema = z
+export const topLogprobSchema = z
   .object({
     token: text(trainingLimits.token),
     logprob: boundedNumber(),
@@ -159,7 +159,7 @@ export const responseMessageSchema = z
   })
   .meta({ id: 'ResponseMessage' });
 
-const finishReasonSchema = z
+export const finishReasonSchema = z
   .enum([
     'stop',
     'length',
@@ -203,7 +203,7 @@ export const choiceSchema = z
   })
   .meta({ id: 'Choice' });
 
-const promptLogprobSchema = z
+export const promptLogprobSchema = z
   .record(z.string(), z.object({ logprob: z.number(), rank: z.number().int(), decoded_token: z.string() }))
   .meta({
     id: 'PromptLogprob',
@@ -228,7 +228,7 @@ export const usageSchema = z
   })
   .meta({ id: 'Usage' });
 
-const serviceTierSchema = z
+export const serviceTierSchema = z
   .enum(['auto', 'default', 'flex', 'scale', 'priority'])
   .meta({ id: 'ServiceTier' });
 

@@ -3,11 +3,11 @@ import { json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
-const textResponseFormatSchema = z
+export const textResponseFormatSchema = z
   .strictObject({ type: z.literal('text') })
   .meta({ id: 'TextResponseFormat' });
 
-const jsonObjectResponseFormatSchema = z
+export const jsonObjectResponseFormatSchema = z
   .strictObject({
     type: z.literal('json_object'),
     /** As of json_schema: other servers take it here. Absent: any JSON object. */
@@ -15,7 +15,7 @@ const jsonObjectResponseFormatSchema = z
   })
   .meta({ id: 'JsonObjectResponseFormat' });
 
-const jsonSchemaResponseFormatSchema = z
+export const jsonSchemaResponseFormatSchema = z
   .strictObject({
     type: z.literal('json_schema'),
     json_schema: z.strictObject({

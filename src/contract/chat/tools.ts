@@ -18,14 +18,14 @@ export const toolSchema = z
   })
   .meta({ id: 'Tool' });
 
-const namedToolChoiceSchema = z
+export const namedToolChoiceSchema = z
   .strictObject({
     type: z.literal('function'),
     function: z.strictObject({ name: text(requestLimits.name) }),
   })
   .meta({ id: 'NamedToolChoice' });
 
-const allowedToolsChoiceSchema = z
+export const allowedToolsChoiceSchema = z
   .strictObject({
     type: z.literal('allowed_tools'),
     allowed_tools: z.strictObject({
@@ -39,7 +39,7 @@ const allowedToolsChoiceSchema = z
   })
   .meta({ id: 'AllowedToolsChoice' });
 
-const toolChoiceModeSchema = z
+export const toolChoiceModeSchema = z
   .enum(
     ['none', 'auto', 'required'],
     'must be "none", "auto", "required", {"type":"function","function":{"name":"..."}} or {"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"..."}}]}}, where mode may also be "required"',
