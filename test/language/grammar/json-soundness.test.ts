@@ -23,6 +23,22 @@ async function refusalOf(schema: JsonSchema): Promise<{ code: string; message: s
 
 const k = (value: number) => ({ properties: { k: { const: value } }, required: ['k'] });
 
+/** The documents of JSON:API, shortened: https://jsonapi.org/format/#document-top-level */
+const documentOf = (name: string, schema: JsonSchema) => ({
+  type: 'object',
+  required: [name],
+  properties: { [name]: schema, meta: { type: 'integer' }, links: { type: 'object' } },
+  additionalProperties: false,
+});
+const jsonApi = {
+  oneOf: ['success', 'failure', 'info'].map((name) => ({ $ref: `#/$defs/${name}` })),
+  $defs: {
+    success: documentOf('data', { type: 'integer' }),
+    failure: documentOf('errors', { type: 'array', minItems: 1 }),
+    info: documentOf('meta', { type: 'integer' }),
+  },
+};
+
 describe('a schema of oneOf', () => {
   it.each<[what: string, schema: JsonSchema, forbidden: unknown]>([
     [
@@ -87,6 +103,47 @@ describe('a schema of oneOf', () => {
       [{ p: { k: 1 } }, { p: { k: 2 } }],
       [{ p: 'x' }, { p: {} }],
     ],
+    [
+      'of closed objects, one of which requires what others only allow',
+      jsonApi,
+      [
+        { data: 1 },
+        { data: 1, meta: 2 },
+        { errors: ['x'] },
+        { errors: ['x'], meta: 2, links: {} },
+        { meta: 2 },
+        { meta: 2, links: {} },
+      ],
+      [{}, { links: {} }, { data: 1, errors: ['x'] }, { meta: 'x' }, { data: 1, meta: 'x' }],
+    ],
+    [
+      'of many, few of which overlap',
+      {
+        oneOf: [
+          { type: 'integer', minimum: 3 },
+          { type: 'integer', maximum: 5 },
+          ...Array.from({ length: 20 }, (_, value) => ({ type: 'object', ...k(value) })),
+        ],
+      },
+      [2, 6, { k: 19 }],
+      [3, 5, { k: 20 }],
+    ],
+    [
+      'of integers and of numbers with a bound',
+      { oneOf: [{ type: 'integer' }, { minimum: 2 }] },
+      [1, -7, 2.5, 1234.000001],
+      [2, 3, 1.5, 1e20],
+    ],
+    [
+      'of integers and of other numbers between two bounds',
+      {
+        type: 'object',
+        properties: { a: { oneOf: [{ type: 'integer' }, { type: 'number', minimum: -1.5, maximum: 2 }] } },
+      },
+      [{ a: 5 }, { a: -1.5 }, { a: -0.25 }, { a: 1.999 }, {}],
+      [{ a: 0 }, { a: 2 }, { a: 2.5 }, { a: -1 }],
+    ],
+    ['of everything but integers', { not: { type: 'integer' } }, [1.5, 'a', null, { a: 1 }, [1]], [1, 0, -3]],
   ])('%s', async (_what, schema, admitted, forbidden) => {
     const isValid = validatorOf(schema);
     for (const value of admitted) {

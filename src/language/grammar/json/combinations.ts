@@ -8,14 +8,14 @@ import {
   type SchemaPart,
   schemasOf,
 } from './conjunction.ts';
-import { areDisjoint } from './disjoint.ts';
+import { areDisjoint, overlapsOf } from './disjoint.ts';
 import { pointerStep } from './keywords.ts';
 import { isAtom, type Negation, without } from './negation.ts';
 import { ALL_TYPES, typesNamedIn, typesOf } from './types.ts';
 
 /** Most schemas in a `oneOf`: each is built, and compared with the others. */
 const maxOneOf = 2_000;
-/** Most schemas of a `oneOf` that are each built without the values of the others. */
+/** Most schemas of a `oneOf` that are taken away from others. */
 const maxExclusive = 16;
 
 /** Schemas that a value must not match describe nothing for `unevaluatedProperties`. */
@@ -75,23 +75,26 @@ export function exclusive(
   });
   const alternatives = possible.map(({ alternative }) => alternative);
   const schemas = possible.map(({ schema }) => schema);
-  if (areDisjoint(schemas, types)) return { alternatives, distinct: alternatives, isPartial: false };
+  const overlaps = overlapsOf(schemas, types);
+  const met = new Set(overlaps.flat());
+  if (met.size === 0) return { alternatives, distinct: alternatives, isPartial: false };
   const isOfAnyType = (schema: unknown) => isObject(schema) && schema.type === undefined;
   // A value that is no object matches several of them, if their properties alone tell them apart.
   if (schemas.filter(isOfAnyType).length > 1 && areDisjoint(schemas, ['object'])) {
     const object = { schema: { type: 'object' }, path: `${part.path}/oneOf`, scopes: unscoped };
     return { alternatives, distinct: alternatives.map((one) => [...one, object]), isPartial: false };
   }
-  const mayNegate = schemas.length <= maxExclusive;
-  const whole = mayNegate ? schemas.map((schema) => negation.of(schema)) : [null];
-  const isPartial = whole.includes(null);
-  const others = isPartial && mayNegate ? schemas.map((schema) => negation.of(schema, true)) : whole;
-  if (others.includes(null)) throw overlap(part);
+  if (met.size > maxExclusive) throw overlap(part);
+  const isPartial = [...met].some((other) => negation.of(schemas[other]) === null);
+  const without = new Map([...met].map((other) => [other, negation.of(schemas[other], isPartial)]));
+  if ([...without.values()].includes(null)) throw overlap(part);
   const distinct = alternatives.map((one, index) => [
     ...one,
-    ...others.flatMap((schema, other) =>
-      other === index ? [] : [{ schema, path: `${part.path}/oneOf/${other}`, scopes: unscoped }],
-    ),
+    ...(overlaps[index] ?? []).map((other) => ({
+      schema: without.get(other),
+      path: `${part.path}/oneOf/${other}`,
+      scopes: unscoped,
+    })),
   ]);
   return { alternatives, distinct, isPartial };
 }

@@ -6,24 +6,33 @@ import { ALL_TYPES, constantsIn, isOfType, typesNamedIn } from './types.ts';
 interface Marks {
   types: ReadonlySet<string> | null;
   values: ReadonlySet<string> | null;
-  required: ReadonlyMap<string, Marks>;
+  /** What distinguishes the properties that every object has; null if their schemas do not say. */
+  required: ReadonlyMap<string, Marks | null>;
+  /** Whether no object has a property of this name. */
+  forbids: (name: string) => boolean;
 }
 
 /** Maximum schemas compared in pairs, if no single constant distinguishes all of them. */
 const maxCompared = 300;
 
 /**
- * Whether no value of these types fits two of the schemas, as far as their types and constants show. `types`: null for
- * all types.
+ * For each schema the others that a value of these types may fit too, by their numbers, as far as types, constants, and
+ * properties that objects must and must not have show. `types`: null for all types.
  */
-export function areDisjoint(schemas: readonly unknown[], types: readonly string[] | null): boolean {
+export function overlapsOf(schemas: readonly unknown[], types: readonly string[] | null): number[][] {
   const marks = schemas.map(marksOf);
-  if (areDistinctByOne(marks, types)) return true;
-  return (
-    marks.length <= maxCompared &&
-    marks.every((left, index) => marks.slice(index + 1).every((right) => areDistinct(left, right, types)))
+  if (areDistinctByOne(marks, types)) return schemas.map(() => []);
+  const isCompared = marks.length <= maxCompared;
+  return marks.map((left, index) =>
+    [...marks.keys()].filter(
+      (other) => other !== index && !(isCompared && areDistinct(left, marks[other] ?? null, types)),
+    ),
   );
 }
+
+/** Whether no value of these types fits two of the schemas. */
+export const areDisjoint = (schemas: readonly unknown[], types: readonly string[] | null): boolean =>
+  overlapsOf(schemas, types).every(({ length }) => length === 0);
 
 /** Whether one thing distinguishes all of them: their constants, or the constants of a property that all require. */
 function areDistinctByOne(
@@ -54,7 +63,10 @@ function areDistinct(left: Marks | null, right: Marks | null, types: readonly st
   if (left.values && right.values) return !meet(left.values, right.values);
   return (
     meetInObjects([left, right], types) &&
-    [...left.required].some(([name, marks]) => areDistinct(marks, right.required.get(name) ?? null, null))
+    ([...left.required].some(
+      ([name, marks]) => right.forbids(name) || areDistinct(marks, right.required.get(name) ?? null, null),
+    ) ||
+      [...right.required.keys()].some(left.forbids))
   );
 }
 
@@ -70,17 +82,14 @@ const meet = (left: ReadonlySet<string>, right: ReadonlySet<string>): boolean =>
 function marksOf(schema: unknown): Marks | null {
   if (!isObject(schema)) return null;
   const { properties, required } = schema;
-  const names = new Set(Array.isArray(required) ? required : []);
-  const members = isObject(properties) ? Object.entries(properties) : [];
+  const names = (Array.isArray(required) ? required : []).filter((name) => typeof name === 'string');
+  const members = new Map(isObject(properties) ? Object.entries(properties) : []);
+  const isClosed = schema.additionalProperties === false && schema.patternProperties === undefined;
   return {
     types: typesOf(schema),
     values: valuesOf(schema),
-    required: new Map(
-      members.flatMap(([name, member]) => {
-        const marks = names.has(name) ? marksOf(member) : null;
-        return marks ? [[name, marks] as const] : [];
-      }),
-    ),
+    required: new Map(names.map((name) => [name, marksOf(members.get(name))])),
+    forbids: (name) => isClosed && !members.has(name),
   };
 }
 

@@ -8,7 +8,8 @@ import type { References } from './references.ts';
 import { ALL_TYPES, namedTypes } from './types.ts';
 
 /**
- * Whether a `not` is enforced as it is: it excludes values, a pattern, or an object with a property of this name.
+ * Whether a `not` is enforced as it is: it excludes values, integers, a pattern, or an object with a property of this
+ * name.
  */
 export function isAtom(not: unknown): boolean {
   if (!isObject(not)) return false;
@@ -16,8 +17,12 @@ export function isAtom(not: unknown): boolean {
   if (keyword === undefined || others.length > 0) return false;
   if (keyword === 'required') return areTexts(not.required) && not.required.length === 1;
   if (keyword === 'pattern') return typeof not.pattern === 'string';
+  if (keyword === 'type') return excludesIntegers(not);
   return keyword === 'enum' ? Array.isArray(not.enum) : keyword === 'const';
 }
+
+/** Whether a `not` of one keyword excludes integers and no other numbers. */
+export const excludesIntegers = (not: unknown): boolean => isObject(not) && not.type === 'integer';
 
 const areTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string');
@@ -77,11 +82,9 @@ export class Negation {
       case 'type': {
         const named = namedTypes(schema) ?? [];
         if (named.length === 0) return null;
-        // Numbers that are not integers are left out.
-        const others = ALL_TYPES.filter(
-          (type) => !named.includes(type) && !(type === 'number' && named.includes('integer')),
-        );
-        return others.length > 0 && { type: others };
+        const others = ALL_TYPES.filter((type) => !named.includes(type));
+        const isFraction = others.includes('number') && named.includes('integer');
+        return others.length > 0 && { type: others, ...(isFraction ? { not: { type: 'integer' } } : {}) };
       }
       case 'enum':
       case 'const':

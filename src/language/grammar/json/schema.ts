@@ -21,8 +21,8 @@ import { InstanceCheck } from './instance.ts';
 import { KeywordArguments } from './keyword-arguments.ts';
 import { REFUSED } from './keywords.ts';
 import { compactLayout, type JsonLayout, type ObjectLayout } from './layout.ts';
-import { Negation } from './negation.ts';
-import { anyDistinctNumber, anyInteger, anyNumber, numberWithin } from './number.ts';
+import { excludesIntegers, Negation } from './negation.ts';
+import { anyDistinctNumber, anyFraction, anyInteger, anyNumber, numberWithin } from './number.ts';
 import { objectWithin } from './object.ts';
 import { References } from './references.ts';
 import type { SchemaScope } from './scope.ts';
@@ -342,7 +342,7 @@ export class SchemaCompiler implements SchemaScope {
       case 'integer':
         this.#checkExcluded(all, excluded, type);
         return (
-          this.#written(numberWithin(all, type)) ??
+          this.#writtenNumbers(numberWithin(all, type), all) ??
           this.nothing(all, all.has('minimum') ? 'minimum' : 'maximum', 'allows no number')
         );
       case 'boolean':
@@ -356,11 +356,15 @@ export class SchemaCompiler implements SchemaScope {
     }
   }
 
-  /** Of the numbers those whose text no other has, if items are compared by their text. */
-  #written(numbers: Expression | null): Expression | null {
-    if (!this.layout.isDistinct || numbers === null || numbers === anyInteger) return numbers;
-    if (numbers === anyNumber) return anyDistinctNumber;
-    const states = regularStates([numbers, anyDistinctNumber], []);
+  /** Of the numbers no integers, if those are excluded, and one text for each value, if items are compared by their text. */
+  #writtenNumbers(numbers: Expression | null, all: Conjunction): Expression | null {
+    const found = all.values('not').some(excludesIntegers) ? this.#inBoth(numbers, anyFraction) : numbers;
+    return this.layout.isDistinct && found !== anyInteger ? this.#inBoth(found, anyDistinctNumber) : found;
+  }
+
+  #inBoth(numbers: Expression | null, others: Expression): Expression | null {
+    if (numbers === null || numbers === anyNumber) return numbers && others;
+    const states = regularStates([numbers, others], []);
     const label = this.newLabel();
     const define = (index: number, body: (() => Expression) | null) =>
       this.ruleNamed(`${label} ${index}`, body);
