@@ -112,6 +112,25 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['{"a":1,"b":1}'],
   ],
   [
+    'unevaluatedProperties that another describes',
+    {
+      properties: { a: {} },
+      allOf: [{ unevaluatedProperties: { type: 'integer' } }],
+      unevaluatedProperties: false,
+    },
+    ['{"a":1}', '{"a":1,"b":2}'],
+    ['{"a":"x"}', '{"a":1,"b":"x"}'],
+  ],
+  [
+    'unevaluatedProperties beside one that does not describe what is beside it',
+    {
+      allOf: [{ properties: { a: {} }, unevaluatedProperties: true }],
+      anyOf: [{ unevaluatedProperties: false, properties: { a: {} } }],
+    },
+    ['{"a":1}'],
+    ['{"a":1,"b":2}'],
+  ],
+  [
     'unevaluatedProperties beside not and if, which describe nothing if they do not match',
     {
       properties: { a: {} },

@@ -204,7 +204,6 @@ describe('the grammar of a JSON schema', () => {
     ['not', { not: { items: { type: 'string' } } }],
     ['not', { type: 'integer', not: { const: 3 } }],
     ['if', { if: { contains: {} }, else: {} }],
-    ['oneOf', { oneOf: [{ type: 'number' }, { type: 'integer' }] }],
     ['oneOf', { oneOf: [{ items: { type: 'number' } }, { items: { type: 'integer' } }] }],
     ['minProperties', { type: 'object', minProperties: 2 }],
     ['minProperties', { type: 'object', properties: { a: {} }, minProperties: 2 }],

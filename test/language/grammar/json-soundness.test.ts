@@ -135,6 +135,12 @@ describe('a schema of oneOf', () => {
       [2, 3, 1.5, 1e20],
     ],
     [
+      'of numbers and of integers',
+      { oneOf: [{ type: 'number' }, { type: 'integer' }] },
+      [1.5, -0.1],
+      [1, -2, 0],
+    ],
+    [
       'of integers and of other numbers between two bounds',
       {
         type: 'object',

@@ -1,3 +1,6 @@
+const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
+const IPV4 = `(?:${OCTET}\\.){3}${OCTET}`;
+
 /** A label of a host name: letters and digits, with single hyphens between them, 59 characters at most. */
 const LABEL = '(?:[A-Za-z0-9]-?){0,29}[A-Za-z0-9]';
 /** As the last label, so that the name is not an IPv4 address. */
@@ -42,14 +45,19 @@ function shortEmail(most: number): string {
   return `${EMAIL_CHARACTER}{1,${step}}(?:\\.${EMAIL_CHARACTER}{1,${step}})?@(?:${first})?${second}[A-Za-z]{2,10}`;
 }
 
-const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const HEX = '[0-9A-Fa-f]{1,4}';
-/** Eight groups, or fewer with `::` among them. IPv4 at the end is left out. */
+/** Eight groups, or fewer with `::` among them. */
 const IPV6 = [
   `(?:${HEX}:){7}${HEX}`,
   `(?:${HEX}:){1,7}:`,
   ...[1, 2, 3, 4, 5, 6].map((after) => `(?:${HEX}:){1,${7 - after}}(?::${HEX}){${after}}`),
   `:(?:(?::${HEX}){1,7}|:)`,
+].join('|');
+/** An IPv4 address at the end takes the place of two groups. */
+const MIXED_IPV6 = [
+  IPV6,
+  `(?:(?:${HEX}:){6}|:(?::${HEX}){0,5}:)${IPV4}`,
+  ...[0, 1, 2, 3, 4].map((after) => `(?:${HEX}:){1,${5 - after}}(?::${HEX}){${after}}:${IPV4}`),
 ].join('|');
 
 /** A character of a path (`pchar` of RFC 3986), and one of a query or fragment. */
@@ -59,7 +67,9 @@ const FIRST_STEP = "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})+";
 const PORT = '(?::[1-9]\\d{0,3})?';
 const PATH = `(?:/${PATH_CHARACTER}*)*`;
 const QUERY = `(?:\\?${QUERY_CHARACTER}*)?(?:#${QUERY_CHARACTER}*)?`;
-const URI = `(?:(?:https?|wss?|ftp)://${HOST}${PORT}${PATH}|file:///${PATH_CHARACTER}+${PATH})${QUERY}`;
+/** Without the lengths of its labels, which RFC 3986 does not limit: counting them together with others takes long. */
+const URI_HOST = `(?:(?:[A-Za-z0-9](?:-?[A-Za-z0-9])*\\.)*[A-Za-z](?:-?[A-Za-z0-9])*|${IPV4})`;
+const URI = `(?:(?:https?|wss?|ftp)://${URI_HOST}${PORT}${PATH}|file://${URI_HOST}?/${PATH_CHARACTER}+${PATH})${QUERY}`;
 
 /** The rest after the host is shared by path, query and fragment. Short ones have no percent-encoding: it takes three. */
 function shortUri(most: number): string {
@@ -69,7 +79,7 @@ function shortUri(most: number): string {
   const [path, fragment] = [within(rest * 0.45, 1, 500), within(rest * 0.1, 1, 500)];
   const characters = (more: string) =>
     `(?:[A-Za-z0-9._~!$&'()*+,;=:@${more}/-]${isEncoded ? '|%[0-9A-Fa-f]{2}' : ''})`;
-  return `(?:https?|wss?|ftp)://${shortHost(host)}${PORT}(?:/${characters('')}{0,${path}})?(?:\\?${characters('?')}{0,${path}})?(?:#${characters('?')}{0,${fragment}})?`;
+  return `(?:https?|wss?|ftp)://(?:${shortHost(host)}|${IPV4})${PORT}(?:/${characters('')}{0,${path}})?(?:\\?${characters('?')}{0,${path}})?(?:#${characters('?')}{0,${fragment}})?`;
 }
 
 const RELATIVE = `(?:(?:/${PATH_CHARACTER}+|${FIRST_STEP})${PATH})?`;
@@ -79,12 +89,22 @@ const DURATION_TIME = 'T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d
 const DURATION_DATE = '(?:\\d{1,9}Y(?:\\d{1,9}M(?:\\d{1,9}D)?)?|\\d{1,9}M(?:\\d{1,9}D)?|\\d{1,9}D)';
 const DURATION = `P(?:${DURATION_DATE}(?:${DURATION_TIME})?|${DURATION_TIME}|\\d{1,9}W)`;
 
+/** Counts of a repetition: one of up to three digits, or two of which the first, of up to two digits, is not the greater. */
+const COUNTS = [
+  '\\d{1,3},?',
+  ...[...'0123456789'].map((low) => `${low},(?:[${low}-9]|[1-9]\\d{1,2})`),
+  ...[...'123456789'].map(
+    (tens) =>
+      `${tens}(?:\\d,[1-9]\\d\\d|${[...'0123456789'].map((low) => `${low},${tens}[${low}-9]`).join('|')})`,
+  ),
+  ...[...'12345678'].map((tens) => `${tens}\\d,[${Number(tens) + 1}-9]\\d`),
+].join('|');
+const QUANTIFIER = `(?:(?:[*+?]|\\{(?:${COUNTS})\\})\\??)?`;
 /** Parts of regular expressions: characters, escapes, classes and groups without groups in them. */
 const REGEX_ATOM =
   '(?:[A-Za-z0-9 _,:;=!@#%&"\'<>~`./-]|\\\\[dDwWsStnr.*+?()\\[\\]{}|^$/\\\\]|\\[\\^?(?:[A-Za-z0-9 _.]|a-z|A-Z|0-9|\\\\[dDwWsS.\\[\\]\\\\-])+\\])';
-const REGEX_TERMS = `(?:${REGEX_ATOM}(?:[*+?]\\??|\\{[1-9]\\})?)*`;
-const REGEX_GROUP = `\\((?:\\?:)?${REGEX_TERMS}(?:\\|${REGEX_TERMS})*\\)[*+?]?`;
-const REGEX = `\\^?${REGEX_TERMS}(?:${REGEX_GROUP}${REGEX_TERMS})*\\$?`;
+const REGEX_GROUP = `\\((?:\\?:)?(?:${REGEX_ATOM}${QUANTIFIER}|\\|)*\\)`;
+const REGEX = `\\^?(?:(?:${REGEX_ATOM}|${REGEX_GROUP})${QUANTIFIER})*\\$?`;
 
 const whole = (pattern: string) => `^(?:${pattern})$`;
 
@@ -99,15 +119,16 @@ export const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['time', whole(TIME)],
   ['date-time', whole(`${DATE}T${TIME}`)],
   ['duration', whole(DURATION)],
-  ['uuid', whole('[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}')],
+  ['uuid', whole('[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}')],
   ['email', whole(EMAIL)],
   ['idn-email', whole(EMAIL)],
   ['hostname', whole(HOST)],
   ['idn-hostname', whole(HOST)],
-  ['ipv4', whole(`(?:${OCTET}\\.){3}${OCTET}`)],
-  ['ipv6', whole(IPV6)],
+  ['ipv4', whole(IPV4)],
+  ['ipv6', whole(MIXED_IPV6)],
   ['uri', whole(URI)],
   ['iri', whole(URI)],
+  ['url', whole(URI)],
   ['uri-reference', whole(`${URI}|${RELATIVE}${QUERY}`)],
   ['iri-reference', whole(`${URI}|${RELATIVE}${QUERY}`)],
   ['uri-template', whole(`(?:${URI}|${RELATIVE})(?:/\\{[A-Za-z0-9_]+\\}${PATH})*`)],
@@ -123,8 +144,10 @@ const SHORT_PATTERN: ReadonlyMap<string, readonly [least: number, pattern: (most
     ['idn-email', [40, shortEmail]],
     ['hostname', [24, shortHost]],
     ['idn-hostname', [24, shortHost]],
+    ['ipv6', [2, (most) => (most < 45 ? IPV6 : MIXED_IPV6)]],
     ['uri', [64, shortUri]],
     ['iri', [64, shortUri]],
+    ['url', [64, shortUri]],
   ]);
 
 /** The pattern of a format; undefined if it has none. With `most` it is one of shorter texts where there is one. */

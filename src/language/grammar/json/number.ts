@@ -20,7 +20,7 @@ export const anyNumber = sequence([
   optional(exponent),
 ]);
 
-const fraction = sequence([
+const plainFraction = sequence([
   choice([literal('0'), sequence([digitFrom(1, 9), repeat(digit, 0, 6)])]),
   literal('.'),
   repeat(digit, 0, 7),
@@ -28,12 +28,15 @@ const fraction = sequence([
 ]);
 
 /** Numbers that are no integers, of at most 15 digits: doubles of more digits may be integers. */
-export const anyFraction = sequence([optional(literal('-')), fraction]);
+export const anyFraction = sequence([optional(literal('-')), plainFraction]);
 
 /** Numbers of which no two have the same value: at most 15 digits, of which 8 after the point. */
 export const anyDistinctNumber = choice([
   literal('0'),
-  sequence([optional(literal('-')), choice([sequence([digitFrom(1, 9), repeat(digit, 0, 14)]), fraction])]),
+  sequence([
+    optional(literal('-')),
+    choice([sequence([digitFrom(1, 9), repeat(digit, 0, 14)]), plainFraction]),
+  ]),
 ]);
 
 /** Integers between two bounds, both included, and within the safe integers. Null if there are none. */

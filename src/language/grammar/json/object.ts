@@ -117,6 +117,7 @@ class ObjectCompiler {
       ({ part, named, patterns }) =>
         (part.origin === origin || part.scopes.includes(origin)) &&
         (part.schema.additionalProperties !== undefined ||
+          (part.origin !== origin && part.schema.unevaluatedProperties !== undefined) ||
           (name !== null && named.has(name)) ||
           patterns.some(([pattern]) => matched.includes(pattern))),
     );
