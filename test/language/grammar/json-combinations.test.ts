@@ -252,6 +252,12 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['{"a":1}', '{"b":1,"c":1}'],
     ['{}', '{"a":1,"b":1,"c":1}'],
   ],
+  [
+    'maxProperties below what is required',
+    { anyOf: [{ type: 'object', required: ['a', 'b'], maxProperties: 1 }, { type: 'null' }] },
+    ['null'],
+    ['{"a":1}', '{"a":1,"b":1}'],
+  ],
   ['a record that is not empty', { type: 'object', minProperties: 1 }, ['{"a":1}'], ['{}']],
   ['a property that may not be', { properties: { a: false, b: {} } }, ['{}', '{"b":1}'], ['{"a":1}']],
   [

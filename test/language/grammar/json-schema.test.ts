@@ -207,6 +207,7 @@ describe('the grammar of a JSON schema', () => {
     ['oneOf', { oneOf: [{ items: { type: 'number' } }, { items: { type: 'integer' } }] }],
     ['minProperties', { type: 'object', minProperties: 2 }],
     ['minProperties', { type: 'object', properties: { a: {} }, minProperties: 2 }],
+    ['minProperties', { anyOf: [{ type: 'object', minProperties: 2 }, { type: 'string' }] }],
     ['required', { type: 'object', properties: { a: {} }, required: ['b'], additionalProperties: false }],
     ['required', { type: 'object', required: 'a' }],
     ['minLength', { type: 'string', minLength: 3, maxLength: 2 }],

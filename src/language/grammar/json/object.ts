@@ -74,16 +74,19 @@ class ObjectCompiler {
       else if (required.has(name))
         return this.#scope.nothing(all, 'required', `has "${name}", which may have no value`);
     }
-    const further = isDistinct && names.length > 0 ? null : this.#further(names);
-    const content = membersOf(members, further, {
-      minimum: all.greatest('minProperties') ?? 0,
-      maximum: all.least('maxProperties'),
+    const further = this.#further(names);
+    const minimum = all.greatest('minProperties') ?? 0;
+    const maximum = all.least('maxProperties');
+    const content = membersOf(members, isDistinct && names.length > 0 ? null : further, {
+      minimum,
+      maximum,
       mostFurther: isDistinct ? 1 : Number.POSITIVE_INFINITY,
       scope: this.#scope,
     });
-    return isNothing(content)
-      ? this.#scope.nothing(all, 'minProperties', 'allows no object')
-      : this.#layout.object(content);
+    if (!isNothing(content)) return this.#layout.object(content);
+    if (further && Math.max(minimum, required.size) <= (maximum ?? Number.POSITIVE_INFINITY))
+      all.refuse('minProperties', 'cannot be enforced with more than one property without a name of its own');
+    return this.#scope.nothing(all, 'minProperties', 'allows no object');
   }
 
   #valueOf(name: string): Expression {
