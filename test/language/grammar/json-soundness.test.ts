@@ -23,12 +23,12 @@ async function refusalOf(schema: JsonSchema): Promise<{ code: string; message: s
 
 const k = (value: number) => ({ properties: { k: { const: value } }, required: ['k'] });
 
+const closed = (properties: JsonSchema) => ({ type: 'object', properties, additionalProperties: false });
+
 /** The documents of JSON:API, shortened: https://jsonapi.org/format/#document-top-level */
 const documentOf = (name: string, schema: JsonSchema) => ({
-  type: 'object',
+  ...closed({ [name]: schema, meta: { type: 'integer' }, links: { type: 'object' } }),
   required: [name],
-  properties: { [name]: schema, meta: { type: 'integer' }, links: { type: 'object' } },
-  additionalProperties: false,
 });
 const jsonApi = {
   oneOf: ['success', 'failure', 'info'].map((name) => ({ $ref: `#/$defs/${name}` })),
@@ -115,6 +115,32 @@ describe('a schema of oneOf', () => {
         { meta: 2, links: {} },
       ],
       [{}, { links: {} }, { data: 1, errors: ['x'] }, { meta: 'x' }, { data: 1, meta: 'x' }],
+    ],
+    [
+      'of closed objects without a required property',
+      { oneOf: ['foo', 'bar'].map((name) => closed({ [name]: { type: 'string' } })) },
+      [{ foo: 'a' }, { bar: 'b' }],
+      [{}, { foo: 1 }, { foo: 'a', bar: 'b' }],
+    ],
+    [
+      'of closed objects that share what they require',
+      {
+        type: 'array',
+        items: {
+          oneOf: ['foo', 'bar'].map((name) => ({
+            ...closed({ id: { type: 'integer' }, [name]: { type: 'array', items: { type: 'integer' } } }),
+            required: ['id'],
+          })),
+        },
+      },
+      [
+        [
+          { id: 1, foo: [] },
+          { id: 1, bar: [2] },
+        ],
+        [],
+      ],
+      [[{ id: 1 }], [{ foo: [] }], [{ id: 1, foo: [], bar: [] }]],
     ],
     [
       'of many, few of which overlap',

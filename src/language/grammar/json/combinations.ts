@@ -60,13 +60,15 @@ function branches(part: SchemaPart, keyword: 'anyOf' | 'oneOf'): Combination {
 /**
  * Makes the alternatives of a `oneOf` such that no value matches two of them: unchanged, or with added schemas that
  * keep them apart. Drops alternatives that no value matches by type. `all`: all schemas that hold, with the `oneOf`.
- * `isPartial`: some values of the alternatives are missing.
+ * `byNames`: closed objects are also told by the properties that only one of them may have, which makes more
+ * alternatives. `isPartial`: some values of the alternatives are missing.
  * @throws LanguageError if they cannot be kept apart.
  */
 export function exclusive(
   { part, alternatives: written }: Combination,
   all: Conjunction,
   negation: Negation,
+  byNames: boolean,
 ): { alternatives: Located[][]; distinct: Located[][]; isPartial: boolean } {
   const types = typesNamedIn(all.parts.map(({ schema }) => schema));
   const possible = written.flatMap((alternative) => {
@@ -86,7 +88,12 @@ export function exclusive(
   }
   if (met.size > maxExclusive) throw overlap(part);
   const isPartial = [...met].some((other) => negation.of(schemas[other]) === null);
-  const without = new Map([...met].map((other) => [other, negation.of(schemas[other], isPartial)]));
+  const partial = byNames
+    ? negation.partial(part.schema.oneOf, () => propertiesOf(written, negation))
+    : negation.partial(null, () => []);
+  const without = new Map(
+    [...met].map((other) => [other, (isPartial ? partial : negation).of(schemas[other])]),
+  );
   if ([...without.values()].includes(null)) throw overlap(part);
   const distinct = alternatives.map((one, index) => [
     ...one,
@@ -97,6 +104,13 @@ export function exclusive(
     })),
   ]);
   return { alternatives, distinct, isPartial };
+}
+
+/** The names of the properties of all alternatives. */
+function propertiesOf(alternatives: readonly Located[][], { references }: Negation): string[] {
+  const schemas = alternatives.map(([one]) => references.target(one?.schema));
+  const properties = schemas.map((schema) => (isObject(schema) ? schema.properties : null));
+  return [...new Set(properties.flatMap((named) => (isObject(named) ? Object.keys(named) : [])))];
 }
 
 /** Whether a value of these types may match. Only what is sure is told: the values may still be none. */

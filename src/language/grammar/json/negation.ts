@@ -34,21 +34,27 @@ export const without = (name: string): JsonSchema => ({ type: 'object', not: { r
 export class Negation {
   readonly references: References;
   readonly #known = new Map<unknown, unknown>();
-  readonly #partial: Negation | null;
+  /** Names of properties that tell objects from closed ones. Null if nothing may be left out. */
+  readonly #names: readonly string[] | null;
+  readonly #partial = new Map<unknown, Negation>();
   readonly #open = new Set<unknown>();
 
-  constructor(references: References, isPartial = false) {
+  constructor(references: References, names: readonly string[] | null = null) {
     this.references = references;
-    this.#partial = isPartial ? null : new Negation(references, true);
+    this.#names = names;
+  }
+
+  /** A schema of values that do not match the schema. Null if it cannot be enforced, or is no schema. */
+  of(schema: unknown): unknown {
+    return getOrInsert(this.#known, schema, () => this.#made(schema));
   }
 
   /**
-   * A schema of values that do not match the schema. Null if it cannot be enforced, or is no schema. `isPartial`: what
-   * cannot be enforced is left out, so that some of the values are missing.
+   * A negation that leaves out what cannot be enforced, so that some of the values are missing: the same one each time
+   * for a key. `names`: properties that tell objects from closed ones without them.
    */
-  of(schema: unknown, isPartial = false): unknown {
-    if (isPartial && this.#partial) return this.#partial.of(schema);
-    return getOrInsert(this.#known, schema, () => this.#made(schema));
+  partial(key: unknown, names: () => readonly string[]): Negation {
+    return getOrInsert(this.#partial, key, () => new Negation(this.references, names()));
   }
 
   #made(schema: unknown): unknown {
@@ -67,7 +73,7 @@ export class Negation {
 
   #oneOf(alternatives: unknown[]): unknown {
     const possible = alternatives.filter((one) => one !== false && one !== null);
-    if (alternatives.includes(null) && !(this.#partial === null && possible.length > 0)) return null;
+    if (alternatives.includes(null) && !(this.#names && possible.length > 0)) return null;
     return possible.length > 1 ? { anyOf: possible } : (possible[0] ?? false);
   }
 
@@ -119,6 +125,8 @@ export class Negation {
         return areTexts(value) ? value.length > 0 && { anyOf: value.map(without) } : null;
       case 'properties':
         return isObject(value) ? this.#ofProperties(value) : null;
+      case 'additionalProperties':
+        return value === true ? false : value === false ? this.#ofClosed(schema) : null;
       case 'anyOf':
         return this.#ofAll(value, 'allOf');
       case 'allOf':
@@ -143,6 +151,14 @@ export class Negation {
       return other && { type: 'object', required: [name], properties: Object.fromEntries([[name, other]]) };
     });
     return this.#oneOf(alternatives);
+  }
+
+  /** Objects with a property that a closed one does not have, as far as names are known. */
+  #ofClosed({ properties, patternProperties }: JsonSchema): unknown {
+    const own = isObject(properties) ? properties : {};
+    const others = this.#names?.filter((name) => !Object.hasOwn(own, name)) ?? [];
+    if (others.length === 0 || patternProperties !== undefined) return null;
+    return { anyOf: others.map((name) => ({ type: 'object', required: [name] })) };
   }
 
   #ofAll(schemas: unknown, keyword: string): unknown {

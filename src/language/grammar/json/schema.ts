@@ -317,14 +317,18 @@ export class SchemaCompiler implements SchemaScope {
       );
     const compiled = compileAll(combination.alternatives);
     if (!combination.isExclusive || compiled.every(isNothing)) return anyOf(compiled);
-    const { alternatives, distinct, isPartial } = exclusive(combination, all, this.#negation);
-    if (distinct === alternatives) return anyOf(compiled);
-    // Nothing is written of the others, but what they allow may be valid, so they are told from these.
-    const written = new Set(combination.alternatives.filter((_, at) => !isNothing(compiled[at] ?? NOTHING)));
-    const alone = compileAll(distinct.filter((_, at) => written.has(alternatives[at] ?? [])));
-    const isLost = isPartial ? alone.some(isNothing) : alone.every(isNothing);
-    if (isLost) throw overlap(part);
-    return anyOf(alone);
+    for (const byNames of [false, true]) {
+      const { alternatives, distinct, isPartial } = exclusive(combination, all, this.#negation, byNames);
+      if (distinct === alternatives) return anyOf(compiled);
+      // Nothing is written of the others, but what they allow may be valid, so they are told from these.
+      const written = new Set(
+        combination.alternatives.filter((_, at) => !isNothing(compiled[at] ?? NOTHING)),
+      );
+      const alone = compileAll(distinct.filter((_, at) => written.has(alternatives[at] ?? [])));
+      const isLost = isPartial ? alone.some(isNothing) : alone.every(isNothing);
+      if (!isLost) return anyOf(alone);
+    }
+    throw overlap(part);
   }
 
   #ofType(type: string, all: Conjunction): Expression {
