@@ -61,4 +61,4 @@ export type {
   ValidationOptions,
   WarmStart,
 } from './train-options.ts';
-export { readGroupTokens } from './trained-tokens.ts';
+export { openGroupTokens, type ReadGroupTokens } from './trained-tokens.ts';

@@ -21,7 +21,7 @@ import type { FileLock } from '../util/file-lock.ts';
 import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
-import { JournalLines } from './journal-lines.ts';
+import { GroupLines } from './group-lines.ts';
 import { begunFiles, isRun, lockRun, stepName, tokensFile } from './run-files.ts';
 import {
   type GroupTokens,
@@ -188,13 +188,13 @@ export class RunDirectory {
   }
 
   async *#linesOf(groups: readonly RolloutGroup[], step?: number): AsyncGenerator<string | Uint8Array> {
-    let journal: JournalLines | undefined;
+    let journal: GroupLines | undefined;
     for (const group of groups) {
       const kept = this.#lines.take(group);
       if (kept !== undefined) yield kept;
       else if (step === undefined || !group.isReleased) yield linesOfGroup(group);
       else {
-        journal ??= await JournalLines.find(this.#journalOf(step));
+        journal ??= await GroupLines.find(this.#journalOf(step));
         for (const { index } of group.bySeat()) yield await journal.read(index);
       }
     }
@@ -202,7 +202,7 @@ export class RunDirectory {
 
   /** A group, or one seat of a group, from the journal of an unfinished step. */
   async readGroup(step: number, index: number): Promise<RolloutGroup> {
-    const journal = await JournalLines.find(this.#journalOf(step));
+    const journal = await GroupLines.find(this.#journalOf(step));
     return fromGroupRecord(parseGroupRecord((await journal.read(index)).toString('utf8')));
   }
 

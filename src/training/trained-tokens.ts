@@ -1,11 +1,10 @@
-import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { isRequestError } from '../client/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import { hasCode, messageOf } from '../util/error.ts';
-import { byteLines } from '../util/json-lines.ts';
 import { warn } from '../util/warning.ts';
+import { GroupLines } from './group-lines.ts';
 import { knowsKeys } from './lost-job.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { tokensFile } from './run-files.ts';
@@ -53,14 +52,14 @@ export async function recordTokens(
   if (found.size > 0) await directory.writeTokens(step, found.values());
 }
 
-/** What the job of a step found of a group's tokens; null if it is not recorded. */
-export async function readGroupTokens(run: string, step: number, group: number): Promise<GroupTokens | null> {
-  const prefix = Buffer.from(`{"group":${group},`);
-  try {
-    for await (const { bytes } of byteLines(createReadStream(join(run, tokensFile(step)))))
-      if (bytes.subarray(0, prefix.length).equals(prefix)) return JSON.parse(bytes.toString('utf8'));
-  } catch (error) {
-    if (!hasCode(error, 'ENOENT')) throw error;
-  }
-  return null;
+/** Reads what the job of a step found of the tokens of a group; null if it is not recorded. */
+export type ReadGroupTokens = (group: number) => Promise<GroupTokens | null>;
+
+/** Looks once through the file of a step, so that the tokens of many groups can be read. */
+export async function openGroupTokens(run: string, step: number): Promise<ReadGroupTokens> {
+  const lines = await GroupLines.find(join(run, tokensFile(step))).catch((error: unknown) => {
+    if (hasCode(error, 'ENOENT')) return null;
+    throw error;
+  });
+  return async (group) => (lines?.has(group) ? JSON.parse((await lines.read(group)).toString('utf8')) : null);
 }

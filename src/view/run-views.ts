@@ -1,4 +1,4 @@
-import { groupFiles, readGroupTokens, readRun } from '../training/index.ts';
+import { groupFiles, openGroupTokens, type ReadGroupTokens, readRun } from '../training/index.ts';
 import type {
   Flips,
   GroupDetail,
@@ -84,9 +84,9 @@ export class RunViews {
     yield { path, answer: await stepDetail(found) };
     yield { path: `${path}/timeline`, answer: await timelineOf(found) };
     if (!groups) return;
-    const config = await configOf(found);
+    const beside = await besideGroups(found);
     for (const facts of found.file.groups) {
-      const shown = await shownOf(found, facts, config);
+      const shown = await shownOf(found, facts, beside);
       const own = `${path}/groups/${facts.group}`;
       yield { path: own, answer: groupDetail(shown) };
       for (const { rollout } of facts.rollouts)
@@ -129,7 +129,7 @@ export class RunViews {
     const found = await this.#groups(id, which);
     const facts: GroupFacts | undefined = found.file.groups.find((one) => one.group === group);
     if (!facts) throw notFound(`"${which}" of the run "${id}" has no group ${group}.`);
-    return shownOf(found, facts, await configOf(found));
+    return shownOf(found, facts, await besideGroups(found));
   }
 
   async #side(id: string, which: string): Promise<Side> {
@@ -143,14 +143,22 @@ export class RunViews {
   }
 }
 
-const configOf = async ({ run }: FoundGroups) => (await (await readRun(run.folder)).config()) ?? {};
+/** What all groups of a step are shown with. */
+async function besideGroups({ run, step }: FoundGroups) {
+  const config = (await (await readRun(run.folder)).config()) ?? {};
+  const readTokens: ReadGroupTokens =
+    step === null ? async () => null : await openGroupTokens(run.folder, step);
+  return { options: advantageOptions(config, step ?? 0), readTokens };
+}
 
 /** What is shown of a group of a step. */
-async function shownOf(found: FoundGroups, facts: GroupFacts, config: Awaited<ReturnType<typeof configOf>>) {
-  const { run, step, file } = found;
-  const record = await readGroup(file.path, facts);
-  const tokens = step === null ? null : await readGroupTokens(run.folder, step, facts.group);
-  return { found, facts, record, options: advantageOptions(config, step ?? 0), tokens };
+async function shownOf(
+  found: FoundGroups,
+  facts: GroupFacts,
+  { options, readTokens }: Awaited<ReturnType<typeof besideGroups>>,
+) {
+  const record = await readGroup(found.file.path, facts);
+  return { found, facts, record, options, tokens: await readTokens(facts.group) };
 }
 
 const listOf = (names: readonly string[]): string =>

@@ -2,12 +2,12 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { byteLines } from '../util/json-lines.ts';
 
-/** Begins the line of a `GroupRecord`. */
+/** Begins the line of a group. */
 const groupPattern = /^\{"group":(\d+)[,}]/;
 const patternBytes = 32;
 
-/** Where the records of a journal are. A later record of a group counts. */
-export class JournalLines {
+/** Where the lines of groups are in a journal or in a file of tokens. A later line of a group counts. */
+export class GroupLines {
   readonly #path: string;
   readonly #ranges: ReadonlyMap<number, { start: number; end: number }>;
 
@@ -16,7 +16,7 @@ export class JournalLines {
     this.#ranges = ranges;
   }
 
-  static async find(path: string): Promise<JournalLines> {
+  static async find(path: string): Promise<GroupLines> {
     const ranges = new Map<number, { start: number; end: number }>();
     let start = 0;
     for await (const { bytes, end } of byteLines(createReadStream(path))) {
@@ -24,10 +24,14 @@ export class JournalLines {
       if (group !== undefined) ranges.set(Number(group), { start, end });
       start = end;
     }
-    return new JournalLines(path, ranges);
+    return new GroupLines(path, ranges);
   }
 
-  /** The record of a group, or of one seat of a group, with its line end. @throws RangeError if there is none. */
+  has(group: number): boolean {
+    return this.#ranges.has(group);
+  }
+
+  /** The line of a group, or of one seat of a group, with its line end. @throws RangeError if there is none. */
   async read(group: number): Promise<Buffer> {
     const range = this.#ranges.get(group);
     if (!range) throw new RangeError(`${this.#path} has no record of group ${group}`);
