@@ -227,6 +227,13 @@ describe('a small schema with many ways through it', () => {
   const twice = chain((next) => ({ allOf: [next, next] }), { type: 'integer' });
   const members = chain((next) => ({ properties: { a: next, b: next } }), { type: 'string' });
 
+  const sameNames = Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`p${at}`, {}]));
+  const longName = 'a name that is in all objects'.repeat(10);
+  const openObjects = Object.keys(sameNames).map((name, at) => [
+    `o${at}`,
+    { properties: { ...sameNames, [longName]: {} }, required: [name], additionalProperties: true },
+  ]);
+
   it.each<[what: string, schema: JsonSchema, admitted: unknown, forbidden: unknown]>([
     ['allOf', { $ref: '#/$defs/r0', $defs: twice }, 1, 'a'],
     ['enum beside allOf', { enum: [1, 'a'], allOf: [{ $ref: '#/$defs/r0' }], $defs: twice }, 1, 'a'],
@@ -239,6 +246,12 @@ describe('a small schema with many ways through it', () => {
       },
       'a',
       { a: {} },
+    ],
+    [
+      'the same names in many open objects',
+      { properties: Object.fromEntries(openObjects) },
+      { o7: { p7: 1 } },
+      { o7: { p6: 1 } },
     ],
     ['a pattern beside enum', { enum: ['aa', `${'a'.repeat(60)}!`], pattern: '^(a+)+$' }, 'aa', 'a!'],
     [

@@ -1,3 +1,4 @@
+import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { LanguageError } from '../../error.ts';
 import {
   ANY_CHARACTER,
@@ -32,8 +33,18 @@ const PLAIN_ASCII: CodePointRange[] = [
 const maxPrefixes = 20_000;
 const SPECIAL = complement(PLAIN_ASCII);
 
-/** JSON strings, spelled as by `JSON.stringify`, other than the names. There is one rule for each prefix of a name. */
+/** Objects that are merged with several schemas have the same names again and again. */
+const knownKeys = new WeakMap<SchemaScope, Map<string, Expression>>();
+
+/** JSON strings, spelled as by `JSON.stringify`, other than the names. */
 export function keyOtherThan(names: readonly string[], scope: SchemaScope, path: string): Expression {
+  const known = knownKeys.get(scope) ?? new Map<string, Expression>();
+  knownKeys.set(scope, known);
+  return getOrInsert(known, JSON.stringify([...names].sort()), () => trieOfOthers(names, scope, path));
+}
+
+/** There is one rule for each prefix of a name. */
+function trieOfOthers(names: readonly string[], scope: SchemaScope, path: string): Expression {
   const label = scope.newLabel();
   const anyRest = scope.defineRule(sequence([repeat(jsonSpelling(ANY_CHARACTER), 0, null), literal('"')]));
   // Few names have special characters, so most rules can share what follows one.

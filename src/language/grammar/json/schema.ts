@@ -145,13 +145,14 @@ export class SchemaCompiler implements SchemaScope {
 
   nothing(all: Conjunction, keyword: string, why: string): Expression {
     const part = all.parts.find(({ schema }) => schema[keyword] !== undefined) ?? all.parts[0];
-    this.#setReason(refusal(part?.path ?? '#', keyword, part?.schema[keyword], why));
+    this.#setReason(() => refusal(part?.path ?? '#', keyword, part?.schema[keyword], why));
     return NOTHING;
   }
 
   /** The first reason of those that are closest to the root. */
-  #setReason(error: LanguageError): void {
-    if (!this.#reason || this.#depth < this.#reason.depth) this.#reason = { error, depth: this.#depth };
+  #setReason(error: () => LanguageError): void {
+    if (!this.#reason || this.#depth < this.#reason.depth)
+      this.#reason = { error: error(), depth: this.#depth };
   }
 
   matches(value: unknown, schemas: readonly Located[]): boolean {
@@ -184,7 +185,9 @@ export class SchemaCompiler implements SchemaScope {
     const { schema, path, scopes = [] } = located;
     if (schema === true) return true;
     if (schema === false) {
-      this.#setReason(new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing.`));
+      this.#setReason(
+        () => new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing.`),
+      );
       return false;
     }
     if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
