@@ -18,3 +18,20 @@ export interface AutomatonState {
   /** Whether this is a state of such a search that may allow less than the text does. */
   readonly isUncertain: boolean;
 }
+
+/** A position within a part of a text that remembers more of it than a node of a graph can. */
+export interface Cursor {
+  readonly id: number;
+  /** Whether each byte leads to another position, because the text is remembered. */
+  readonly isPrecise: boolean;
+  /** Whether more may follow than the position shows. */
+  readonly isUncertain: boolean;
+  /** The position from which tokens are searched. */
+  readonly relaxed: Cursor;
+  /** Whether the part may end here. */
+  readonly mayEnd: boolean;
+  /** The bytes that may follow, in ranges that lead to the same positions unless the text is remembered. */
+  readonly ranges: readonly (readonly [first: number, last: number])[];
+  /** The positions after a byte. */
+  step(byte: number): readonly Cursor[];
+}

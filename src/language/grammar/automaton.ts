@@ -1,16 +1,17 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
-import type { AutomatonState } from './automaton-state.ts';
-import { type ByteGraph, listAt, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
+import type { AutomatonState, Cursor } from './automaton-state.ts';
+import { type ByteGraph, countedAt, listAt, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
 import { Calls, END_OF_TEXT, nodeKey, type OpenCall, type Returns } from './calls.ts';
-import { type DistinctCursor, type DistinctList, DistinctLists } from './distinct-list.ts';
+import { type CountedText, CountedTexts } from './counted-text.ts';
+import { type DistinctList, DistinctLists } from './distinct-list.ts';
 import { StateMemory } from './state-memory.ts';
 
-/** A node to continue at, and the position within its list if it is one. */
+/** A node to continue at, and the position within its text if it is a list or a counted text. */
 interface Entry<R = Returns> {
   node: number;
   returns: R;
-  cursor: DistinctCursor | null;
+  cursor: Cursor | null;
 }
 
 interface Position extends Entry {
@@ -45,9 +46,11 @@ export class Automaton {
   readonly #maximumStates: number;
   readonly #memory: StateMemory;
   readonly #calls = new Calls();
-  readonly #cursors = new DistinctLists();
-  /** The lists of the grammar, by their nodes, and the automata of their parts. */
+  readonly #distinct = new DistinctLists();
+  readonly #counted = new CountedTexts();
+  /** The lists and counted texts of the grammar, by their nodes, and the automata of their parts. */
   readonly #lists = new Map<number, DistinctList>();
+  readonly #texts = new Map<number, CountedText>();
   readonly #parts: Automaton[] = [];
   readonly #budget: Budget;
   #states = new Map<string, State>();
@@ -97,7 +100,7 @@ export class Automaton {
     for (let node = 0; node < this.size; node++) {
       if (nodeAt(nodes, node).kind !== nodeKind.distinct) continue;
       const { item, minimum } = this.#listAt(node);
-      const count = this.#cursors.completions(item, minimum);
+      const count = this.#distinct.completions(item, minimum);
       if (count < minimum)
         throw new LanguageError(
           'grammar_empty',
@@ -132,25 +135,30 @@ export class Automaton {
     this.#afterEntries = new Map();
     this.#start = null;
     this.#calls.clear();
-    this.#cursors.clear();
+    this.#distinct.clear();
+    this.#counted.clear();
     for (const part of this.#parts) part.clear();
   }
 
   #listAt(node: number): DistinctList {
     return getOrInsert(this.#lists, node, () => {
       const { item, separator, ...bounds } = listAt(this.#graph.nodes, node);
-      const startOf = (start: number) => {
-        const part = new Automaton(
-          { ...this.#graph, start },
-          this.#memory,
-          this.#maximumStates,
-          this.#budget,
-        );
-        this.#parts.push(part);
-        return part.start;
-      };
-      return { id: node, item: startOf(item), separator: startOf(separator), ...bounds };
+      return { id: node, item: this.#startOf(item), separator: this.#startOf(separator), ...bounds };
     });
+  }
+
+  #textAt(node: number): CountedText {
+    return getOrInsert(this.#texts, node, () => {
+      const { body, maximum } = countedAt(this.#graph.nodes, node);
+      return { id: node, start: this.#startOf(body), maximum };
+    });
+  }
+
+  /** Before a part of the grammar, in an automaton of its own. */
+  #startOf(start: number): AutomatonState {
+    const part = new Automaton({ ...this.#graph, start }, this.#memory, this.#maximumStates, this.#budget);
+    this.#parts.push(part);
+    return part.start;
   }
 
   /** Follows splits, calls and returns until only nodes that read a byte are left. */
@@ -162,7 +170,7 @@ export class Automaton {
     const pending: Entry<Returns | OpenCall>[] = [];
     let complete = false;
     const before = this.#budget.visits;
-    const reach = (node: number, returns: Returns | OpenCall, cursor: DistinctCursor | null = null) => {
+    const reach = (node: number, returns: Returns | OpenCall, cursor: Cursor | null = null) => {
       const key = cursor ? `${nodeKey(node, returns)}/${cursor.id}` : nodeKey(node, returns);
       if (seen.has(key)) return;
       seen.add(key);
@@ -174,8 +182,12 @@ export class Automaton {
       const { node, returns } = entry;
       const { kind, a, b } = nodeAt(nodes, node);
       if (kind === nodeKind.bytes) found.push(entry);
-      else if (kind === nodeKind.distinct) {
-        const cursor = entry.cursor ?? this.#cursors.start(this.#listAt(node));
+      else if (kind === nodeKind.distinct || kind === nodeKind.counted) {
+        const cursor =
+          entry.cursor ??
+          (kind === nodeKind.distinct
+            ? this.#distinct.start(this.#listAt(node))
+            : this.#counted.start(this.#textAt(node)));
         found.push({ node, returns, cursor });
         if (cursor.mayEnd) reach(b, returns);
       } else if (kind === nodeKind.split) for (let at = a; at < b; at++) reach(nodes.targets[at]!, returns);

@@ -76,6 +76,10 @@ class GraphBuilder {
         const list = [this.build(item, this.exit), this.build(separator, this.exit), minimum, maximum ?? -1];
         return this.#add(nodeKind.distinct, this.#splits.push(list) - 1, next);
       }
+      case 'counted': {
+        const text = [this.build(expression.body, this.exit), expression.maximum];
+        return this.#add(nodeKind.counted, this.#splits.push(text) - 1, next);
+      }
     }
   }
 
@@ -123,7 +127,7 @@ class GraphBuilder {
     const table = shared(this.#table);
     let used = 0;
     for (let at = 0; at < table.length; at += numbersOfNode)
-      if (table[at] === nodeKind.split || table[at] === nodeKind.distinct) {
+      if (withTargets.has(table[at]!)) {
         const { length } = this.#splits[table[at + 1]!]!;
         table[at + 1] = used;
         if (table[at] === nodeKind.split) table[at + 2] = used + length;
@@ -167,7 +171,11 @@ export const nodeKind = {
   return: 3,
   /** Its list, in `targets` from there on: see `listAt`; the next node. */
   distinct: 4,
+  /** Its text, in `targets` from there on: see `countedAt`; the next node. */
+  counted: 5,
 } as const;
+
+const withTargets = new Set<number>([nodeKind.split, nodeKind.distinct, nodeKind.counted]);
 
 const numbersOfNode = 3;
 
@@ -188,6 +196,12 @@ export function listAt({ table, targets }: PackedNodes, index: number) {
     minimum: minimum!,
     maximum: maximum! < 0 ? Number.POSITIVE_INFINITY : maximum!,
   };
+}
+
+/** A text of limited length: its first node, and its most characters. */
+export function countedAt({ table, targets }: PackedNodes, index: number) {
+  const at = table[index * numbersOfNode + 1]!;
+  return { body: targets[at]!, maximum: targets[at + 1]! };
 }
 
 function shared(numbers: readonly number[]): Int32Array {

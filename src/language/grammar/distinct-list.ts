@@ -1,5 +1,5 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
-import type { AutomatonState } from './automaton-state.ts';
+import type { AutomatonState, Cursor } from './automaton-state.ts';
 
 /** A list of items that differ from each other. */
 export interface DistinctList {
@@ -48,7 +48,7 @@ interface Memory {
  *
  * No position is a dead end: an item goes on only where more texts complete it than are written already.
  */
-export class DistinctCursor {
+export class DistinctCursor implements Cursor {
   readonly id: number;
   readonly #lists: DistinctLists;
   readonly #memory: Memory;
@@ -61,12 +61,10 @@ export class DistinctCursor {
     this.#memory = memory;
   }
 
-  /** Whether each byte leads to another position, because its text is remembered. */
   get isPrecise(): boolean {
     return !this.#memory.forgets;
   }
 
-  /** Whether more may follow than the position shows. */
   get isUncertain(): boolean {
     return this.#memory.hasUnknown || this.#memory.state.isUncertain;
   }
@@ -76,7 +74,6 @@ export class DistinctCursor {
     return this.isPrecise ? this.#lists.find({ ...this.#memory, forgets: true }) : this;
   }
 
-  /** Whether the list may end here. */
   get mayEnd(): boolean {
     return this.#memory.mayBeLast && this.#itemMayEnd;
   }
@@ -91,7 +88,6 @@ export class DistinctCursor {
     return this.#memory.mayBeFollowed && this.#itemMayEnd ? this.#memory.list.separator : null;
   }
 
-  /** The bytes that may follow, in ranges that lead to the same positions unless the text is remembered. */
   get ranges(): readonly (readonly [first: number, last: number])[] {
     if (this.#ranges) return this.#ranges;
     const { part, state } = this.#memory;

@@ -12,6 +12,8 @@ export type Expression =
   | { kind: 'choice'; alternatives: readonly Expression[] }
   | { kind: 'repeat'; body: Expression; minimum: number; maximum: number | null }
   | { kind: 'rule'; name: string }
+  /** The inside of a JSON string of at most so many characters. */
+  | { kind: 'counted'; body: Expression; maximum: number }
   | DistinctItems;
 
 /** At least one item, with separators between them, and no two items with the same text. `maximum`: null for no bound. */
@@ -69,6 +71,8 @@ export function withLeaves(
       return choice(expression.alternatives.map((alternative) => withLeaves(alternative, change)));
     case 'repeat':
       return repeat(withLeaves(expression.body, change), expression.minimum, expression.maximum);
+    case 'counted':
+      return { ...expression, body: withLeaves(expression.body, change) };
     case 'distinct': {
       const { item, separator } = expression;
       return { ...expression, item: withLeaves(item, change), separator: withLeaves(separator, change) };
@@ -116,6 +120,7 @@ export function lengthsOf(expression: Expression): Lengths {
     }
     case 'rule':
     case 'distinct':
+    case 'counted':
       throw new Error(`a ${expression.kind} is in an expression that must be regular`);
   }
 }

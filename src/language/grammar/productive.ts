@@ -58,6 +58,8 @@ function missingRules(expression: Expression, found: ReadonlySet<string>, meetsI
       return found.has(expression.name) ? null : [expression.name];
     case 'repeat':
       return expression.minimum === 0 ? null : missingRules(expression.body, found, meetsIt);
+    case 'counted':
+      return missingRules(expression.body, found, meetsIt);
     case 'distinct':
       return missingRules(expression.item, found, meetsIt);
     case 'sequence': {
@@ -86,6 +88,7 @@ function hasNothing(expression: Expression): boolean {
     case 'sequence':
       return expression.parts.some(hasNothing);
     case 'repeat':
+    case 'counted':
       return hasNothing(expression.body);
     case 'distinct':
       return hasNothing(expression.item);
@@ -109,6 +112,10 @@ function cutFrom(expression: Expression, productive: ReadonlySet<string>): Expre
       const body = cutFrom(expression.body, productive);
       if (body !== NOTHING) return repeat(body, expression.minimum, expression.maximum);
       return expression.minimum === 0 ? sequence([]) : NOTHING;
+    }
+    case 'counted': {
+      const body = cutFrom(expression.body, productive);
+      return body === NOTHING ? NOTHING : { ...expression, body };
     }
     case 'distinct': {
       const item = cutFrom(expression.item, productive);

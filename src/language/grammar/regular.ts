@@ -85,7 +85,8 @@ export class Nondeterministic {
       case 'rule':
         return this.rule(expression.name, next);
       case 'distinct':
-        throw new Error('a list is in an expression that must be regular');
+      case 'counted':
+        throw new Error(`a ${expression.kind} part is in an expression that must be regular`);
     }
   }
 
@@ -206,6 +207,17 @@ export function withoutDeadEnds(states: RegularState[]): RegularState[] | null {
   if (!live.has(0)) return null;
   for (const state of states) state.moves = state.moves.filter(({ to }) => live.has(to));
   return states;
+}
+
+/** The fewest characters of a text of an automaton. */
+export function shortestOf(states: readonly RegularState[]): number {
+  const distances = new Map([[0, 0]]);
+  for (const [index, distance] of distances) {
+    const state = states[index];
+    if (state?.isEnd) return distance;
+    for (const { to } of state?.moves ?? []) if (!distances.has(to)) distances.set(to, distance + 1);
+  }
+  return Number.POSITIVE_INFINITY;
 }
 
 /** The language as an expression. `define` gives a rule its name before its body is known. */

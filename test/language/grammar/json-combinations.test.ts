@@ -406,14 +406,12 @@ describe('keywords that hold together', () => {
   });
 
   it('are refused by their place, and with the length that may be left out', async () => {
-    // Of a tool of firecrawl-mcp: the names of domains.
-    const label = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
-    const items = { type: 'string', maxLength: 253, pattern: `^(?:${label}\\.)+${label}$` };
+    const items = { type: 'string', maxLength: 253, pattern: 'a[ab]{14}$' };
     const schema = { type: 'object', properties: { domains: { type: 'array', items } } };
     await expect(compiler.compile(textOf({ type: 'json_schema', schema }))).rejects.toThrow(
       /#\/properties\/domains\/items: Patterns, formats and lengths .* leave maxLength out/,
     );
     const { maxLength: _, ...free } = items;
-    expect(await admits({ type: 'json_schema', schema: free }, '"a.example.org"')).toBe(true);
+    expect(await admits({ type: 'json_schema', schema: free }, '"abbbbbbbbbbbbbb"')).toBe(true);
   });
 });

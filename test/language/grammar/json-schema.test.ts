@@ -199,6 +199,7 @@ describe('the grammar of a JSON schema', () => {
     ['multipleOf', { type: 'number', multipleOf: 3 }],
     ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0 }],
     ['multipleOf', { type: 'integer', multipleOf: 3, minimum: 0, maximum: 1e9 }],
+    ['minItems', { type: 'array', uniqueItems: true, minItems: 10_001 }],
     ['uniqueItems', { type: 'array', prefixItems: [{}], items: {}, uniqueItems: true }],
     ['contains', { type: 'array', contains: { type: 'string' } }],
     ['not', { not: { items: { type: 'string' } } }],

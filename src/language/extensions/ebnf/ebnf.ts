@@ -85,6 +85,8 @@ function beginningsOf(expression: Expression, empty: ReadonlySet<string>, first:
     case 'repeat':
       if (expression.maximum === 0) return true;
       return beginningsOf(expression.body, empty, first) || expression.minimum === 0;
+    case 'counted':
+      return beginningsOf(expression.body, empty, first);
     case 'distinct':
       return beginningsOf(expression.item, empty, first);
     case 'rule':

@@ -1,4 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { maxDistinct } from '../distinct-list.ts';
 import { type Expression, isNothing, literal, optional, repeat, sequence } from '../expression.ts';
 import { type Conjunction, type Located, listOf, type SchemaPart } from './conjunction.ts';
 import type { SchemaScope } from './scope.ts';
@@ -34,6 +35,8 @@ export function arrayWithin(all: Conjunction, scope: SchemaScope): Expression {
   if (listed > 0 && !mentionsFurther) maximum = Math.min(maximum, first.length);
   const isUnique = all.values('uniqueItems').includes(true) && maximum > 1;
   if (isUnique && first.length > 0) all.refuse('uniqueItems', 'cannot be enforced beside prefixItems');
+  if (isUnique && minimum > maxDistinct)
+    all.refuse('minItems', `is more than ${maxDistinct}, which an array with uniqueItems cannot have`);
   const compiled = () =>
     isUnique ? scope.compileDistinct(schemasAt(listed)) : scope.compile(schemasAt(listed));
   const further = maximum > first.length ? compiled() : null;

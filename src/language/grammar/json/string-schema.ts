@@ -14,16 +14,24 @@ import {
   withLeaves,
 } from '../expression.ts';
 import { patternLanguage } from '../look-around.ts';
-import { type Language, type RegularState, regularExpression, regularStates } from '../regular.ts';
+import {
+  type Language,
+  type RegularState,
+  regularExpression,
+  regularStates,
+  shortestOf,
+} from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
 import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
 import type { SchemaScope } from './scope.ts';
-import { boundedString, jsonSpelling, ONE_UNIT, quoted } from './string.ts';
+import { boundedString, jsonSpelling, ONE_UNIT, quoted, runOf } from './string.ts';
 import { constantsIn } from './types.ts';
 
 /** Cached, because patterns recur: each format has one, and the properties of a schema are alike. */
 const languages = new LRUCache<string, Language>({ max: 64 });
-const automata = new LRUCache<string, { states: RegularState[] | null }>({ max: 64 });
+const automata = new LRUCache<string, JointStates>({ max: 64 });
+/** Most states of an automaton that counts the characters of its texts. */
+const maxCounting = 2_000;
 
 /** The texts with a match of a pattern. `where` is what messages begin with. */
 const languageOf = (pattern: string, where = ''): Language =>
@@ -105,17 +113,17 @@ function boundedRun(run: Expression, { minimum, maximum }: TextRules): Expressio
   const most = bounds.length === 0 ? null : smallestOf(bounds);
   if (most !== null && least > most) return null;
   const ranges = maximum === null ? only.body.ranges : intersection(only.body.ranges, ONE_UNIT);
-  return quoted(repeat(jsonSpelling(ranges), least, most));
+  return quoted(runOf(jsonSpelling(ranges), least, most));
 }
 
 const whereOf = ({ path }: Conjunction): string => `JSON schema, ${path}: `;
 
 /** Strings that keep several rules, as an automaton. */
 function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expression {
-  const { states } = getOrInsert(automata, JSON.stringify(rules), () => ({
-    states: statesOf(rules, whereOf(all)),
-  }));
-  if (!states) {
+  const { states, counted } = getOrInsert(automata, JSON.stringify(rules), () =>
+    jointStates(rules, whereOf(all)),
+  );
+  if (!states || (counted !== null && shortestOf(states) > counted)) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
     return scope.nothing(all, keyword ?? 'type', 'and the schemas that apply with it allow no string');
   }
@@ -123,15 +131,32 @@ function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expres
   const content = regularExpression(states, jsonSpelling, (index, body) =>
     scope.ruleNamed(`${label} ${index}`, body),
   );
-  return quoted(content);
+  return quoted(counted === null ? content : { kind: 'counted', body: content, maximum: counted });
 }
 
+/** An automaton, and the most characters of its texts if they must be counted besides. */
+interface JointStates {
+  states: RegularState[] | null;
+  counted: number | null;
+}
+
+/** The greatest length is counted besides if an automaton that counts would have too many states. */
+function jointStates(rules: TextRules, where: string): JointStates {
+  const { maximum } = rules;
+  if (maximum === null) return { states: statesOf(rules, null, where), counted: null };
+  const states = statesOf(rules, null, where);
+  if (states && states.length * maximum > maxCounting) return { states, counted: maximum };
+  return { states: statesOf(rules, maximum, where), counted: null };
+}
+
+/** `maximum`: the greatest length that the automaton counts, which may be left to others. */
 function statesOf(
-  { minimum, maximum, patterns: wanted, excludedPatterns, excludedTexts }: TextRules,
+  { minimum, maximum: bound, patterns: wanted, excludedPatterns, excludedTexts }: TextRules,
+  maximum: number | null,
   where: string,
 ): RegularState[] | null {
   const parsed = (pattern: string) => languageOf(pattern, where);
-  const character = characters(maximum === null ? ANY_CHARACTER : ONE_UNIT);
+  const character = characters(bound === null ? ANY_CHARACTER : ONE_UNIT);
   return regularStates(
     [...wanted.map(parsed), repeat(character, minimum, maximum)],
     [

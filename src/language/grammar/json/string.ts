@@ -38,6 +38,21 @@ export const quoted = (content: Expression): Expression => sequence([literal('"'
 const anyCharacter = jsonSpelling(ANY_CHARACTER);
 const anyUnit = jsonSpelling(ONE_UNIT);
 
+/** From this length on, characters are counted apart: in an automaton that counts, each takes some nodes. */
+const minCounted = 500;
+/** No text is so long. */
+const longest = 2 ** 31 - 1;
+
+/** A number of such characters between two bounds. */
+export const runOf = (character: Expression, minimum: number, maximum: number | null): Expression =>
+  maximum === null || maximum < minCounted
+    ? repeat(character, minimum, maximum)
+    : {
+        kind: 'counted',
+        body: repeat(character, minimum, null),
+        maximum: Math.min(maximum, longest),
+      };
+
 export const anyString: Expression = quoted(repeat(anyCharacter, 0, null));
 
 /**
@@ -45,5 +60,5 @@ export const anyString: Expression = quoted(repeat(anyCharacter, 0, null));
  * JSON Schema (which counts code points) and JavaScript's validators (which count units) disagree on the length.
  */
 export function boundedString(minimum: number, maximum: number | null): Expression {
-  return quoted(repeat(maximum === null ? anyCharacter : anyUnit, minimum, maximum));
+  return quoted(runOf(maximum === null ? anyCharacter : anyUnit, minimum, maximum));
 }
