@@ -58,10 +58,7 @@ export class CountedCursor implements Cursor {
   get ranges(): readonly (readonly [first: number, last: number])[] {
     const found: [number, number][] = [];
     for (let byte = 0; byte < 0x100; ) {
-      let end = this.#state.rangeEnd(byte);
-      // Bytes that count, and those that begin an escape, lead elsewhere than others.
-      for (const border of [0x5c, 0x5d, 0x75, 0x76, 0x80, 0xc0])
-        if (border > byte) end = Math.min(end, border);
+      const end = classEnd(this.#state, byte);
       if (this.step(byte).length > 0) found.push([byte, end - 1]);
       byte = end;
     }
@@ -104,32 +101,57 @@ export class CountedTexts {
 
   /** The fewest characters that complete a text from a state on. */
   shortest(from: AutomatonState, pending: number): number {
-    const known = getOrInsert(this.#shortest, from, () => new Map<number, number>());
-    return getOrInsert(known, pending, () => this.#search(from, pending));
+    return this.#known(from).get(pending) ?? this.#search({ state: from, pending, before: null, count: 0 });
+  }
+
+  #known(state: AutomatonState): Map<number, number> {
+    return getOrInsert(this.#shortest, state, () => new Map<number, number>());
   }
 
   /** Breadth first, by characters: the bytes of a character after its first one cost nothing. */
-  #search(from: AutomatonState, begun: number): number {
+  #search(from: Step): number {
     const seen = new Map<number, Set<AutomatonState>>();
-    let level = [{ state: from, pending: begun }];
-    for (let count = 0; level.length > 0; count++) {
-      const next: typeof level = [];
-      for (const { state, pending } of level) {
+    let level = [from];
+    for (let count = 1; level.length > 0; count++) {
+      const next: Step[] = [];
+      for (const step of level) {
+        const { state, pending } = step;
         const states = getOrInsert(seen, pending, () => new Set<AutomatonState>());
         if (states.has(state)) continue;
         states.add(state);
-        if (state.complete) return count;
-        for (let byte = 0; byte < 0x100; byte++) {
+        if (state.complete) {
+          // What is known of all states on the way.
+          for (let at: Step | null = step; at; at = at.before)
+            this.#known(at.state).set(at.pending, step.count - at.count);
+          return step.count;
+        }
+        for (let byte = 0; byte < 0x100; byte = classEnd(state, byte)) {
           const to = state.step(byte);
           if (!to) continue;
-          const reached = { state: to, pending: escapeAfter(pending, byte) };
+          const isNew = begins(pending, byte);
+          const after = { state: to, pending: escapeAfter(pending, byte), before: step };
           // What costs nothing is looked at on this level, because the loop reaches it.
-          if (begins(pending, byte)) next.push(reached);
-          else level.push(reached);
+          if (isNew) next.push({ ...after, count });
+          else level.push({ ...after, count: count - 1 });
         }
       }
       level = next;
     }
     return Number.POSITIVE_INFINITY;
   }
+}
+
+/** A state on the way to the end of a text, with the number of characters before it. */
+interface Step {
+  state: AutomatonState;
+  pending: number;
+  before: Step | null;
+  count: number;
+}
+
+/** The first byte that may lead elsewhere: bytes that count, or that belong to an escape, are apart from others. */
+function classEnd(state: AutomatonState, byte: number): number {
+  let end = state.rangeEnd(byte);
+  for (const border of [0x5c, 0x5d, 0x75, 0x76, 0x80, 0xc0]) if (border > byte) end = Math.min(end, border);
+  return end;
 }

@@ -209,15 +209,15 @@ export function withoutDeadEnds(states: RegularState[]): RegularState[] | null {
   return states;
 }
 
-/** The fewest characters of a text of an automaton. */
-export function shortestOf(states: readonly RegularState[]): number {
-  const distances = new Map([[0, 0]]);
-  for (const [index, distance] of distances) {
-    const state = states[index];
-    if (state?.isEnd) return distance;
-    for (const { to } of state?.moves ?? []) if (!distances.has(to)) distances.set(to, distance + 1);
-  }
-  return Number.POSITIVE_INFINITY;
+/** The fewest characters from each state of an automaton to the end of a text. */
+export function distancesToEnd(states: readonly RegularState[]): number[] {
+  const sources = states.map((): number[] => []);
+  for (const [index, { moves }] of states.entries()) for (const { to } of moves) sources[to]!.push(index);
+  const distances = new Map<number, number>();
+  for (const [index, { isEnd }] of states.entries()) if (isEnd) distances.set(index, 0);
+  for (const [index, distance] of distances)
+    for (const source of sources[index]!) if (!distances.has(source)) distances.set(source, distance + 1);
+  return states.map((_, index) => distances.get(index) ?? Number.POSITIVE_INFINITY);
 }
 
 /** The language as an expression. `define` gives a rule its name before its body is known. */

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { smallestOf } from '../../../util/extremes.ts';
+import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { isObject } from '../../../util/json.ts';
 import {
@@ -15,11 +15,11 @@ import {
 } from '../expression.ts';
 import { patternLanguage } from '../look-around.ts';
 import {
+  distancesToEnd,
   type Language,
   type RegularState,
   regularExpression,
   regularStates,
-  shortestOf,
 } from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
 import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
@@ -32,6 +32,12 @@ const languages = new LRUCache<string, Language>({ max: 64 });
 const automata = new LRUCache<string, JointStates>({ max: 64 });
 /** Most states of an automaton that counts the characters of its texts. */
 const maxCounting = 2_000;
+/**
+ * Most states whose texts are counted besides, and most characters from one of them to the end of a text: the way there
+ * is searched while sampling.
+ */
+const mostCounted = 1_500;
+const farthestEnd = 200;
 
 /** The texts with a match of a pattern. `where` is what messages begin with. */
 const languageOf = (pattern: string, where = ''): Language =>
@@ -123,7 +129,7 @@ function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expres
   const { states, counted } = getOrInsert(automata, JSON.stringify(rules), () =>
     jointStates(rules, whereOf(all)),
   );
-  if (!states || (counted !== null && shortestOf(states) > counted)) {
+  if (!states) {
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
     return scope.nothing(all, keyword ?? 'type', 'and the schemas that apply with it allow no string');
   }
@@ -143,10 +149,15 @@ interface JointStates {
 /** The greatest length is counted besides if an automaton that counts would have too many states. */
 function jointStates(rules: TextRules, where: string): JointStates {
   const { maximum } = rules;
-  if (maximum === null) return { states: statesOf(rules, null, where), counted: null };
   const states = statesOf(rules, null, where);
-  if (states && states.length * maximum > maxCounting) return { states, counted: maximum };
-  return { states: statesOf(rules, maximum, where), counted: null };
+  if (!states || maximum === null) return { states, counted: null };
+  if (states.length * maximum <= maxCounting || states.length > mostCounted)
+    return { states: statesOf(rules, maximum, where), counted: null };
+  const distances = distancesToEnd(states);
+  if ((distances[0] ?? 0) > maximum) return { states: null, counted: null };
+  return largestOf(distances) > farthestEnd
+    ? { states: statesOf(rules, maximum, where), counted: null }
+    : { states, counted: maximum };
 }
 
 /** `maximum`: the greatest length that the automaton counts, which may be left to others. */

@@ -38,14 +38,18 @@ export const quoted = (content: Expression): Expression => sequence([literal('"'
 const anyCharacter = jsonSpelling(ANY_CHARACTER);
 const anyUnit = jsonSpelling(ONE_UNIT);
 
-/** From this length on, characters are counted apart: in an automaton that counts, each takes some nodes. */
+/**
+ * From this length on, characters are counted apart: in an automaton that counts, each takes some nodes. Not with a
+ * longer least length: the way there is searched while sampling.
+ */
 const minCounted = 500;
+const farthestEnd = 50;
 /** No text is so long. */
 const longest = 2 ** 31 - 1;
 
 /** A number of such characters between two bounds. */
 export const runOf = (character: Expression, minimum: number, maximum: number | null): Expression =>
-  maximum === null || maximum < minCounted
+  maximum === null || maximum < minCounted || minimum > farthestEnd
     ? repeat(character, minimum, maximum)
     : {
         kind: 'counted',
