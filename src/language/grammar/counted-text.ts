@@ -28,7 +28,7 @@ const begins = (pending: number, byte: number): boolean => pending === 0 && (byt
  * the count in its states, patterns with many states would have too many. No position is a dead end: a character is
  * only admitted if a text short enough begins so.
  */
-export class CountedCursor implements Cursor {
+class CountedCursor implements Cursor {
   readonly isPrecise = false;
   readonly isUncertain = false;
   readonly relaxed = this;

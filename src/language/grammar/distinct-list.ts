@@ -48,7 +48,7 @@ interface Memory {
  *
  * No position is a dead end: an item goes on only where more texts complete it than are written already.
  */
-export class DistinctCursor implements Cursor {
+class DistinctCursor implements Cursor {
   readonly id: number;
   readonly #lists: DistinctLists;
   readonly #memory: Memory;

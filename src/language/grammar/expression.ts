@@ -17,7 +17,7 @@ export type Expression =
   | DistinctItems;
 
 /** At least one item, with separators between them, and no two items with the same text. `maximum`: null for no bound. */
-export interface DistinctItems {
+interface DistinctItems {
   kind: 'distinct';
   item: Expression;
   separator: Expression;
