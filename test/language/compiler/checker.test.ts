@@ -70,7 +70,10 @@ describe('the thread that compiles constraints', () => {
 
   test('makes plans in shared memory that other threads assemble to the same replies', async () => {
     const checker = open();
-    const [there, here] = [new ConversationCodec(new Map(), builtInLanguage()).compiler, new ConversationCodec(new Map(), builtInLanguage()).compiler];
+    const [there, here] = [
+      new ConversationCodec(new Map(), builtInLanguage()).compiler,
+      new ConversationCodec(new Map(), builtInLanguage()).compiler,
+    ];
     const schema = { type: 'object', properties: { a: { type: 'integer' }, b: { enum: ['x', 'yz'] } } };
     for (const grammar of [
       { type: 'json_schema' as const, schema },

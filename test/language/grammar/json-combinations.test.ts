@@ -149,6 +149,16 @@ const enforced: [what: string, schema: JsonSchema, admitted: string[], refused: 
     ['[2]', '[1,1]'],
   ],
   [
+    'unevaluatedItems that another describes',
+    {
+      type: 'array',
+      allOf: [{ prefixItems: [{ type: 'string' }] }, { unevaluatedItems: true }],
+      unevaluatedItems: false,
+    },
+    ['["a"]', '["a",2,true]'],
+    ['[1]'],
+  ],
+  [
     'items of several schemas',
     { items: { minimum: 2 }, allOf: [{ items: { maximum: 3, type: 'integer' } }] },
     ['[]', '[2,3]'],

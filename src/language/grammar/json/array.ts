@@ -84,7 +84,10 @@ function unevaluatedAt(
   if (schema.unevaluatedItems === undefined) return [];
   const isEvaluated = parts.some(
     ({ part, first, further }) =>
-      (part.origin === origin || part.scopes.includes(origin)) && (further || index < first.length),
+      (part.origin === origin || part.scopes.includes(origin)) &&
+      (further ||
+        (part.origin !== origin && part.schema.unevaluatedItems !== undefined) ||
+        index < first.length),
   );
   return isEvaluated ? [] : [{ schema: schema.unevaluatedItems, path: `${path}/unevaluatedItems` }];
 }
