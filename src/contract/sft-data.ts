@@ -47,6 +47,53 @@ export const sftExampleSchema = z
   })
   .meta({ id: 'SftExample' });
 
+const foreignForms: Readonly<Record<string, string>> = {
+  conversations:
+    'ShareGPT\'s form: write `messages`, with `role` for `from` (`human` is "user", `gpt` is "assistant") and `content` for `value`',
+  instruction:
+    "Alpaca's form: write `messages`, with the instruction and its input as the user's and the output as the assistant's",
+  prompt:
+    "a prompt and its completion: write `messages`, with the prompt as the user's and the completion as the assistant's",
+  text: 'a text without roles: write `messages`, because replies alone are trained on',
+  preferred_output: 'a pair of replies: write `messages` that end in the preferred one',
+  chosen: 'a pair of replies: write `messages` that end in the chosen one',
+  functions: 'the older form of tools: write `tools`, each as {"type": "function", "function": {...}}',
+};
+
+/** A field of a line in the form of other programs, and what to do with it. */
+interface ForeignField {
+  path: (string | number)[];
+  value: unknown;
+  remedy: string;
+}
+
+const isGiven = (value: unknown) => value !== undefined && value !== null;
+
+const anyFields = z.record(z.string(), z.unknown());
+/** The fields of an object; none of any other value. */
+const fieldsOf = (value: unknown) => anyFields.safeParse(value).data ?? {};
+
+/** The field that shows a line to be in the form of other programs; null if there is none. */
+export function foreignFieldOf(example: unknown): ForeignField | null {
+  const line = fieldsOf(example);
+  for (const [field, form] of Object.entries(foreignForms))
+    if (isGiven(line[field])) return { path: [field], value: line[field], remedy: `is ${form}` };
+  const { tools, messages } = line;
+  if (typeof tools === 'string')
+    return { path: ['tools'], value: tools, remedy: 'is a text: write the list itself' };
+  for (const [index, message] of (Array.isArray(messages) ? messages : []).entries()) {
+    const { weight } = fieldsOf(message);
+    if (isGiven(weight))
+      return {
+        path: ['messages', index, 'weight'],
+        value: weight,
+        remedy:
+          'is not read: leave it out; where earlier replies must not train, `assistant_turns: "last"` trains the last alone',
+      };
+  }
+  return null;
+}
+
 function hasReasoning(message: ParsedMessage): boolean {
   const texts = [
     'reasoning' in message && message.reasoning,

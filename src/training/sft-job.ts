@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { Client } from '../client/index.ts';
-import { requestLimits, sftExampleSchema } from '../contract/index.ts';
+import { foreignFieldOf, requestLimits, sftExampleSchema } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import { untilAborted } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
@@ -71,6 +71,8 @@ async function toLines(
     signal?.throwIfAborted();
     const at = `${option}[${lines.length}]`;
     const { error } = sftExampleSchema.safeParse(example);
+    const foreign = error && foreignFieldOf(example);
+    if (foreign) throw runOptionError(at, `\`${at}\`: ${foreign.path.join('.')} ${foreign.remedy}.`);
     const problem = error && problemOf(at, example, error);
     if (problem) throw runOptionError(at, problem);
     lines.push(JSON.stringify(example));

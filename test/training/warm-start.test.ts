@@ -191,6 +191,7 @@ test.each([
     { messages: [{ role: 'user', content: 'hi' }] },
     '`warmStart.examples[1].messages` is a list of 1: the last message must be an assistant',
   ],
+  [{ conversations: [] }, "`warmStart.examples[1]`: conversations is ShareGPT's form"],
   [{ mesages: [] }, '`warmStart.examples[1].messages` is undefined: '],
   [saying(JSON.parse('5')), '`warmStart.examples[1].messages[1].content` is 5: '],
   ['hi', '`warmStart.examples[1]` is "hi": '],

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
+import { foreignFieldOf, type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { charactersIn } from '../../language/basics.ts';
 import type { Constraint, Reply } from '../../language/index.ts';
 import type { Datum, SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
+import { invalidField, messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import { checkTools } from '../inference/model-checks.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
@@ -45,7 +45,14 @@ interface NumberedLine {
 /** A line of training data. */
 export const exampleText: TextKind<ParsedSftExample> = {
   name: 'example',
-  validate: (value) => validate(sftExampleSchema, value, 'body'),
+  validate(value) {
+    try {
+      return validate(sftExampleSchema, value, 'body');
+    } catch (error) {
+      const foreign = foreignFieldOf(value);
+      throw foreign ? invalidField(foreign.path, foreign.remedy, foreign.value) : error;
+    }
+  },
 };
 
 /** Reads one line of training data. Issues name the number of the line. */

@@ -388,6 +388,36 @@ describe('SFT jobs', () => {
     expect((await upload(line('a', { weight: null }))).status).toBe(200);
   });
 
+  const [asked, told] = [
+    { role: 'user', content: 'a' },
+    { role: 'assistant', content: 'b' },
+  ];
+
+  test.each<[string, object, string]>([
+    [
+      'conversations',
+      { conversations: [{ from: 'human', value: 'a' }] },
+      "ShareGPT's form: write `messages`",
+    ],
+    ['instruction', { instruction: 'a', input: '', output: 'b' }, "Alpaca's form: write `messages`"],
+    ['prompt', { prompt: 'a', completion: 'b' }, 'a prompt and its completion: write `messages`'],
+    ['text', { text: 'a' }, 'a text without roles: write `messages`'],
+    ['chosen', { messages: [asked, told], chosen: [told], rejected: [told] }, 'a pair of replies'],
+    ['functions', { messages: [asked, told], functions: [{ name: 'f' }] }, 'write `tools`'],
+    ['tools', { messages: [asked, told], tools: '[]' }, 'write the list itself'],
+    ['messages.1.weight', { messages: [asked, { ...told, weight: 0 }] }, '`assistant_turns: "last"`'],
+  ])(
+    'a line in the form of other programs is refused with its remedy: %s',
+    async (field, example, remedy) => {
+      const { call } = await start();
+      const { status, body } = await call('POST', '/v1/preview/uploads', JSON.stringify(example));
+      expect(status).toBe(422);
+      expect(body.detail).toHaveLength(1);
+      expect(body.detail[0].loc.join('.')).toBe(`body.line 1.${field}`);
+      expect(body.detail[0].msg).toContain(remedy);
+    },
+  );
+
   test.each([
     [{ config: { learning_rate: [1, 2, 3] } }, /3 values for 1 batches/],
     [{ config: { batch: 1 } }, /Extra inputs/],
