@@ -36,10 +36,12 @@ export type FromService =
 
 const plan: ServicePlan = JSON.parse(process.argv[2] ?? '');
 const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-load-'));
-const engine: Engine =
-  plan.engine.kind === 'embedded'
-    ? await createEmbeddedEngine({ ...plan.engine, threads: 1 })
-    : new DelayedEngine(plan.engine);
+async function openEngine(): Promise<Engine> {
+  if (plan.engine.kind === 'delayed') return new DelayedEngine(plan.engine);
+  const { kind: _, ...options } = plan.engine;
+  return createEmbeddedEngine({ ...options, threads: 1 });
+}
+const engine = await openEngine();
 const statuses: Record<string, number> = {};
 let isClosing = false;
 const service = await startService({
