@@ -67,7 +67,9 @@ describe.each([...patterns, ...asserting])('the grammar of a regular expression:
 
   it('samples nothing else', async () => {
     const compiled = await compiler.compile(textOf({ type: 'regex', pattern }));
-    for (let seed = 0; seed < 50; seed++) {
+    // Their automata are large, and each walk reaches new states.
+    const walks = asserting.includes(pattern) ? 10 : 50;
+    for (let seed = 0; seed < walks; seed++) {
       const tokens = walk(compiled, randomChooser(seed), 300);
       if (tokens.at(-1) !== format.endToken) continue;
       const text = tokenizer.decode(tokens);
