@@ -121,7 +121,8 @@ export async function timelineOf({ run, which, step, file }: FoundGroups): Promi
     lanes: lanes
       .map((lane) => ({ ...lane, start: lane.start - start, end: lane.end - start }))
       .sort((a, b) => a.start - b.start),
-    trainer: trainer.filter((stretch) => stretch.end > 0 && stretch.start < length),
+    // One that took less than a millisecond begins where it ends.
+    trainer: trainer.filter(({ start: from, end }) => end > 0 && (from < length || end === length)),
   };
 }
 

@@ -244,6 +244,22 @@ it('a timeline may have 150,000 rollouts', async () => {
   expect([lanes.length, milliseconds]).toEqual([150_000, 150_004]);
 });
 
+it('a timeline shows a training of less than a millisecond', async () => {
+  const { root, path } = await copyOfRun();
+  const file = join(path, 'events.jsonl');
+  const begun = new Map<number, string>();
+  const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
+  const changed = lines.map((line) => {
+    const event = JSON.parse(line);
+    if (event.type !== 'job') return line;
+    if (event.status === 'submitted') begun.set(event.step, event.time);
+    return JSON.stringify({ ...event, time: begun.get(event.step) ?? event.time });
+  });
+  await writeFile(file, `${changed.join('\n')}\n`);
+  const { trainer, milliseconds } = await new RunViews([root]).timeline('copy', '2');
+  expect(trainer.at(-1)).toMatchObject({ start: milliseconds, end: milliseconds });
+});
+
 it('a timeline has a lane for each rollout, within the time of the step', async () => {
   const { lanes, milliseconds, trainer } = await views.timeline('desk', '2');
   expect(lanes).toHaveLength(24);
