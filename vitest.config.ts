@@ -30,11 +30,15 @@ const longest = [
   'recipes/recipes',
   'faults/machine/killed-step',
   'conformance/open-env/open-env',
+  'conformance/published/generated',
   'faults/harness-kills/harness-kills',
   'conformance/open-reward/open-reward',
   'training/resume/resume',
   'engines/embedded/webgpu/webgpu',
+  'conformance/art/art',
   'faults/machine/engine-threads',
+  'cli/init',
+  'conformance/exports/inspect',
 ].map((name) => path(`./test/${name}.test.ts`));
 
 /** Whether a file may have tests with the tag `long`: `test/structure.test.ts` holds that no other file names it. */
