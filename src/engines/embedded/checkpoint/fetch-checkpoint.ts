@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
-import { open, readFile, rename, rm, stat, truncate } from 'node:fs/promises';
+import { open, readdir, readFile, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ListFileEntry } from '@huggingface/hub';
 import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
-import { type FileLock, lockFile } from '../../../util/file-lock.ts';
+import { largestOf } from '../../../util/extremes.ts';
+import { lockFile } from '../../../util/file-lock.ts';
 import { warn } from '../../../util/warning.ts';
 import { EngineError } from '../../engine.ts';
 import { connection, defaultIdleTimeoutMs, type HubOptions, hubError, isRefusal, listing } from './hub.ts';
@@ -76,7 +77,7 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
     try {
       await makeFolder(repository);
       const lockedFile = `${folder}.lock`;
-      const lock = await alone(lockedFile, address);
+      const lock = await alone(lockedFile, address, options);
       try {
         await fetchInto(folder, { repo: name, commit, options });
         await writeAtomically(reference, [commit]);
@@ -93,9 +94,16 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
 /** Milliseconds between two looks whether another process has fetched the checkpoint. */
 const lookEveryMs = 200;
 
-/** Waits while another process fetches, whose waits have deadlines, and which holds its lock no longer than it lives. */
-async function alone(file: string, address: string): Promise<FileLock> {
-  let isTold = false;
+/** The other process may write nothing for this many of its own waits, because it also checks files of gigabytes. */
+const silentWaits = 10;
+
+/**
+ * Waits for the lock while another process fetches.
+ * @throws EngineError `hub_unreachable` when that has written nothing for too long: then it hangs.
+ */
+async function alone(file: string, address: string, { idleTimeoutMs = defaultIdleTimeoutMs }: FetchOptions) {
+  const maxSilentMs = silentWaits * idleTimeoutMs;
+  let [isTold, newest, since] = [false, 0, performance.now()];
   for (;;) {
     const lock = lockFile(file);
     if (lock) return lock;
@@ -106,7 +114,26 @@ async function alone(file: string, address: string): Promise<FileLock> {
       );
     isTold = true;
     await sleep(lookEveryMs);
+    const changed = await lastChange(file.replace(/\.lock$/, '.unfinished'));
+    if (changed !== newest) [newest, since] = [changed, performance.now()];
+    if (performance.now() - since > maxSilentMs)
+      throw new EngineError(
+        'hub_unreachable',
+        `hf:${address} is being fetched by another process, which has written nothing for ${maxSilentMs} ms. End that process, then try again.`,
+      );
   }
+}
+
+/** When a file of a folder was last written, in milliseconds since 1970; 0 without files. */
+async function lastChange(folder: string): Promise<number> {
+  const files = await readdir(folder).catch(() => []);
+  const times = files.map((file) =>
+    stat(join(folder, file)).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => 0,
+    ),
+  );
+  return largestOf(await Promise.all(times), 0);
 }
 
 async function fetchInto(

@@ -1,12 +1,13 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, statSync } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { fetchCheckpoint } from '../../../../src/engines/embedded/checkpoint/fetch-checkpoint.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { lockFile } from '../../../../src/util/file-lock.ts';
 import { temporaryFolder } from '../../../support/files.ts';
 import { fromSource, root } from '../../../support/programs.ts';
 import { commit, hubServer } from './hub-server.ts';
@@ -149,6 +150,19 @@ describe('a checkpoint on the hub', () => {
     await expect(killed).rejects.toThrow();
     expect((await waiting).commit).toBe(commit);
     expect(server.sent[1]).toMatch(/ 100-\d+$/);
+  });
+
+  it('is not waited for without end when the process that fetches it hangs', async () => {
+    const { options } = await hub();
+    const repository = join(options.cache, 'tiny--llama');
+    await mkdir(repository, { recursive: true });
+    const lock = lockFile(join(repository, `${commit}.lock`));
+    await expect(fetchCheckpoint(name, { ...options, idleTimeoutMs: 50 })).rejects.toMatchObject({
+      code: 'hub_unreachable',
+      message: expect.stringContaining('has written nothing for 500 ms. End that process'),
+    });
+    lock?.release();
+    expect((await fetchCheckpoint(name, options)).commit).toBe(commit);
   });
 
   it.each(['LICENSE\\..\\..\\x.bat', 'a\\..\\x.json'])(
