@@ -42,8 +42,11 @@ export const runWithoutKeys = {
   },
 } as const;
 
-/** The warning of a run without keys that a log may be missing, because it does not send it twice. */
-const lostLog = /^\(node:\d+\) \[martingale_log_unknown\].*\n(\(Use .*\n)?/gm;
+/**
+ * The warnings of a run without keys: that a log may be missing, because it does not send it twice, and that a job for
+ * which the killed run had no answer is requested again.
+ */
+const warnings = /^\(node:\d+\) \[martingale_(log|job)_unknown\].*\n(\(Use .*\n)?/gm;
 
 export type Outcome = Awaited<ReturnType<typeof outcomeOf>>;
 
@@ -55,13 +58,14 @@ export async function outcomeOf(runs: Runs, name: string, result: unknown) {
 
 /** The outcome of a run that was killed; its errors, if it had any. What it warned of may be missing from the log. */
 export async function outcomeAfterKills(runs: Runs, name: string, undisturbed: Outcome, ended: Ended) {
-  const errors = ended.errors.replace(lostLog, '');
+  const errors = ended.errors.replace(warnings, '');
   if (errors !== '') return errors;
   const outcome = await outcomeOf(runs, name, ended.result);
   const { logs } = undisturbed.counts;
   const isLogged = ([split, groups]: unknown[]) =>
     logs.some((all) => all[0] === split && Number(groups) <= Number(all[1]));
-  if (ended.errors !== '' && outcome.counts.logs.every(isLogged)) outcome.counts.logs = logs;
+  if (ended.errors.includes('[martingale_log_unknown]') && outcome.counts.logs.every(isLogged))
+    outcome.counts.logs = logs;
   return outcome;
 }
 
