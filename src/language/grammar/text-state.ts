@@ -93,7 +93,7 @@ export class GrammarText {
 
   /** The state after some bytes; null if the grammar does not admit them. */
   follow(state: AutomatonState, bytes: Iterable<number>): TextState | null {
-    this.automaton.startTask();
+    this.automaton.visits.startTask();
     let reached: AutomatonState | null = state;
     for (const byte of bytes) reached = reached?.step(byte) ?? null;
     return reached && this.at(reached);
@@ -131,7 +131,7 @@ class GrammarTextState implements TextState {
 
   get hasLegal(): boolean {
     if (this.#hasLegal === undefined) {
-      this.#text.automaton.startTask();
+      this.#text.automaton.visits.startTask();
       this.#hasLegal = hasLegalToken(this.#text.vocabulary.trie, this.#state);
     }
     return this.#hasLegal;
@@ -145,7 +145,7 @@ class GrammarTextState implements TextState {
     const { automaton, vocabulary } = this.#text;
     const work = this.#work ?? { search: new LegalTokenSearch(vocabulary, this.#state), visits: 0 };
     this.#work = work;
-    automaton.startTask({ spent: work.visits });
+    automaton.visits.startTask({ spent: work.visits });
     try {
       const tokens = work.search.advance(shouldPause);
       if (!tokens) return null;
@@ -156,7 +156,7 @@ class GrammarTextState implements TextState {
       this.#work = undefined;
       return legal;
     } finally {
-      work.visits = automaton.visits;
+      work.visits = automaton.visits.count;
     }
   }
 
@@ -170,7 +170,7 @@ class GrammarTextState implements TextState {
   }
 
   #findForcedBytes(): number[] {
-    this.#text.automaton.startTask({ limit: maxForcedVisits });
+    this.#text.automaton.visits.startTask({ limit: maxForcedVisits });
     const bytes: number[] = [];
     let reached = this.#state;
     for (let byte = reached.onlyByte; byte !== null; byte = reached.onlyByte) {

@@ -62,10 +62,10 @@ class Checked {
     const choose = randomChooser(seed);
     let state: AutomatonState = automaton.start;
     for (let step = 0; step < steps; step++) {
-      automaton.startTask();
+      automaton.visits.startTask();
       const found = new LegalTokenSearch(this.vocabulary, state).advance(() => choose(5) === 0);
       const set = found ?? this.#resume(state);
-      automaton.startTask();
+      automaton.visits.startTask();
       const legal = this.plain(state);
       expect([...set.ids]).toEqual(legal);
       if (legal.length === 0) return;
