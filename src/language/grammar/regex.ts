@@ -10,7 +10,10 @@ import {
   rule,
   sequence,
 } from './expression.ts';
-import { CONTROL_ESCAPES, SourceReader } from './source-reader.ts';
+import { escapedCharacters, LINE_ENDS, single, WORD } from './regex-characters.ts';
+import { SourceReader } from './source-reader.ts';
+
+export { SPACE } from './regex-characters.ts';
 
 /** How a set of characters is written in the text: unchanged, or with the escapes of a JSON string. */
 export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
@@ -19,19 +22,13 @@ export const plainSpelling: Spelling = characters;
 
 /** Texts that the expression matches as a whole. Anchors at its ends have no effect. */
 export function wholeMatch(source: string, spelling: Spelling): Expression {
-  return choice(new PatternParser(source, spelling).parse().map(({ parts }) => sequence(parts)));
+  return textsOf(new PatternParser(source, spelling).parse(), []);
 }
 
 /** Texts that contain a match of the expression, as in JSON Schema's `pattern`. */
 export function anyMatch(source: string, spelling: Spelling): Expression {
-  const around = repeat(spelling(ANY_CHARACTER), 0, null);
-  return choice(
-    new PatternParser(source, spelling)
-      .parse()
-      .map(({ parts, start, end }) =>
-        sequence([...(start ? [] : [around]), ...parts, ...(end ? [] : [around])]),
-      ),
-  );
+  const alternatives = new PatternParser(source, spelling).parse();
+  return textsOf(alternatives, [repeat(spelling(ANY_CHARACTER), 0, null)]);
 }
 
 /** What must hold between two characters. Expressions call it as a rule. */
@@ -48,46 +45,19 @@ export function patternWithAssertions(
 ): { expression: Expression; assertions: ReadonlyMap<string, Assertion> } {
   const assertions = new Map<string, Assertion>();
   const alternatives = new PatternParser(source, plainSpelling, assertions).parse();
-  const around = isWhole ? [] : [ANY_TEXT];
-  const expression = choice(
+  return { expression: textsOf(alternatives, isWhole ? [] : [ANY_TEXT]), assertions };
+}
+
+/** `around`: what is before and after an alternative where it has no anchor. */
+function textsOf(alternatives: readonly Alternative[], around: readonly Expression[]): Expression {
+  return choice(
     alternatives.map(({ parts, start, end }) =>
       sequence([...(start ? [] : around), ...parts, ...(end ? [] : around)]),
     ),
   );
-  return { expression, assertions };
 }
 
 const ANY_TEXT = repeat(characters(ANY_CHARACTER), 0, null);
-const DIGITS: CodePointRange[] = [[0x30, 0x39]];
-const WORD: CodePointRange[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
-/** White space and line ends of ECMAScript. */
-export const SPACE: CodePointRange[] = [
-  [0x09, 0x0d],
-  [0x20, 0x20],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x2028, 0x2029],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-];
-const LINE_ENDS: CodePointRange[] = [
-  [0x0a, 0x0a],
-  [0x0d, 0x0d],
-  [0x2028, 0x2029],
-];
-/** Classes that are named by a letter after a backslash. */
-const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
-  ['d', DIGITS],
-  ['D', complement(DIGITS)],
-  ['w', WORD],
-  ['W', complement(WORD)],
-  ['s', SPACE],
-  ['S', complement(SPACE)],
-]);
-
 const maxGroupNameLength = 100;
 
 /** An alternative of an expression, and whether it has anchors. */
@@ -214,7 +184,7 @@ class PatternParser {
       case '\\':
         if (reader.take('b')) return unanchored(this.#boundary(false));
         if (reader.take('B')) return unanchored(this.#boundary(true));
-        return this.#set(this.#escape(false));
+        return this.#set(escapedCharacters(reader, false));
       case '*':
       case '+':
       case '?':
@@ -261,29 +231,7 @@ class PatternParser {
 
   #classMember(): readonly CodePointRange[] {
     const character = this.#reader.next();
-    return character === '\\' ? this.#escape(true) : [single(character)];
-  }
-
-  #escape(inClass: boolean): readonly CodePointRange[] {
-    const letter = this.#reader.next();
-    const named = NAMED_CLASSES.get(letter);
-    if (named) return named;
-    const control = CONTROL_ESCAPES.get(letter);
-    if (control !== undefined) return [[control, control]];
-    if (letter === 'b' && inClass) return [[0x08, 0x08]];
-    if (letter === 'x') return this.#hexadecimal(/^[0-9A-Fa-f]{2}/);
-    if (letter === 'u') return this.#hexadecimal(/^(?:\{[0-9A-Fa-f]{1,6}\}|[0-9A-Fa-f]{4})/);
-    if (/[A-Za-z1-9]/.test(letter)) this.#reader.refuse(`\\${letter}`);
-    return [single(letter)];
-  }
-
-  #hexadecimal(form: RegExp): CodePointRange[] {
-    const digits = form.exec(this.#reader.ahead(8))?.[0];
-    if (!digits) return this.#reader.refuse('an escape without its hexadecimal digits');
-    this.#reader.index += digits.length;
-    const value = Number.parseInt(digits.replace(/[{}]/g, ''), 16);
-    if (value > ANY_CHARACTER[0]![1]) this.#reader.refuse(`the code point ${digits}`);
-    return [[value, value]];
+    return character === '\\' ? escapedCharacters(this.#reader, true) : [single(character)];
   }
 }
 
@@ -293,8 +241,3 @@ const isAnchor = (item: Alternative[] | undefined, which: 'start' | 'end'): bool
   item[0]!.parts.length === 0 &&
   item[0]!.start === (which === 'start') &&
   item[0]!.end === (which === 'end');
-
-function single(character: string): CodePointRange {
-  const code = character.codePointAt(0)!;
-  return [code, code];
-}

@@ -1,13 +1,8 @@
-import { getOrInsert } from '../../../util/get-or-insert.ts';
-import { isObject } from '../../../util/json.ts';
 import { LanguageError } from '../../error.ts';
 import type { JsonSchema } from '../constraint.ts';
 import { anyOf, choice, type Expression, isNothing, NOTHING, rule } from '../expression.ts';
 import { maxSchemaDepth } from '../limits.ts';
 import { withoutUnproductive } from '../productive.ts';
-import { plainSpelling } from '../regex.ts';
-import { regularExpression, regularStates } from '../regular.ts';
-import { arrayWithin } from './array.ts';
 import { type Combination, combinationOf, exclusive, overlap, remainderOf } from './combinations.ts';
 import {
   Conjunction,
@@ -21,13 +16,12 @@ import { InstanceCheck } from './instance.ts';
 import { KeywordArguments } from './keyword-arguments.ts';
 import { REFUSED } from './keywords.ts';
 import { compactLayout, type JsonLayout, type ObjectLayout } from './layout.ts';
-import { excludesIntegers, Negation } from './negation.ts';
-import { anyDistinctNumber, anyFraction, anyInteger, anyNumber, numberWithin } from './number.ts';
-import { objectWithin } from './object.ts';
+import { Negation } from './negation.ts';
 import { References } from './references.ts';
+import { SchemaParts, scopesWithin, tooDeep } from './schema-parts.ts';
 import type { SchemaScope } from './scope.ts';
-import { stringWithin } from './string-schema.ts';
-import { constantsIn, isOfType, typesOf } from './types.ts';
+import { typesOf } from './types.ts';
+import { valuesOfType } from './values-of-type.ts';
 
 /** Most alternatives that are merged with schemas beside them. */
 const maxMerged = 5_000;
@@ -41,15 +35,6 @@ interface SchemaOptions {
   onlyObjects?: boolean;
   /** The members of the object itself are keyword arguments of a call in Python. With `onlyObjects`. Default false. */
   asArguments?: boolean;
-}
-
-/** The schemas that hold together, while they are gathered. */
-interface PartsWalk {
-  parts: SchemaPart[];
-  /** The schemas on the path to the current one. */
-  open: Set<JsonSchema>;
-  /** Keys of the schemas that are among the parts, together with all that hold with them. */
-  added: Set<string>;
 }
 
 /** A conjunction that is compiled, or being compiled. */
@@ -77,15 +62,13 @@ export class SchemaCompiler implements SchemaScope {
   readonly #rules: Map<string, Expression>;
   readonly #references: References;
   readonly #negation: Negation;
+  readonly #parts: SchemaParts;
   readonly #label: string;
   /** With `onlyObjects`, what all schemas of the object itself hold together with, and no others. */
   readonly #objects: JsonSchema = { type: 'object' };
   readonly #arguments: KeywordArguments | null;
   /** Conjunctions by the numbers of their schemas. Equal ones are compiled once, so that recursive ones have an end. */
   readonly #known = new Map<string, Known>();
-  readonly #numbers = new Map<unknown, number>();
-  /** Schemas without some of their keywords: the same object each time. */
-  readonly #remainders = new Map<JsonSchema, Map<string, JsonSchema>>();
   /** Why a part of the schema admits nothing: the first reason. */
   #reason: { error: LanguageError; depth: number } | null = null;
   /** Alternatives that have been merged with schemas beside them. */
@@ -103,6 +86,11 @@ export class SchemaCompiler implements SchemaScope {
     this.#references = new References(schema);
     this.#negation = new Negation(this.#references);
     this.#label = label;
+    this.#parts = new SchemaParts(this.#references, label, (path) =>
+      this.#setReason(
+        () => new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing.`),
+      ),
+    );
     const objects = { schema: this.#objects, path: '#' };
     const root = this.compile([{ schema, path: `${label} #` }, ...(onlyObjects ? [objects] : [])]);
     const productive = withoutUnproductive({ start: root, rules: this.#rules });
@@ -163,10 +151,8 @@ export class SchemaCompiler implements SchemaScope {
 
   compile(schemas: readonly Located[]): Expression {
     if (++this.#depth > maxSchemaDepth) throw tooDeep(schemas[0]?.path ?? '#');
-    const parts: SchemaPart[] = [];
-    const walk = { parts, open: new Set<JsonSchema>(), added: new Set<string>() };
-    const isPossible = schemas.every((schema) => this.#addParts(schema, walk));
-    const expression = isPossible ? this.#once(parts) : NOTHING;
+    const parts = this.#parts.gather(schemas);
+    const expression = parts ? this.#once(parts) : NOTHING;
     this.#depth--;
     return expression;
   }
@@ -180,65 +166,10 @@ export class SchemaCompiler implements SchemaScope {
     return expression;
   }
 
-  /** Adds a schema and those that hold with it, each once. False if nothing matches it. */
-  #addParts(located: Located, walk: PartsWalk): boolean {
-    const { schema, path, scopes = [] } = located;
-    if (schema === true) return true;
-    if (schema === false) {
-      this.#setReason(
-        () => new LanguageError('schema_unsupported', `JSON schema, ${path}: false allows nothing.`),
-      );
-      return false;
-    }
-    if (!isObject(schema)) throw refusal(path, 'schema', schema, 'must be an object, true or false');
-    // A schema that only leads to itself admits nothing.
-    if (walk.open.has(schema)) return false;
-    const leadsOn = schema.$ref !== undefined || schema.allOf !== undefined;
-    const key = leadsOn ? this.#keyOf({ schema, scopes }) : '';
-    if (leadsOn && walk.added.has(key)) return true;
-    const { parts, open, added } = walk;
-    if (open.size > maxSchemaDepth) throw tooDeep(path);
-    const own = this.#remainder(schema, ['$ref', 'allOf']);
-    const part = { schema: own, path, scopes, origin: located.origin ?? schema };
-    if (isConstraining(own) && !parts.some((one) => one.schema === own && sameScopes(one.scopes, scopes)))
-      parts.push(part);
-    if (!leadsOn) return true;
-    open.add(schema);
-    const isPossible = this.#heldWith(schema, part).every((one) => this.#addParts(one, walk));
-    open.delete(schema);
-    added.add(key);
-    return isPossible;
-  }
-
-  /** The schemas of `$ref` and `allOf`. */
-  #heldWith(schema: JsonSchema, part: SchemaPart): Located[] {
-    const { path } = part;
-    const scopes = scopesWithin(part);
-    const found: Located[] = [];
-    if (schema.$ref !== undefined) {
-      const target = this.#references.targetOf(schema);
-      if (target === undefined) throw refusal(path, '$ref', schema.$ref, 'has no target in this schema');
-      found.push({ schema: target, path: `${this.#label} ${schema.$ref}`, scopes });
-    }
-    if (schema.allOf !== undefined)
-      for (const [index, one] of listOf({ ...part, schema }, 'allOf').entries())
-        found.push({ schema: one, path: `${path}/allOf/${index}`, scopes });
-    return found;
-  }
-
-  /** The schema without keywords; the same object each time. */
-  #remainder(schema: JsonSchema, keywords: string[], make?: () => JsonSchema): JsonSchema {
-    if (keywords.every((keyword) => schema[keyword] === undefined && !make)) return schema;
-    const without = () =>
-      Object.fromEntries(Object.entries(schema).filter(([name]) => !keywords.includes(name)));
-    const known = getOrInsert(this.#remainders, schema, () => new Map<string, JsonSchema>());
-    return getOrInsert(known, keywords.join(), make ?? without);
-  }
-
   /** Compiles a conjunction, or calls the rule of an equal one. */
   #once(parts: readonly SchemaPart[]): Expression {
     if (parts.length === 0) return this.layout.anyValue;
-    const key = `${parts.map((part) => this.#keyOf(part)).join(' ')}${this.layout.isDistinct ? ' distinct' : ''}`;
+    const key = `${parts.map((part) => this.#parts.keyOf(part)).join(' ')}${this.layout.isDistinct ? ' distinct' : ''}`;
     const known = this.#known.get(key);
     if (known) {
       const { expression, name } = known;
@@ -255,14 +186,6 @@ export class SchemaCompiler implements SchemaScope {
     return entry.expression;
   }
 
-  #keyOf({ schema, scopes }: Pick<SchemaPart, 'schema' | 'scopes'>): string {
-    return [schema, ...scopes].map((one) => this.#numberOf(one)).join('/');
-  }
-
-  #numberOf(schema: JsonSchema): number {
-    return getOrInsert(this.#numbers, schema, () => this.#numbers.size);
-  }
-
   #conjunction(all: Conjunction): Expression {
     for (const [keyword, why] of REFUSED) if (all.has(keyword)) all.refuse(keyword, why);
     if (all.has('enum') || all.has('const')) return this.#constants(all);
@@ -273,7 +196,7 @@ export class SchemaCompiler implements SchemaScope {
     if (combination) return this.#combined(all, combination);
     if (!types && !all.has('not')) return this.layout.anyValue;
     const named = types ?? ['string', 'number', 'boolean', 'null', 'object', 'array'];
-    return anyOf(named.map((type) => this.#ofType(type, all)));
+    return anyOf(named.map((type) => valuesOfType(type, all, this)));
   }
 
   #constants(all: Conjunction): Expression {
@@ -300,7 +223,7 @@ export class SchemaCompiler implements SchemaScope {
     const index = all.parts.indexOf(part);
     const rest = {
       ...part,
-      schema: this.#remainder(part.schema, combination.keywords, () => remainderOf(combination)),
+      schema: this.#parts.remainder(part.schema, combination.keywords, () => remainderOf(combination)),
     };
     const scopes = scopesWithin(part);
     if (all.parts.length > 1 || isConstraining(rest.schema)) this.#merged += combination.alternatives.length;
@@ -333,71 +256,7 @@ export class SchemaCompiler implements SchemaScope {
     }
     throw overlap(part);
   }
-
-  #ofType(type: string, all: Conjunction): Expression {
-    const excluded = all.values('not').flatMap((not) => (isObject(not) ? (constantsIn(not) ?? []) : []));
-    switch (type) {
-      case 'string':
-        return stringWithin(all, this);
-      case 'object':
-        this.#checkExcluded(all, excluded, type);
-        return objectWithin(all, this);
-      case 'array':
-        this.#checkExcluded(all, excluded, type);
-        return arrayWithin(all, this);
-      case 'number':
-      case 'integer':
-        this.#checkExcluded(all, excluded, type);
-        return (
-          this.#writtenNumbers(numberWithin(all, type), all) ??
-          this.nothing(all, all.has('minimum') ? 'minimum' : 'maximum', 'allows no number')
-        );
-      case 'boolean':
-        return anyOf(
-          [true, false]
-            .filter((value) => !excluded.includes(value))
-            .map((value) => this.layout.constant(value)),
-        );
-      default:
-        return excluded.includes(null) ? NOTHING : this.layout.constant(null);
-    }
-  }
-
-  /** Of the numbers no integers, if those are excluded, and one text for each value, if items are compared by their text. */
-  #writtenNumbers(numbers: Expression | null, all: Conjunction): Expression | null {
-    const found = all.values('not').some(excludesIntegers) ? this.#inBoth(numbers, anyFraction) : numbers;
-    return this.layout.isDistinct && found !== anyInteger ? this.#inBoth(found, anyDistinctNumber) : found;
-  }
-
-  #inBoth(numbers: Expression | null, others: Expression): Expression | null {
-    if (numbers === null || numbers === anyNumber) return numbers && others;
-    const states = regularStates([numbers, others], []);
-    const label = this.newLabel();
-    const define = (index: number, body: (() => Expression) | null) =>
-      this.ruleNamed(`${label} ${index}`, body);
-    return states && regularExpression(states, plainSpelling, define);
-  }
-
-  /** Only texts, booleans and null can be excluded by value. */
-  #checkExcluded(all: Conjunction, excluded: readonly unknown[], type: string): void {
-    if (excluded.some((value) => isOfType(value, type)))
-      all.refuse('not', `excludes a value of type ${type}, which cannot be enforced`);
-  }
 }
-
-const scopesWithin = ({ schema, origin, scopes }: SchemaPart): readonly JsonSchema[] =>
-  schema.unevaluatedProperties === undefined && schema.unevaluatedItems === undefined
-    ? scopes
-    : [...scopes, origin];
-
-const tooDeep = (path: string): LanguageError =>
-  new LanguageError(
-    'grammar_too_large',
-    `JSON schema, ${path.slice(0, 200)}: schemas are nested more than ${maxSchemaDepth} deep, counting references. Use shorter chains.`,
-  );
-
-const sameScopes = (left: readonly JsonSchema[], right: readonly JsonSchema[]): boolean =>
-  left.length === right.length && left.every((one, index) => one === right[index]);
 
 /** Whether all numbers in a constant are the ones that were written, as far as can be seen once they are doubles. */
 function isExact(value: unknown): boolean {
