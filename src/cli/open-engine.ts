@@ -29,13 +29,13 @@ export function addEngineFlags(command: Command): Command {
 
 /**
  * Opens the engine that the flags choose. The tiny models always run on this machine, beside any other engine. `onWait`
- * gets what the engine waits for, if it is on a training server.
+ * gets what the engine waits for, if it is on a training server. Rejects with the signal's reason when aborted.
  *
  * @throws OptionError for flags that do not belong together, and the errors of the engines.
  */
 export async function openEngine(
   flags: EngineFlags,
-  { onWait }: { onWait?: (reason: string) => void } = {},
+  { onWait, signal }: { onWait?: (reason: string) => void; signal?: AbortSignal | undefined } = {},
 ): Promise<Engine> {
   const { createEmbeddedEngine } = await import('../engines/embedded/index.ts');
   const { threads, trainingMemory, device, engine } = flags;
@@ -49,14 +49,15 @@ export async function openEngine(
       trainingBytes: trainingMemory,
       device,
       onFetch: showFetch,
+      signal,
     });
   }
   const options = tinkerOptions(flags);
   const { createTinkerEngine } = await import('../engines/tinker/index.ts');
   const engines: Engine[] = [];
   try {
-    engines.push(await createEmbeddedEngine({ threads }));
-    engines.push(await createTinkerEngine({ ...options, ...(onWait ? { onWait } : {}) }));
+    engines.push(await createEmbeddedEngine({ threads, signal }));
+    engines.push(await createTinkerEngine({ ...options, ...(onWait ? { onWait } : {}), signal }));
     return combineEngines(engines);
   } catch (error) {
     await Promise.all(engines.map((opened) => opened.close()));

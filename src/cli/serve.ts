@@ -92,6 +92,7 @@ async function serve({
   try {
     engine = await openEngine(rest, {
       onWait: (reason) => writeLog({ level: 'warn', event: 'engine_waits', reason }),
+      signal: interrupt.signal,
     });
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
@@ -114,6 +115,8 @@ async function serve({
     process.stdout.write(welcome({ url, createdKey, storedKeys, data: dataFolder, baseModels }));
     await stopped.promise;
     await service.close();
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
   } finally {
     await engine?.close();
     interrupt.release();

@@ -46,7 +46,7 @@ export function combineEngines(engines: readonly Engine[]): Engine {
         `${teacher} is on the engine ${engine.name}${engine.name === trained.name ? ', on another server,' : ''} and ${student} on ${trained.name}, which cannot score with it. A teacher must be on the engine of its student.`,
       );
     },
-    exportWeights: async (weights) => of(weights.baseModel).exportWeights(weights),
+    exportWeights: async (weights, ...rest) => of(weights.baseModel).exportWeights(weights, ...rest),
     drop: async (weights) => of(weights.baseModel).drop(weights),
     check: async () => void (await Promise.all(engines.map((engine) => engine.check?.()))),
     // Until all have ended, also when one cannot.

@@ -203,8 +203,11 @@ export interface Engine {
    * @throws EngineError (`bad_reference`) that says why.
    */
   checkTeacher?(teacher: string, student: string): void;
-  /** Exports weights in a format that other tools read. */
-  exportWeights(weights: Weights): Promise<ExportedWeights>;
+  /**
+   * Exports weights in a format that other tools read. Rejects with the signal's reason when aborted, as does reading the
+   * chunks then.
+   */
+  exportWeights(weights: Weights, options?: { signal?: AbortSignal }): Promise<ExportedWeights>;
   /** Releases everything held of a checkpoint, before its folder is deleted. */
   drop(weights: Weights): Promise<void>;
   /** Rejects when the engine cannot sample at the moment. An engine without this method always can. */

@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { realpath } from 'node:fs/promises';
+import { readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { welcome } from '../../src/cli/serve.ts';
+import { isLocked } from '../../src/util/file-lock.ts';
 import { generateCheckpoint } from '../engines/embedded/checkpoint/generated.ts';
+import { commit, hubServer } from '../engines/embedded/checkpoint/hub-server.ts';
 import { command } from '../support/command.ts';
 import { sharedFolder } from '../support/files.ts';
-import { fromSource, root } from '../support/programs.ts';
+import { fromSource, outcomeOf, root } from '../support/programs.ts';
 
 const data = sharedFolder();
 let running: ChildProcess | undefined;
@@ -60,6 +63,28 @@ describe('martingale serve', () => {
     expect(JSON.stringify(await (await models(service.url, 'mine')).json())).toContain('qwen3-generated');
     service.process.kill('SIGINT');
     expect(await once(service.process, 'exit')).toEqual([0, null]);
+  });
+
+  it('ends at once when it is interrupted while it fetches a checkpoint', async () => {
+    const server = await hubServer(new Map([['config.json', Buffer.alloc(1000)]]), { name: 'acme/slow' });
+    server.cuts.push(-1);
+    const flags = ['--port', '0', '--data', join(data, 'never'), '--checkpoint', 'hf:acme/slow'];
+    const cache = join(data, 'cache');
+    const child = spawn(process.execPath, [...fromSource, 'src/cli/main.ts', 'serve', ...flags], {
+      cwd: root,
+      env: { ...process.env, HF_ENDPOINT: server.url, XDG_CACHE_HOME: cache },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    await expect.poll(() => server.sent, { timeout: 60_000 }).toHaveLength(1);
+    child.kill('SIGINT');
+    expect(await outcomeOf(child)).toMatchObject({
+      code: 0,
+      output: '',
+      errors: expect.stringMatching(/Stopping within 10 s\.[^\n]*\n$/),
+    });
+    expect(await readdir(data)).not.toContain('never');
+    const lock = join(cache, 'martingale/checkpoints/acme--slow', `${commit}.lock`);
+    expect(isLocked(lock)).toBe(false);
   });
 
   it.each([

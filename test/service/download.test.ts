@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Weights } from '../../src/engines/engine.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start } from './harness.ts';
 
@@ -24,6 +25,18 @@ class LongExport extends ScriptedEngine {
     } finally {
       this.left.resolve();
     }
+  }
+}
+
+/** An engine whose export waits until it is aborted. */
+class WaitingExport extends ScriptedEngine {
+  readonly begun = Promise.withResolvers<void>();
+  readonly aborted = Promise.withResolvers<unknown>();
+
+  override async exportWeights(_weights: Weights, { signal }: { signal?: AbortSignal } = {}) {
+    signal?.addEventListener('abort', () => this.aborted.resolve(signal.reason));
+    this.begun.resolve();
+    return new Promise<never>(() => undefined);
   }
 }
 
@@ -79,6 +92,25 @@ describe('download of a checkpoint', () => {
     await reader?.cancel();
     await engine.left.promise;
     expect(engine.taken).toBeLessThan(engine.length);
+  });
+
+  test('an export that is being made is aborted when the client leaves, and when the service closes', async () => {
+    for (const how of ['leaves', 'closes']) {
+      const engine = new WaitingExport();
+      const { service, path } = await download(engine);
+      const stop = new AbortController();
+      const headers = { authorization: `Bearer ${service.apiKey}` };
+      const asked = fetch(`${service.url}${path}/0/download`, { headers, signal: stop.signal });
+      const outcome = asked.then(
+        ({ status }) => status,
+        () => 'left',
+      );
+      await engine.begun.promise;
+      if (how === 'leaves') stop.abort();
+      else void service.close();
+      expect(await engine.aborted.promise).toBeInstanceOf(Error);
+      expect(await outcome).toBe(how === 'leaves' ? 'left' : 503);
+    }
   });
 
   test('HEAD describes the file without reading it', async () => {

@@ -109,7 +109,7 @@ async function examineCheckpoint(
   { threads, trainingBytes, usable }: Limits,
 ): Promise<ModelReport> {
   const { inspectCheckpoint, memoryNeeds } = await import('../../engines/embedded/tools.ts');
-  const inspected = await inspectCheckpoint(checkpoint, showFetch);
+  const inspected = await inspectCheckpoint(checkpoint, { onFetch: showFetch });
   const { id, folder, modelType, parameters, architecture, language } = inspected;
   const step = stepOf(options);
   const { batch = step.rollouts } = options;

@@ -52,12 +52,13 @@ export async function exportModel(name: string, options: ModelExport): Promise<v
   try {
     await useClient({ baseUrl, apiKey }, signal, async (client) => {
       const model = await findCheckpoint(client, name, signal);
-      const base = checkpoint === undefined ? null : await openBase(checkpoint, chatTemplate);
+      const base =
+        checkpoint === undefined ? null : await openBase({ folder: checkpoint, chatTemplate }, signal);
       if (base && written) await exportWritten({ client, model, base, to, signal, write: written.write });
       else
         await writing(to, async (folder) => {
           await download({ client, model, folder, signal });
-          if (base) await nameBase(folder, base, model);
+          if (base) await nameBase(folder, { base, model, signal });
         });
       const what = written ? `${model.name}, ${written.shown} ${base?.folder},` : model.name;
       process.stdout.write(`${what} is in ${printable(to)}\n`);
@@ -115,11 +116,14 @@ async function formsOf(model: string, folder: string): Promise<string[]> {
 
 type Base = Awaited<ReturnType<typeof openBase>>;
 
-async function openBase(checkpoint: string, chatTemplate?: string) {
+async function openBase(
+  checkpoint: { folder: string; chatTemplate?: string | undefined },
+  signal: AbortSignal,
+) {
   const { inspectCheckpoint } = await import('../../engines/embedded/tools.ts');
-  const inspected = await inspectCheckpoint({ folder: checkpoint, chatTemplate }, showFetch);
+  const inspected = await inspectCheckpoint(checkpoint, { onFetch: showFetch, signal });
   // Other programs find a checkpoint of the hub, or of Ollama, by its name.
-  const name = /^(?:hf|ollama):(.*?)(?:@.*)?$/.exec(checkpoint)?.[1];
+  const name = /^(?:hf|ollama):(.*?)(?:@.*)?$/.exec(checkpoint.folder)?.[1];
   return { ...inspected, address: name ?? inspected.folder };
 }
 
@@ -145,9 +149,16 @@ async function download({ client, model, folder, signal }: Download): Promise<vo
   for (const name of missing) throw badArchive(model, `has no ${name}`);
 }
 
+interface Trained {
+  base: Base;
+  model: ExportedModel;
+  signal: AbortSignal;
+}
+
 /** Names the base model in PEFT's configuration by an address where PEFT finds it. */
-async function nameBase(folder: string, base: Base, model: ExportedModel): Promise<void> {
-  await using change = await readChange(folder, base, model);
+async function nameBase(folder: string, trained: Trained): Promise<void> {
+  const { base, model } = trained;
+  await using change = await readChange(folder, trained);
   if (!('tensors' in change))
     throw badOption(
       `training changed all weights of ${model.name}, so it has no adapter: leave out --checkpoint, or add --merged or --to gguf`,
@@ -164,8 +175,7 @@ async function nameBase(folder: string, base: Base, model: ExportedModel): Promi
  */
 async function readChange(
   folder: string,
-  base: Base,
-  model: ExportedModel,
+  { base, model, signal }: Trained,
 ): Promise<TrainedChange & AsyncDisposable> {
   const { adapterWeightsFile, hashCheckpoint, openTrainedWeights, readAdapter, readBaseWeights } =
     await import('../../engines/embedded/tools.ts');
@@ -177,14 +187,17 @@ async function readChange(
       `${model.name} is a model of ${model.baseModel}, which has no LoRA adapter: leave out --merged, --to and --checkpoint`,
     );
   if (expected === undefined) throw badArchive(model, 'does not say which base weights it belongs to');
-  if (expected !== (await hashCheckpoint(base.source)))
+  if (expected !== (await hashCheckpoint(base.source, signal)))
     throw new MartingaleError(
       'wrong_base',
       `${model.name} was trained on ${model.baseModel}, whose weights differ from ${base.folder}: pass with --checkpoint ` +
         `the folder that the service has as ${model.baseModel}`,
     );
   if (isAdapter)
-    return { ...(await readAdapter(folder, base.architecture)), [Symbol.asyncDispose]: async () => {} };
+    return {
+      ...(await readAdapter(folder, base.architecture, signal)),
+      [Symbol.asyncDispose]: async () => {},
+    };
   return openTrainedWeights(join(folder, first), base.architecture);
 }
 
@@ -257,7 +270,7 @@ async function exportWritten({ base, to, write, ...rest }: WrittenExport): Promi
   const folder = await mkdtemp(join(tmpdir(), 'martingale-export-'));
   try {
     await refusingFullDisks(folder, () => download({ ...rest, folder }));
-    await using change = await readChange(folder, base, model);
+    await using change = await readChange(folder, { base, model, signal });
     const onProgress = (done: number, total: number) => bar.show(done, total, `of ${basename(to)}`);
     await refusingFullDisks(to, () => write({ base, model, change, to, signal, onProgress }));
   } finally {

@@ -51,17 +51,25 @@ async function openModelOf(flags: ModelFlags, signal: AbortSignal): Promise<Open
     return openedOf(client, { name, signal, close: () => client.close() });
   }
   const { startService } = await import('../../service/index.ts');
-  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-'));
-  const engine = await openEngine(flags);
-  const service = await startService({ engine, dataFolder, log: () => undefined });
-  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  const engine = await openEngine(flags, { signal });
   const last = engine.baseModels.at(-1)?.id;
   const chosen = name ?? (flags.checkpoint.length > 0 ? last : undefined) ?? 'martingale-tiny';
+  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-'));
+  const closeEngine = async () => {
+    await engine.close();
+    await rm(dataFolder, { recursive: true, force: true });
+  };
+  const service = await startService({ engine, dataFolder, log: () => undefined }).catch(
+    async (error: unknown) => {
+      await closeEngine();
+      throw error;
+    },
+  );
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
   const close = async () => {
     await client.close();
     await service.close();
-    await engine.close();
-    await rm(dataFolder, { recursive: true, force: true });
+    await closeEngine();
   };
   return openedOf(client, { name: chosen, signal, close }).catch((error: unknown) => {
     if (!MartingaleError.isInstance(error) || error.code !== 'model_not_found') throw error;

@@ -47,18 +47,25 @@ const isThere = (path: string) =>
 
 const hasTraining = (path: string) => isThere(join(trainingFolder(path), 'config.json'));
 
-/** Whether `prepareResume` accepts the directory of a run. */
+/** Whether the directory has a run that `prepareResume` accepts. */
 export async function isResumable(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
   return (await hasTraining(path)) || (ownService && (await isThere(serviceFolder(path))));
 }
 
+const isEmpty = (path: string) =>
+  readdir(path).then(
+    (files) => files.length === 0,
+    () => false,
+  );
+
 /**
  * Prepares the directory of an interrupted run. Returns true if its training had begun. Otherwise it deletes the
- * models of the run, and the run starts again.
+ * models of the run, and the run starts again, also in a directory that is still empty.
  * @throws OptionError if there is no run, or if it can neither continue nor start again.
  */
 export async function prepareResume(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
   if (await hasTraining(path)) return true;
+  if (await isEmpty(path)) return false;
   if (!ownService)
     throw runOptionError(
       'runDirectory',

@@ -33,6 +33,7 @@ interface ServiceOfRun {
 
 /**
  * The service of `--base-url`; else a new one in this process, on a free local port with its own key.
+ * Rejects with the signal's reason when aborted.
  * @throws OptionError if the own service has no such base model; RequestError if nothing answers at `--base-url`.
  */
 export async function openService({
@@ -61,6 +62,7 @@ export async function openService({
     trainingBytes: trainingMemory,
     device,
     onFetch: showFetch,
+    signal,
   });
   try {
     const known = engine.baseModels.map(({ id }) => id);

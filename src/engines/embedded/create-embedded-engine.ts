@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { untilAborted } from '../../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { showValue } from '../../util/show-value.ts';
 import { warn } from '../../util/warning.ts';
@@ -21,6 +22,12 @@ export interface EmbeddedEngineOptions {
   checkpoints?: readonly CheckpointOptions[];
   /** Called while a checkpoint is fetched from the hub. Default: nothing. */
   onFetch?: (progress: FetchProgress) => void;
+  /**
+   * Ends the opening: fetching and reading checkpoints, the start of threads, the self-tests. The call rejects with its
+   * reason once the threads have ended. What was fetched stays, and the next call continues. Has no effect on the opened
+   * engine, which `close` ends. Default: none.
+   */
+  signal?: AbortSignal;
   /**
    * `onnxruntime-node`, `onnxruntime-web`, or `auto`, which takes `onnxruntime-node` when it can be loaded and the
    * slower `onnxruntime-web` otherwise. Both are optional peer dependencies: install one, or creating the engine fails
@@ -80,6 +87,7 @@ export interface EmbeddedEngineOptions {
 const optionNames = {
   checkpoints: true,
   onFetch: true,
+  signal: true,
   runtime: true,
   device: true,
   threads: true,
@@ -121,6 +129,8 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     logitsProcessors = {},
     threadHeapBytes = defaultHeapBytes(),
     threadTimeoutMs = 60_000,
+    onFetch,
+    signal,
   } = options;
   const runtime = chosenRuntime(options.runtime);
   const wholeNumbers = {
@@ -144,8 +154,9 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     );
   checkDevice(device, checkpoints);
   const modules = processorModules(logitsProcessors);
-  const processors = await loadProcessors(modules);
-  const opened = await openCheckpoints(checkpoints, options.onFetch);
+  signal?.throwIfAborted();
+  const processors = await untilAborted(loadProcessors(modules), signal);
+  const opened = await openCheckpoints(checkpoints, { onFetch, signal });
   const settings = {
     runtime,
     device,
@@ -162,7 +173,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     { ...settings, threads: samplerThreads },
     { ...settings, threads },
   );
-  const started = await engine.start();
+  const started = await engine.start(signal);
   if (runtime === 'auto' && started === 'onnxruntime-web')
     warn(
       'martingale_slow_runtime',

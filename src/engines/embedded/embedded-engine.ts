@@ -7,7 +7,7 @@ import type {
   SharedLanguage,
   Tokenizer,
 } from '../../language/index.ts';
-import { maxTimerMs } from '../../util/deadline.ts';
+import { maxTimerMs, untilAborted } from '../../util/deadline.ts';
 import { FairMutex } from '../../util/fair-mutex.ts';
 import type {
   BaseModel,
@@ -75,12 +75,13 @@ export class EmbeddedEngine implements Engine {
   /**
    * Starts a thread and tests the graphs of the checkpoints, so that a missing runtime and one that miscomputes them are
    * reported at once; returns the name of the runtime. The tiny models' threads beside checkpoints, and the training of an
-   * engine without checkpoints, start when they are needed.
+   * engine without checkpoints, start when they are needed. When it fails, or the signal aborts, it closes the engine.
    */
-  async start(): Promise<string> {
+  async start(signal?: AbortSignal): Promise<string> {
     try {
       const [sampler] = [...this.#samplers.values()].slice(-1) as [SamplerThreads];
-      const [runtime] = await Promise.all([sampler.start(), this.#trainer.test()]);
+      const started = Promise.all([sampler.start(), this.#trainer.test(signal)]);
+      const [runtime] = await untilAborted(started, signal);
       return runtime;
     } catch (error) {
       await this.close();
@@ -142,8 +143,8 @@ export class EmbeddedEngine implements Engine {
     return this.#samplerOf(request.weights).call({ type: 'score', request }, { signal });
   }
 
-  async exportWeights(weights: Weights): Promise<ExportedWeights> {
-    return exportWeights(this.#models, weights);
+  async exportWeights(weights: Weights, options?: { signal?: AbortSignal }): Promise<ExportedWeights> {
+    return exportWeights(this.#models, weights, options);
   }
 
   async encodeReplies(

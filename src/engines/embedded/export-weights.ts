@@ -17,9 +17,14 @@ import { encodeVectorHeader } from './weights/vector-file.ts';
  * metadata has the `format`, the `base_model` and the sizes of its architecture. Of a checkpoint: a tar archive with a
  * folder `adapter` that PEFT loads; if all weights were trained, one safetensors file with the names of Hugging Face.
  * Rejects with an `EngineError` when the weights cannot be read. If they are deleted during the export, reading the chunks
- * fails.
+ * fails. An aborted signal rejects both, with its reason.
  */
-export async function exportWeights(models: BaseModels, weights: Weights): Promise<ExportedWeights> {
+export async function exportWeights(
+  models: BaseModels,
+  weights: Weights,
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<ExportedWeights> {
+  signal?.throwIfAborted();
   const model = models.find(weights.baseModel);
   const shapes = models.trainedShapes(model.id);
   const { folder } = weights;
@@ -38,7 +43,10 @@ export async function exportWeights(models: BaseModels, weights: Weights): Promi
     if (folder === null) yield new Uint8Array((await models.loadVector(weights)).buffer);
     else {
       await using file = await open(folder);
-      yield* file.pieces();
+      for await (const piece of file.pieces()) {
+        signal?.throwIfAborted();
+        yield piece;
+      }
     }
   }
   const bytes = header.length + vectorLength(shapes) * 4;

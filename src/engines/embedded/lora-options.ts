@@ -25,13 +25,13 @@ export interface LoraOptions {
   targets?: readonly string[];
 }
 
-/** The adapter in a folder: its settings and its values. */
+/** The adapter in a folder: its settings and its values. Rejects with the signal's reason when aborted. */
 export async function readStart(
   folder: string,
   architecture: Architecture,
-  given: LoraOptions,
+  { lora: given, signal }: { lora: LoraOptions; signal: AbortSignal | undefined },
 ): Promise<Pick<EmbeddedBaseModel, 'trained' | 'start'>> {
-  const adapter = await readAdapter(folder, architecture);
+  const adapter = await readAdapter(folder, architecture, signal);
   const { rank, alpha, targets } = adapter;
   const named = (projections: readonly Projection[]) =>
     targetModules(architecture, projections).toSorted().join(', ');

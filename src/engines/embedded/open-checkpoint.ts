@@ -12,9 +12,8 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
-import { idOf, locate } from './checkpoint/address.ts';
+import { type FetchWait, idOf, locate } from './checkpoint/address.ts';
 import { readConfig } from './checkpoint/config.ts';
-import type { FetchProgress } from './checkpoint/fetch-checkpoint.ts';
 import { hashWeights, readCheckpoint } from './checkpoint/read-checkpoint.ts';
 import { openSource } from './checkpoint/source.ts';
 import type { CheckpointSource } from './checkpoint/tensor-files.ts';
@@ -92,14 +91,14 @@ const defaults = {
 } as const;
 
 /**
- * Reads checkpoints with their tokenizers, one after another.
+ * Reads checkpoints with their tokenizers, one after another. Rejects with the signal's reason when aborted.
  *
  * @throws EngineError or LanguageError (`bad_option`, `bad_checkpoint`, `checkpoint_unsupported`) that names the option,
  * or the file, the field and its value.
  */
 export async function openCheckpoints(
   options: readonly CheckpointOptions[],
-  onFetch?: (progress: FetchProgress) => void,
+  wait: FetchWait = {},
 ): Promise<{ model: EmbeddedBaseModel; language: Language }[]> {
   for (const one of options) checkOptionNames('A checkpoint', one, optionNames);
   const ids = new Set(builtInModels.map(({ id }) => id));
@@ -111,7 +110,7 @@ export async function openCheckpoints(
     ids.add(id);
   }
   const opened = [];
-  for (const one of options) opened.push(await openCheckpoint(one, onFetch));
+  for (const one of options) opened.push(await openCheckpoint(one, wait));
   return opened;
 }
 
@@ -128,7 +127,7 @@ export interface InspectedCheckpoint
 
 /**
  * Reads what a folder says without its weights, and fetches it if it is of the hub. `contextLength` of the architecture is
- * the one to use.
+ * the one to use. Rejects with the signal's reason when aborted.
  *
  * @throws EngineError or LanguageError (`bad_option`, `bad_checkpoint`, `checkpoint_unsupported`), as `openCheckpoints`.
  */
@@ -143,11 +142,12 @@ export async function inspectCheckpoint(
     format = {},
     chatTemplate,
   }: CheckpointOptions,
-  onFetch?: (progress: FetchProgress) => void,
+  wait: FetchWait = {},
 ): Promise<InspectedCheckpoint> {
   checkTrained({ train, adapter, lora });
   checkStyles(format);
-  const folder = await locate(address, onFetch);
+  const folder = await locate(address, wait);
+  wait.signal?.throwIfAborted();
   const source = await openSource(folder);
   const { architecture: own, family } = readConfig(source);
   // A prompt and a reply have a token each.
@@ -175,7 +175,9 @@ export async function inspectCheckpoint(
   );
   const trained = train === 'all' ? train : loraSettings(lora, own);
   const begun =
-    adapter === undefined ? { trained, start: null } : await readStart(resolve(adapter), own, lora);
+    adapter === undefined
+      ? { trained, start: null }
+      : await readStart(resolve(adapter), own, { lora, signal: wait.signal });
   if (train === 'all' && parameters > mostTrainedValues)
     throw badOption(
       `\`train\` is 'all', but ${folder} has ${parameters} weights, and at most ${mostTrainedValues} can be trained. Use 'lora'.`,
@@ -204,11 +206,11 @@ function checkTrained({
 
 async function openCheckpoint(
   options: CheckpointOptions,
-  onFetch?: (progress: FetchProgress) => void,
+  wait: FetchWait,
 ): Promise<{ model: EmbeddedBaseModel; language: Language }> {
-  const inspected = await inspectCheckpoint(options, onFetch);
+  const inspected = await inspectCheckpoint(options, wait);
   const { id, folder, architecture, trained, start, parameters } = inspected;
-  const { weights } = await readCheckpoint(inspected.source);
+  const { weights } = await readCheckpoint(inspected.source, wait.signal);
   const weightsHash = hashWeights(weights);
   if (options.adapter !== undefined) await checkBase(resolve(options.adapter), folder, weightsHash);
   const { shared, ...language } = inspected.language;

@@ -72,19 +72,26 @@ export class Adapters {
     }
   }
 
-  /** Opens an adapter with the weights of a checkpoint, or fresh ones for null, and with its optimizer if asked. */
+  /**
+   * Opens an adapter with the weights of a checkpoint, or fresh ones for null, and with its optimizer if asked. When the
+   * signal aborts, an adapter that the server is creating is closed once it is there.
+   */
   async open(
     checkpoint: string | null,
     { optimizer, ...options }: CreateOptions & { optimizer: boolean },
   ): Promise<Adapter> {
     const { api } = this.#options;
-    const id = await this.#session.createModel(options);
-    const adapter: Adapter = { id, sequence: 1, sampler: null, files: [] };
-    this.#open.add(adapter);
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const creating = this.#create(options);
+    const adapter = await untilAborted(creating, signal).catch((error: unknown) => {
+      if (signal?.aborted) this.#keepUntilEnd(creating.then((late) => this.close(late)));
+      throw error;
+    });
     if (checkpoint !== null)
       try {
         const body = { model_id: adapter.id, path: checkpoint, optimizer, seq_id: adapter.sequence++ };
-        await api.operation('load_weights', body, { repeat: 'never' });
+        await api.operation('load_weights', body, { repeat: 'never', signal });
       } catch (error) {
         void this.close(adapter);
         if (error instanceof TinkerError && error.code === 'engine_refused' && !isLoss(error))
@@ -107,7 +114,19 @@ export class Adapters {
   /** Frees an adapter's place on the server, and its files for sampling. */
   async close(adapter: Adapter): Promise<void> {
     if (!this.#open.delete(adapter)) return;
-    const closing = this.#unload(adapter);
+    await this.#keepUntilEnd(this.#unload(adapter));
+  }
+
+  async #create(options: CreateOptions): Promise<Adapter> {
+    const id = await this.#session.createModel(options);
+    const adapter: Adapter = { id, sequence: 1, sampler: null, files: [] };
+    this.#open.add(adapter);
+    return adapter;
+  }
+
+  /** Lets `end` wait for a closing. A failure is no error: the server drops what it does not hear of. */
+  async #keepUntilEnd(work: Promise<void>): Promise<void> {
+    const closing = work.catch(() => undefined);
     this.#closing.add(closing);
     await closing;
     this.#closing.delete(closing);

@@ -2,11 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { untilAborted } from '../../util/deadline.ts';
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { decodeTar, encodeTar, tarBytes } from '../../util/tar.ts';
 import { EngineError, type ExportedWeights } from '../engine.ts';
-import type { Adapters } from './adapters.ts';
+import type { Adapter, Adapters } from './adapters.ts';
 import type { TinkerApi } from './tinker-api.ts';
 
 /** PEFT's names of the files of an adapter. */
@@ -18,26 +19,41 @@ const maxBytes = 2 ** 30;
 
 /**
  * An adapter of the server as PEFT's two files, in one archive. The server writes them for this, from the checkpoint at
- * `path`, and removes them when they have been fetched.
+ * `path`, and removes them when they have been fetched, or the signal aborts.
  *
  * @throws EngineError (`engine_unsupported`) when the server's archive is no LoRA adapter.
  */
 export async function exportAdapter(
-  { api, adapters, baseModel }: { api: TinkerApi; adapters: Adapters; baseModel: string },
+  {
+    api,
+    adapters,
+    baseModel,
+    signal,
+  }: { api: TinkerApi; adapters: Adapters; baseModel: string; signal: AbortSignal },
   path: string | null,
 ): Promise<ExportedWeights> {
-  const archive = await adapters.withWeights(path, async (adapter) => {
+  const download = async (adapter: Adapter) => {
     const name = `martingale-${randomUUID()}`;
     const body = { model_id: adapter.id, path: name, seq_id: adapter.sequence++ };
-    await api.operation('save_weights_for_sampler', body, { repeat: 'never' });
     const checkpoints = `training_runs/${adapter.id}/checkpoints`;
+    // Removed with the adapter, if not before.
+    adapter.files.push(name);
+    const remove = async () => {
+      await api.remove(`${checkpoints}/sampler_weights/${name}`);
+      adapter.files = adapter.files.filter((file) => file !== name);
+    };
+    const saved = api.operation('save_weights_for_sampler', body, { repeat: 'never' });
     try {
-      return await api.download(`${checkpoints}/${name}/archive`);
+      await untilAborted(saved, signal);
+      return await api.download(`${checkpoints}/${name}/archive`, signal);
     } finally {
-      await api.remove(`${checkpoints}/sampler_weights/${name}`).catch(() => undefined);
+      const removed = saved.then(remove).catch(() => undefined);
+      if (!signal.aborted) await removed;
     }
-  });
-  const files = await filesOf(archive).catch((cause: unknown) => {
+  };
+  const archive = await adapters.withWeights(path, download, signal);
+  const files = await untilAborted(filesOf(archive), signal).catch((cause: unknown) => {
+    signal.throwIfAborted();
     const problem = messageOf(cause);
     throw new EngineError(
       'engine_unsupported',

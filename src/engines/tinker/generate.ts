@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { type ChatFormat, StopStrings, type Tokenizer } from '../../language/index.ts';
+import { untilAborted } from '../../util/deadline.ts';
 import type { GenerateRequest, Generation, Weights } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
@@ -95,7 +96,7 @@ export class Sampler {
             // The server fails with seeds that leave their range.
             seed: seed ?? randomInt(seeds - calls.length),
           },
-          sampling_session_id: await adapters.samplerOf(adapter),
+          sampling_session_id: await untilAborted(adapters.samplerOf(adapter), signal),
           seq_id: adapter.sequence++,
         },
         signal,

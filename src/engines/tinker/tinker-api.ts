@@ -64,8 +64,8 @@ export class TinkerApi {
   }
 
   /** A file of the server. */
-  async download(path: string): Promise<Uint8Array> {
-    return (await this.#connection.request('GET', path, { repeat: 'harmless' })).body;
+  async download(path: string, signal?: AbortSignal): Promise<Uint8Array> {
+    return (await this.#connection.request('GET', path, { repeat: 'harmless', signal })).body;
   }
 
   /** Removes a file of the server; one that is not there is removed already. */

@@ -58,6 +58,12 @@ export interface TinkerEngineOptions {
    * to sample. The waits of jobs are in their events. Default: nothing.
    */
   onWait?: (reason: string) => void;
+  /**
+   * Ends the opening: the waits for the server, for its places, and the check of what it computes. The call rejects with
+   * its reason once the places on the server are free again, or after two seconds. Has no effect on the opened engine,
+   * which `close` ends. Default: none.
+   */
+  signal?: AbortSignal | undefined;
 }
 
 const optionNames = {
@@ -68,6 +74,7 @@ const optionNames = {
   adapters: true,
   apiKey: true,
   onWait: true,
+  signal: true,
 } satisfies OptionNames<TinkerEngineOptions>;
 
 /**
@@ -87,6 +94,7 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
     adapters: places = 4,
     apiKey = process.env.TINKER_API_KEY,
     onWait = () => undefined,
+    signal,
   } = options;
   if (!URL.canParse(url) || !/^https?:/.test(url))
     throw new EngineError('bad_option', `\`url\` is ${url}. Pass an http or https address.`);
@@ -96,18 +104,20 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
         'bad_option',
         `\`${name}\` is ${value}. Pass a whole number of at least ${least}.`,
       );
+  signal?.throwIfAborted();
   const language = readLanguage(checkpoint);
   const baseModel = baseModelOf(checkpoint, { id, language });
   const api = new TinkerApi({ url, apiKey });
   let adapters: Adapters | undefined;
   try {
-    const serverModel = await serverModelOf(api);
+    const serverModel = await serverModelOf(api, signal);
     adapters = new Adapters({ api, serverModel, rank, places, onWait });
-    const reduction = await probe(api, adapters, { serverModel, places });
+    const reduction = await probe(api, adapters, { serverModel, places, signal });
     return new TinkerEngine({ api, adapters, baseModel, language, reduction });
   } catch (error) {
     await adapters?.end();
     await api.close();
+    signal?.throwIfAborted();
     throw error;
   }
 }
@@ -218,9 +228,10 @@ class TinkerEngine implements Engine {
     );
   }
 
-  async exportWeights(weights: Weights): Promise<ExportedWeights> {
+  async exportWeights(weights: Weights, { signal }: { signal?: AbortSignal } = {}): Promise<ExportedWeights> {
     const { api, adapters, baseModel } = this.#parts;
-    return exportAdapter({ api, adapters, baseModel: baseModel.id }, await pathOf(weights));
+    const parts = { api, adapters, baseModel: baseModel.id, signal: this.#untilClosed(signal) };
+    return exportAdapter(parts, await pathOf(weights));
   }
 
   /** The weights stay on the server, because a fork may begin from them. */

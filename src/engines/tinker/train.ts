@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { untilAborted } from '../../util/deadline.ts';
 import type { TrainingBatch, TrainRequest } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { type StepResult, TokenResults } from '../token-results.ts';
@@ -67,7 +68,7 @@ export async function train(training: Training, job: Job): Promise<string> {
         signal: job.signal,
       });
       for (let step = 0; ; step++) {
-        const batch = taken[step] ?? (await coming.next()).value;
+        const batch = taken[step] ?? (await untilAborted(coming.next(), job.signal)).value;
         if (!batch) break;
         taken[step] = batch;
         const { metrics, tokens } = await trainStep(training, adapter, batch, job);

@@ -6,9 +6,11 @@ import {
   orderedPageQuerySchema,
   wholeNumberText,
 } from '../../contract/index.ts';
+import { untilAborted } from '../../util/deadline.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
+import { exchangeOf } from '../http/exchange.ts';
 import { checkpointOf } from '../inference/resolve-model.ts';
 import { operations } from '../openapi/operations.ts';
 import { streamedBody } from '../server-sent-events.ts';
@@ -39,13 +41,18 @@ export function checkpointRoutes(on: Register, service: ServiceContext): void {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const { step } = validate(pathSchema, { step: context.req.param('step') }, 'path');
     const { folder } = await findCheckpoint(service, model, step);
-    const { extension, bytes, chunks } = await engine.exportWeights({
+    const weights = {
       baseModel: model.baseModel,
       folder: folder === null ? null : files.checkpointPath(folder),
-    });
+    };
+    const signal = AbortSignal.any([exchangeOf(context).signalWhileNeeded(), closing]);
+    const { extension, bytes, chunks } = await untilAborted(
+      engine.exportWeights(weights, { signal }),
+      signal,
+    );
     const untilClosed = async function* () {
       for await (const chunk of chunks) {
-        closing.throwIfAborted();
+        signal.throwIfAborted();
         yield chunk;
       }
     };

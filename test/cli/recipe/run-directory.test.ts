@@ -45,7 +45,12 @@ describe('the run directory of a recipe', () => {
     expect(await readdir(folder)).toEqual([]);
   });
 
+  it('starts again if it was stopped before anything was written', async () => {
+    for (const ownService of [false, true]) expect(await prepareResume(folder, { ownService })).toBe(false);
+  });
+
   it('is refused for --resume without a run', async () => {
-    await expect(prepareResume(folder, { ownService: true })).rejects.toThrow(/Leave out --resume/);
+    const missing = prepareResume(join(folder, 'none'), { ownService: true });
+    await expect(missing).rejects.toThrow(/Leave out --resume/);
   });
 });

@@ -1,8 +1,13 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import type { Worker } from 'node:worker_threads';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { readCheckpoint } from '../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { fromSource } from '../../support/programs.ts';
+import { generateCheckpoint } from './checkpoint/generated.ts';
 import { Bench, base, batchOf } from './support.ts';
 
 const programOf = (name: string) => fileURLToPath(new URL(`${name}-program.ts`, import.meta.url));
@@ -46,6 +51,38 @@ describe('closing the embedded engine', () => {
     expect(await first).toMatchObject({ code: 'engine_closed' });
     await expect(job('second')).rejects.toMatchObject({ code: 'engine_closed' });
     never.resolve();
+  });
+});
+
+describe('the signal of an opening', () => {
+  it('ends its threads before the call rejects with its reason', async () => {
+    const folder = await generateCheckpoint(await temporaryFolder(), 'qwen3');
+    const stop = new AbortController();
+    const threads: Worker[] = [];
+    const note = (thread: Worker) => {
+      threads.push(thread);
+      stop.abort('enough');
+    };
+    process.on('worker', note);
+    onTestFinished(() => void process.off('worker', note));
+    const opening = createEmbeddedEngine({ threads: 1, checkpoints: [{ folder }], signal: stop.signal });
+    await expect(opening).rejects.toBe('enough');
+    expect(threads.length).toBeGreaterThan(0);
+    // A thread that has ended has no number.
+    expect(threads.map(({ threadId }) => threadId)).toEqual(threads.map(() => -1));
+  });
+
+  it('ends the reading of weights, and starts nothing when it has aborted before', async () => {
+    const note = vi.fn();
+    process.on('worker', note);
+    onTestFinished(() => void process.off('worker', note));
+    const folder = await generateCheckpoint(await temporaryFolder(), 'qwen3');
+    await expect(readCheckpoint(folder, AbortSignal.abort('enough'))).rejects.toBe('enough');
+    const signal = AbortSignal.abort('before');
+    await expect(createEmbeddedEngine({ checkpoints: [{ folder: '/nowhere' }], signal })).rejects.toBe(
+      'before',
+    );
+    expect(note).not.toHaveBeenCalled();
   });
 });
 

@@ -42,6 +42,34 @@ test('an engine that is closed leaves its places to the next', async () => {
   }
 });
 
+test.each([
+  ['creates an adapter', 'create_model'],
+  ['samples', 'asample'],
+  ['waits for the result of a pass', 'forward_backward'],
+])('an opening that is aborted while the server %s leaves no place taken', async (_, path) => {
+  const server = await serverOf();
+  const stop = new AbortController();
+  const served = Promise.withResolvers<void>();
+  server.hold = (received) => {
+    if (!received.path.endsWith(path)) return undefined;
+    stop.abort('enough');
+    // The server goes on, whoever waits.
+    setImmediate(served.resolve);
+    return served.promise;
+  };
+  await expect(open(server, { signal: stop.signal })).rejects.toBe('enough');
+  expect(server.openAdapters).toBe(0);
+});
+
+test('an opening that waits for a place ends with its signal', async () => {
+  const server = await serverOf();
+  server.others = server.places;
+  const stop = new AbortController();
+  const onWait = () => stop.abort('enough');
+  await expect(open(server, { onWait, signal: stop.signal })).rejects.toBe('enough');
+  expect(server.openAdapters).toBe(0);
+});
+
 /** A server that another program fills until the engine has asked `times` for a place. */
 function fillUntilAsked(server: TinkerServer, times: number): void {
   server.others = server.places;

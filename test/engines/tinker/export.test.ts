@@ -43,6 +43,29 @@ test("a checkpoint's adapter is downloaded as PEFT's two files, and none stays o
   expect(server.files.size).toBe(0);
 });
 
+test.each(['save_weights_for_sampler', '/archive'])(
+  'an export that is aborted during %s leaves no file on the server',
+  async (path) => {
+    const server = await serverOf();
+    const engine = await open(server);
+    const { weights } = await trainOnce(engine, untrained, 'first');
+    const stop = new AbortController();
+    const served = Promise.withResolvers<void>();
+    server.hold = (received) => {
+      if (!received.path.endsWith(path)) return undefined;
+      stop.abort('enough');
+      return served.promise;
+    };
+    await expect(engine.exportWeights(weights, { signal: stop.signal })).rejects.toBe('enough');
+    served.resolve();
+    const removal = expect.stringMatching(/^DELETE .*sampler_weights\/martingale-/);
+    await expect.poll(() => server.received.map(({ path }) => path)).toContainEqual(removal);
+    expect(server.files.size).toBe(0);
+    // Another one is not disturbed.
+    expect(Object.keys(await filesOf(engine, weights))).toHaveLength(2);
+  },
+);
+
 test('an archive without an adapter is refused by what it has, and removed', async () => {
   const server = await serverOf();
   server.archiveOf = () => ({ 'model.safetensors': new Uint8Array(8), 'config.json': Buffer.from('{}') });

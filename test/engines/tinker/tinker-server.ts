@@ -169,7 +169,9 @@ export class TinkerServer {
     const body = new Uint8Array(Buffer.concat(chunks));
     const path = `${request.method} ${(request.url ?? '').replace('/api/v1/', '')}`;
     if (path.startsWith('GET training_runs/')) {
-      this.received.push({ path, model: undefined, body: {} });
+      const received: Received = { path, model: undefined, body: {} };
+      this.received.push(received);
+      await this.hold(received);
       return this.#download(request.url ?? '', response);
     }
     const isPass = path.endsWith('forward_backward');

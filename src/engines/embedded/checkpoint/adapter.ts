@@ -90,7 +90,11 @@ const plain: ReadonlyMap<string, readonly unknown[]> = new Map([
  *
  * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export async function readAdapter(folder: string, architecture: Architecture): Promise<Adapter> {
+export async function readAdapter(
+  folder: string,
+  architecture: Architecture,
+  signal?: AbortSignal,
+): Promise<Adapter> {
   const config = JsonFields.read(folder, adapterConfigFile);
   const modules = [...modulesOf(architecture).keys()];
   refuseVariants(config, modules);
@@ -112,7 +116,7 @@ export async function readAdapter(folder: string, architecture: Architecture): P
   }));
   const tensors = new Map<string, Float32Array>();
   for (const tensor of files.select(shapes, { by: `${adapterConfigFile} and the base model` }))
-    tensors.set(tensor.name.slice(peftPrefix.length), await readTensor(tensor));
+    tensors.set(tensor.name.slice(peftPrefix.length), await readTensor(tensor, signal));
   return { rank, alpha, targets, tensors };
 }
 

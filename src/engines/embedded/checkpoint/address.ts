@@ -13,25 +13,29 @@ export function idOf(address: string): string {
   return basename(resolve(address)).replace(/\.gguf$/i, '');
 }
 
+export interface FetchWait {
+  /** Called while a checkpoint is fetched from the hub. Default: nothing. */
+  onFetch?: ((progress: FetchProgress) => void) | undefined;
+  signal?: AbortSignal | undefined;
+}
+
 /** The folder or file of an address. */
-export async function locate(
-  address: string,
-  onProgress?: (progress: FetchProgress) => void,
-): Promise<string> {
-  if (address.startsWith(hubPrefix)) return await fetched(address, onProgress);
+export async function locate(address: string, wait: FetchWait): Promise<string> {
+  if (address.startsWith(hubPrefix)) return await fetched(address, wait);
   if (address.startsWith(ollamaPrefix))
     return await ollamaFile(address.slice(ollamaPrefix.length), ollamaFolders(process.env));
   return resolve(address);
 }
 
 /** The folder of a checkpoint of the hub, in the user's cache. */
-async function fetched(address: string, onProgress?: (progress: FetchProgress) => void): Promise<string> {
+async function fetched(address: string, { onFetch, signal }: FetchWait): Promise<string> {
   const { HF_TOKEN, HF_ENDPOINT, XDG_CACHE_HOME } = process.env;
   const { folder, commit, isOffline } = await fetchCheckpoint(address.slice(hubPrefix.length), {
     cache: join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'martingale', 'checkpoints'),
     ...(HF_ENDPOINT ? { hubUrl: HF_ENDPOINT } : {}),
     ...(HF_TOKEN ? { accessToken: HF_TOKEN } : {}),
-    ...(onProgress ? { onProgress } : {}),
+    ...(onFetch ? { onProgress: onFetch } : {}),
+    signal,
   });
   if (isOffline)
     warn(

@@ -4,6 +4,7 @@ import { open, readdir, readFile, rename, rm, stat, truncate } from 'node:fs/pro
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ListFileEntry } from '@huggingface/hub';
+import { Deadline } from '../../../util/deadline.ts';
 import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
 import { largestOf } from '../../../util/extremes.ts';
 import { lockFile } from '../../../util/file-lock.ts';
@@ -42,7 +43,8 @@ const isNeeded = (path: string) =>
 
 /**
  * Fetches a checkpoint from the Hugging Face hub into a cache, and returns its folder there. What an earlier, cut fetch
- * left is continued, every file is checked by its hash, and the folder appears only when it is complete.
+ * left is continued, every file is checked by its hash, and the folder appears only when it is complete. Rejects with the
+ * signal's reason when aborted; the next call continues.
  *
  * @param address `owner/name`, or `owner/name@revision` with a branch, tag or commit.
  * @throws EngineError (`hub_unreachable`, `hub_refused`, `checkpoint_corrupt`, `storage_failed`, `bad_option`)
@@ -66,6 +68,7 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
   try {
     commit = await commitOf(name, revision, options);
   } catch (cause) {
+    options.signal?.throwIfAborted();
     const error = hubError(address, cause, options);
     const folder = join(repository, known);
     if (error.code === 'hub_unreachable' && known !== '' && existsSync(folder))
@@ -86,6 +89,7 @@ export async function fetchCheckpoint(address: string, options: FetchOptions): P
         lock.release();
       }
     } catch (cause) {
+      options.signal?.throwIfAborted();
       throw hubError(address, cause, options);
     }
   return { folder, commit, isOffline: false };
@@ -101,7 +105,11 @@ const silentWaits = 10;
  * Waits for the lock while another process fetches.
  * @throws EngineError `hub_unreachable` when that has written nothing for too long: then it hangs.
  */
-async function alone(file: string, address: string, { idleTimeoutMs = defaultIdleTimeoutMs }: FetchOptions) {
+async function alone(
+  file: string,
+  address: string,
+  { idleTimeoutMs = defaultIdleTimeoutMs, signal }: FetchOptions,
+) {
   const maxSilentMs = silentWaits * idleTimeoutMs;
   let [isTold, newest, since] = [false, 0, performance.now()];
   for (;;) {
@@ -113,7 +121,7 @@ async function alone(file: string, address: string, { idleTimeoutMs = defaultIdl
         `hf:${address} is being fetched by another process: waiting for its end`,
       );
     isTold = true;
-    await sleep(lookEveryMs);
+    await sleep(lookEveryMs, undefined, { signal });
     const changed = await lastChange(file.replace(/\.lock$/, '.unfinished'));
     if (changed !== newest) [newest, since] = [changed, performance.now()];
     if (performance.now() - since > maxSilentMs)
@@ -207,10 +215,11 @@ async function fetchFile(file: FileFetch, options: FetchOptions): Promise<void> 
     try {
       await fetchRest(file, { ...options, partial, size });
     } catch (error) {
+      options.signal?.throwIfAborted();
       failures = (await sizeNow()) > size ? 0 : failures + 1;
       if (failures >= maxFailures || isRefusal(error)) throw error;
     }
-  if (!(await isIntact(entry, partial))) {
+  if (!(await isIntact(entry, partial, options.signal))) {
     await rm(partial);
     throw new EngineError('checkpoint_corrupt', `${path} has another hash than on the hub. Fetch it again.`);
   }
@@ -224,17 +233,16 @@ async function fetchRest(
 ): Promise<void> {
   const { downloadFile } = await import('@huggingface/hub');
   const { idleTimeoutMs = defaultIdleTimeoutMs } = options;
-  const stalled = new AbortController();
-  const stall = () => stalled.abort(new Error(`no byte came for ${idleTimeoutMs} ms`));
-  const timer = setTimeout(stall, idleTimeoutMs);
+  const stall = () => new Error(`no byte came for ${idleTimeoutMs} ms`);
+  const silence = new Deadline(idleTimeoutMs, options.signal, stall);
   try {
     const { path, size: total } = entry;
-    const blob = await downloadFile({ repo, revision: commit, path, ...connection(options, stalled.signal) });
+    const blob = await downloadFile({ repo, revision: commit, path, ...connection(options, silence.signal) });
     if (!blob) throw new Error(`the hub has no file ${path} any more`);
     await using target = await open(partial, 'a', privateFile);
     let end = size;
     for await (const chunk of blob.slice(size, total).stream()) {
-      timer.refresh();
+      silence.restart();
       await target.appendFile(chunk);
       end += chunk.length;
       if (end > total) throw new TypeError(`${path} has more than the ${total} bytes that the hub lists`);
@@ -242,13 +250,17 @@ async function fetchRest(
     }
     await target.sync();
   } finally {
-    clearTimeout(timer);
+    silence.clear();
   }
 }
 
 /** The hub names large files by the SHA-256 of their content, and small ones as Git does. */
-async function isIntact({ oid, lfs, size }: ListFileEntry, path: string): Promise<boolean> {
+async function isIntact(
+  { oid, lfs, size }: ListFileEntry,
+  path: string,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
   const hash = lfs ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`);
-  for await (const chunk of createReadStream(path)) hash.update(chunk);
+  for await (const chunk of createReadStream(path, { signal })) hash.update(chunk);
   return hash.digest('hex') === (lfs?.oid ?? oid);
 }

@@ -15,6 +15,8 @@ export interface HubOptions {
   accessToken?: string;
   /** Milliseconds without an answer or a byte after which a connection counts as cut. Default 60000. */
   idleTimeoutMs?: number;
+  /** Ends every wait, with its reason. */
+  signal?: AbortSignal | undefined;
 }
 
 export const defaultIdleTimeoutMs = 60_000;
@@ -25,8 +27,9 @@ const defaultHubUrl = 'https://huggingface.co';
 const [maxPages, maxPageBytes] = [100, 16 * 2 ** 20];
 
 /** The connection of answers that are read whole, and together take as long as one may be silent. */
-export function listing({ idleTimeoutMs = defaultIdleTimeoutMs, ...options }: HubOptions) {
-  const connected = connection(options, AbortSignal.timeout(idleTimeoutMs));
+export function listing({ idleTimeoutMs = defaultIdleTimeoutMs, signal, ...options }: HubOptions) {
+  const timeout = AbortSignal.timeout(idleTimeoutMs);
+  const connected = connection(options, signal ? AbortSignal.any([signal, timeout]) : timeout);
   let pages = 0;
   return {
     ...connected,

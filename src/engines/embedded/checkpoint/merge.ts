@@ -40,7 +40,7 @@ export async function writeMerged(
   const source = await openSource(base);
   const config = readConfig(source);
   await using files = await source.openTensors();
-  await selectTensors(files, config);
+  await selectTensors(files, config, signal);
   const total = files.files.reduce((sum, { tensors }) => sum + tensors.size, 0);
   if (!(await isFree(folder)))
     throw new EngineError('bad_option', `${folder} exists already. Name a new or an empty folder.`);

@@ -21,18 +21,22 @@ interface Checkpoint extends CheckpointConfig {
 
 /**
  * Reads Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2: a folder in Hugging Face form, with weights in float32, bfloat16
- * or float16 in one or several safetensors files, or a GGUF file. Other work of the thread goes on meanwhile.
+ * or float16 in one or several safetensors files, or a GGUF file. Other work of the thread goes on meanwhile. Rejects with
+ * the signal's reason when aborted.
  *
  * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */
-export async function readCheckpoint(from: string | CheckpointSource): Promise<Checkpoint> {
+export async function readCheckpoint(
+  from: string | CheckpointSource,
+  signal?: AbortSignal,
+): Promise<Checkpoint> {
   const source = await openSource(from);
   const config = readConfig(source);
   await using files = await source.openTensors();
   const weights = new Map<string, Float32Array>();
-  const tensors = await selectTensors(files, config);
+  const tensors = await selectTensors(files, config, signal);
   checkMemory(source.path, tensors);
-  for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor));
+  for (const tensor of tensors) weights.set(tensor.name, await readTensor(tensor, signal));
   return { ...config, weights };
 }
 
@@ -62,18 +66,23 @@ export function hashWeights(weights: Checkpoint['weights']): string {
 }
 
 /**
- * `hashWeights` of a checkpoint on disk, with a piece of a tensor in memory at a time.
+ * `hashWeights` of a checkpoint on disk, with a piece of a tensor in memory at a time. Rejects with the signal's reason
+ * when aborted.
  * @throws EngineError as `readCheckpoint`.
  */
-export async function hashCheckpoint(from: string | CheckpointSource): Promise<string> {
+export async function hashCheckpoint(from: string | CheckpointSource, signal?: AbortSignal): Promise<string> {
   const source = await openSource(from);
   const config = readConfig(source);
   await using files = await source.openTensors();
-  const tensors = (await selectTensors(files, config)).map((tensor) => [tensor.name, tensor] as const);
+  const selected = await selectTensors(files, config, signal);
+  const tensors = selected.map((tensor) => [tensor.name, tensor] as const);
   const hash = new WeightsHash();
   for (const [name, tensor] of tensors.sort(byName)) {
     hash.begin(name, elementsOf(tensor.dimensions));
-    for await (const values of tensor.file.values(tensor)) hash.add(values);
+    for await (const values of tensor.file.values(tensor)) {
+      signal?.throwIfAborted();
+      hash.add(values);
+    }
   }
   return hash.digest();
 }
@@ -112,6 +121,7 @@ class WeightsHash {
 export async function selectTensors(
   files: TensorFiles,
   { architecture }: CheckpointConfig,
+  signal?: AbortSignal,
 ): Promise<CheckpointTensor[]> {
   const shapes = checkpointTensors(architecture);
   // Old checkpoints store the rotary frequencies, which the configuration determines.
@@ -123,16 +133,21 @@ export async function selectTensors(
     rules,
   );
   const last = rest.pop();
-  if (!table || !last || !(await areEqual(table, last)))
+  if (!table || !last || !(await areEqual(table, last, signal)))
     throw badCheckpoint(
       `${copy.path}: ${headTensor} differs from ${embeddingTensor}, but tie_word_embeddings in config.json is true. Set it to false.`,
     );
   return [table, ...rest];
 }
 
-async function areEqual(one: CheckpointTensor, other: CheckpointTensor): Promise<boolean> {
+async function areEqual(
+  one: CheckpointTensor,
+  other: CheckpointTensor,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
   const others = other.file.values(other)[Symbol.asyncIterator]();
   for await (const values of one.file.values(one)) {
+    signal?.throwIfAborted();
     const { value } = await others.next();
     if (!value?.every((number: number, index: number) => Object.is(number, values[index]))) return false;
   }

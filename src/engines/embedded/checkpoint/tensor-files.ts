@@ -128,11 +128,15 @@ export interface CheckpointSource extends ModelFiles {
   openTensors(): Promise<TensorFiles>;
 }
 
-/** Reads a tensor as float32, in memory that threads can share. Other work goes on in between. */
-export async function readTensor(tensor: CheckpointTensor): Promise<Float32Array> {
+/**
+ * Reads a tensor as float32, in memory that threads can share. Other work goes on in between. Rejects with the signal's
+ * reason when aborted.
+ */
+export async function readTensor(tensor: CheckpointTensor, signal?: AbortSignal): Promise<Float32Array> {
   const target = new Float32Array(new SharedArrayBuffer(elementsOf(tensor.dimensions) * 4));
   let filled = 0;
   for await (const values of tensor.file.values(tensor, pieceNumbers)) {
+    signal?.throwIfAborted();
     target.set(values, filled);
     filled += values.length;
   }

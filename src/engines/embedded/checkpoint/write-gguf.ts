@@ -48,7 +48,7 @@ export async function writeGguf(
   const config = readConfig(source);
   const { architecture, family } = config;
   await using files = await source.openTensors();
-  const tensors = await selectTensors(files, config);
+  const tensors = await selectTensors(files, config, signal);
   const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
     name: ggufName(own, family),
     dimensions: shapeInFile(dimensions),

@@ -44,21 +44,28 @@ interface TestedPart {
   exact: ExactRun;
 }
 
+export interface TrialOptions {
+  /** The kind that the whole checkpoint has: its first layers alone might have another. */
+  attention: AttentionKind;
+  signal?: AbortSignal | undefined;
+}
+
 type Values = readonly ArrayLike<number>[];
 
 /** What both tests of a checkpoint share. */
 export class Trial {
   readonly runtime: Runtime;
-  /** The kind that the whole checkpoint has: its first layers alone might have another. */
   readonly attention: AttentionKind;
+  readonly #signal: AbortSignal | undefined;
   readonly #model: TestedModel;
   readonly #adapter: AdapterVector;
   /** With one layer, and with two. */
   readonly #runs: readonly ExactRun[];
 
-  constructor(runtime: Runtime, model: TestedModel, attention: AttentionKind) {
+  constructor(runtime: Runtime, model: TestedModel, { attention, signal }: TrialOptions) {
     this.runtime = runtime;
     this.attention = attention;
+    this.#signal = signal;
     this.#model = model;
     const scale = model.lora.alpha / model.lora.rank;
     const lora = { ...model.lora, rank: testedRank, alpha: scale * testedRank };
@@ -110,6 +117,7 @@ export class Trial {
   }
 
   refuseAbove(part: string, difference: number, limit: number): void {
+    this.#signal?.throwIfAborted();
     // NaN is refused too.
     if (difference <= limit) return;
     const [found, most] = [difference, limit].map((value) => value.toExponential(1));

@@ -26,9 +26,9 @@ export class TrainerThreads {
   }
 
   /** Tests the graphs of each checkpoint in the first thread, see `selfTest`. */
-  async test(): Promise<void> {
+  async test(signal?: AbortSignal): Promise<void> {
     for (const { id, isSmall } of this.#models.all)
-      if (!isSmall) await this.#trainer.call({ type: 'self-test', baseModel: id });
+      if (!isSmall) await this.#trainer.call({ type: 'self-test', baseModel: id }, { signal });
   }
 
   /** Trains one job; call it again when it has settled. */

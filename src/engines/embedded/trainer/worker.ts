@@ -19,7 +19,7 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
   });
   /** The last call. Calls run one after another, in order of arrival. */
   let last: Promise<unknown> = Promise.resolve();
-  let isClosing = false;
+  const closing = new AbortController();
   /** The number of the last job. */
   let job = -1;
   /** Datums of the batch whose step has not arrived yet. */
@@ -31,7 +31,7 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
         const model = models.find(call.baseModel);
         return model.isSmall
           ? undefined
-          : selfTest(checkpointRuntime, { ...model, lora: testedAdapter(model) });
+          : selfTest(checkpointRuntime, { ...model, lora: testedAdapter(model) }, closing.signal);
       }
       case 'begin':
         job = call.job;
@@ -61,13 +61,15 @@ await startWorker<TrainerCall>(async ({ runtime, checkpointRuntime, settings }) 
 
   return {
     call(call) {
-      const answered = last.then(async () => (isClosing ? undefined : ((await answer(call)) ?? null)));
+      const answered = last.then(async () =>
+        closing.signal.aborted ? undefined : ((await answer(call)) ?? null),
+      );
       last = answered.catch(() => undefined);
       return answered;
     },
     cancel: () => trainer.cancel(),
     async close() {
-      isClosing = true;
+      closing.abort();
       trainer.cancel();
       await last;
       await trainer.close();

@@ -152,6 +152,26 @@ describe('a checkpoint on the hub', () => {
     expect(server.sent[1]).toMatch(/ 100-\d+$/);
   });
 
+  it('is left at once when the signal aborts, and continued by the next call', async () => {
+    const { files, server, options } = await hub();
+    server.cuts.push(-100);
+    const stop = new AbortController();
+    const onProgress = ({ bytes }: { bytes: number }) => bytes === 100 && stop.abort('enough');
+    const left = fetchCheckpoint(name, { ...options, onProgress, signal: stop.signal });
+    await expect(left).rejects.toBe('enough');
+    // Its lock is free.
+    const lock = lockFile(join(options.cache, 'tiny--llama', `${commit}.lock`));
+    expect(lock).not.toBeNull();
+    const second = new AbortController();
+    process.once('warning', () => second.abort('no more waiting'));
+    const waiting = fetchCheckpoint(name, { ...options, signal: second.signal });
+    await expect(waiting).rejects.toBe('no more waiting');
+    lock?.release();
+    const { folder } = await fetchCheckpoint(name, options);
+    for (const file of needed) expect(await readFile(join(folder, file))).toEqual(files.get(file));
+    expect(server.sent[1]).toMatch(/ 100-\d+$/);
+  });
+
   it('is not waited for without end when the process that fetches it hangs', async () => {
     const { options } = await hub();
     const repository = join(options.cache, 'tiny--llama');

@@ -6,7 +6,7 @@ import { temporaryFolder } from '../../../support/files.ts';
 import { generateCheckpoint } from './generated.ts';
 import { commit, hubServer } from './hub-server.ts';
 
-test('a checkpoint of the hub is a base model, and stays one when the hub is away', async () => {
+test('a checkpoint of the hub is a base model, also after an aborted fetch and when the hub is away', async () => {
   const folder = await generateCheckpoint(await temporaryFolder(), 'qwen2');
   const files = new Map<string, Buffer>();
   for (const file of await readdir(folder)) files.set(file, await readFile(join(folder, file)));
@@ -19,10 +19,15 @@ test('a checkpoint of the hub is a base model, and stays one when the hub is awa
     vi.restoreAllMocks();
   });
   const fetched: number[] = [];
+  server.cuts.push(-100);
+  const stop = new AbortController();
+  const onFetch = () => stop.abort('enough');
+  const checkpoints = [{ folder: 'hf:acme/Tiny-Qwen2' }];
+  await expect(createEmbeddedEngine({ checkpoints, onFetch, signal: stop.signal })).rejects.toBe('enough');
   const open = async () => {
     const engine = await createEmbeddedEngine({
       threads: 1,
-      checkpoints: [{ folder: 'hf:acme/Tiny-Qwen2' }],
+      checkpoints,
       onFetch: ({ bytes }) => fetched.push(bytes),
     });
     onTestFinished(() => engine.close());
@@ -31,6 +36,7 @@ test('a checkpoint of the hub is a base model, and stays one when the hub is awa
 
   expect(await open()).toContain('Tiny-Qwen2');
   expect(fetched.length).toBeGreaterThan(0);
+  expect(server.sent[1]).toMatch(/ 100-/);
 
   await server.close();
   const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);

@@ -45,6 +45,10 @@ describe('the self-test of a checkpoint', () => {
     await expect(tested).rejects.toThrow(part);
   });
 
+  it('ends between two parts when its signal aborts', async () => {
+    await expect(selfTest(runtime, model, AbortSignal.abort('enough'))).rejects.toBe('enough');
+  });
+
   it('tests a layer of attention and a convolution, wherever they are', async () => {
     const lfm2 = await readCheckpoint(fixtureFolder('lfm2'));
     const convolutions = { layers: [true, true, true, false], taps: 3 };
