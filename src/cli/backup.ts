@@ -2,12 +2,25 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { jsonLine, printable } from '../contract/index.ts';
 import { counted } from '../progress/index.ts';
+import type { Backup } from '../service/index.ts';
 import { dataFlag } from './flags.ts';
+import { listenForInterrupt } from './program-end.ts';
 
 async function backup(folder: string, { data, json }: { data: string; json?: boolean }): Promise<void> {
   // Loaded on use, so that the other commands start without it.
   const { backUp } = await import('../service/index.ts');
-  const made = await backUp(resolve(data), resolve(folder));
+  const interrupt = listenForInterrupt({ limitMs: 10_000, onFirst: () => {}, onEarlyExit: () => {} });
+  let made: Backup;
+  try {
+    made = await backUp(resolve(data), resolve(folder), { signal: interrupt.signal });
+  } catch (error) {
+    if (interrupt.status === undefined) throw error;
+    process.stderr.write('Interrupted: nothing was copied.\n');
+    process.exitCode = interrupt.status;
+    return;
+  } finally {
+    interrupt.release();
+  }
   if (json) {
     process.stdout.write(jsonLine(made));
     return;

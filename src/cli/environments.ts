@@ -81,6 +81,7 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
       timeoutMs: flags.sessionTimeout * 1000,
       listReply: flags.listReply ?? false,
       onProblem: (problem) => process.stderr.write(jsonLine(problem)),
+      signal: interrupt.signal,
     });
     const { name } = module.environment;
     process.stdout.write(
@@ -98,6 +99,8 @@ async function serve(file: string, flags: ServeFlags): Promise<void> {
     );
     await stopped.promise;
     await server.close();
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
   } finally {
     interrupt.release();
   }

@@ -7,8 +7,11 @@ import { readHttp, type ServerAddress } from './server.ts';
  * Checks actions by the server's schema before they are sent. Undefined where the server has no schema, or one with
  * rules that cannot be checked here: the server then checks by itself (`VALIDATION_ERROR`).
  */
-export async function actionChecker(server: ServerAddress): Promise<((action: object) => void) | undefined> {
-  const schemas = await readHttp(server, { path: '/schema', schema: schemasSchema });
+export async function actionChecker(
+  server: ServerAddress,
+  signal: AbortSignal | undefined,
+): Promise<((action: object) => void) | undefined> {
+  const schemas = await readHttp(server, { path: '/schema', schema: schemasSchema, signal });
   const schema = schemas && readSchema(schemas.action);
   if (!schema) return undefined;
   return (action) => {

@@ -71,6 +71,8 @@ export interface OpenEnvOptions<Observation, Action extends object> {
    * episode begins. Default 30,000; 0: it is tried once.
    */
   connectTimeoutMs?: number;
+  /** Ends the waits of the call itself, with its reason. Default: none. */
+  signal?: AbortSignal;
 }
 
 const names = {
@@ -86,6 +88,7 @@ const names = {
   discount: true,
   stepTimeoutMs: true,
   connectTimeoutMs: true,
+  signal: true,
 } satisfies OptionNames<OpenEnvOptions<unknown, object>>;
 
 /** An environment on a server of OpenEnv. */
@@ -97,7 +100,7 @@ export interface OpenEnv {
    * The tasks of a split, or this many scenarios that differ by their seeds.
    * @throws OpenEnvError (`bad_option`) for a split that is not there.
    */
-  scenarios(which: string | number): Promise<OpenEnvScenario[]>;
+  scenarios(which: string | number, options?: { signal?: AbortSignal }): Promise<OpenEnvScenario[]>;
   close(): Promise<void>;
 }
 
@@ -124,45 +127,24 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   if (!URL.canParse(url) || !/^https?:/.test(url))
     throw badOption(`\`url\` is ${url}. Pass an http or https address.`);
   const { apiKey, discount = 1, stepTimeoutMs = 300_000, connectTimeoutMs = 30_000 } = options;
-  const { invalid = 'That is no valid action.', action, prompt } = options;
+  const { invalid = 'That is no valid action.', action } = options;
   if (!(stepTimeoutMs > 0))
     throw badOption(`\`stepTimeoutMs\` is ${stepTimeoutMs}. Give milliseconds above 0.`);
   if (!(connectTimeoutMs >= 0))
     throw badOption(`\`connectTimeoutMs\` is ${connectTimeoutMs}. Give milliseconds from 0.`);
+  options.signal?.throwIfAborted();
   const server: ServerAddress = {
     url: url.replace(/\/+$/, ''),
     dispatcher: new Agent(),
     headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
     connectTimeoutMs,
   };
-  const metadata = await readHttp(server, { path: '/metadata', schema: metadataSchema });
-  const environments = await readHttp(server, { path: '/list_environments', schema: environmentsSchema });
-  const named = options.environment ?? environments?.[0];
-  if (options.environment !== undefined && !environments)
-    throw badOption(
-      `\`environment\`: the server ${url} has no Task API, so its environment has no name. Leave it out.`,
-    );
-  if (options.environment !== undefined && environments && !environments.includes(options.environment))
-    throw badOption(
-      `\`environment\`: the server ${url} has no environment "${named}". It has ${environments.join(', ') || 'none'}.`,
-    );
-  const splits =
-    (named === undefined
-      ? null
-      : await readHttp(server, { path: `/${encodeURIComponent(named)}/splits`, schema: splitsSchema })) ?? [];
-  const splitNames = splits.map((split) => (typeof split === 'string' ? split : split.name));
-  const checkAction = action ? await actionChecker(server) : undefined;
-  const opening = prompt ?? (action ? undefined : descriptionOf(metadata));
-  if (opening === undefined || opening === '')
-    throw badOption(
-      action
-        ? '`prompt` is missing. Give a function that turns an observation into a message.'
-        : '`prompt` is missing, and the server has no description. Give the text that begins the conversation.',
-    );
-  if (action && typeof opening === 'string')
-    throw badOption(
-      '`prompt` is a text, and with `action` the model would never read what the environment shows. Give a function.',
-    );
+  const { metadata, named, splitNames, checkAction, opening } = await readServer(server, options).catch(
+    async (error: unknown) => {
+      await server.dispatcher.close();
+      throw error;
+    },
+  );
   const say = (view: OpenEnvView<Observation>) => (typeof opening === 'function' ? opening(view) : opening);
 
   const environment = defineEnvironment({
@@ -203,7 +185,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
   return {
     environment,
     splits: splitNames,
-    async scenarios(which) {
+    async scenarios(which, { signal } = {}) {
       if (typeof which === 'number') {
         if (!(Number.isSafeInteger(which) && which > 0))
           throw badOption(
@@ -219,6 +201,7 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
         path: `/${encodeURIComponent(named)}/num_tasks`,
         schema: taskCountSchema,
         body: { split: which },
+        signal,
       });
       if (!counted)
         throw new OpenEnvError(
@@ -233,6 +216,42 @@ export async function openEnv<Observation = Record<string, unknown>, Action exte
     },
     close: () => server.dispatcher.close(),
   };
+}
+
+/** What the server says of its environment, and what begins the conversations. */
+async function readServer<Observation, Action extends object>(
+  server: ServerAddress,
+  { environment, prompt, action, signal }: OpenEnvOptions<Observation, Action>,
+) {
+  const { url } = server;
+  const metadata = await readHttp(server, { path: '/metadata', schema: metadataSchema, signal });
+  const listing = { path: '/list_environments', schema: environmentsSchema, signal };
+  const environments = await readHttp(server, listing);
+  const named = environment ?? environments?.[0];
+  if (environment !== undefined && !environments)
+    throw badOption(
+      `\`environment\`: the server ${url} has no Task API, so its environment has no name. Leave it out.`,
+    );
+  if (environment !== undefined && environments && !environments.includes(environment))
+    throw badOption(
+      `\`environment\`: the server ${url} has no environment "${named}". It has ${environments.join(', ') || 'none'}.`,
+    );
+  const path = `/${encodeURIComponent(named ?? '')}/splits`;
+  const splits = named === undefined ? null : await readHttp(server, { path, schema: splitsSchema, signal });
+  const splitNames = (splits ?? []).map((split) => (typeof split === 'string' ? split : split.name));
+  const checkAction = action ? await actionChecker(server, signal) : undefined;
+  const opening = prompt ?? (action ? undefined : descriptionOf(metadata));
+  if (opening === undefined || opening === '')
+    throw badOption(
+      action
+        ? '`prompt` is missing. Give a function that turns an observation into a message.'
+        : '`prompt` is missing, and the server has no description. Give the text that begins the conversation.',
+    );
+  if (action && typeof opening === 'string')
+    throw badOption(
+      '`prompt` is a text, and with `action` the model would never read what the environment shows. Give a function.',
+    );
+  return { metadata, named, splitNames, checkAction, opening };
 }
 
 /** What the environment says of itself. The package's own words for one that says nothing are none. */

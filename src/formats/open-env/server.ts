@@ -24,6 +24,8 @@ interface Question<Schema> {
   path: string;
   schema: Schema;
   body?: object;
+  /** Ends the wait, with its reason. */
+  signal: AbortSignal | undefined;
 }
 
 /**
@@ -33,25 +35,28 @@ interface Question<Schema> {
 export const readHttp = <Schema extends z.ZodType>(
   server: ServerAddress,
   question: Question<Schema>,
-): Promise<z.output<Schema> | null> => whileStarting(server, () => ask(server, question));
+): Promise<z.output<Schema> | null> =>
+  whileStarting({ ...server, signal: question.signal }, () => ask(server, question));
 
 async function ask<Schema extends z.ZodType>(
   { url, dispatcher, headers }: ServerAddress,
-  { path, schema, body }: Question<Schema>,
+  { path, schema, body, signal }: Question<Schema>,
 ): Promise<z.output<Schema> | null> {
   let status: number;
   let text: string;
+  const timeout = AbortSignal.timeout(timeoutMs);
   try {
     const answer = await request(`${url}${path}`, {
       method: body ? 'POST' : 'GET',
       dispatcher,
       headers: body ? { ...headers, 'content-type': 'application/json' } : headers,
       ...(body ? { body: JSON.stringify(body) } : {}),
-      signal: AbortSignal.timeout(timeoutMs),
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     });
     status = answer.statusCode;
     text = await readText(answer.body, maxAnswerBytes);
   } catch (cause) {
+    signal?.throwIfAborted();
     throw startingOf(cause) ?? away(url, describeThrown(cause), cause);
   }
   const starting = startingOf(status);

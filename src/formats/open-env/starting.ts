@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { untilAborted } from '../../util/deadline.ts';
 import { hasCode } from '../../util/error.ts';
 import { OpenEnvError } from './error.ts';
 
@@ -52,6 +53,7 @@ export async function whileStarting<Result>(
     try {
       return await work();
     } catch (error) {
+      signal?.throwIfAborted();
       if (!(error instanceof ServerStarting)) throw error;
       const leftMs = connectTimeoutMs - (performance.now() - startedMs);
       if (leftMs <= 0)
@@ -60,7 +62,7 @@ export async function whileStarting<Result>(
           `${error.message}, in ${attempt + 1} ${attempt > 0 ? `tries over ${connectTimeoutMs} ms` : 'try'}; start it, or raise connectTimeoutMs`,
           error.cause,
         );
-      await sleep(Math.min(leftMs, pauseBefore(attempt)), undefined, signal ? { signal } : {});
+      await untilAborted(sleep(Math.min(leftMs, pauseBefore(attempt)), undefined, { signal }), signal);
     }
   }
 }

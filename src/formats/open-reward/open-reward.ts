@@ -33,6 +33,8 @@ export interface OpenRewardOptions {
    * each reply between. Default 1: with the sum of what came after. `null`: every reply has the reward of the whole.
    */
   discount?: number | null;
+  /** Ends the waits of the call itself, with its reason. Default: none. */
+  signal?: AbortSignal;
 }
 
 const names = {
@@ -43,6 +45,7 @@ const names = {
   limits: true,
   settings: true,
   discount: true,
+  signal: true,
 } satisfies OptionNames<OpenRewardOptions>;
 
 /** An environment on a server of the Open Reward Standard. */
@@ -51,7 +54,7 @@ export interface OpenReward {
   /** The names of its splits, such as `train` and `test`. */
   readonly splits: readonly string[];
   /** The tasks of a split, as scenarios. @throws OpenRewardError (`bad_option`) for a split that is not there. */
-  scenarios(split: string): Promise<OpenRewardTask[]>;
+  scenarios(split: string, options?: { signal?: AbortSignal }): Promise<OpenRewardTask[]>;
   close(): Promise<void>;
 }
 
@@ -68,23 +71,12 @@ export interface OpenReward {
 export async function openReward(url: string, options: OpenRewardOptions = {}): Promise<OpenReward> {
   checkOptionNames('openReward()', options, names);
   const { apiKey = process.env.OPENREWARD_API_KEY, discount = 1 } = options;
+  options.signal?.throwIfAborted();
   const server = new OpenRewardServer({ url, apiKey });
-  const environments = parse(
-    environmentsSchema,
-    '/list_environments',
-    await server.json('GET', '/list_environments'),
-    url,
-  );
-  const name = options.environment ?? environments[0];
-  if (name === undefined || !environments.includes(name))
-    throw new OpenRewardError(
-      'bad_option',
-      `\`environment\`: the server ${url} has no environment "${name}". It has ${environments.join(', ') || 'none'}.`,
-    );
-  const splitsPath = `/${name}/splits`;
-  const splits = parse(splitsSchema, splitsPath, await server.json('GET', splitsPath), url).map(
-    (split) => split.name,
-  );
+  const { name, splits } = await readServer(server, options).catch(async (error: unknown) => {
+    await server.close();
+    throw error;
+  });
   const environment = defineEnvironment({
     name,
     scenario: scenarioSchema,
@@ -120,19 +112,38 @@ export async function openReward(url: string, options: OpenRewardOptions = {}): 
   return {
     environment,
     splits,
-    async scenarios(split) {
+    async scenarios(split, { signal: stop } = {}) {
       if (!splits.includes(split))
         throw new OpenRewardError(
           'bad_option',
           `${name} has no split "${split}". It has ${splits.join(', ')}.`,
         );
       const path = `/${name}/num_tasks`;
-      const counted = await server.json('POST', path, { body: { split }, isHarmless: true });
+      const counted = await server.json('POST', path, { body: { split }, isHarmless: true, stop });
       const { num_tasks: count } = parse(taskCountSchema, path, counted, url);
       return Array.from({ length: count }, (_, index) => ({ split, index }));
     },
     close: () => server.close(),
   };
+}
+
+/** The environment's name on the server, and its splits. */
+async function readServer(
+  server: OpenRewardServer,
+  { environment, signal: stop }: OpenRewardOptions,
+): Promise<{ name: string; splits: string[] }> {
+  const { url } = server;
+  const listPath = '/list_environments';
+  const environments = parse(environmentsSchema, listPath, await server.json('GET', listPath, { stop }), url);
+  const name = environment ?? environments[0];
+  if (name === undefined || !environments.includes(name))
+    throw new OpenRewardError(
+      'bad_option',
+      `\`environment\`: the server ${url} has no environment "${name}". It has ${environments.join(', ') || 'none'}.`,
+    );
+  const path = `/${name}/splits`;
+  const splits = parse(splitsSchema, path, await server.json('GET', path, { stop }), url);
+  return { name, splits: splits.map((split) => split.name) };
 }
 
 type CallOf = Awaited<ReturnType<OpenRewardSession['call']>>;

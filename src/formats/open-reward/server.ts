@@ -38,7 +38,10 @@ interface RequestOptions {
   /** The session that the request is for. */
   session?: string;
   headers?: Record<string, string>;
+  /** Of a rollout, whose deadline ends every wait. Default: no wait takes longer than five minutes. */
   signal?: AbortSignal | undefined;
+  /** Ends the wait of a request outside of a rollout. */
+  stop?: AbortSignal | undefined;
   /** Whether a request may be sent again when it is not known whether the server got it. Default: of a GET. */
   isHarmless?: boolean;
 }
@@ -78,14 +81,15 @@ export class OpenRewardServer {
 
   /** The JSON of an answer. Waits for a server that is away or says that it is still starting. */
   async json(method: 'GET' | 'POST', path: string, options: RequestOptions = {}): Promise<unknown> {
-    const { isHarmless = method === 'GET' } = options;
-    const { signal = AbortSignal.timeout(wholeMs) } = options;
+    const { isHarmless = method === 'GET', stop } = options;
+    const ends = [AbortSignal.timeout(wholeMs), ...(stop ? [stop] : [])];
+    const { signal = AbortSignal.any(ends) } = options;
     for (let attempt = 0; ; attempt++) {
       try {
         const { body } = await this.#send(method, path, { ...options, signal });
         return JSON.parse(await readText(body, maxAnswerBytes));
       } catch (error) {
-        options.signal?.throwIfAborted();
+        (options.signal ?? stop)?.throwIfAborted();
         if (error instanceof AnswerTooLarge) throw this.#tooLarge(path, error);
         const refused = error instanceof OpenRewardError ? error : this.#away(path, error);
         const pause = pauses[attempt];

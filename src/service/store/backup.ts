@@ -27,9 +27,15 @@ export interface Backup {
  * not at all. The quarantine, and what engines have finished of running jobs, are left out.
  *
  * @param folder Must not exist yet, or be empty, and not be in the data folder.
+ * @param options.signal Ends the copy after the file that is being copied, with its reason.
  * @throws ServiceError `data_folder_not_found` or `bad_option`; errors of the file system, such as a full disk.
  */
-export async function backUp(dataFolder: string, folder: string): Promise<Backup> {
+export async function backUp(
+  dataFolder: string,
+  folder: string,
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<Backup> {
+  signal?.throwIfAborted();
   const files = await DataFiles.find(dataFolder);
   if (!relative(resolve(dataFolder), resolve(folder)).startsWith('..'))
     throw new ServiceError(400, 'bad_option', `${folder} is in the data folder: a backup belongs elsewhere.`);
@@ -47,7 +53,7 @@ export async function backUp(dataFolder: string, folder: string): Promise<Backup
     const records = new DatabaseSync(join(copy, 'martingale.sqlite'));
     try {
       records.exec('PRAGMA foreign_keys = ON');
-      found = await copyFiles({ files, copy, live, records, jobs });
+      found = await copyFiles({ files, copy, live, records, jobs, signal });
     } finally {
       records.close();
       live.close();
@@ -68,10 +74,23 @@ interface Copying {
   records: DatabaseSync;
   /** Names of the payloads that are in the copy. */
   jobs: Set<string>;
+  signal: AbortSignal | undefined;
 }
 
-async function copyFiles({ files, copy, live, records, jobs }: Copying): Promise<Omit<Backup, 'folder'>> {
+async function copyFiles({
+  files,
+  copy,
+  live,
+  records,
+  jobs,
+  signal,
+}: Copying): Promise<Omit<Backup, 'folder'>> {
   const all = (sql: string) => records.prepare(sql).all() as Row[];
+  /** Whether the file was there. */
+  const ifThere = (work: () => Promise<unknown>) => {
+    signal?.throwIfAborted();
+    return wasThere(work);
+  };
   for (const row of all('SELECT id FROM models')) {
     const id = text(row, 'id');
     await mkdir(join(copy, 'models', id, 'checkpoints'), { recursive: true, mode: privateFolder });
@@ -129,7 +148,7 @@ async function keepPayloads(files: DataFiles, copy: string): Promise<Set<string>
   const kept = new Set<string>();
   for (const name of (await entriesOf(files.absolute('jobs'), own.jobs)).own) {
     const [from, to] = [files.absolute(join('jobs', name)), join(copy, 'jobs', name)];
-    const isKept = await ifThere(() =>
+    const isKept = await wasThere(() =>
       link(from, to).catch((error: unknown) => {
         if (hasCode(error, 'ENOENT')) throw error;
         return copyDurably(from, to);
@@ -169,7 +188,7 @@ const exists = (path: string): Promise<boolean> =>
   );
 
 /** Whether the file was there. */
-async function ifThere(copy: () => Promise<unknown>): Promise<boolean> {
+async function wasThere(copy: () => Promise<unknown>): Promise<boolean> {
   try {
     await copy();
     return true;

@@ -60,6 +60,17 @@ describe('a server of OpenEnv that is not up', () => {
     expect(await states(await opening)).toEqual(['completed']);
   });
 
+  it('is waited for until the signal aborts', async () => {
+    const server = await startEnvServer();
+    await server.stop();
+    const stop = new AbortController();
+    const refused = refusals(server, 1);
+    const opening = openEnv(server.url, { ...playing, signal: stop.signal });
+    await refused;
+    stop.abort('enough');
+    await expect(opening).rejects.toBe('enough');
+  });
+
   it('because it restarts costs no rollout', async () => {
     const server = await startEnvServer();
     const env = await opened(server);

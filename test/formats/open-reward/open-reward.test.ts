@@ -4,6 +4,7 @@ import { openReward } from 'martingale/environments';
 import { type ScriptedReply, scriptedModel } from 'martingale/testing';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { OpenRewardServer } from '../../../src/formats/open-reward/server.ts';
+import { startServer } from '../../support/http-server.ts';
 import { startStandardServer } from './standard-server.ts';
 
 const guesses = (...texts: string[]): ScriptedReply => ({
@@ -40,6 +41,21 @@ const failuresOf = (groups: readonly RolloutGroup[]) =>
   );
 
 describe('openReward', () => {
+  it('ends its waits when its signal aborts, also those of a server that is still starting', async () => {
+    const stop = new AbortController();
+    const { url, close } = await startServer((_, response) => {
+      response.writeHead(503, { 'retry-after': '30' }).end();
+      setImmediate(() => stop.abort('enough'));
+    });
+    onTestFinished(close);
+    await expect(openReward(url, { signal: stop.signal })).rejects.toBe('enough');
+    const server = await startStandardServer();
+    const numbers = await openReward(server.url);
+    onTestFinished(() => numbers.close());
+    const signal = AbortSignal.abort('no longer');
+    await expect(numbers.scenarios('train', { signal })).rejects.toBe('no longer');
+  });
+
   it('makes rollouts of tasks, tools and rewards, and deletes each session', async () => {
     const server = await startStandardServer();
     const { trajectories, counts } = await runWith(

@@ -76,6 +76,25 @@ test('a backup of a working service opens, and has all that was acknowledged bef
   }
 });
 
+test('a backup that is aborted leaves nothing', async () => {
+  const { dataFolder, createModel } = await open();
+  await createModel('agent');
+  const target = await temporaryFolder();
+  const stop = new AbortController();
+  const { signal } = stop;
+  const look = signal.throwIfAborted.bind(signal);
+  const begun: string[] = [];
+  // Aborted before the first file of the new folder is copied.
+  signal.throwIfAborted = () => {
+    begun.push(...readdirSync(target));
+    if (begun.length === 1) stop.abort('enough');
+    look();
+  };
+  await expect(backUp(dataFolder, join(target, 'copy'), { signal })).rejects.toBe('enough');
+  expect(begun).toHaveLength(1);
+  expect(readdirSync(target)).toEqual([]);
+});
+
 test('a backup needs a new folder and data, and leaves nothing if it fails', async () => {
   const { dataFolder, createModel } = await open();
   await createModel();

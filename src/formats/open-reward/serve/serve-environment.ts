@@ -37,6 +37,8 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
   listReply?: boolean;
   /** Called for each session that fails, and for each clean-up that does. Default: clients alone hear of failures. */
   onProblem?: (problem: SessionProblem) => void;
+  /** Ends the reading of scenarios, with its reason. Has no effect on the server, which `close` ends. Default: none. */
+  signal?: AbortSignal;
 }
 
 const names = {
@@ -51,6 +53,7 @@ const names = {
   rewardTimeoutMs: true,
   listReply: true,
   onProblem: true,
+  signal: true,
 } satisfies OptionNames<ServeEnvironmentOptions<z.ZodType>>;
 
 export interface ServedEnvironmentServer {
@@ -96,7 +99,7 @@ export async function serveEnvironment<Schema extends z.ZodType>(
   if (!/^[\x21-\x7e]+$/.test(apiKey))
     throw new OpenRewardError('bad_option', 'apiKey: give printable ASCII characters without spaces');
   const environment = requireServable(options.environment);
-  const splits = await readSplits(environment, scenarios);
+  const splits = await readSplits(environment, scenarios, options.signal);
   // Loaded here, so that programs that serve nothing load neither the HTTP server nor the runner.
   const [{ createServedApp }, { Sessions }, { listen }] = await Promise.all([
     import('./app.ts'),

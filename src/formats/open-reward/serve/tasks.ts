@@ -15,11 +15,12 @@ export type Splits = ReadonlyMap<string, readonly unknown[]>;
 export async function readSplits(
   environment: ServedEnvironment,
   scenarios: Readonly<Record<string, readonly unknown[] | ScenarioSet<unknown>>>,
+  signal?: AbortSignal,
 ): Promise<Splits> {
   const splits = new Map<string, readonly unknown[]>();
   for (const [name, given] of Object.entries(scenarios)) {
     const option = `scenarios.${name}`;
-    const found = given instanceof ScenarioSet ? await takeAll(option, given) : given;
+    const found = given instanceof ScenarioSet ? await takeAll(given, { option, signal }) : given;
     if (!Array.isArray(found) || found.length === 0)
       throw new OpenRewardError('bad_option', `${option}: give an array or a ScenarioSet with scenarios`);
     for (const [index, scenario] of found.entries()) {
@@ -38,8 +39,11 @@ export async function readSplits(
   throw new OpenRewardError('bad_option', 'scenarios: give at least one split, such as { train: [...] }');
 }
 
-async function takeAll(option: string, set: ScenarioSet<unknown>): Promise<unknown[]> {
-  const drawn = await set.take(mostTasks + 1);
+async function takeAll(
+  set: ScenarioSet<unknown>,
+  { option, signal }: { option: string; signal: AbortSignal | undefined },
+): Promise<unknown[]> {
+  const drawn = await set.take(mostTasks + 1, { ...(signal ? { signal } : {}) });
   if (drawn.length <= mostTasks) return drawn.map(({ scenario }) => scenario);
   throw new OpenRewardError(
     'bad_option',
