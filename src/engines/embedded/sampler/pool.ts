@@ -1,22 +1,15 @@
 import { FairQueue } from '../../../util/fair-queue.ts';
 import { EngineError } from '../../engine.ts';
-import { copyRow, type LogitRows } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { Answer } from './answer.ts';
-import type { Decoder, Wanted } from './decoder.ts';
+import type { Decoder } from './decoder.ts';
 import { DeferredMasking } from './deferred-masking.ts';
 import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import { PromptScorer, type PromptScores } from './prompt-scores.ts';
+import { Prompts } from './prompts.ts';
+import { Runs } from './runs.ts';
 import type { SampledAnswer } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
-
-/**
- * Most elements that the tokens of one run need (`Decoder.elementsPerToken`): bounds the memory of long
- * prompts. A large model may have more, as many as a quarter of an MLP matrix of each layer, so that each reading of its
- * weights computes enough tokens.
- */
-const maxElements = ({ layers, width, mlpWidth }: Architecture) =>
-  Math.max(4_000_000, (layers * width * mlpWidth) / 4);
 
 /**
  * Most tokens of prompts in a step beside running replies, which wait for them: about a second's on two cores. Fewer would
@@ -33,12 +26,6 @@ const minMaskingMs = 10;
 
 /** An answer that waits for its slots. */
 type Waiting = Omit<Occupant, 'sequence' | 'prompt'>;
-
-/** An answer that takes over the computed prompt of another. */
-interface Follower {
-  occupant: Occupant;
-  leader: Occupant;
-}
 
 /** Fields of `GenerateRequest` that decide when a request starts and what it shares. */
 interface Scheduling {
@@ -63,8 +50,8 @@ export class Pool {
   #mayHaveEnded = false;
   /** The answers whose prompts are computed. */
   readonly #running = new Set<SampledAnswer>();
-  /** Whose prompts come next, in order. The first has a slot if its prompt is too long for one step and was begun. */
-  #prompting: Occupant[] = [];
+  readonly #prompts: Prompts;
+  readonly #runs: Runs;
   readonly #deferredMasking = new DeferredMasking();
 
   constructor(
@@ -78,6 +65,8 @@ export class Pool {
     this.#largestBatch = Math.min(largestBatch, cache.mostSlots);
     this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
     this.#slots = new Slots(cache, this.#prefixes);
+    this.#runs = new Runs(decoder, architecture, this.#slots, this.#deferredMasking);
+    this.#prompts = new Prompts(this.#slots, this.#runs, this.#running);
     this.#scorer = new PromptScorer(decoder.twin(), {
       vocabularySize: architecture.vocabularySize,
       overdueMs,
@@ -85,7 +74,7 @@ export class Pool {
   }
 
   get idle(): boolean {
-    const started = this.#prompting.length + this.#slots.count;
+    const started = this.#prompts.count + this.#slots.count;
     return this.#waiting.count === 0 && started === 0 && this.#scorer.idle;
   }
 
@@ -119,9 +108,9 @@ export class Pool {
     const startedAt = performance.now();
     const changed = new Set<Answer>(this.#removeEnded());
     const isAlone = this.#running.size === 0;
-    await this.#compute(0, this.#slots.count);
+    await this.#computeRunning();
     this.#admit();
-    await this.#computePrompts(isAlone ? Number.POSITIVE_INFINITY : maxTokensBeside(this.#architecture));
+    await this.#prompts.compute(isAlone ? Number.POSITIVE_INFINITY : maxTokensBeside(this.#architecture));
     this.#deferredMasking.run(Math.max(minMaskingMs / pools, performance.now() - startedAt));
     for (const answer of this.#running) {
       changed.add(answer);
@@ -151,8 +140,7 @@ export class Pool {
       this.#running.delete(answer);
       answers.push(answer);
     }
-    for (const { answer } of this.#prompting) if (answer.ended) answers.push(answer);
-    this.#prompting = this.#prompting.filter(({ answer }) => !answer.ended);
+    answers.push(...this.#prompts.removeEnded());
     for (let slot = this.#slots.count - 1; slot >= 0; slot--) {
       const { sequence, answer } = this.#slots.at(slot);
       if (!answer.ended) continue;
@@ -164,135 +152,18 @@ export class Pool {
 
   /** Lets waiting answers go on to their prompts, as many as there are slots, when those before them are through. */
   #admit(): void {
-    if (this.#prompting.length > 0) return;
+    if (this.#prompts.count > 0) return;
     let free = this.#largestBatch;
     for (const { width } of this.#running) free -= width;
-    this.#prompting = this.#waiting.admit(free).map(toOccupant);
+    this.#prompts.add(this.#waiting.admit(free).map(toOccupant));
   }
 
-  /**
-   * Computes prompts in their order: one that was begun, then as many as fit into the step, or the beginning of one that
-   * is too long. Answers with the prompt and salt of another one follow it with a copy of its keys and values: the
-   * rollouts of a group share their prompt. `maxTokens`: of the step.
-   */
-  async #computePrompts(maxTokens: number): Promise<void> {
-    let left = maxTokens;
-    const [next] = this.#prompting;
-    const begun = next ? this.#slots.occupants.indexOf(next) : -1;
-    if (begun >= 0) {
-      const { sequence, answer } = this.#slots.at(begun);
-      const [start, end] = [sequence.computed, sequence.tokens.length];
-      await this.#computeChunks(begun, [end], left);
-      if (sequence.computed < end) return;
-      left -= end - start;
-      this.#prompting.shift();
-      this.#running.add(answer);
-    }
-    const first = this.#slots.count;
-    const followers = this.#takeThatFit(left);
-    const targets = this.#slots.occupants.slice(first).map(({ sequence }) => sequence.tokens.length);
-    await this.#computeChunks(first, targets, left);
-    await this.#follow(followers);
-  }
-
-  /** Gives slots to the next prompts, as many as fit, but to one at least. Returns those that follow another, and whom. */
-  #takeThatFit(maxTokens: number): Follower[] {
-    const known = new Map(this.#slots.occupants.map((occupant) => [occupant.prompt, occupant]));
-    const followers: Follower[] = [];
-    const first = this.#slots.count;
-    let longest = 0;
-    for (let [next] = this.#prompting; next; [next] = this.#prompting) {
-      const leader = known.get(next.prompt);
-      if (leader) followers.push({ occupant: next, leader });
-      else {
-        const { sequence, answer } = next;
-        const slot = this.#slots.append(next);
-        this.#slots.reserve(slot);
-        this.#slots.loadPrefix(slot);
-        longest = Math.max(longest, sequence.tokens.length - sequence.computed);
-        if ((slot + 1 - first) * longest > Math.min(maxTokens, this.#tokensPerRun)) {
-          if (slot > first) this.#slots.release(slot);
-          break;
-        }
-        known.set(next.prompt, next);
-        this.#running.add(answer);
-      }
-      this.#prompting.shift();
-    }
-    return followers;
-  }
-
-  /** Computes the last token of prompts whose others are copied from a leader. Those of a cancelled leader wait. */
-  async #follow(followers: readonly Follower[]): Promise<void> {
-    const first = this.#slots.count;
-    const isComputed = ({ occupant: { sequence }, leader }: Follower) =>
-      leader.sequence.computed >= sequence.promptLength - 1;
-    const copies = followers.filter(isComputed);
-    for (const { occupant } of copies) {
-      this.#slots.append(occupant);
-      this.#running.add(occupant.answer);
-    }
-    if (copies.length > 0) this.#slots.reserve(first);
-    for (const [index, { leader }] of copies.entries()) this.#slots.copyPrompt(first + index, leader);
-    await this.#compute(first, copies.length);
-    const others = followers.filter((follower) => !copies.includes(follower));
-    this.#prompting.unshift(...others.map(({ occupant }) => occupant));
-  }
-
-  /** Most tokens of one run. */
-  get #tokensPerRun(): number {
-    return Math.max(1, Math.floor(maxElements(this.#architecture) / this.#decoder.elementsPerToken));
-  }
-
-  /** Computes the pending tokens of the running answers in `count` slots from `first`, and chooses the next token of each. */
-  async #compute(first: number, count: number): Promise<void> {
-    if (count === 0) return;
-    this.#slots.reserve(this.#slots.count);
-    const targets = this.#slots.occupants
-      .slice(first, first + count)
-      .map(({ sequence, answer }) =>
-        this.#running.has(answer) ? sequence.tokens.length : sequence.computed,
-      );
-    while (await this.#computeChunks(first, targets));
-  }
-
-  /**
-   * Computes the next tokens of slots from `first` in one run, each up to its target, and chooses the token after that.
-   * Returns whether there were any.
-   */
-  async #computeChunks(
-    first: number,
-    targets: readonly number[],
-    maxTokens = Number.POSITIVE_INFINITY,
-  ): Promise<boolean> {
-    const occupants = this.#slots.occupants.slice(first, first + targets.length);
-    const perRun = Math.max(1, Math.floor(this.#tokensPerRun / targets.length));
-    const most = Math.min(perRun, Math.floor(maxTokens / targets.length));
-    const chunks = occupants.map(({ sequence: { tokens, computed }, answer }, row) => {
-      const end = answer.ended ? computed : Math.min(targets[row] as number, computed + most);
-      return { tokens, start: computed, end };
-    });
-    if (chunks.every(({ start, end }) => start === end)) return false;
-    const wanted = chunks.map(({ start, end }, row): Wanted => {
-      const { sequence, answer } = occupants[row] as Occupant;
-      return start < end && end === targets[row] ? (answer.draw(sequence) ?? 'logits') : null;
-    });
-    const { rows, outcomes } = await this.#decoder.step(first, chunks, wanted);
-    for (const [row, { end }] of chunks.entries()) {
-      const occupant = occupants[row] as Occupant;
-      occupant.sequence.computed = end;
-      const outcome = outcomes[row] ?? null;
-      if (wanted[row] === null || outcome === null) continue;
-      if (typeof outcome === 'number') this.#choose(occupant, rows, outcome);
-      else occupant.sequence.takeDrawn(outcome);
-    }
-    return true;
-  }
-
-  /** Chooses the next token, or defers it when the tokens its constraint allows are not known yet. */
-  #choose({ sequence, answer, tenant }: Occupant, rows: LogitRows, row: number): void {
-    if (sequence.prepare(() => true)) answer.choose(rows, row, sequence);
-    else this.#deferredMasking.add(tenant, { sequence, answer, logits: copyRow(rows, row) });
+  /** Computes the pending tokens of all running answers, and chooses the next token of each. */
+  async #computeRunning(): Promise<void> {
+    const targets = this.#slots.occupants.map(({ sequence, answer }) =>
+      this.#running.has(answer) ? sequence.tokens.length : sequence.computed,
+    );
+    await this.#runs.computeAll(0, targets);
   }
 
   /** Takes a step of a search, and stores beams that led to a reply in the prefix cache. */
