@@ -4,8 +4,18 @@ import { listFilters, listParameters, valueAt } from './list-filters.ts';
 import { absolute, parseFloatText, parseInteger, rounded } from './python-number.ts';
 import { capitalize, replace, splitLines, strip, titleFilter, truncate } from './python-text.ts';
 import { testNamed } from './tests.ts';
+import { percentFormat } from './text-format.ts';
 import { toJson } from './to-json.ts';
-import { isNumeric, isTrue, itemsOf, type Keywords, TemplateError, toText, type Value } from './value.ts';
+import {
+  isNumeric,
+  isTrue,
+  itemsOf,
+  type Keywords,
+  TemplateError,
+  Tuple,
+  toText,
+  type Value,
+} from './value.ts';
 
 type Filter = (value: Value, args: readonly Value[], keywords: Keywords) => Value;
 
@@ -125,8 +135,13 @@ const chosenByAttribute =
     return chosen(itemsIfAny(value), args, { by: (item) => valueAt(item, path), keep });
   };
 
-/** The filters that pass their arguments to another filter or to a test. */
+/** The filters that take any arguments: for another filter, a test or the fields of a text. */
 const appliers: Readonly<Record<string, Filter>> = {
+  format: (value, args, keywords) => {
+    if (args.length > 0 && keywords.size > 0)
+      throw new TemplateError('format takes values by position or by name, not both');
+    return percentFormat(toText(value), keywords.size > 0 ? new Map(keywords) : Tuple.from(args));
+  },
   map: (value, args, keywords) => {
     if (args.length === 0 && keywords.has('attribute')) {
       const [path, otherwise] = bind('map', ['attribute', 'default'], [args, keywords]);

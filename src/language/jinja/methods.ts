@@ -1,5 +1,6 @@
 import { bind, integerOf } from './arguments.ts';
-import { format, methodsOfText } from './python-text.ts';
+import { methodsOfText } from './python-text.ts';
+import { format } from './text-format.ts';
 import { type Callable, equal, TemplateError, Tuple, typeName, type Value } from './value.ts';
 
 /** A method by its arguments, in the order of its parameters. */

@@ -1,5 +1,6 @@
 import { spend } from './budget.ts';
 import { isIn } from './tests.ts';
+import { percentFormat } from './text-format.ts';
 import { compare, equal, isNumeric, TemplateError, Tuple, toText, typeName, type Value } from './value.ts';
 
 /** The operators of Python with two operands, except `and` and `or`. */
@@ -31,6 +32,7 @@ export function binary(operator: string, left: Value, right: Value): Value {
     const items = [...left, ...right];
     return left instanceof Tuple ? Tuple.from(items) : items;
   }
+  if (operator === '%' && typeof left === 'string') return percentFormat(left, right);
   if (operator === '*' && isNumeric(right) && typeof right !== 'number') {
     const count = Math.max(0, Number(right));
     if (typeof left === 'string' || Array.isArray(left)) spend(left.length * count);

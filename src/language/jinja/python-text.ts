@@ -1,6 +1,6 @@
 import { integerOf, textOf } from './arguments.ts';
 import { spend } from './budget.ts';
-import { isTrue, itemsOf, type Keywords, TemplateError, Tuple, toText, type Value } from './value.ts';
+import { isTrue, itemsOf, TemplateError, Tuple, type Value } from './value.ts';
 
 /*
  * Python's methods of texts. A text's length and positions count characters, not UTF-16 units.
@@ -138,23 +138,6 @@ function found(position: bigint): bigint {
 
 function partition(text: string, separator: string, at: number): Tuple | null {
   return at < 0 ? null : Tuple.of(text.slice(0, at), separator, text.slice(at + separator.length));
-}
-
-/** Python's `text.format(...)`, with fields that are a position, a name or nothing. */
-export function format(text: string, args: readonly Value[], keywords: Keywords): string {
-  let next = 0;
-  return text.replace(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g, (found, field?: string) => {
-    if (found === '{{' || found === '}}') return found.slice(1);
-    if (field === undefined || !/^\w*$/.test(field))
-      throw new TemplateError(`format writes fields such as {}, {0} and {name} here, not ${found}`);
-    const name = field || String(next++);
-    const isPosition = /^\d+$/.test(name);
-    if (isPosition ? Number(name) >= args.length : !keywords.has(name))
-      throw new TemplateError(`format has no argument ${name}`);
-    const shown = toText(isPosition ? args[Number(name)] : keywords.get(name));
-    spend(shown.length);
-    return shown;
-  });
 }
 
 type Method = (text: string, ...args: Value[]) => Value;

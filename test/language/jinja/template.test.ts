@@ -31,6 +31,7 @@ describe('what Jinja2 has and this does not is an error that names it', () => {
     ['{{ [1, 2] | batch(1) }}', 'there is no filter "batch"'],
     ["{{ '{:>4}'.format(1) }}", 'format writes fields such as {}, {0} and {name} here, not {:>4}'],
     ["{{ '{0.x}'.format(1) }}", 'not {0.x}'],
+    ["{{ '%5s' | format(1) }}", '% writes fields such as %s, %d and %(name)s here, not %5s'],
     ["{{ [1] | select('sameas', 1) }}", 'there is no test "sameas"'],
     ["{{ '12' | int(0, 3) }}", 'not of base 3'],
     ['{{ 1234 | round(-2) }}', 'no negative precision here, such as -2'],
