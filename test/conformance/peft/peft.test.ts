@@ -46,12 +46,10 @@ describe.skipIf(!python)('PEFT and transformers', { tags: ['long'] }, () => {
       // The reference was computed with another implementation of attention.
       expect(withAdapter).toBeLessThan(3e-5);
       // Merged weights are rounded to the number format of the base.
-      expect(merged).toBeLessThan({ llama: 3e-5, qwen2: 0.2, qwen3: 0.02, gemma3: 0.2, lfm2: 0.2 }[name]);
-      const formats = {
-        ...{ llama: 'float32', qwen2: 'bfloat16', qwen3: 'float16', gemma3: 'bfloat16' },
-        lfm2: 'bfloat16',
-      };
-      expect(format).toBe(`torch.${formats[name]}`);
+      const expected =
+        name === 'llama' || name === 'granite4' ? 'float32' : name === 'qwen3' ? 'float16' : 'bfloat16';
+      expect(merged).toBeLessThan({ float32: 3e-5, float16: 0.02, bfloat16: 0.2 }[expected]);
+      expect(format).toBe(`torch.${expected}`);
     },
   );
 

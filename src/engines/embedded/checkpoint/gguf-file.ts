@@ -1,11 +1,13 @@
 import type { FileHandle } from 'node:fs/promises';
 import { hasCode, messageOf } from '../../../util/error.ts';
+import { largestOf } from '../../../util/extremes.ts';
 import { openRegularFile } from '../../../util/regular-file.ts';
 import { elementsOf } from '../weights/architecture.ts';
 import { fillFrom, type StoredTensor, type TensorFile, wholeRows } from '../weights/safetensors.ts';
 import { badCheckpoint } from './bad-checkpoint.ts';
 import { families } from './families/families.ts';
 import type { Family } from './families/family.ts';
+import { keyValueHeadsField } from './families/layer-settings.ts';
 import { llama } from './families/llama.ts';
 import { blockOf, readFormats, unpack } from './gguf/formats.ts';
 import { type GgufHeader, readHeader, ropeFactors } from './gguf/header.ts';
@@ -35,7 +37,8 @@ export class GgufFile implements TensorFile {
     this.family = families.find(({ gguf }) => gguf.name === name);
     const family = this.family ?? llama;
     const heads = header.metadata.get(`${name}.attention.head_count`);
-    const keyValueHeads = header.metadata.get(`${name}.attention.head_count_kv`) ?? heads;
+    const given = header.metadata.get(`${name}.${keyValueHeadsField}`) ?? heads;
+    const keyValueHeads = Array.isArray(given) ? largestOf(given.map(Number)) : Number(given);
     for (const [theirs, tensor] of header.tensors) {
       if (theirs === ropeFactors) continue;
       const ours = huggingFaceName(theirs, family);
@@ -44,7 +47,7 @@ export class GgufFile implements TensorFile {
       const own = interleavedHeads(ours, {
         family,
         heads: Number(heads),
-        keyValueHeads: Number(keyValueHeads),
+        keyValueHeads,
       });
       if (own !== null) this.#interleaved.set(tensor.start, own);
     }

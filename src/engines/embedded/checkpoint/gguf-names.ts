@@ -36,13 +36,21 @@ function namesOf(family: Family): Record<'layer' | 'other', (readonly [theirs: s
 }
 
 /** A tensor's name in GGUF files from that in Hugging Face form, such as `blk.0.attn_q.weight`; both with their ending. */
-export function ggufName(name: string, family: Family): string {
+function ggufName(name: string, family: Family): string {
   const [, stem = '', ending = ''] = /^(.*?)\.(weight|bias|lora_[AB]\.weight)$/.exec(name) ?? [];
   const [, layer, part = ''] = /^model\.layers\.(\d+)\.(.*)$/.exec(stem) ?? [];
   const names = namesOf(family)[layer === undefined ? 'other' : 'layer'];
   const found = names.find(([theirs]) => theirs === (layer === undefined ? stem : part));
   if (found === undefined) throw new Error(`GGUF files have no tensor ${name}`);
   return `${layer === undefined ? '' : `blk.${layer}.`}${found[1]}.${ending}`;
+}
+
+/** The tensors of a file that a tensor becomes, each with an equal share of its rows: of a matrix for gate and `up`, two. */
+export function ggufNames(name: string, family: Family): string[] {
+  const joined = `.${partName(family, 'gate_up_proj')}.`;
+  const parts = name.includes(joined) ? (['gate_proj', 'up_proj'] as const) : [];
+  const names = parts.map((part) => name.replace(joined, `.${partName(family, part)}.`));
+  return (names.length === 0 ? [name] : names).map((own) => ggufName(own, family));
 }
 
 /** The Hugging Face name of a GGUF tensor. An unknown name is returned unchanged. */

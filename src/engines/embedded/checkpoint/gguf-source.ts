@@ -40,7 +40,7 @@ function configJson(fields: GgufFields, file: GgufFile, factors: readonly number
   if (!family)
     throw fields.unsupported(
       'general.architecture',
-      `martingale runs ${families.map(({ gguf }) => gguf.name).join(', ')}. Choose a model of these (${familyNames}).`,
+      `martingale runs ${[...new Set(families.map(({ gguf }) => gguf.name))].join(', ')}. Choose a model of these (${familyNames}).`,
     );
   const own = (name: string) => `${family.gguf.name}.${name}`;
   const number = (name: string) => fields.number(own(name));

@@ -18,6 +18,7 @@ export const projections = [
   'out_proj',
   'gate_proj',
   'up_proj',
+  'gate_up_proj',
   'down_proj',
 ] as const;
 
@@ -45,6 +46,7 @@ const usualNames: Readonly<Record<LayerPart, string>> = {
   out_proj: 'conv.out_proj',
   gate_proj: 'mlp.gate_proj',
   up_proj: 'mlp.up_proj',
+  gate_up_proj: 'mlp.gate_up_proj',
   down_proj: 'mlp.down_proj',
   input_layernorm: 'input_layernorm',
   post_attention_layernorm: 'post_attention_layernorm',
@@ -67,6 +69,11 @@ const namesInFiles: Readonly<Record<Architecture['tensorNames'], typeof usualNam
     post_attention_layernorm: 'ffn_norm',
     q_norm: 'self_attn.q_layernorm',
     k_norm: 'self_attn.k_layernorm',
+  },
+  'granite-hybrid': {
+    ...usualNames,
+    gate_up_proj: 'shared_mlp.input_linear',
+    down_proj: 'shared_mlp.output_linear',
   },
 };
 
@@ -114,6 +121,8 @@ export function projectionShape(architecture: Architecture, projection: Projecti
     case 'gate_proj':
     case 'up_proj':
       return [mlpWidth, width];
+    case 'gate_up_proj':
+      return [2 * mlpWidth, width];
     case 'down_proj':
       return [width, mlpWidth];
   }
@@ -172,10 +181,19 @@ const ofOneKind: Readonly<Partial<Record<Projection, LayerKind>>> = {
   out_proj: 'convolution',
 };
 
-export const projectionsOf = (architecture: Architecture, kind: LayerKind): Projection[] =>
-  projections.filter(
-    (name) => (name !== 'gate_proj' || isGated(architecture)) && (ofOneKind[name] ?? kind) === kind,
+export function projectionsOf(architecture: Architecture, kind: LayerKind): Projection[] {
+  const inputs = inputsOfMlp(architecture);
+  return projections.filter((name) =>
+    name === 'gate_proj' || name === 'up_proj' || name === 'gate_up_proj'
+      ? inputs.includes(name)
+      : (ofOneKind[name] ?? kind) === kind,
   );
+}
+
+function inputsOfMlp(architecture: Architecture): Projection[] {
+  if (!isGated(architecture)) return ['up_proj'];
+  return architecture.joinedGate ? ['gate_up_proj'] : ['gate_proj', 'up_proj'];
+}
 
 export const hasBias = ({ attentionBias }: Architecture, projection: Projection): boolean =>
   attentionBias && ['q_proj', 'k_proj', 'v_proj'].includes(projection);

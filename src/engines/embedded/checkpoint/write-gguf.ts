@@ -1,6 +1,6 @@
 import type { ChatFormat } from '../../../language/index.ts';
 import { writeDurably } from '../../../util/durable-files.ts';
-import type { Architecture } from '../weights/architecture.ts';
+import { type Architecture, elementsOf } from '../weights/architecture.ts';
 import { type Adapter, adapterTensors } from './adapter.ts';
 import { type CheckpointConfig, readConfig } from './config.ts';
 import type { Family } from './families/family.ts';
@@ -15,7 +15,7 @@ import {
 import { pack } from './gguf/formats.ts';
 import { ropeFactors } from './gguf/header.ts';
 import { tokenizerFields } from './gguf/tokenizer.ts';
-import { addedInFile, ggufName, interleavedHeads, reorderedRows, shapeInFile } from './gguf-names.ts';
+import { addedInFile, ggufNames, interleavedHeads, reorderedRows, shapeInFile } from './gguf-names.ts';
 import { mergedValues, type TrainedChange, type WriteOptions } from './merge.ts';
 import { selectTensors } from './read-checkpoint.ts';
 import { rotaryFrequencies } from './rotary-tables.ts';
@@ -49,11 +49,17 @@ export async function writeGguf(
   const { architecture, family } = config;
   await using files = await source.openTensors();
   const tensors = await selectTensors(files, config, signal);
-  const shapeOf = ({ name: own, dimensions }: CheckpointTensor): GgufTensorShape => ({
-    name: ggufName(own, family),
-    dimensions: shapeInFile(dimensions),
-    format: formatOf(dimensions, type),
-  });
+  const shares = tensors.flatMap((tensor) =>
+    ggufNames(tensor.name, family).map((own, index, { length }) => ({
+      tensor,
+      share: { index, of: length },
+      shape: {
+        name: own,
+        dimensions: sharedRows(shapeInFile(tensor.dimensions), length),
+        format: formatOf(tensor.dimensions, type),
+      } satisfies GgufTensorShape,
+    })),
+  );
   const factors = factorsOf(architecture);
   const rope: GgufTensorShape = { name: ropeFactors, dimensions: [factors?.length ?? 0], format: 'F32' };
   const fields = {
@@ -61,12 +67,11 @@ export async function writeGguf(
     ...tokenizerFields(source, { vocabularySize: architecture.vocabularySize, format }),
   };
   async function* content(): AsyncGenerator<Uint8Array> {
-    yield encodeGgufHeader(fields, [...(factors ? [rope] : []), ...tensors.map(shapeOf)]);
+    yield encodeGgufHeader(fields, [...(factors ? [rope] : []), ...shares.map(({ shape }) => shape)]);
     if (factors) yield* padded(rope, [pack('F32', factors)]);
-    for (const [index, tensor] of tensors.entries()) {
-      onProgress?.(index, tensors.length);
-      const shape = shapeOf(tensor);
-      yield* padded(shape, packed(tensor, { change, shape, family, architecture, signal }));
+    for (const [index, { tensor, share, shape }] of shares.entries()) {
+      onProgress?.(index, shares.length);
+      yield* padded(shape, packed(tensor, { change, share, shape, family, architecture, signal }));
     }
   }
   await writeDurably(path, content());
@@ -81,17 +86,18 @@ export async function writeGgufAdapter(
 ): Promise<void> {
   const { architecture, family } = readConfig(source);
   const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
-  const shapes = adapterTensors(architecture, adapter).map(({ name: own, dimensions }) => ({
-    own,
-    shape: {
-      name: ggufName(own, family).replace(
-        /lora_([AB])\.weight$/,
-        (_, part: string) => `weight.lora_${part.toLowerCase()}`,
-      ),
-      dimensions,
-      format: 'F32',
-    } satisfies GgufTensorShape,
-  }));
+  const shapes = adapterTensors(architecture, adapter).flatMap(({ name: own, dimensions }) =>
+    ggufNames(own, family).map((name, index, { length }) => {
+      // B alone has a row for each output.
+      const of = own.endsWith('lora_B.weight') ? length : 1;
+      const shape: GgufTensorShape = {
+        name: name.replace(/lora_([AB])\.weight$/, (_, part: string) => `weight.lora_${part.toLowerCase()}`),
+        dimensions: sharedRows(dimensions, of),
+        format: 'F32',
+      };
+      return { own, shape, share: { index: index % of, of } };
+    }),
+  );
   const fields: Record<string, GgufField> = {
     'general.architecture': { type: 'string', value: family.gguf.name },
     'general.type': { type: 'string', value: 'adapter' },
@@ -105,8 +111,10 @@ export async function writeGgufAdapter(
       fields,
       shapes.map(({ shape }) => shape),
     );
-    for (const { own, shape } of shapes) {
-      const values = adapter.tensors.get(own) as Float32Array;
+    for (const { own, shape, share } of shapes) {
+      const all = adapter.tensors.get(own) as Float32Array;
+      const size = all.length / share.of;
+      const values = all.subarray(share.index * size, (share.index + 1) * size);
       const isInterleaved = interleavedHeads(own, { family, heads, keyValueHeads }) !== null;
       const width = shape.dimensions.at(-1) ?? 1;
       yield* padded(shape, [
@@ -123,8 +131,12 @@ const formatOf = (dimensions: readonly number[], type: GgufType): GgufTensorShap
   return type === 'q8_0' && (dimensions.at(-1) ?? 0) % 32 === 0 ? 'Q8_0' : 'F16';
 };
 
+const sharedRows = ([rows = 1, ...others]: readonly number[], of: number): number[] => [rows / of, ...others];
+
 interface Packing {
   change: TrainedChange;
+  /** Which of several equal shares of the rows: see `ggufNames`. */
+  share: { index: number; of: number };
   shape: GgufTensorShape;
   family: Family;
   architecture: Architecture;
@@ -133,7 +145,7 @@ interface Packing {
 
 async function* packed(
   tensor: CheckpointTensor,
-  { change, shape: { format }, family, architecture, signal }: Packing,
+  { change, share, shape: { format }, family, architecture, signal }: Packing,
 ): AsyncGenerator<Uint8Array> {
   const { heads, keyValueHeads, headWidth: rowsOfHead } = architecture;
   const isInterleaved = interleavedHeads(tensor.name, { family, heads, keyValueHeads }) !== null;
@@ -142,13 +154,30 @@ async function* packed(
   // Pieces may end within a head.
   const whole = isInterleaved ? new Float32Array((tensor.dimensions[0] ?? 0) * width) : null;
   let filled = 0;
-  for await (const values of mergedValues(tensor, change)) {
+  const size = elementsOf(tensor.dimensions) / share.of;
+  const values = between(mergedValues(tensor, change), share.index * size, (share.index + 1) * size);
+  for await (const piece of values) {
     signal?.throwIfAborted();
-    whole?.set(values, filled);
-    filled += values.length;
-    if (!whole) yield pack(format, added === 0 ? values : values.map((value) => value + added));
+    whole?.set(piece, filled);
+    filled += piece.length;
+    if (!whole) yield pack(format, added === 0 ? piece : piece.map((value) => value + added));
   }
   if (whole) yield pack(format, reorderedRows(whole, { rowsOfHead, width, to: 'file' }));
+}
+
+/** The numbers from `start` to `end` of those that come in pieces. */
+async function* between(
+  pieces: AsyncIterable<Float32Array>,
+  start: number,
+  end: number,
+): AsyncGenerator<Float32Array> {
+  let done = 0;
+  for await (const piece of pieces) {
+    const own = piece.subarray(Math.max(0, start - done), Math.max(0, end - done));
+    done += piece.length;
+    if (own.length > 0) yield own;
+    if (done >= end) return;
+  }
 }
 
 async function* padded(

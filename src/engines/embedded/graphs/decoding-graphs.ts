@@ -10,7 +10,7 @@ import type { Device } from '../runtime.ts';
 import { type Architecture, isGated, kindOf } from '../weights/architecture.ts';
 import { applyGate } from './gate.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { gainOf, normalize } from './normalization.ts';
+import { gainOf, normalize, scaled } from './normalization.ts';
 import type { Products } from './products.ts';
 import { outputChoices } from './token-choices.ts';
 
@@ -82,11 +82,13 @@ class DecodingGraph {
     const isLast = layer + 1 === layers;
     const input = graph.input('state_in', 'float32', ['rows', width]);
     const { attention, mlp } = sublayerNorms(this.#architecture);
-    const normed = (value: Value, name: NormName | null) => (name === null ? value : this.#norm(value, name));
-    const middle = graph.op('Add', [input, normed(this.#mixed(layer), attention.after)]);
-    const added = this.#expand(this.#norm(middle, mlp.before));
-    const state = graph.op('Add', [middle, normed(added, mlp.after)]);
-    if (isLast) this.#finish(this.#norm(state, 'norm'));
+    const added = (value: Value, name: NormName | null) =>
+      scaled(graph, name === null ? value : this.#norm(value, name), this.#architecture.residualScale);
+    const middle = graph.op('Add', [input, added(this.#mixed(layer), attention.after)]);
+    const expanded = this.#expand(this.#norm(middle, mlp.before));
+    const state = graph.op('Add', [middle, added(expanded, mlp.after)]);
+    // The factor of the logits is a part of the gain, as in training.
+    if (isLast) this.#finish(this.#norm(state, 'norm', this.#architecture.logitScale));
     else {
       graph.output('state', state, ['tokens', width]);
       this.#outputProjections(state, layer + 1);
@@ -124,8 +126,8 @@ class DecodingGraph {
     return this.#linear('o_proj', this.#options.attention === 'flat' ? given(values) : this.#mix(), values);
   }
 
-  #norm(state: Value, name: string): Value {
-    const gain = this.#gain(name, this.#architecture.width);
+  #norm(state: Value, name: string, factor = 1): Value {
+    const gain = scaled(this.#graph, this.#gain(name, this.#architecture.width), factor);
     return normalize(this.#graph, state, gain, this.#architecture.normEpsilon).output;
   }
 
@@ -233,14 +235,25 @@ class DecodingGraph {
       const hidden = graph.op('Relu', [products.multiply('up_proj', states)]);
       return products.give(products.multiply('down_proj', graph.op('Mul', [hidden, hidden])));
     }
-    const input = products.multiply('gate_proj', states);
+    const [input, up] = this.#gateAndUp(states);
     // With the factor 1, this operator is the SiLU: x * sigmoid(x).
     const gate =
       this.#architecture.mlp === 'gated-silu'
         ? graph.contribOp('QuickGelu', [input], { alpha: { float: 1 } })
         : applyGate(graph, this.#architecture, input).output;
-    const hidden = graph.op('Mul', [gate, products.multiply('up_proj', states)]);
+    const hidden = graph.op('Mul', [gate, up()]);
     return products.give(products.multiply('down_proj', hidden));
+  }
+
+  /** What the gate of an MLP takes, and what it multiplies. */
+  #gateAndUp(states: Value): [Value, () => Value] {
+    const products = this.#products;
+    if (!this.#architecture.joinedGate)
+      return [products.multiply('gate_proj', states), () => products.multiply('up_proj', states)];
+    const joined = products.multiply('gate_up_proj', states);
+    const halves = { axis: products.axis, num_outputs: 2 };
+    const [input, up] = this.#graph.ops('Split', [joined], halves, 2) as [Value, Value];
+    return [input, () => up];
   }
 
   /** Makes what is needed of the logits of normed states [outputs, width] the outputs. */

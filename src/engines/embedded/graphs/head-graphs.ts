@@ -1,7 +1,7 @@
 import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { outputLogits } from './logit-outputs.ts';
-import { gainOf, Norm } from './normalization.ts';
+import { gainOf, Norm, scaled } from './normalization.ts';
 
 interface HeadGraphOptions {
   /** Whether the norm is the runtime's own operator: see `LayerGraphOptions`. */
@@ -52,10 +52,13 @@ class HeadGraph {
     const { width, vocabularySize, normEpsilon } = architecture;
     const { graph } = this;
     graph.input('state', 'float32', ['rows', width]);
-    const gain = gainOf(graph, architecture, graph.input('norm', 'float32', [width]));
+    const { logitScale } = architecture;
+    const weights = gainOf(graph, architecture, graph.input('norm', 'float32', [width]));
+    // The factor of the logits is a part of the norm's gain, which has the fewest numbers.
+    const gain = scaled(graph, weights, logitScale);
     graph.input('embedding', 'float32', [vocabularySize, width]);
     const keepGradient = trainsHead
-      ? (gradient: Value) => graph.output('norm.gradient', gradient, [width])
+      ? (gradient: Value) => graph.output('norm.gradient', scaled(graph, gradient, logitScale), [width])
       : null;
     this.norm = new Norm(graph, { gain, epsilon: normEpsilon, keepGradient, isFused });
   }

@@ -5,6 +5,7 @@ import { Attention, type AttentionTape } from './attention.ts';
 import { Convolution } from './convolution.ts';
 import { applyGate } from './gate.ts';
 import type { LayerParts } from './layer-parts.ts';
+import { scaled } from './normalization.ts';
 
 /** The values of a layer's forward pass that its backward pass needs. */
 type LayerTape = CommonTape & (AttentionTape | ConvolutionTape);
@@ -54,23 +55,22 @@ export class Layer {
     const norms = sublayerNorms(architecture);
     const attentionNorm = norm(norms.attention.before).forward(input);
     const mix = this.#mix(attentionNorm.output);
-    const added = this.#normed(norms.attention.after, linear(this.#outputName).forward(mix.mixed));
+    const added = this.#added(norms.attention.after, linear(this.#outputName).forward(mix.mixed));
     const middle = graph.op('Add', [this.#select(input), added.output]);
     const mlpNorm = norm(norms.mlp.before).forward(middle);
-    const up = linear('up_proj').forward(mlpNorm.output);
-    const hasGate = isGated(architecture);
+    const { up, gate } = this.#mlpInputs(mlpNorm.output);
     const tape: LayerTape = {
       input,
       attentionInverse: attentionNorm.inverse,
       ...mix,
       middle,
       mlpInverse: mlpNorm.inverse,
-      hidden: hasGate ? up : graph.op('Relu', [up]),
+      hidden: gate === undefined ? graph.op('Relu', [up]) : up,
     };
-    if (hasGate) tape.gate = linear('gate_proj').forward(mlpNorm.output);
+    if (gate !== undefined) tape.gate = gate;
     if (added.inverse !== undefined) {
       const rawMlp = this.#mlpOutput(tape);
-      const { inverse } = this.#normed(norms.mlp.after, rawMlp);
+      const { inverse } = this.#added(norms.mlp.after, rawMlp);
       Object.assign(tape, {
         rawAttention: added.input,
         rawAttentionInverse: added.inverse,
@@ -104,7 +104,7 @@ export class Layer {
   next(tape: LayerTape): Value {
     const { graph, architecture } = this.#parts;
     const { after } = sublayerNorms(architecture).mlp;
-    const { output } = this.#normed(after, tape.rawMlp ?? this.#mlpOutput(tape));
+    const { output } = this.#added(after, tape.rawMlp ?? this.#mlpOutput(tape));
     return graph.op('Add', [tape.middle, output]);
   }
 
@@ -114,25 +114,44 @@ export class Layer {
     return linear('down_proj').forward(graph.op('Mul', [factor, hidden]));
   }
 
-  /** Normalises the output of attention or MLP, if the architecture has a norm there. */
-  #normed(name: NormName | null, input: Value): { input: Value; output: Value; inverse?: Value } {
-    return name === null ? { input, output: input } : { input, ...this.#parts.norm(name).forward(input) };
+  /** What the MLP's first matrices give: what a gate takes, if there is one, and `up`. */
+  #mlpInputs(normalized: Value): { up: Value; gate?: Value } {
+    const { graph, architecture, linear } = this.#parts;
+    if (architecture.joinedGate) {
+      const joined = linear('gate_up_proj').forward(normalized);
+      const [gate, up] = graph.ops('Split', [joined], { axis: 1, num_outputs: 2 }, 2) as [Value, Value];
+      return { up, gate };
+    }
+    const up = linear('up_proj').forward(normalized);
+    return isGated(architecture) ? { up, gate: linear('gate_proj').forward(normalized) } : { up };
+  }
+
+  /** What is added to the states: the output of attention or MLP, normalised and scaled as the architecture says. */
+  #added(name: NormName | null, input: Value): { input: Value; output: Value; inverse?: Value } {
+    const normed = name === null ? { output: input } : this.#parts.norm(name).forward(input);
+    return { input, ...normed, output: this.#scaled(normed.output) };
   }
 
   /** Turns the gradient of what is added to the states into the gradient of the output of attention or MLP. */
-  #normedBackward(name: NormName | null, gradient: Value, raw?: Value, inverse?: Value): Value {
-    if (name === null || raw === undefined || inverse === undefined) return gradient;
-    return this.#parts.norm(name).backward(gradient, raw, inverse);
+  #addedBackward(name: NormName | null, gradient: Value, raw?: Value, inverse?: Value): Value {
+    const scaled = this.#scaled(gradient);
+    if (name === null || raw === undefined || inverse === undefined) return scaled;
+    return this.#parts.norm(name).backward(scaled, raw, inverse);
+  }
+
+  #scaled(values: Value): Value {
+    const { graph, architecture } = this.#parts;
+    return scaled(graph, values, architecture.residualScale);
   }
 
   /** From dLoss/dnext to dLoss/dinput. */
   backward(gradient: Value, tape: LayerTape): Value {
     const { graph, architecture, linear, norm } = this.#parts;
     const norms = sublayerNorms(architecture);
-    const mlpGradient = this.#normedBackward(norms.mlp.after, gradient, tape.rawMlp, tape.rawMlpInverse);
+    const mlpGradient = this.#addedBackward(norms.mlp.after, gradient, tape.rawMlp, tape.rawMlpInverse);
     const mlp = this.#mlpBackward(mlpGradient, tape);
     const middleGradient = graph.op('Add', [gradient, mlp]);
-    const outputGradient = this.#normedBackward(
+    const outputGradient = this.#addedBackward(
       norms.attention.after,
       middleGradient,
       tape.rawAttention,
@@ -159,19 +178,25 @@ export class Layer {
   #mlpBackward(gradient: Value, { middle, mlpInverse, hidden, gate }: CommonTape): Value {
     const { graph, architecture, linear, norm } = this.#parts;
     const mlpNorm = norm(sublayerNorms(architecture).mlp.before);
-    const [down, up] = [linear('down_proj'), linear('up_proj')];
+    const down = linear('down_proj');
     let normalizedGradient: Value;
     if (gate === undefined) {
       const squaredGradient = down.backward(gradient, graph.op('Mul', [hidden, hidden]), { scale: 2 });
       const hiddenGradient = graph.op('Mul', [squaredGradient, hidden]);
-      normalizedGradient = up.backward(hiddenGradient, mlpNorm.outputOf(middle, mlpInverse));
+      normalizedGradient = linear('up_proj').backward(hiddenGradient, mlpNorm.outputOf(middle, mlpInverse));
     } else {
       const { output, slope } = applyGate(graph, architecture, gate);
       const inner = down.backward(gradient, graph.op('Mul', [output, hidden]));
       const normalized = mlpNorm.outputOf(middle, mlpInverse);
-      const added = up.backward(graph.op('Mul', [inner, output]), normalized);
-      const gateGradient = graph.op('Mul', [graph.op('Mul', [inner, hidden]), slope()]);
-      normalizedGradient = linear('gate_proj').backward(gateGradient, normalized, { added });
+      const upGradient = graph.op('Mul', [inner, output]);
+      const gateGradient = () => graph.op('Mul', [graph.op('Mul', [inner, hidden]), slope()]);
+      if (architecture.joinedGate) {
+        const joined = graph.op('Concat', [gateGradient(), upGradient], { axis: 1 });
+        normalizedGradient = linear('gate_up_proj').backward(joined, normalized);
+      } else {
+        const added = linear('up_proj').backward(upGradient, normalized);
+        normalizedGradient = linear('gate_proj').backward(gateGradient(), normalized, { added });
+      }
     }
     return mlpNorm.backward(normalizedGradient, middle, mlpInverse);
   }

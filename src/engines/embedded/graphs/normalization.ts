@@ -21,6 +21,10 @@ export function normalize(
 export const gainOf = (graph: Graph, { normOffset }: Architecture, weights: Value): Value =>
   normOffset === 0 ? weights : graph.op('Add', [weights, graph.scalar(normOffset)]);
 
+/** Values times a factor. */
+export const scaled = (graph: Graph, values: Value, factor: number): Value =>
+  factor === 1 ? values : graph.op('Mul', [values, graph.scalar(factor)]);
+
 interface NormOptions {
   /** The tensor that scales the normalised values. */
   gain: Value;

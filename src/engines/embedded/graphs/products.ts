@@ -8,6 +8,8 @@ export interface Products {
   /** From states [tokens, width] to that order, and back. */
   take(states: Value, width: number): Value;
   give(states: Value): Value;
+  /** The axis of a state's values in that order. */
+  readonly axis: 0 | 1;
   /** The projection of states in that order. `prefix` precedes the names of its weights. */
   multiply(name: Projection, states: Value, prefix?: string): Value;
   /** The weights of a norm, or a bias. */
@@ -29,6 +31,7 @@ export const ranksTogether = 16;
  * 16, inputs]. The input `<name>.B` is [outputs, rank], and `lora_scale` []. Weights that are all trained have no adapters.
  */
 export class PackedProducts implements Products {
+  readonly axis = 1;
   /** The session's own weights: under each name the tensors that are joined in it. */
   readonly own = new Map<string, readonly string[]>();
   readonly #graph: Graph;
@@ -104,6 +107,7 @@ export class PackedProducts implements Products {
  * right operand of a product into other memory in each run, but reads the left one in place.
  */
 export class InPlaceProducts implements Products {
+  readonly axis = 0;
   readonly #graph: Graph;
   readonly #architecture: Architecture;
   readonly #lora: LoraTargets;

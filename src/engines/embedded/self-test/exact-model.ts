@@ -8,7 +8,6 @@ import { runConvolution } from './exact-convolution.ts';
 import {
   backward,
   both,
-  type ExactLinear,
   forward,
   logSoftmax,
   multiply,
@@ -72,7 +71,7 @@ export function runExactly(
   { lora, adapter }: { lora: LoraSettings; adapter: ReadonlyMap<string, Float32Array> },
   tokens: readonly number[],
 ): ExactRun[] {
-  const { width, layers, normEpsilon, embeddingScale, tiedEmbeddings } = architecture;
+  const { width, layers, normEpsilon, embeddingScale, logitScale, tiedEmbeddings } = architecture;
   const gradients = new Map<string, Values>();
   const weight = (name: string) => weights.get(name) as Float32Array;
   const parts: Parts = {
@@ -89,7 +88,8 @@ export function runExactly(
     }),
   };
   const table = weight('model.embed_tokens.weight');
-  const gain = parts.gain(finalNormTensor(architecture).replace(/\.weight$/, ''));
+  const finalGain = parts.gain(finalNormTensor(architecture).replace(/\.weight$/, ''));
+  const gain = finalGain.map((value) => value * logitScale);
   const head = tiedEmbeddings ? table : weight('lm_head.weight');
   let states: Rows = tokens.map((token) =>
     Float64Array.from(table.subarray(token * width, (token + 1) * width), (value) => value * embeddingScale),
@@ -162,7 +162,7 @@ interface LayerRun {
 
 /**
  * A layer of a Llama: attention and a gated MLP, each behind a norm and added to the states. Gemma's norms what is added
- * too, and LFM2's may have a convolution in place of attention.
+ * too, Granite's scales it and may have one matrix for gate and `up`, and LFM2's may have a convolution in place of attention.
  */
 function runLayer(architecture: Architecture, input: Rows, layer: number, parts: Parts): LayerRun {
   const nameOf = (part: Parameters<typeof layerTensorName>[2]) => layerTensorName(architecture, layer, part);
@@ -178,32 +178,60 @@ function runLayer(architecture: Architecture, input: Rows, layer: number, parts:
   const output = linear(nameOf(isConvolution ? 'out_proj' : 'o_proj'));
   const attentionAdded = forward(output, attention.mixed);
   const added = normed(norms.attention.after, attentionAdded);
-  const middle = sum(input, added?.output ?? attentionAdded);
+  const scaled = (rows: Rows) => rows.map((row) => row.map((value) => value * architecture.residualScale));
+  const middle = sum(input, scaled(added?.output ?? attentionAdded));
   const mlpNorm = runNorm(architecture, nameOf(norms.mlp.before), middle, parts);
   const mlpInput = mlpNorm.output;
-  const [gate, up, down] = (['gate_proj', 'up_proj', 'down_proj'] as const).map((name) =>
-    linear(nameOf(name)),
-  ) as [ExactLinear, ExactLinear, ExactLinear];
-  const gates = forward(gate, mlpInput);
-  const ups = forward(up, mlpInput);
+  const down = linear(nameOf('down_proj'));
+  const { gates, ups, backward: inputsBackward } = runMlpInputs(architecture, mlpInput, nameOf, parts);
   const activation = architecture.mlp === 'gated-gelu' ? gelu : silu;
   const hidden = both(gates, ups, (g, u) => activation.value(g) * u);
   const mlpAdded = forward(down, hidden);
   const last = normed(norms.mlp.after, mlpAdded);
   return {
-    output: sum(middle, last?.output ?? mlpAdded),
+    output: sum(middle, scaled(last?.output ?? mlpAdded)),
     largestScore: attention.largestScore,
     backward(gradient) {
-      const hiddenGradient = backward(down, last?.backward(gradient) ?? gradient, hidden);
+      const mlpOutputGradient = last?.backward(scaled(gradient)) ?? scaled(gradient);
+      const hiddenGradient = backward(down, mlpOutputGradient, hidden);
       const upGradient = both(hiddenGradient, gates, (d, g) => d * activation.value(g));
       const slopes = gates.map((row) => row.map(activation.slope));
       const gateGradient = both(both(hiddenGradient, ups, multiply), slopes, multiply);
-      const mlpGradient = sum(backward(gate, gateGradient, mlpInput), backward(up, upGradient, mlpInput));
+      const mlpGradient = inputsBackward(gateGradient, upGradient);
       const middleGradient = sum(gradient, mlpNorm.backward(mlpGradient));
-      const outputGradient = added?.backward(middleGradient) ?? middleGradient;
+      const outputGradient = added?.backward(scaled(middleGradient)) ?? scaled(middleGradient);
       const inputGradient = attention.backward(backward(output, outputGradient, attention.mixed));
       return sum(middleGradient, attentionNorm.backward(inputGradient));
     },
+  };
+}
+
+/** What the gate of an MLP takes, and what it multiplies: by a matrix for each, or the two halves of one. */
+function runMlpInputs(
+  { joinedGate, mlpWidth }: Architecture,
+  input: Rows,
+  nameOf: (part: 'gate_proj' | 'up_proj' | 'gate_up_proj') => string,
+  { linear }: Parts,
+): { gates: Rows; ups: Rows; backward: (gates: Rows, ups: Rows) => Rows } {
+  if (joinedGate) {
+    const joined = linear(nameOf('gate_up_proj'));
+    const all = forward(joined, input);
+    return {
+      gates: all.map((row) => row.subarray(0, mlpWidth)),
+      ups: all.map((row) => row.subarray(mlpWidth)),
+      backward: (gates, ups) =>
+        backward(
+          joined,
+          gates.map((row, at) => Float64Array.of(...row, ...(ups[at] as Values))),
+          input,
+        ),
+    };
+  }
+  const [gate, up] = [linear(nameOf('gate_proj')), linear(nameOf('up_proj'))];
+  return {
+    gates: forward(gate, input),
+    ups: forward(up, input),
+    backward: (gates, ups) => sum(backward(gate, gates, input), backward(up, ups, input)),
   };
 }
 

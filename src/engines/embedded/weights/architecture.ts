@@ -37,12 +37,18 @@ export interface Architecture {
   embeddingScale: number;
   /** Factor of the products of queries and keys. Null: 1 / sqrt(headWidth). */
   attentionScale: number | null;
+  /** Factor of what attention and MLP add to the states. */
+  residualScale: number;
+  /** Factor of the logits. */
+  logitScale: number;
+  /** Whether one matrix gives what an MLP's gate takes, and after it what the gate multiplies. */
+  joinedGate: boolean;
   /** Layers whose attention sees the latest positions only. Null: all layers see all earlier ones. */
   local: LocalAttention | null;
   /** Layers with a gated short convolution in place of attention. Null: none. */
   convolutions: Convolutions | null;
   /** How files name the tensors of layers. */
-  tensorNames: 'llama' | 'lfm2';
+  tensorNames: 'llama' | 'lfm2' | 'granite-hybrid';
   /** Whether the queries and keys of each head are normalised before they are rotated. */
   queryKeyNorm: boolean;
   /** Whether queries, keys and values have biases. */
@@ -89,6 +95,9 @@ export const usualOptions = {
   outputNorms: false,
   embeddingScale: 1,
   attentionScale: null,
+  residualScale: 1,
+  logitScale: 1,
+  joinedGate: false,
   local: null,
   convolutions: null,
   tensorNames: 'llama',

@@ -97,18 +97,19 @@ describe('a checkpoint', () => {
     const isQwen3 = name === 'qwen3';
     const isGemma3 = name === 'gemma3';
     const isLfm2 = name === 'lfm2';
+    const isGranite = name === 'granite' || name === 'granite4';
     expect(checkpoint.architecture).toEqual({
       vocabularySize: 320,
       width: 32,
       layers: isGemma3 || isLfm2 ? 3 : 2,
       heads: 4,
       keyValueHeads: isGemma3 ? 1 : 2,
-      headWidth: isQwen3 || isGemma3 ? 16 : 8,
+      headWidth: isQwen3 || isGemma3 || name === 'mistral' ? 16 : 8,
       // Of LFM2, two thirds of 84 as a multiple of 16.
-      mlpWidth: { llama: 48, qwen2: 80, qwen3: 80, gemma3: 48, lfm2: 64 }[name],
+      mlpWidth: { qwen2: 80, qwen3: 80, lfm2: 64 }[name as string] ?? 48,
       contextLength: 512,
       positions: {
-        theta: { llama: 500, qwen2: 10_000, qwen3: 1_000_000, gemma3: 10_000, lfm2: 1_000_000 }[name],
+        theta: { llama: 500, qwen3: 1_000_000, lfm2: 1_000_000 }[name as string] ?? 10_000,
         scaling:
           name === 'llama'
             ? { factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 64 }
@@ -118,7 +119,7 @@ describe('a checkpoint', () => {
       },
       previousTokens: 0,
       mlp: isGemma3 ? 'gated-gelu' : 'gated-silu',
-      normEpsilon: name === 'llama' || isLfm2 ? 1e-5 : 1e-6,
+      normEpsilon: name === 'qwen2' || isQwen3 || isGemma3 ? 1e-6 : 1e-5,
       ...usualOptions,
       ...(isGemma3
         ? {
@@ -131,18 +132,28 @@ describe('a checkpoint', () => {
           }
         : {}),
       ...(isLfm2 ? { convolutions: { layers: [true, false, true], taps: 3 }, tensorNames: 'lfm2' } : {}),
+      ...(name === 'mistral'
+        ? { local: { layers: [true, true], window: 5, positions: { theta: 10_000, scaling: null } } }
+        : {}),
+      ...(isGranite
+        ? { embeddingScale: 3, attentionScale: 0.125, residualScale: 0.22, logitScale: 0.25 }
+        : {}),
+      ...(name === 'granite4' ? { joinedGate: true, tensorNames: 'granite-hybrid' } : {}),
       queryKeyNorm: isQwen3 || isGemma3 || isLfm2,
       attentionBias: name === 'qwen2',
-      tiedEmbeddings: name !== 'llama',
+      tiedEmbeddings: name !== 'llama' && name !== 'mistral' && name !== 'granite4',
     });
     expect(checkpoint).toMatchObject({
-      family: { modelType: isGemma3 ? 'gemma3_text' : name },
-      endTokens: isLfm2 ? [314] : name === 'llama' || isGemma3 ? [313, 314] : [314, 313],
+      family: { modelType: { gemma3: 'gemma3_text', granite4: 'granitemoehybrid' }[name as string] ?? name },
+      endTokens: name === 'llama' || isGemma3 ? [313, 314] : name === 'qwen2' || isQwen3 ? [314, 313] : [314],
     });
     const parameters = [...checkpoint.weights.values()].reduce((sum, { length }) => sum + length, 0);
     // Counted by PyTorch.
     expect(parameters).toBe(
-      { llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936, lfm2: 40_368 }[name],
+      {
+        ...{ llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936, lfm2: 40_368 },
+        ...{ mistral: 42_144, granite: 25_760, granite4: 36_000 },
+      }[name],
     );
   });
 
@@ -240,6 +251,39 @@ describe('a checkpoint', () => {
     expect(plain).toMatchObject({ mlpWidth: 84, tiedEmbeddings: false });
   });
 
+  it('of Mistral has windows where its configuration has them and they are shorter than its context', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('mistral'), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(await readFile(path, 'utf8'));
+    const read = async (fields: Record<string, unknown>) => {
+      await writeFile(path, JSON.stringify({ ...config, ...fields }));
+      return readConfig(folder).architecture;
+    };
+    expect((await read({ sliding_window: null })).local).toBeNull();
+    expect((await read({ sliding_window: 512 })).local).toBeNull();
+    // The default of transformers.
+    const long = { sliding_window: undefined, max_position_embeddings: 32_768 };
+    expect((await read(long)).local).toMatchObject({ layers: [true, true], window: 4096 });
+    const ministral = { model_type: 'ministral', layer_types: ['full_attention', 'sliding_attention'] };
+    expect((await read(ministral)).local).toMatchObject({ layers: [false, true], window: 5 });
+    const few = await read({ head_dim: null, num_attention_heads: 8, num_key_value_heads: null });
+    expect(few).toMatchObject({ keyValueHeads: 8, headWidth: 4 });
+  });
+
+  it('of Granite has the factors 1 where its configuration has none, and layers by either name', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('granite4'), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(await readFile(path, 'utf8'));
+    const missing = { embedding_multiplier: null, attention_multiplier: null, residual_multiplier: null };
+    const later = { layer_types: null, layers_block_type: ['full_attention', 'full_attention'] };
+    await writeFile(path, JSON.stringify({ ...config, ...missing, ...later, logits_scaling: null }));
+    expect(readConfig(folder).architecture).toMatchObject({
+      ...{ embeddingScale: 1, attentionScale: 1, residualScale: 1, logitScale: 1, joinedGate: true },
+    });
+  });
+
   it('with tied embeddings may store its head too, if it is the same', async () => {
     const folder = await temporaryFolder();
     await cp(fixtureFolder('qwen2'), folder, { recursive: true });
@@ -286,8 +330,8 @@ describe('a folder is refused with file, field and value', () => {
 
   it.each<[Record<string, unknown>, string]>([
     [
-      { model_type: 'mistral' },
-      'model_type is "mistral". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2',
+      { model_type: 'gpt_oss' },
+      'model_type is "gpt_oss". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2, mistral, ministral, granite, granitemoehybrid. Choose',
     ],
     [
       { model_type: 'qwen3_5' },
@@ -297,6 +341,10 @@ describe('a folder is refused with file, field and value', () => {
     [{ model_type: 'lfm2_moe' }, 'model_type is "lfm2_moe". martingale runs LFM2 without experts'],
     [{ model_type: 'lfm2_vl' }, 'model_type is "lfm2_vl". martingale runs LFM2 without images'],
     [{ model_type: 'qwen3_moe' }, 'model_type is "qwen3_moe"'],
+    [{ model_type: 'mixtral' }, 'model_type is "mixtral". martingale runs Mistral without experts'],
+    [{ model_type: 'mistral3' }, 'model_type is "mistral3". martingale runs Mistral without images'],
+    [{ model_type: 'ministral3' }, 'model_type is "ministral3". martingale runs no Ministral 3'],
+    [{ model_type: 'granitemoe' }, 'model_type is "granitemoe". martingale runs Granite without experts'],
     [{ model_type: undefined }, 'config.json has no model_type'],
     [
       { model_type: 'gemma3' },
@@ -376,6 +424,45 @@ describe('a folder is refused with file, field and value', () => {
     [{ block_auto_adjust_ff_dim: false }, 'feed_forward.w1.weight is [64,32]. It must be [84,32]'],
   ])('that is an LFM2 that is not supported, or contradicts itself: %j', async (fields, message) => {
     expect(await withConfig(fields, 'lfm2')).toContain(message);
+  });
+
+  it.each<[(typeof fixtureNames)[number], Record<string, unknown>, string]>([
+    [
+      'mistral',
+      { layer_types: ['full_attention', 'sliding_attention'] },
+      'checkpoint_unsupported config.json: layer_types is ["full_attention","sliding_attention"]. martingale runs layers of mistral that are all alike',
+    ],
+    ['mistral', { sliding_window: 0 }, 'bad_checkpoint config.json: sliding_window is 0'],
+    [
+      'mistral',
+      { model_type: 'ministral', layer_types: ['full_attention'] },
+      'It must be a list of 2 layers (num_hidden_layers)',
+    ],
+    ['mistral', { rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'rope_scaling.rope_type is "yarn"'],
+    ['granite', { attention_bias: true }, 'checkpoint_unsupported config.json: attention_bias is true'],
+    ['granite', { logits_scaling: 0 }, 'bad_checkpoint config.json: logits_scaling is 0'],
+    ['granite', { residual_multiplier: 'x' }, 'bad_checkpoint config.json: residual_multiplier is "x"'],
+    [
+      'granite4',
+      { layer_types: ['mamba', 'attention'] },
+      'checkpoint_unsupported config.json: layer_types is ["mamba","attention"]. martingale runs Granite 4.0 without experts and state space layers: 350M and 1B',
+    ],
+    ['granite4', { layer_types: null }, 'config.json has no layers_block_type. martingale runs Granite 4.0'],
+    ['granite4', { layer_types: ['attention'] }, 'It must be a list of 2 layers (num_hidden_layers)'],
+    ['granite4', { num_local_experts: 8 }, 'num_local_experts is 8. martingale runs models without experts'],
+    ['granite4', { num_local_experts: null }, 'config.json has no num_local_experts. martingale runs'],
+    [
+      'granite4',
+      { position_embedding_type: null },
+      'has no position_embedding_type. martingale runs Granite 4.0 with rotary positions',
+    ],
+    [
+      'granite4',
+      { shared_intermediate_size: 40 },
+      'shared_mlp.input_linear.weight is [96,32]. It must be [80,32]',
+    ],
+  ])('that is a %s that is not supported, or contradicts itself: %j', async (name, fields, message) => {
+    expect(await withConfig(fields, name)).toContain(message);
   });
 
   it('that is a Llama with biases', async () => {

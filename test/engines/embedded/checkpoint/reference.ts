@@ -2,7 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 /** The checkpoints in `fixtures`, each of another family and number format. */
-export const fixtureNames = ['llama', 'qwen2', 'qwen3', 'gemma3', 'lfm2'] as const;
+export const fixtureNames = [
+  ...(['llama', 'qwen2', 'qwen3', 'gemma3', 'lfm2'] as const),
+  ...(['mistral', 'granite', 'granite4'] as const),
+];
 
 export type FixtureName = (typeof fixtureNames)[number];
 

@@ -44,7 +44,9 @@ export function float64States(
     const rotary = local?.positions ?? architecture.positions;
     const first = (position: number) => (local ? Math.max(0, position - local.window + 1) : 0);
     const added = (name: string, output: readonly number[]) =>
-      outputNorms ? normalize(architecture, output, tensor(`${prefix}.${name}.weight`)) : output;
+      (outputNorms ? normalize(architecture, output, tensor(`${prefix}.${name}.weight`)) : output).map(
+        (value) => value * architecture.residualScale,
+      );
     const normed = states.map((x) => normalize(architecture, x, tensor(`${prefix}.input_layernorm.weight`)));
     const project = (part: string, count: number) =>
       normed.map((x, position) => {
@@ -108,8 +110,11 @@ export function float64States(
       );
       const inputNorm = outputNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
       const input = normalize(architecture, attended, tensor(`${prefix}.${inputNorm}.weight`));
-      const up = multiply(`${prefix}.mlp.up_proj`, input);
-      const gate = mlp === 'squared-relu' ? [] : multiply(`${prefix}.mlp.gate_proj`, input);
+      const isGated = mlp !== 'squared-relu';
+      const isJoined = isGated && architecture.joinedGate;
+      const joined = isJoined ? multiply(`${prefix}.mlp.gate_up_proj`, input) : [];
+      const up = isJoined ? joined.slice(architecture.mlpWidth) : multiply(`${prefix}.mlp.up_proj`, input);
+      const gate = isGated && !isJoined ? multiply(`${prefix}.mlp.gate_proj`, input) : joined;
       const hidden = up.map((value, at) => {
         const gated = gate[at] as number;
         if (mlp === 'squared-relu') return Math.max(0, value) ** 2;
@@ -141,7 +146,9 @@ export function float64Decision(
   const tokens = legal ? [...legal] : Array.from({ length: vocabularySize }, (_, id) => id);
   const logits = tokens.map(
     (id) =>
-      x.reduce((sum, value, at) => sum + value * (head[id * width + at] as number), 0) / (temperature || 1),
+      (architecture.logitScale *
+        x.reduce((sum, value, at) => sum + value * (head[id * width + at] as number), 0)) /
+      (temperature || 1),
   );
   const probabilities = softmax(logits);
   const entropy = -probabilities.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0);

@@ -58,6 +58,9 @@ const architectures: fc.Arbitrary<Architecture> = fc
     outputNorms: fc.boolean(),
     embeddingScale: fc.constantFrom(1, 3.5),
     attentionScale: fc.constantFrom(null, 0.3),
+    residualScale: fc.constantFrom(1, 0.4),
+    logitScale: fc.constantFrom(1, 0.7),
+    joinedGate: fc.boolean(),
     local: fc.option(
       fc.record({
         layers: fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
@@ -80,6 +83,7 @@ const architectures: fc.Arbitrary<Architecture> = fc
   })
   .map((architecture) => ({
     ...architecture,
+    joinedGate: architecture.mlp !== 'squared-relu' && architecture.joinedGate,
     heads: architecture.heads * architecture.keyValueHeads,
     local: architecture.positions === 'learned' ? null : architecture.local,
   }));
@@ -120,7 +124,7 @@ describe('layers and head of a checkpoint with LoRA, or with all weights in trai
           const architecture = { ...rest.architecture, width };
           const random = new Random(seed);
           const targets = rest.targets.filter((name) => allProjections(architecture).includes(name));
-          if (targets.length === 0) targets.push('up_proj');
+          if (targets.length === 0) targets.push('down_proj');
           const lora = { rank, alpha, targets };
           const draw = (count: number, scale: number, mean = 0) =>
             Float32Array.from({ length: count }, () => mean + scale * random.normal());

@@ -71,8 +71,8 @@ export interface Family {
 export const [mostLayers, mostMlpWidth] = [1024, 1 << 20];
 
 /** What most families read alike. */
-export const readMlpAndNorms = (config: JsonFields) => ({
-  mlpWidth: config.count('intermediate_size', mostMlpWidth),
+export const readMlpAndNorms = (config: JsonFields, widthField = 'intermediate_size') => ({
+  mlpWidth: config.count(widthField, mostMlpWidth),
   normEpsilon: config.number('rms_norm_eps', { least: 1e-12, most: 1 }),
 });
 

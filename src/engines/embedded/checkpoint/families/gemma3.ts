@@ -1,6 +1,6 @@
 import type { JsonFields } from '../../../../language/index.ts';
 import { EngineError } from '../../../engine.ts';
-import type { Architecture } from '../../weights/architecture.ts';
+import { type Architecture, usualOptions } from '../../weights/architecture.ts';
 import { fromFloat32, toFloat32 } from '../../weights/number-formats.ts';
 import type { GgufField } from '../gguf/encode-header.ts';
 import type { GgufFields } from '../gguf/fields.ts';
@@ -64,6 +64,7 @@ function options(config: JsonFields, { width, layers }: { width: number; layers:
   });
   return {
     ...readMlpAndNorms(config),
+    ...usualOptions,
     positions: readPositions(
       rope?.nested('full_attention') ?? config.nested('rope_scaling'),
       { file: config, field: 'rope_theta', fallback: defaults.theta },
@@ -73,7 +74,6 @@ function options(config: JsonFields, { width, layers }: { width: number; layers:
     normOffset: 1,
     outputNorms: true,
     embeddingScale: embeddingScaleOf(config, width),
-    convolutions: null,
     attentionScale: 1 / Math.sqrt(scaledWidth),
     local: {
       layers: localLayersOf(config, layers),

@@ -1,4 +1,5 @@
 import type { JsonFields } from '../../../../language/index.ts';
+import { largestOf } from '../../../../util/extremes.ts';
 import type { RotaryPositions, RotaryScaling } from '../../weights/architecture.ts';
 import type { GgufFields } from '../gguf/fields.ts';
 import { ropeFactors } from '../gguf/header.ts';
@@ -94,6 +95,28 @@ export function ggufPositions(
   const theta = fields.number(`${family}.rope.freq_base`) ?? 10_000;
   return { rope_theta: theta, rope_scaling: ggufScaling(fields, family, { factors, theta, headWidth }) };
 }
+
+/** A GGUF file's heads of keys and values: one number, or a list with 0 for each layer without attention. */
+export const keyValueHeadsField = 'attention.head_count_kv';
+
+/** @returns null if all layers have as many */
+export function keyValueHeadsByLayer(fields: GgufFields, family: string): readonly number[] | null {
+  const name = `${family}.${keyValueHeadsField}`;
+  if (!Array.isArray(fields.get(name))) return null;
+  const heads = fields.numbers(name);
+  const most = largestOf(heads, 0);
+  if (heads.every((count) => count === 0 || count === most)) return heads;
+  throw fields.unsupported(
+    name,
+    'martingale runs layers of attention that all have the same number of heads.',
+  );
+}
+
+/** The heads of keys and values of the layers with attention. */
+export const keyValueHeadsOf = (fields: GgufFields, family: string): number | undefined => {
+  const heads = keyValueHeadsByLayer(fields, family);
+  return heads ? largestOf(heads, 0) || undefined : fields.number(`${family}.${keyValueHeadsField}`);
+};
 
 /** The numbers of all published models of Llama 3; their factors differ. */
 const llama3 = { low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };

@@ -4,7 +4,14 @@ import { type Architecture, kindOf, usualOptions } from '../../weights/architect
 import type { GgufField } from '../gguf/encode-header.ts';
 import type { GgufFields } from '../gguf/fields.ts';
 import { type Family, type GgufSizes, mostMlpWidth, silu } from './family.ts';
-import { ggufPositions, layersOfType, readPositions } from './layer-settings.ts';
+import {
+  ggufPositions,
+  keyValueHeadsByLayer,
+  keyValueHeadsField,
+  keyValueHeadsOf,
+  layersOfType,
+  readPositions,
+} from './layer-settings.ts';
 
 /** The defaults of transformers' Lfm2Config. */
 const defaults = { keyValueHeads: 8, epsilon: 1e-5, theta: 1_000_000, taps: 3, multiple: 256 } as const;
@@ -87,28 +94,18 @@ function convolutionsOf(config: JsonFields, layers: number): boolean[] {
 
 const name = (field: string) => `lfm2.${field}`;
 
-/** The heads of keys and values of each layer, 0 of a convolution; in files where all are the same, one number. */
-const keyValueHeads = 'attention.head_count_kv';
-
 function ggufConfig(fields: GgufFields, sizes: GgufSizes): object {
   if (fields.flag(name('attention.causal')) === false)
     throw fields.unsupported(
       name('attention.causal'),
       'martingale runs models that see earlier tokens only.',
     );
-  const given = fields.get(name(keyValueHeads));
-  const heads = Array.isArray(given) ? fields.numbers(name(keyValueHeads)) : null;
-  const [most = 0] = heads?.toSorted((one, other) => other - one) ?? [];
-  if (heads?.some((count) => count !== 0 && count !== most))
-    throw fields.unsupported(
-      name(keyValueHeads),
-      'martingale runs layers of attention that all have the same number of heads.',
-    );
+  const heads = keyValueHeadsByLayer(fields, 'lfm2');
   return {
     torch_dtype: 'bfloat16',
     hidden_act: 'silu',
     ...ggufPositions(fields, 'lfm2', sizes),
-    num_key_value_heads: heads ? most || undefined : fields.number(name(keyValueHeads)),
+    num_key_value_heads: keyValueHeadsOf(fields, 'lfm2'),
     norm_eps: fields.number(name('attention.layer_norm_rms_epsilon')),
     // The file has the width that its tensors have.
     block_auto_adjust_ff_dim: false,
@@ -130,7 +127,7 @@ function ggufFields(architecture: Architecture): Record<string, GgufField> {
     kindOf(architecture, layer) === 'convolution' ? 0 : architecture.keyValueHeads,
   );
   return {
-    [keyValueHeads]: { type: 'int32s', value: heads },
+    [keyValueHeadsField]: { type: 'int32s', value: heads },
     'shortconv.l_cache': { type: 'uint32', value: convolutions.taps },
   };
 }

@@ -23,18 +23,9 @@ function likeLlama({
     options(config) {
       refuseWindows(config);
       return {
-        ...readMlpAndNorms(config),
-        ...usualOptions,
-        positions: readPositions(
-          config.nested('rope_scaling') ?? config.nested('rope_parameters'),
-          // The default of transformers.
-          { file: config, field: 'rope_theta', fallback: 10_000 },
-          ['default', 'llama3'],
-        ),
-        mlp: 'gated-silu',
+        ...llamaOptions(config),
         queryKeyNorm: name === 'qwen3',
         attentionBias: name === 'qwen2',
-        tiedEmbeddings: config.flag('tie_word_embeddings', false),
       };
     },
     gguf: {
@@ -58,6 +49,23 @@ export const llama = likeLlama({ name: 'llama', className: 'LlamaForCausalLM' })
 export const qwen2 = likeLlama({ name: 'qwen2', className: 'Qwen2ForCausalLM' });
 /** The width is the default of transformers' Qwen3Config. */
 export const qwen3 = likeLlama({ name: 'qwen3', className: 'Qwen3ForCausalLM', headWidth: 128 });
+
+/** What a Llama without windows says. Other families that are alike change some of it. */
+export const llamaOptions = (config: JsonFields, mlpWidthField?: string) =>
+  ({
+    ...readMlpAndNorms(config, mlpWidthField),
+    ...usualOptions,
+    positions: readPositions(
+      config.nested('rope_scaling') ?? config.nested('rope_parameters'),
+      // The default of transformers.
+      { file: config, field: 'rope_theta', fallback: 10_000 },
+      ['default', 'llama3'],
+    ),
+    mlp: 'gated-silu',
+    queryKeyNorm: false,
+    attentionBias: false,
+    tiedEmbeddings: config.flag('tie_word_embeddings', false),
+  }) satisfies ReturnType<Family['options']>;
 
 /** `sliding_window` alone means nothing: published checkpoints have it with `use_sliding_window` false. */
 function refuseWindows(config: JsonFields): void {
