@@ -8,9 +8,10 @@ import type {
 } from '@ai-sdk/provider';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { toChatRequest } from './chat-request.ts';
-import type { PolicyCaller, StartedCall } from './policy-caller.ts';
+import type { PolicyCaller } from './policy-caller.ts';
 import { observeToolResults, providerName, toPromptMessages } from './prompt-messages.ts';
 import { callStamp, toContent, toFinishReason, toStreamParts, toUsage } from './reply-parts.ts';
+import type { StartedCall } from './started-call.ts';
 
 /**
  * The policy as an AI SDK model. Each call is recorded in the trajectory of its async scope. Outside of a rollout the

@@ -1,33 +1,24 @@
-import type { Attributes, Span } from '@opentelemetry/api';
-import { type CallOptions, isRequestError } from '../client/index.ts';
+import type { Span } from '@opentelemetry/api';
+import type { CallOptions } from '../client/index.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
   Choice,
-  FinishReason,
-  Message,
-  Tool,
-  Usage,
 } from '../contract/index.ts';
 import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from '../endpoint/index.ts';
-import { contentAttributes, genAi, recordTokens } from '../telemetry/index.ts';
-import {
-  askedFormOf,
-  currentTrajectory,
-  runAsOwnCall,
-  type Trajectory,
-  unexpectedCall,
-} from '../trajectory/index.ts';
+import { currentTrajectory, runAsOwnCall, unexpectedCall } from '../trajectory/index.ts';
 import { Deadline, untilAborted } from '../util/deadline.ts';
 import { warn } from '../util/warning.ts';
 import type { CallBudget } from './call-budget.ts';
+import { describeReply, requestAttributes } from './call-span.ts';
 import { type CompletionSource, StreamedChoice } from './completion-source.ts';
 import { restoreSampled } from './conversation-tree.ts';
 import { runModelCall } from './model-call.ts';
 import { incompleteCompletion, ModelError } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
 import { warnOfUnenforced } from './schema-warning.ts';
+import { isTooLong, noteFailure, recordAnswer, type StartedCall } from './started-call.ts';
 
 /** Sampling settings of a model handle. They override the agent's settings in every call. */
 export interface SamplingOverride {
@@ -55,27 +46,6 @@ interface PolicyCallerOptions {
   outsideRollout: OutsideRollout;
   /** Deadline of a call in milliseconds, from getting its slot in the budget to its answer. */
   callTimeoutMs: number | undefined;
-}
-
-export interface StartedCall {
-  body: ChatCompletionRequest & { stream?: false };
-  /** The messages as the agent sent them. A repetition of a failed call has the same ones. */
-  asked: readonly Message[];
-  tools: Tool[] | undefined;
-  signal: AbortSignal | undefined;
-  trajectory: Trajectory | undefined;
-  /** The trajectory of the async scope, even if the call is not recorded. */
-  scope: Trajectory | undefined;
-  index: number;
-  /** Identifies the call in its trajectory; undefined if it is not recorded. */
-  callId: string | undefined;
-  /** Whether the agent set the call's seed. */
-  hasAgentSeed: boolean;
-  /** When it began and when it was sent, in milliseconds of its trajectory. */
-  begunMs: number;
-  sentMs: number;
-  /** Whether its answer is recorded, or its failure noted. */
-  hasEnded?: boolean;
 }
 
 interface StreamedReply {
@@ -217,7 +187,7 @@ export class PolicyCaller implements EndpointModel {
       const [choice] = completion.choices;
       if (!choice) throw incompleteCompletion(completion.model, 'without a choice');
       describeReply(span, call.body, { ...completion, choice });
-      record(call, choice, completion.prompt_token_ids ?? [], completion.model);
+      recordAnswer(call, choice, completion.prompt_token_ids ?? [], completion.model);
       return { completion, choice };
     });
   }
@@ -250,7 +220,7 @@ export class PolicyCaller implements EndpointModel {
     // An agent that aborts a call may return before the call has failed.
     const onAbort = () => {
       untrack();
-      fail(call, signal?.reason);
+      noteFailure(call, signal?.reason);
     };
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
@@ -268,24 +238,13 @@ export class PolicyCaller implements EndpointModel {
       });
     } catch (error) {
       if (isTooLong(call, error)) trajectory?.endCall('refused_by_context', index);
-      else fail(call, error);
+      else noteFailure(call, error);
       throw error;
     } finally {
       signal?.removeEventListener('abort', onAbort);
       untrack();
     }
   }
-}
-
-/** Whether the service refused a recorded call for the length of its prompt, which is the policy's doing. */
-const isTooLong = ({ trajectory }: StartedCall, error: unknown): boolean =>
-  trajectory !== undefined && isRequestError(error, 'context_length_exceeded');
-
-/** Notes once that a call got no answer. */
-function fail(call: StartedCall, error: unknown): void {
-  if (call.hasEnded) return;
-  call.hasEnded = true;
-  call.scope?.failCall(error, call.asked);
 }
 
 function overrideFields({ temperature, topP, topK, minP, maxOutputTokens }: SamplingOverride) {
@@ -314,52 +273,6 @@ function streamLeft(model: string): ModelError {
   );
 }
 
-function requestAttributes(body: ChatCompletionRequest, conversationId: string | undefined): Attributes {
-  return {
-    [genAi.conversationId]: conversationId,
-    [genAi.operationName]: 'chat',
-    [genAi.providerName]: providerName,
-    [genAi.requestModel]: body.model ?? undefined,
-    [genAi.requestTemperature]: body.temperature ?? undefined,
-    [genAi.requestMaxTokens]: body.max_completion_tokens ?? undefined,
-    [genAi.requestSeed]: body.seed ?? undefined,
-  };
-}
-
-function responseAttributes(
-  { id, model, usage }: { id: string; model: string; usage: Usage | undefined },
-  finishReason: FinishReason,
-): Attributes {
-  return {
-    [genAi.responseId]: id,
-    [genAi.responseModel]: model,
-    [genAi.responseFinishReasons]: [finishReason],
-    [genAi.usageInputTokens]: usage?.prompt_tokens,
-    [genAi.usageOutputTokens]: usage?.completion_tokens,
-    [genAi.cacheReadTokens]: usage?.prompt_tokens_details?.cached_tokens ?? undefined,
-  };
-}
-
-/** Adds the answer of a call to its span and to the metrics. */
-function describeReply(
-  span: Span,
-  body: ChatCompletionRequest,
-  answer: { id: string; model: string; usage: Usage | undefined; choice: Choice },
-): void {
-  const { choice, usage } = answer;
-  if (span.isRecording()) {
-    span.setAttributes(responseAttributes(answer, choice.finish_reason));
-    span.setAttributes(contentAttributes(body.messages, choice));
-  }
-  if (!usage) return;
-  recordTokens({
-    provider: providerName,
-    model: body.model ?? answer.model,
-    promptTokens: usage.prompt_tokens,
-    completionTokens: usage.completion_tokens,
-  });
-}
-
 async function* readAndRecord(
   call: StartedCall,
   chunks: AsyncIterable<ChatCompletionChunk>,
@@ -374,51 +287,19 @@ async function* readAndRecord(
     }
     const completion = reply.complete();
     describeReply(span, call.body, completion);
-    record(call, completion.choice, completion.promptTokenIds, completion.model);
+    recordAnswer(call, completion.choice, completion.promptTokenIds, completion.model);
   } catch (error) {
     // Noted before the reader gets the error, because it may return at once.
-    if (!isTooLong(call, error)) fail(call, error);
+    if (!isTooLong(call, error)) noteFailure(call, error);
     ended.reject(error);
     throw error;
   } finally {
     // The policy has sampled tokens that the agent may have seen, and they are not trained on.
-    if (!call.hasEnded) fail(call, streamLeft(call.body.model ?? ''));
+    if (!call.hasEnded) noteFailure(call, streamLeft(call.body.model ?? ''));
     // Must not wait for later ticks, because the reader may return immediately.
     call.trajectory?.observations.untrackCall(call.index);
     ended.resolve();
   }
-}
-
-function record(call: StartedCall, choice: Choice, promptTokenIds: number[], model: string): void {
-  const { trajectory, index, tools, body } = call;
-  call.hasEnded = true;
-  if (!trajectory) return;
-  const { begunMs, sentMs } = call;
-  const times = [tenths(begunMs), tenths(sentMs), tenths(trajectory.milliseconds)] as const;
-  const { messages } = body;
-  const askedForm = askedFormOf(body);
-  trajectory.record({ index, messages, tools, askedForm, choice, promptTokenIds, model, times });
-  trajectory.endCall(isCutByContext(body, choice) ? 'cut_by_context' : 'answered', index);
-  const { observations } = trajectory;
-  if (isGreedy(body, choice)) observations.greedyCalls++;
-  if (call.hasAgentSeed) observations.agentSeeds++;
-}
-
-const tenths = (milliseconds: number): number => Math.round(milliseconds * 10) / 10;
-
-/** Whether the reply was cut before it reached the requested maximum of tokens: the context was full. */
-function isCutByContext(
-  { max_completion_tokens, max_tokens }: ChatCompletionRequest,
-  { finish_reason, token_ids }: Choice,
-): boolean {
-  const requested = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;
-  return finish_reason === 'length' && (token_ids?.length ?? 0) < requested;
-}
-
-/** Uses the sampling settings reported by the service, or else the requested ones. */
-function isGreedy({ temperature, top_k }: ChatCompletionRequest, { sampling }: Choice): boolean {
-  const used = sampling ?? { temperature, top_k };
-  return used.temperature === 0 || used.top_k === 1;
 }
 
 function minOf(a: number | null | undefined, b: number | undefined): number | undefined {
