@@ -5,7 +5,8 @@ import {
   toTrajectoryRecord,
 } from '../trajectory/index.ts';
 import { isObject } from '../util/json.ts';
-import { type GroupSeat, type Rollout, type RolloutFailure, RolloutGroup, seatNotPlayed } from './rollout.ts';
+import { type Rollout, type RolloutFailure, seatNotPlayed } from './rollout.ts';
+import { type GroupSeat, RolloutGroup } from './rollout-group.ts';
 import { meanReward } from './seats.ts';
 
 interface RolloutRecordBase {

@@ -1,6 +1,7 @@
 import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { commonFailures, type Rollout, type RolloutFailure } from './rollout.ts';
+import { commonFailures } from './failure-kinds.ts';
+import type { Rollout, RolloutFailure } from './rollout.ts';
 
 /**
  * What happens to a group in which some rollouts do not complete.

@@ -1,4 +1,5 @@
 export { type InProcessOptions, inProcess, type RolloutExecutor } from './executor.ts';
+export { commonFailures, describeFailureKinds, type FailureKind, failureKinds } from './failure-kinds.ts';
 export {
   fromGroupRecord,
   fromGroupRecords,
@@ -17,22 +18,16 @@ export {
   type PoolPlayer,
 } from './opponents.ts';
 export {
-  commonFailures,
   countRollouts,
-  describeFailureKinds,
-  type FailureKind,
-  failureKinds,
-  type GroupSeat,
   type Rollout,
   type RolloutCounts,
   type RolloutFailure,
-  RolloutGroup,
-  type RolloutGroupOptions,
   seatNotPlayed,
   toFailure,
   trajectoriesOf,
   withoutReward,
 } from './rollout.ts';
+export { type GroupSeat, RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';
 export {
   checkEnvironment,
   checkEssentials,

@@ -10,7 +10,8 @@ import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { problemsOf } from '../util/show-value.ts';
-import { countRollouts, type RolloutCounts, RolloutGroup, trajectoriesOf } from './rollout.ts';
+import { countRollouts, type RolloutCounts, trajectoriesOf } from './rollout.ts';
+import { RolloutGroup } from './rollout-group.ts';
 import {
   checkEssentials,
   limitWords,

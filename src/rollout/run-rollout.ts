@@ -1,10 +1,7 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
-import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import type { z } from 'zod';
 import {
   checkTrajectory,
-  cleanupFailedMetric,
-  describeThrown,
   type Environment,
   EnvironmentError,
   isOurs,
@@ -13,15 +10,13 @@ import {
   watchAiSdkTools,
 } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
-import { attribute, errorType, genAi, recordRollout, spanName, withSpan } from '../telemetry/index.ts';
 import {
   runInTrajectory,
   runOutsideTrajectory,
   type Trajectory,
   watchOtherModels,
 } from '../trajectory/index.ts';
-import { withDeadline } from '../util/deadline.ts';
-import { warn } from '../util/warning.ts';
+import { cleanUp } from './clean-up.ts';
 import { Interruption } from './interruption.ts';
 import { settleUnanswered, whyNothingRecorded } from './missing-answers.ts';
 import { adviceForOwnModel } from './own-model.ts';
@@ -32,6 +27,7 @@ import {
   toFailure,
   type UnrewardedEnd,
 } from './rollout.ts';
+import { inRolloutSpan } from './rollout-span.ts';
 import {
   hasPlayed,
   meanReward,
@@ -198,80 +194,4 @@ async function runAndReward<Schema extends z.ZodType, Outcome>(
   }
   for (const [at, { trajectory: own }] of seats.entries()) own.reward = rewards[at] ?? null;
   return { status: 'completed', reward: meanReward(seats), outcome };
-}
-
-/** Runs a rollout within its span, and records its outcome in span and metrics. */
-export function inRolloutSpan<Schema extends z.ZodType, Outcome>(
-  { environment, group, index, model }: RunRolloutOptions<Schema, Outcome>,
-  run: () => Promise<Rollout<Outcome>>,
-): Promise<Rollout<Outcome>> {
-  const attributes = {
-    [genAi.operationName]: 'invoke_agent',
-    [genAi.agentName]: environment.name,
-    [attribute.groupIndex]: group,
-    [attribute.rolloutIndex]: index,
-    [attribute.policyVersion]: model.step,
-  };
-  return withSpan(spanName.rollout, attributes, async (span) => {
-    const rollout = await run();
-    describeRollout(span, rollout);
-    return rollout;
-  });
-}
-
-function describeRollout(span: Span, rollout: Rollout): void {
-  const { status: outcome, durationMs, trajectory } = rollout;
-  span.setAttribute(attribute.rolloutOutcome, outcome);
-  span.setAttribute(genAi.conversationId, trajectory.id);
-  if (rollout.status === 'completed') {
-    span.setAttribute(attribute.reward, rollout.reward);
-    recordRollout({ outcome, durationMs });
-    return;
-  }
-  const { code, message } = rollout.failure;
-  span.setAttribute(errorType, code);
-  span.setStatus({ code: SpanStatusCode.ERROR, message });
-  recordRollout({ outcome, durationMs, reason: code });
-}
-
-/**
- * Cleans up after a rollout. If the set-up is still running, it may take up to `timeoutMs` more; if it finishes even
- * later, the clean-up runs then without being awaited. Never throws: errors go into the trajectory's metrics and logs.
- */
-async function cleanUp<Outcome>(
-  opening: Promise<OpenEnvironment<Outcome>>,
-  timeoutMs: number,
-  trajectory: Trajectory,
-): Promise<void> {
-  const failed = (error: unknown) => {
-    // The trajectory can no longer be changed.
-    if (trajectory.isSealed) {
-      warn(
-        'martingale_cleanup_failed',
-        `The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`,
-      );
-      return;
-    }
-    trajectory.metrics[cleanupFailedMetric] = 1;
-    trajectory.logs.push(`The clean-up failed: ${describeThrown(error)}`);
-  };
-  const within = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) =>
-    withDeadline(
-      {
-        timeoutMs,
-        signal: undefined,
-        timedOut: () =>
-          new EnvironmentError(
-            'cleanup_timeout',
-            `${what} within ${timeoutMs} ms; raise \`cleanupTimeoutMs\`.`,
-          ),
-      },
-      work,
-    );
-  // If the set-up threw, there is no state to clean up.
-  const opened = opening.catch(() => undefined);
-  const cleaned = opened.then((environment) =>
-    environment ? within('It did not end', (signal) => environment.close(signal)).catch(failed) : undefined,
-  );
-  await within('The set-up had not ended', () => opened).then(() => cleaned, failed);
 }

@@ -5,7 +5,8 @@ import type { Listening } from '../../util/listen.ts';
 import { isLoopback } from '../../util/server-access.ts';
 import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout, RolloutFailure } from '../rollout.ts';
-import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
+import { inRolloutSpan } from '../rollout-span.ts';
+import { type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import type { BudgetNumbers } from '../sent/call-budgets.ts';
 import { receiveRollout } from '../sent/received.ts';
 import {
