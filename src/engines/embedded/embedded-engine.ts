@@ -28,8 +28,8 @@ import { builtInLanguage } from './built-in/built-in-language.ts';
 import { exportWeights } from './export-weights.ts';
 import { checkpointPrefixBytes } from './memory.ts';
 import { SamplerThreads } from './sampler/sampler-threads.ts';
+import type { CallOptions } from './threads/running-thread.ts';
 import type { WorkerSettings } from './threads/worker-messages.ts';
-import type { CallOptions } from './threads/worker-thread.ts';
 import { TrainerThreads } from './trainer/trainer-threads.ts';
 
 /** The engine of `createEmbeddedEngine`, whose options are checked. */

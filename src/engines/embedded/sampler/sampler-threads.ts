@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Weights } from '../../engine.ts';
+import type { CallOptions } from '../threads/running-thread.ts';
 import type { EncodeCall, SamplerCall, SamplingCall, WorkerSettings } from '../threads/worker-messages.ts';
-import { type CallOptions, WorkerThread, workerModule } from '../threads/worker-thread.ts';
+import { WorkerThread, workerModule } from '../threads/worker-thread.ts';
 import { blockLength } from './prefix-cache.ts';
 
 /** When all running threads have this many calls in flight, the next thread starts. */

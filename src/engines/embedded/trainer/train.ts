@@ -1,8 +1,8 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { TrainingBatch, TrainRequest } from '../../engine.ts';
 import type { StepResult } from '../../token-results.ts';
+import type { RunningThread } from '../threads/running-thread.ts';
 import type { GraphCall, TrainerCall } from '../threads/worker-messages.ts';
-import type { RunningThread } from '../threads/worker-thread.ts';
 
 /** Tokens in one message: copying it blocks this thread for a few milliseconds. */
 const tokensPerMessage = 200_000;
