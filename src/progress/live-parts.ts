@@ -3,7 +3,7 @@ import { largestOf, smallestOf } from '../util/extremes.ts';
 import { failureText } from './format.ts';
 import type { Alarm } from './report.ts';
 import type { RunProgress } from './run-progress.ts';
-import { type Line, type Style, wrap } from './text.ts';
+import { displayWidth, type Line, lineWidth, pad, type Style, truncate, wrap } from './text.ts';
 
 /** Most alarms that a live view shows. */
 const shownAlarms = 3;
@@ -80,4 +80,54 @@ export function bar(done: number, total: number | null, cells: number): { filled
   const share = total ? Math.min(1, Math.max(0, done / total)) : 0;
   const filled = Math.round(share * Math.max(0, cells));
   return { filled: '█'.repeat(filled), rest: '░'.repeat(Math.max(0, cells - filled)) };
+}
+
+export const labelWidth = 12;
+const figureWidth = 10;
+const nameWidth = 18;
+
+/** A line with text at both ends; if both do not fit, only the left one. */
+export function spread(left: Line, right: Line, columns: number): Line {
+  const space = columns - lineWidth(left) - lineWidth(right);
+  return space < 2 ? left : [...left, { text: ' '.repeat(space) }, ...right];
+}
+
+function barCells(columns: number): number {
+  return Math.max(4, Math.min(40, columns - labelWidth - figureWidth - 2));
+}
+
+/** A bar of progress with a note after it. */
+export function barLine(
+  label: string,
+  done: number,
+  total: number | null,
+  note: string,
+  columns: number,
+): Line {
+  // In a narrow terminal the note, which has the count, goes before the bar.
+  const cells = Math.min(barCells(columns), columns - labelWidth - 1 - displayWidth(note));
+  const { filled, rest } = bar(done, total, Math.max(0, cells));
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: filled, style: 'cyan' },
+    { text: rest, style: 'dim' },
+    { text: ` ${note}` },
+  ];
+}
+
+/** A curve as bars of eighths, with a figure after it. */
+export function curveLine(label: string, values: readonly number[], figure: string, columns: number): Line {
+  const cells = barCells(columns);
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: pad(sparkline(values, cells), cells), style: 'green' },
+    { text: ` ${figure}`, style: 'bold' },
+  ];
+}
+
+/** A name, shortened in a narrow terminal so that what follows is whole. */
+export function nameCell(name: string, next: string, columns: number): Line[number] {
+  const width = Math.max(nameWidth, displayWidth(name) + 1);
+  const room = Math.max(2, Math.min(width, columns - 3 - displayWidth(next)));
+  return { text: pad(truncate(name, room - 1), room) };
 }

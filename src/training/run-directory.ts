@@ -2,13 +2,7 @@ import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { RunEvent, StepReport } from '../progress/index.ts';
-import {
-  fromGroupRecord,
-  fromGroupRecords,
-  parseGroupRecord,
-  type RolloutGroup,
-  toGroupRecords,
-} from '../rollout/index.ts';
+import { fromGroupRecord, fromGroupRecords, parseGroupRecord, type RolloutGroup } from '../rollout/index.ts';
 import {
   appendLine,
   DurableAppends,
@@ -22,6 +16,7 @@ import { resumeLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
 import { GroupLines } from './group-lines.ts';
+import { KeptLines, linesOfGroup } from './kept-lines.ts';
 import { begunFiles, isRun, lockRun, stepName, tokensFile } from './run-files.ts';
 import {
   type GroupTokens,
@@ -310,12 +305,6 @@ const repairLines = (path: string, count?: number) =>
     return lines;
   });
 
-/** One line for each seat; one line without seats. */
-const linesOfGroup = (group: RolloutGroup) =>
-  toGroupRecords(group)
-    .map((record) => `${JSON.stringify(record)}\n`)
-    .join('');
-
 /** Makes the lines of one group at a time, so that the event loop gets a tick between groups. */
 function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
   for (const group of groups) yield linesOfGroup(group);
@@ -323,31 +312,4 @@ function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
 
 function* linesOf(values: Iterable<unknown>): Generator<string> {
   for (const value of values) yield `${JSON.stringify(value)}\n`;
-}
-
-/** Most characters of lines that are kept. */
-const maxKeptCharacters = 16 * 1024 ** 2;
-
-/** Lines of groups that are written twice. Ended groups do not change. */
-class KeptLines {
-  readonly #lines = new Map<RolloutGroup, string>();
-  #characters = 0;
-
-  /** The line of a group, which is kept if there is room. */
-  make(group: RolloutGroup): string {
-    const line = linesOfGroup(group);
-    if (this.#characters + line.length <= maxKeptCharacters) {
-      this.#lines.set(group, line);
-      this.#characters += line.length;
-    }
-    return line;
-  }
-
-  /** The line of a group, which is no longer kept; undefined if it was not. */
-  take(group: RolloutGroup): string | undefined {
-    const kept = this.#lines.get(group);
-    this.#lines.delete(group);
-    this.#characters -= kept?.length ?? 0;
-    return kept;
-  }
 }

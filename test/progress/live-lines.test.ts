@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../src/progress/index.ts';
-import { liveLines } from '../../src/progress/live.ts';
+import { liveLines } from '../../src/progress/live-lines.ts';
 import { bar, sparkline } from '../../src/progress/live-parts.ts';
 import { advance, newRun, timeLeftMs } from '../../src/progress/run-progress.ts';
 import { displayWidth, paint } from '../../src/progress/text.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../src/progress/index.ts';
-import { liveLines } from '../../src/progress/live.ts';
+import { liveLines } from '../../src/progress/live-lines.ts';
 import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { advance, newRun } from '../../src/progress/run-progress.ts';

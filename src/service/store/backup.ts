@@ -5,8 +5,9 @@ import { isFree, privateFile, privateFolder, syncFolder, writeNewFolder } from '
 import { hasCode } from '../../util/error.ts';
 import { ServiceError } from '../errors.ts';
 import { copyDurably, copyFolder, copyPart } from './durable-files.ts';
-import { DataFiles, entriesOf, modelFile, own } from './files.ts';
+import { DataFiles } from './files.ts';
 import { logFile } from './log-files.ts';
+import { entriesOf, modelFile, own } from './own-entries.ts';
 import { integer, type Row, text } from './sqlite-database.ts';
 import { unfinished } from './sqlite-rows.ts';
 

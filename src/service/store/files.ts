@@ -7,9 +7,10 @@ import { byteLines } from '../../util/json-lines.ts';
 import { damagedRecord, ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder } from './durable-files.ts';
-import { groupMembers, groupPattern, keepGroup, readAfterMember, removeGroup } from './group-files.ts';
+import { groupMembers, keepGroup, readAfterMember, removeGroup } from './group-files.ts';
 import { IncomingFile, pieceBytes, readCompressed } from './incoming-file.ts';
 import { appendToLog, type LogEnds, logsBeyond } from './log-files.ts';
+import { checkpointPattern, entriesOf, modelFile, own } from './own-entries.ts';
 import { Quarantine } from './quarantine.ts';
 import type { GroupRecord, ModelRecord } from './store.ts';
 
@@ -342,39 +343,6 @@ export class DataFiles {
     if (!/^[0-9a-f]{64}$/.test(sha256)) throw damagedRecord('the hash of an upload', sha256);
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
   }
-}
-
-const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
-
-/** The record of a model beside its weights. */
-export const modelFile = 'model.json';
-
-const checkpointPattern = new RegExp(`^models/${uuid}/checkpoints/step-\\d+(\\.\\w+)?$`);
-
-/** Name patterns of the service's own entries. Everything else in its folders is foreign. */
-export const own = {
-  models: { isFolder: true, name: new RegExp(`^${uuid}$`) },
-  checkpoints: { isFolder: true, name: /^step-\d+(\.\w+)?$/ },
-  logs: { isFolder: false, name: /\.jsonl\.gz$/ },
-  groups: { isFolder: false, name: groupPattern },
-  jobs: { isFolder: false, name: new RegExp(`^${uuid}\\.`) },
-  scratch: { isFolder: false, name: new RegExp(`^${uuid}(\\.partial)?$`) },
-  uploads: { isFolder: false, name: /^[0-9a-f]{64}\./ },
-  incoming: { isFolder: false, name: new RegExp(`^${uuid}$`) },
-} as const;
-
-/** Own and foreign names in a folder; none if there is no such folder. */
-export async function entriesOf(
-  folder: string,
-  { isFolder, name }: (typeof own)[keyof typeof own],
-): Promise<{ own: string[]; foreign: string[] }> {
-  const found = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
-    if (hasCode(error, 'ENOENT', 'ENOTDIR')) return [];
-    throw error;
-  });
-  const isOwn = (entry: (typeof found)[number]) => entry.isDirectory() === isFolder && name.test(entry.name);
-  const namesOf = (entries: typeof found) => entries.map((entry) => entry.name);
-  return { own: namesOf(found.filter(isOwn)), foreign: namesOf(found.filter((entry) => !isOwn(entry))) };
 }
 
 /** Runs work one at a time per key. */

@@ -59,7 +59,6 @@ export interface WaitingJob {
   modelId: string;
   /** Order of arrival among all jobs. */
   sequence: number;
-  /** How many consecutive runs ended with the process, without another gradient step in between. */
   /** Sum of the weights of its runs that ended with the process: see `lost-runs.ts`. */
   lostRuns: number;
 }

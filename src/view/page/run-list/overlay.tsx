@@ -2,8 +2,9 @@ import { useSignal } from '@preact/signals';
 import type { RunDetail } from '../../api.ts';
 import { differencesOf } from '../../differences.ts';
 import { useApi } from '../api-client.ts';
-import { Chart, type Line, LineSwatch, type Tone } from '../parts/chart.tsx';
+import { Chart, LineSwatch } from '../parts/chart.tsx';
 import { type Curve, curvesOf, valuesOf } from '../parts/curves.ts';
+import type { Line, Tone } from '../parts/plot.ts';
 import { TableHead } from '../parts/table-head.tsx';
 import { addressOf, setQuery } from '../router.ts';
 

@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { RunDetail } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { Optimization } from '../optimization/optimization.tsx';
-import { Chart, type Interval, type Tone } from '../parts/chart.tsx';
+import { Chart } from '../parts/chart.tsx';
 import { type Curve, curvesOf, isUnchanged, valuesOf } from '../parts/curves.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
 import {
@@ -15,6 +15,7 @@ import {
   formatShare,
 } from '../parts/format.ts';
 import { useKeys } from '../parts/keys.ts';
+import type { Interval, Tone } from '../parts/plot.ts';
 import { Data, Nothing } from '../parts/states.tsx';
 import { StatusTag } from '../parts/status.tsx';
 import { subtitleOf } from '../parts/titles.ts';
