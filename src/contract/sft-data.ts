@@ -1,21 +1,65 @@
 import { z } from 'zod';
 import { list, optional } from './bounded.ts';
 import { reasoningEffortSchema } from './chat/answer-fields.ts';
-import { messageSchema, type ParsedMessage } from './chat/messages.ts';
+import {
+  assistantMessageSchema,
+  developerMessageSchema,
+  functionMessageSchema,
+  genericMessage,
+  type ParsedMessage,
+  systemMessageSchema,
+  toolMessageSchema,
+  userMessageSchema,
+} from './chat/messages.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './chat/structured-outputs.ts';
 import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat/tools.ts';
 import { chatLimits } from './limits.ts';
 
+export const sftAssistantMessageSchema = assistantMessageSchema
+  .extend({
+    weight: optional(z.literal([0, 1], { error: 'must be 0 (context alone) or 1 (trains)' })).describe(
+      'As in lines of OpenAI: 0 makes the message context, whose tokens do not train. Default 1.',
+    ),
+  })
+  .meta({ id: 'SftAssistantMessage' });
+
+export const sftMessageSchema = z
+  .union([
+    z.discriminatedUnion('role', [
+      developerMessageSchema,
+      systemMessageSchema,
+      userMessageSchema,
+      sftAssistantMessageSchema,
+      toolMessageSchema,
+      functionMessageSchema,
+    ]),
+    genericMessage,
+  ])
+  .meta({ id: 'SftMessage' });
+
+/** Whether a message is the assistant's and not context alone. */
+const isTrained = (message: z.output<typeof sftMessageSchema>): boolean =>
+  message.role === 'assistant' && !('weight' in message && message.weight === 0);
+
+/**
+ * The positions of the messages of a line that train.
+ * @param which All assistant messages without the weight 0, or the last of these.
+ */
+export function trainedMessages({ messages }: ParsedSftExample, which: 'all' | 'last'): number[] {
+  const trained = messages.flatMap((message, index) => (isTrained(message) ? [index] : []));
+  return which === 'all' ? trained : trained.slice(-1);
+}
+
 /**
  * One line of supervised training data: a conversation that ends in an assistant message. Every assistant message
- * trains, including its `reasoning`. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
+ * without the `weight` 0 trains, including its `reasoning`. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
  * `parallel_tool_calls` and `reasoning_effort` constrain the replies as they do in a chat request, and the loss is
  * computed under that constraint. With a `reasoning_effort`, every assistant message trains with its reasoning, which
  * is empty if it has none. With `none`, no message may have reasoning.
  */
 export const sftExampleSchema = z
   .strictObject({
-    messages: list(messageSchema, chatLimits.messages).min(1),
+    messages: list(sftMessageSchema, chatLimits.messages).min(1),
     tools: optional(list(toolSchema, chatLimits.tools)),
     tool_choice: optional(toolChoiceSchema),
     parallel_tool_calls: optional(z.boolean()),
@@ -28,6 +72,11 @@ export const sftExampleSchema = z
   .refine((example) => example.messages.at(-1)?.role === 'assistant', {
     path: ['messages'],
     message: 'the last message must be an assistant message',
+  })
+  .refine((example) => example.messages.at(-1)?.role !== 'assistant' || example.messages.some(isTrained), {
+    path: ['messages'],
+    message:
+      'every assistant message has weight 0, so nothing trains: leave the line out, or give one of them weight 1',
   })
   .superRefine((example, context) => {
     for (const { path, name } of callsIn(example.messages)) {
@@ -82,13 +131,12 @@ export function foreignFieldOf(example: unknown): ForeignField | null {
   if (typeof tools === 'string')
     return { path: ['tools'], value: tools, remedy: 'is a text: write the list itself' };
   for (const [index, message] of (Array.isArray(messages) ? messages : []).entries()) {
-    const { weight } = fieldsOf(message);
-    if (isGiven(weight))
+    const { role, weight } = fieldsOf(message);
+    if (role !== 'assistant' && isGiven(weight))
       return {
         path: ['messages', index, 'weight'],
         value: weight,
-        remedy:
-          'is not read: leave it out; where earlier replies must not train, `assistant_turns: "last"` trains the last alone',
+        remedy: 'is for assistant messages, because no other message trains: leave it out',
       };
   }
   return null;

@@ -110,7 +110,7 @@ export const otherMessageSchema = z
   .meta({ id: 'OtherMessage' });
 
 /** A message with any other role. The chat template decides what the role means. */
-const genericMessage: z.ZodType<
+export const genericMessage: z.ZodType<
   Generic<z.output<typeof otherMessageSchema>, z.output<typeof knownMessage>>,
   Generic<z.input<typeof otherMessageSchema>, z.input<typeof knownMessage>>
 > = otherMessageSchema;

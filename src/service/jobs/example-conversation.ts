@@ -1,4 +1,4 @@
-import type { ParsedSftExample } from '../../contract/index.ts';
+import { type ParsedSftExample, trainedMessages } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { type ChatFormat, type Turn, type TurnToolCall, toTurn } from '../../language/basics.ts';
 import { type Constraint, type Reply, writtenCalls } from '../../language/index.ts';
@@ -13,26 +13,30 @@ import type { TrainingConversation } from './sequences.ts';
 interface ExampleContext {
   base: BaseModel;
   constraints: Constraints;
-  /** Which assistant messages train. */
+  /** Which assistant messages train, of those that the line does not make context. */
   trained: 'all' | 'last';
 }
 
-/** Turns a line of training data into a conversation. One constraint applies to all assistant messages that train. */
+/**
+ * Turns a line of training data into a conversation, up to the last message that trains: later ones change no loss, but
+ * templates write a reply before them in another way. One constraint applies to all assistant messages that train.
+ */
 export async function exampleConversation(
   example: ParsedSftExample,
   { number }: { number: number },
   { base, constraints, trained }: ExampleContext,
 ): Promise<TrainingConversation> {
-  const turns = example.messages.map((message, index) =>
+  const all = example.messages.map((message, index) =>
     toTurn(message, [`line ${number}`, 'messages', index]),
   );
-  const trains = ({ role }: Turn, index: number) =>
-    role === 'assistant' && (trained === 'all' || index === turns.length - 1);
-  for (const [index, turn] of turns.entries()) {
+  const training = trainedMessages(example, trained);
+  const turns = all.slice(0, (training.at(-1) ?? 0) + 1);
+  const trains = new Set(training);
+  for (const [index, turn] of all.entries()) {
     const { name, tokenIds } = turn;
     const at = [`line ${number}`, 'messages', index];
     refuseForeignTokens(tokenIds, base.vocabularySize, [...at, 'token_ids']);
-    if (trains(turn, index) && name !== undefined)
+    if (trains.has(index) && name !== undefined)
       throw invalidField(
         [...at, 'name'],
         'replies are sampled and trained without a name; leave it out',
@@ -46,8 +50,8 @@ export async function exampleConversation(
     turns,
     tools: example.tools,
     location: [`line ${number}`],
-    sampled: turns.map((turn, index) =>
-      trains(turn, index)
+    sampled: turns.map((_, index) =>
+      trains.has(index)
         ? { logprobs: [], sampling: plainSampling, constraint: checked?.constraint ?? null }
         : null,
     ),

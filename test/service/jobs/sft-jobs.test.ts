@@ -122,6 +122,36 @@ describe('SFT jobs', () => {
     });
   });
 
+  test.each([
+    ['all', [0, 1, null], ['b', 'c'], 4],
+    ['all', [1, 0, 0], ['a'], 2],
+    ['last', [null, 1, 0], ['b'], 2],
+  ] as const)(
+    'a message with weight 0 is context (assistant_turns %s, weights %j)',
+    async (assistant_turns, weights, trained, count) => {
+      const { call, createModel, follow, engine } = await start();
+      const model = await createModel();
+      const replies = weights.map((weight, at) => ({ role: 'assistant', content: 'abc'[at], weight }));
+      const messages = replies.flatMap((reply) => [{ role: 'user', content: 'hi' }, reply]);
+      const upload = await call('POST', '/v1/preview/uploads', JSON.stringify({ messages }));
+      const job = await call('POST', sft, {
+        model_id: model.id,
+        training_data_url: upload.body.url,
+        config: { assistant_turns },
+      });
+      const events = await follow(job.body.id);
+      expect(events[1].data.num_trainable_tokens).toBe(count);
+      const { tokens = [], spans = [] } = engine.trained[0]?.datums[0] ?? {};
+      expect(spans.map(({ start: at, length }) => tokens.slice(at, at + length))).toEqual(
+        trained.map((reply) => tokensOf(reply, end)),
+      );
+      expect(spans.map(({ weight }) => weight)).toEqual(trained.map(() => 1 / count));
+      // The others are there, as the prompt of a later reply has them, and none after the last that trains.
+      const turns = ['a', 'b', 'c'].slice(0, 'abc'.indexOf(trained.at(-1) ?? '') + 1);
+      expect(tokens).toEqual(turns.flatMap((reply) => tokensOf(user, 'hi', end, assistant, reply, end)));
+    },
+  );
+
   describe('metric_logging', () => {
     const prepared = async () => {
       const service = await start();
@@ -405,9 +435,12 @@ describe('SFT jobs', () => {
     ['chosen', { messages: [asked, told], chosen: [told], rejected: [told] }, 'a pair of replies'],
     ['functions', { messages: [asked, told], functions: [{ name: 'f' }] }, 'write `tools`'],
     ['tools', { messages: [asked, told], tools: '[]' }, 'write the list itself'],
-    ['messages.1.weight', { messages: [asked, { ...told, weight: 0 }] }, '`assistant_turns: "last"`'],
+    ['messages.0.weight', { messages: [{ ...asked, weight: 1 }, told] }, 'is for assistant messages'],
+    ['messages.1.weight', { messages: [asked, { ...told, weight: 0.5 }] }, 'must be 0 (context alone) or 1'],
+    ['messages.1.weight', { messages: [asked, { ...told, weight: true }] }, 'must be 0 (context alone) or 1'],
+    ['messages', { messages: [asked, { ...told, weight: 0 }] }, 'leave the line out, or give one of them'],
   ])(
-    'a line in the form of other programs is refused with its remedy: %s',
+    'a line in the form of other programs is refused with its remedy: %s %j',
     async (field, example, remedy) => {
       const { call } = await start();
       const { status, body } = await call('POST', '/v1/preview/uploads', JSON.stringify(example));
