@@ -120,7 +120,7 @@ async function learn(
 }
 
 // The template of qwen3 writes an empty block of reasoning into an answer, which is not in the prompt of the reply.
-describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2'])(
+describe.each<Family>(['qwen3', 'qwen2', 'llama3', 'gemma3', 'lfm2', 'granite', 'mistral'])(
   'a generated checkpoint of %s',
   (family) => {
     const parent = sharedFolder();

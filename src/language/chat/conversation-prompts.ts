@@ -46,7 +46,7 @@ export class ConversationPrompts {
   readonly #ends: ReadonlySet<number>;
   /** What the template writes before every reply. */
   readonly #header: readonly CodedPart[];
-  readonly #isAlwaysAsked: boolean;
+  readonly #asking: ReturnType<typeof headerOf>['asking'];
   /** Whether the templates leave out a role, with and without tools. */
   readonly #leftOut = new LRUCache<string, boolean>({ max: 64 });
   /** How the templates take calls, with and without tools and content; null if they leave them out. */
@@ -61,9 +61,9 @@ export class ConversationPrompts {
     this.#toolTemplate =
       toolTemplate === null ? this.#template : new CodedTemplate(toolTemplate, tokenizer.added, texts);
     this.#ends = new Set([format.endToken, ...format.otherEndTokens]);
-    const { header, isAlwaysAsked } = headerOf(this.#template, variables);
+    const { header, asking } = headerOf(this.#template, variables);
     this.#header = header;
-    this.#isAlwaysAsked = isAlwaysAsked;
+    this.#asking = asking;
   }
 
   render(turns: readonly Turn[], tools: ExactJson, options: PromptOptions): ConversationPrompt {
@@ -192,7 +192,14 @@ export class ConversationPrompts {
   ): ConversationPrompt {
     const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
-    const written = replies.length - (addGenerationPrompt || this.#isAlwaysAsked ? 1 : 0);
+    const isAfterQuestions = this.#asking === 'after-questions';
+    const isAsked = isAfterQuestions
+      ? turns.at(-1)?.role === 'user'
+      : addGenerationPrompt || this.#asking === 'always';
+    // Where the end of a question is the header, a reply after results has none: it stays as the template writes it.
+    const hasHeader = (turn: Turn) => !isAfterQuestions || turns[turns.indexOf(turn) - 1]?.role !== 'tool';
+    const headless = assistants.filter((turn) => !hasHeader(turn)).length;
+    const written = replies.length - (isAsked ? 1 : 0) + headless;
     if (written !== assistants.length)
       throw new LanguageError(
         'not_in_chat_template',
@@ -200,10 +207,17 @@ export class ConversationPrompts {
       );
     const result: ConversationPrompt = { parts: [], slots: [], kept: [] };
     let at = 0;
+    let next = 0;
     for (const [index, turn] of assistants.entries()) {
-      const reply = replies[index];
+      const reply = hasHeader(turn) ? replies[next++] : undefined;
       const isOpen = isOpenReply && index === assistants.length - 1;
       const calls = called.get(turn);
+      if (!reply && (calls || isOpen))
+        throw new LanguageError(
+          'not_in_chat_template',
+          `The model's chat template does not show where message ${turns.indexOf(turn)}, a reply to results of tools, begins. Serve it with another template (--chat-template).`,
+        );
+      if (!reply && turn.tokenIds) result.kept.push(false);
       if (!reply || (!turn.tokenIds && !calls && !isOpen)) continue;
       for (; at < reply.start; at++) result.parts.push(parts[at]!);
       const text = parts.slice(reply.start, reply.end);

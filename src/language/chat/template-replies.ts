@@ -4,17 +4,25 @@ import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { CodedPart, CodedTemplate, PromptPart } from './coded-template.ts';
 
 /**
- * What a template writes before every reply: how a generation prompt and a message of the assistant both begin. `isAlwaysAsked`:
- * it writes the generation prompt after every conversation, asked or not, as Llama 3's first one.
+ * When a template writes the header of a reply that is to come: if it is asked to; after every conversation, as Llama 3's first
+ * one; or after every question, as Mistral's, whose header is the end of the question.
  */
+type Asking = 'if-asked' | 'always' | 'after-questions';
+
+/** What a template writes before every reply: how a generation prompt and a message of the assistant both begin. */
 export function headerOf(
   template: CodedTemplate,
   variables: ChatFormat['variables'],
-): { header: CodedPart[]; isAlwaysAsked: boolean } {
+): { header: CodedPart[]; asking: Asking } {
   const { question, asked, answered } = probes(template, variables);
   const prompt = difference(asked, question);
-  if (prompt?.length === 0) return { header: writtenPrompt(question), isAlwaysAsked: true };
   const reply = difference(answered, question);
+  if (prompt?.length === 0) {
+    const isReplyNext = reply?.[0]?.type === 'text' && reply[0].text.trimStart().startsWith('answer');
+    return isReplyNext && question.at(-1)?.type === 'special'
+      ? { header: question.slice(-1), asking: 'after-questions' }
+      : { header: writtenPrompt(question), asking: 'always' };
+  }
   const header: CodedPart[] = [];
   for (const [index, part] of (prompt ?? []).entries()) {
     const other = reply?.[index];
@@ -27,7 +35,7 @@ export function headerOf(
       if (length < part.text.length || length < other.text.length) break;
     }
   }
-  return { header: checkHeader(header), isAlwaysAsked: false };
+  return { header: checkHeader(header), asking: 'if-asked' };
 }
 
 /** The generation prompt at the end of a question. */

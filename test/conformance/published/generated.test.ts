@@ -20,6 +20,8 @@ const languages = join(import.meta.dirname, '../../language/fixtures');
 const families = [
   { family: 'gemma3', begin: '<bos>', texts: 'gemma3.tokens.json' },
   { family: 'lfm2', begin: '<|startoftext|>', texts: 'llama3.tokens.json' },
+  { family: 'granite', begin: '<|end_of_text|>', texts: 'granite.tokens.json' },
+  { family: 'mistral', begin: '<s>', texts: 'mistral.tokens.json' },
 ] as const;
 
 /** As `llama.mjs` replies. */

@@ -10,7 +10,9 @@ import { LanguageError } from '../../../src/language/error.ts';
 import { readTokenizer } from '../../../src/language/tokenizer/read-tokenizer.ts';
 
 const fixtures = new URL('../fixtures/', import.meta.url);
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes', 'gemma3', 'lfm2'];
+const families = [
+  ...['llama3', 'qwen2', 'qwen3', 'smollm2', 'hermes', 'gemma3', 'lfm2', 'granite', 'mistral'],
+];
 const SEED = 20261122;
 
 interface Case {
@@ -347,7 +349,7 @@ describe.each(families)('a prompt of a %s checkpoint', (family) => {
       { role: 'assistant', content: 'I say' },
     ];
     const { tokens } = await render(messages, { follows: false, continueFinalMessage: true });
-    expect(textOf(tokens)).toMatch(/(assistant|model)[\s\S]*I say$/);
+    expect(textOf(tokens)).toMatch(/(assistant|model|INST\])[\s\S]*I say$/);
   });
 });
 
@@ -431,6 +433,52 @@ describe('a chat format', () => {
 
   it('has the begin token that the tokenizer itself writes', async () => {
     const begins = families.map((family) => open(family).format.beginToken !== null);
-    expect(begins).toEqual([true, false, false, false, true, true, true]);
+    expect(begins).toEqual([true, false, false, false, true, true, true, false, true]);
+  });
+});
+
+describe('a template whose replies follow the end of a question, as of Mistral', () => {
+  const { tokenizer, textOf, renderer } = open('mistral');
+  const turn = (role: Turn['role'], content: string, more: Partial<Turn> = {}): Turn => ({
+    ...{ role, content, toolCalls: [] },
+    ...more,
+  });
+  const sampled = (text: string) => tokenizer.encodeExactly(text);
+
+  it('keeps the tokens of sampled replies, but of replies to results only their text', async () => {
+    // Other tokens than the text has.
+    const [first, second] = ['Yes', 'Right'].map((text) => [...text].flatMap(sampled));
+    const turns = [
+      turn('user', 'A'),
+      turn('assistant', '', { tokenIds: first! }),
+      turn('user', 'B'),
+      turn('assistant', '', { toolCalls: [{ id: 'c', name: 'add', arguments: '{}' }] }),
+      turn('tool', '3', { toolCallId: 'c' }),
+      turn('assistant', '', { tokenIds: second! }),
+    ];
+    const { tokens, splices } = await renderer.render(
+      { turns, tools: undefined },
+      { addGenerationPrompt: false },
+    );
+    expect(splices.map((splice) => splice !== null)).toEqual([true, false]);
+    expect(textOf(tokens)).toBe(
+      '<s>[INST]A[/INST]Yes</s>[INST]B[/INST][TOOL_CALLS][{"name": "add", "arguments": {}}]</s>' +
+        '[TOOL_RESULTS]{"content": "3"}[/TOOL_RESULTS]Right</s>',
+    );
+    expect(tokens.join()).toContain(first!.join());
+  });
+
+  it('refuses to continue an empty reply to results, whose beginning it does not show', async () => {
+    const turns = [
+      ...[turn('user', 'A'), turn('assistant', '', { tokenIds: sampled('Yes') })],
+      ...[turn('tool', '3'), turn('assistant', '')],
+    ];
+    const rendered = renderer.render(
+      { turns, tools: undefined },
+      { addGenerationPrompt: false, continueFinalMessage: true },
+    );
+    await expect(rendered).rejects.toThrow(
+      /does not show where message 3, a reply to results of tools, begins/,
+    );
   });
 });

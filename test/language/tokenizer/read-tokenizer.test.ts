@@ -20,6 +20,8 @@ const words: Record<string, string> = {
   hermes: 'llama3',
   gemma3: 'gemma3',
   lfm2: 'llama3',
+  granite: 'granite',
+  mistral: 'mistral',
 };
 const families = Object.keys(words);
 const unicode = fc.string({ unit: 'binary', maxLength: 200 });

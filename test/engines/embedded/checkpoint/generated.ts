@@ -6,7 +6,7 @@ import { checkpointTensors } from '../../../../src/engines/embedded/checkpoint/t
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { writeFolder } from './folder.ts';
 
-export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2' | 'gemma3' | 'lfm2';
+export type Family = 'llama3' | 'qwen2' | 'qwen3' | 'smollm2' | 'gemma3' | 'lfm2' | 'granite' | 'mistral';
 
 /** What other programs call them. */
 const architectures = {
@@ -15,6 +15,8 @@ const architectures = {
   qwen3: 'Qwen3ForCausalLM',
   gemma3_text: 'Gemma3ForCausalLM',
   lfm2: 'Lfm2ForCausalLM',
+  granitemoehybrid: 'GraniteMoeHybridForCausalLM',
+  mistral: 'MistralForCausalLM',
 };
 
 /** What only Gemma says. Its window is shorter than most conversations. */
@@ -34,6 +36,29 @@ const lfm2 = {
   conv_L_cache: 3,
   layer_types: ['conv', 'full_attention'],
 };
+
+/** What only Granite 4.0 says. */
+const granite = {
+  embedding_multiplier: 2,
+  attention_multiplier: 0.25,
+  residual_multiplier: 0.5,
+  logits_scaling: 2,
+  num_local_experts: 0,
+  shared_intermediate_size: 48,
+  layer_types: ['attention', 'attention'],
+  position_embedding_type: 'rope',
+};
+
+const modelTypes = {
+  llama3: 'llama',
+  smollm2: 'llama',
+  qwen2: 'qwen2',
+  qwen3: 'qwen3',
+  gemma3: 'gemma3_text',
+  lfm2: 'lfm2',
+  granite: 'granitemoehybrid',
+  mistral: 'mistral',
+} as const;
 
 const languages = fileURLToPath(new URL('../../../language/fixtures/', import.meta.url));
 
@@ -56,8 +81,7 @@ export async function generateCheckpoint(
   } = {},
 ): Promise<string> {
   const folder = join(parent, `${family}-generated`);
-  const modelType =
-    family === 'llama3' || family === 'smollm2' ? 'llama' : family === 'gemma3' ? 'gemma3_text' : family;
+  const modelType = modelTypes[family];
   const config = {
     architectures: [architectures[modelType]],
     model_type: modelType,
@@ -75,6 +99,8 @@ export async function generateCheckpoint(
     tie_word_embeddings: true,
     ...(family === 'gemma3' ? gemma3 : {}),
     ...(family === 'lfm2' ? lfm2 : {}),
+    ...(family === 'granite' ? granite : {}),
+    ...(family === 'mistral' ? { sliding_window: null } : {}),
   };
   await writeFolder(folder, { config, format: 'F32', tensors: new Map() });
   const { architecture } = readConfig(folder);

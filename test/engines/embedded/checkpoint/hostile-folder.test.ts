@@ -169,7 +169,7 @@ describe('a hostile or broken checkpoint is refused by file and field', () => {
   });
 });
 
-it.each(['qwen3', 'gemma3', 'lfm2'] as const)(
+it.each(['qwen3', 'gemma3', 'lfm2', 'granite', 'mistral'] as const)(
   'any value of any field of the configuration is read or refused by name: %s',
   async (family) => {
     const folder = await generateCheckpoint(await temporaryFolder(), family);

@@ -6,6 +6,7 @@ import { type Adapter, adapterTensors } from '../../../../src/engines/embedded/c
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
 import { gemma3 } from '../../../../src/engines/embedded/checkpoint/families/gemma3.ts';
 import { lfm2 } from '../../../../src/engines/embedded/checkpoint/families/lfm2.ts';
+import { mistral } from '../../../../src/engines/embedded/checkpoint/families/mistral.ts';
 import { encodeGgufHeader } from '../../../../src/engines/embedded/checkpoint/gguf/encode-header.ts';
 import { readHeader } from '../../../../src/engines/embedded/checkpoint/gguf/header.ts';
 import { GgufFile } from '../../../../src/engines/embedded/checkpoint/gguf-file.ts';
@@ -16,6 +17,7 @@ import { projections } from '../../../../src/engines/embedded/checkpoint/tensors
 import { writeGguf, writeGgufAdapter } from '../../../../src/engines/embedded/checkpoint/write-gguf.ts';
 import { inspectCheckpoint } from '../../../../src/engines/embedded/open-checkpoint.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
+import type { StoredTensor } from '../../../../src/engines/embedded/weights/safetensors.ts';
 import { temporaryFolder } from '../../../support/files.ts';
 import { generateCheckpoint } from './generated.ts';
 
@@ -54,7 +56,7 @@ it('a header holds as many tokens as Gemma has', async () => {
   expect(metadata.get('tokenizer.ggml.tokens')).toEqual(tokens);
 });
 
-describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const)(
+describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2', 'granite', 'mistral'] as const)(
   'a %s model, written as a GGUF file',
   (family) => {
     it('is read again as it was', async () => {
@@ -65,7 +67,12 @@ describe.each(['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const
         ];
         // Fields of a file are float32.
         const normEpsilon = Math.fround(own.architecture.normEpsilon);
-        expect(other.architecture).toEqual({ ...own.architecture, normEpsilon });
+        // In a file, gate and up are two matrices.
+        const joined = {
+          joinedGate: false,
+          tensorNames: own.architecture.joinedGate ? 'llama' : own.architecture.tensorNames,
+        };
+        expect(other.architecture).toEqual({ ...own.architecture, normEpsilon, ...joined });
         const { format, tokenizer } = own.language;
         expect({ ...other.language.format, otherEndTokens: [] }).toEqual({
           ...format,
@@ -119,6 +126,50 @@ it.each<[Record<string, unknown>, RegExp]>([
   await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...fields }));
   const config = readConfig(folder);
   expect(() => gemma3.gguf.fields(config.architecture)).toThrow(message);
+});
+
+it('the matrix for gate and up of a Granite 4.0 becomes two in a file, with their adapter', async () => {
+  const base = await generateCheckpoint(await temporaryFolder(), 'granite');
+  const adapter = await randomAdapter(base);
+  const folder = join(await temporaryFolder(), 'merged');
+  await writeMerged(base, adapter, folder);
+  const { weights: expected, architecture } = await readCheckpoint(folder);
+  const { weights: found } = await readCheckpoint(await written(base, adapter, 'f16'));
+  const to = join(await temporaryFolder(), 'adapter.gguf');
+  await writeGgufAdapter(await openSource(base), adapter, to, { name: 'x' });
+  const handle = await open(to);
+  const { tensors } = await readHeader(to, handle);
+  await handle.close();
+  await using file = await GgufFile.open(to);
+  const valuesOf = async (name: string) => {
+    const pieces: number[] = [];
+    for await (const values of file.values(tensors.get(name) as StoredTensor)) pieces.push(...values);
+    return Float32Array.from(pieces);
+  };
+  const half = architecture.mlpWidth * architecture.width;
+  for (const [index, part] of ['gate', 'up'].entries()) {
+    const joined = expected.get('model.layers.1.shared_mlp.input_linear.weight') as Float32Array;
+    const own = found.get(`model.layers.1.mlp.${part}_proj.weight`) as Float32Array;
+    expect(own).toHaveLength(half);
+    for (const [at, value] of own.entries())
+      expect(Math.abs(value - (joined[index * half + at] as number))).toBeLessThan(2 ** -9);
+    const tensor = (name: string) => adapter.tensors.get(`model.layers.1.shared_mlp.input_linear.${name}`);
+    const theirs = `blk.1.ffn_${part}.weight.lora`;
+    expect(await valuesOf(`${theirs}_a`)).toEqual(tensor('lora_A.weight'));
+    const b = tensor('lora_B.weight') as Float32Array;
+    expect(await valuesOf(`${theirs}_b`)).toEqual(
+      b.slice((index * b.length) / 2, ((index + 1) * b.length) / 2),
+    );
+  }
+});
+
+it('a Mistral with windows is refused, because llama.cpp does not run them', async () => {
+  const folder = await generateCheckpoint(await temporaryFolder(), 'mistral');
+  const local = { layers: [true, true], window: 16, positions: { theta: 10_000, scaling: null } };
+  const { architecture } = readConfig(folder);
+  expect(() => mistral.gguf.fields({ ...architecture, local })).toThrow(
+    /this one has sliding_window 16\. Export with --merged instead/,
+  );
 });
 
 it('an LFM2 whose convolutions see one token is refused, because llama.cpp does not run it', async () => {

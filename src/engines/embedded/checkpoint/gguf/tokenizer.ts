@@ -8,6 +8,9 @@ import type { GgufFields } from './fields.ts';
 const qwenWords =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const llamaWords = qwenWords.replace('|\\p{N}|', '|\\p{N}{1,3}|');
+const [upper, lower] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
+/** Of Mistral's Tekken: words end before a capital letter. */
+const tekkenWords = `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+|[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 
 /** How a text becomes words, in the form of `tokenizer.json`. */
 interface Words {
@@ -33,6 +36,11 @@ const llama: Words = {
   ignoreMerges: true,
   begins: true,
 };
+/** Each digit is a word. */
+const digits: Words = {
+  ...usual,
+  preTokenizer: { pretokenizers: [{ type: 'Digits', individual_digits: true }, bytes(true)] },
+};
 const qwen: Words = { ...usual, preTokenizer: { pretokenizers: [split(qwenWords), bytes(false)] } };
 
 /**
@@ -46,34 +54,38 @@ const wordsByName: ReadonlyMap<string, Words> = new Map([
   ['qwen2', { ...qwen, normalizer: { type: 'NFC' } }],
   ['lfm2', llama],
   ['deepseek-r1-qwen', qwen],
-  [
-    'smollm',
-    {
-      ...usual,
-      preTokenizer: { pretokenizers: [{ type: 'Digits', individual_digits: true }, bytes(true)] },
-    },
-  ],
+  ['smollm', digits],
+  // Granite 3's, which are StarCoder's.
+  ['refact', digits],
+  ['starcoder', digits],
+  // Granite 4.0's.
+  ['dbrx', { ...llama, ignoreMerges: false, begins: false }],
+  ['tekken', { ...llama, preTokenizer: { pretokenizers: [split(tekkenWords), bytes(false)] } }],
   ['gpt-2', { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } }],
 ]);
 
-/** The parts of a `tokenizer.json` that split a text, as one string: the normalizer, and each step of the pre-tokenizer. */
-function signatureOf(normalizer: unknown, steps: readonly unknown[]): string {
+/**
+ * What a `tokenizer.json` says of words, as one string: the normalizer, whether words that are tokens stay whole, and each step
+ * of the pre-tokenizer.
+ */
+function signatureOf(normalizer: unknown, ignoreMerges: boolean, steps: readonly unknown[]): string {
   const keyOf = (step: unknown) => {
     if (!isObject(step)) return null;
     const { type, pattern, individual_digits: digits, use_regex: usesWords = true } = step;
     if (type === 'Split' && isObject(pattern)) return pattern.Regex;
     return type === 'Digits' ? `digits ${digits === true}` : `${type} ${usesWords}`;
   };
-  return JSON.stringify([isObject(normalizer) ? normalizer.type : null, ...steps.map(keyOf)]);
+  return JSON.stringify([isObject(normalizer) ? normalizer.type : null, ignoreMerges, ...steps.map(keyOf)]);
 }
 
 /** @throws LanguageError (`checkpoint_unsupported`) for words that have no name */
 function nameOfWords(file: JsonFields): string {
   const { pre_tokenizer: splits, normalizer } = file.fields;
   const steps = isObject(splits) && Array.isArray(splits.pretokenizers) ? splits.pretokenizers : [splits];
-  const signature = signatureOf(normalizer, steps);
+  const signature = signatureOf(normalizer, file.get('model.ignore_merges') === true, steps);
   const found = [...wordsByName].find(
-    ([, words]) => signatureOf(words.normalizer, words.preTokenizer.pretokenizers) === signature,
+    ([, words]) =>
+      signatureOf(words.normalizer, words.ignoreMerges, words.preTokenizer.pretokenizers) === signature,
   );
   if (found) return found[0];
   throw file.unsupported(
@@ -111,7 +123,7 @@ function wordsOf(fields: GgufFields): Words {
   if (fields.text(`${prefix}model`) !== 'gpt2')
     throw fields.unsupported(
       `${prefix}model`,
-      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose a model of Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2.',
+      'martingale reads byte-level BPE, "gpt2", and Gemma\'s "llama". Choose another model, or its folder in Hugging Face form.',
     );
   const words = wordsByName.get(fields.text(`${prefix}pre`) ?? '');
   if (words) return words;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ const languages = fileURLToPath(new URL('../../../../language/fixtures', import.
 const reference: Record<string, Record<string, string>> = JSON.parse(
   await readFile(fixture('reference.json'), 'utf8'),
 );
-const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2'] as const;
+const families = ['llama3', 'qwen2', 'qwen3', 'smollm2', 'gemma3', 'lfm2', 'granite', 'mistral'] as const;
 
 /** The options of the fixture. */
 const gemma3 = {
@@ -83,6 +83,18 @@ it('a Gemma 3 of Ollama has other names for its bases, a list of layers, and a c
   });
 });
 
+it('the words of Granite 3 have three names', async () => {
+  const bytes = await readFile(fixture('smollm2.gguf'));
+  const texts: [string, number[]][] = JSON.parse(
+    await readFile(join(languages, 'smollm2.tokens.json'), 'utf8'),
+  );
+  const path = join(await temporaryFolder(), 'x.gguf');
+  const at = bytes.indexOf('smollm', bytes.indexOf('tokenizer.ggml.pre'));
+  await writeFile(path, bytes.fill('refact', at, at + 6));
+  const { language } = await inspectCheckpoint({ folder: path });
+  for (const [text, ids] of texts) expect(language.tokenizer.encode(text)).toEqual(ids);
+});
+
 describe.each(families)('a GGUF file of a %s model', (family) => {
   const path = fixture(`${family}.gguf`);
 
@@ -97,16 +109,19 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         layers: 2,
         heads: 4,
         keyValueHeads: 2,
-        headWidth: 8,
+        headWidth: family === 'mistral' ? 16 : 8,
         mlpWidth: 64,
       },
       ...{ contextLength: 512, previousTokens: 0, normEpsilon: Math.fround(1e-6) },
       ...{ mlp: 'gated-silu', ...usualOptions },
       ...(family === 'gemma3' ? gemma3 : {}),
       ...(family === 'lfm2' ? { convolutions: { layers: [true, false], taps: 3 }, tensorNames: 'lfm2' } : {}),
+      ...(family === 'granite'
+        ? { embeddingScale: 12, attentionScale: 0.125, residualScale: 0.25, logitScale: 0.25 }
+        : {}),
       queryKeyNorm: family === 'qwen3' || family === 'gemma3' || family === 'lfm2',
       attentionBias: family === 'qwen2',
-      tiedEmbeddings: family !== 'llama3',
+      tiedEmbeddings: family !== 'llama3' && family !== 'mistral',
       positions: {
         llama3: {
           theta: 500_000,
@@ -117,6 +132,8 @@ describe.each(families)('a GGUF file of a %s model', (family) => {
         qwen3: { theta: 1_000_000, scaling: null },
         gemma3: { theta: 1_000_000, scaling: 8 },
         lfm2: { theta: 1_000_000, scaling: null },
+        granite: { theta: 10_000_000, scaling: null },
+        mistral: { theta: 1_000_000, scaling: null },
       }[family],
     });
   });
